@@ -221,6 +221,18 @@ std::size_t grain_for(std::size_t bytes);
 /// Writable bytes of a ring, which get them back when the array dies.
 ByteArray acquire(BufferRing& ring, std::size_t nbytes);
 
+/// Tells the garbage collector what a T refers to: its `traverse(visit, arg)` visits each Python
+/// object that it owns and that may lead back to it. Nothing is cleared: every circle also passes
+/// through an object of Python's that can be.
+template <typename T>
+int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<T>(self)->traverse(visit, arg) : 0;
+}
+
+template <typename T>
+PyType_Slot traversed[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse<T>)}, {0, nullptr}};
+
 void bind_batch_loop(nb::module_& m);
 void bind_batch_plans(nb::module_& m);
 void bind_batches(nb::module_& m);

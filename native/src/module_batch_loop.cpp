@@ -70,14 +70,24 @@ class BatchLoop {
   void stop() { stopped_.store(true, std::memory_order_relaxed); }
 
   void cancel() {
-    for (const Item& item : under_way_) {
+    std::deque<Item> dropped;  // apart: while they go, others may run, and the garbage collector
+    dropped.swap(under_way_);
+    for (const Item& item : dropped) {
       if (item.group != nullptr) {
         item.group->cancel();
       } else {
         item.object.attr(names_.cancel)();
       }
     }
-    under_way_.clear();
+  }
+
+  int traverse(visitproc visit, void* arg) const {
+    for (const nb::object* object :
+         {&submitted_, &counts_object_, &cursor_, &note_, &settle_, &is_watched_}) {
+      Py_VISIT(object->ptr());
+    }
+    for (const Item& item : under_way_) Py_VISIT(item.object.ptr());
+    return 0;
   }
 
   [[nodiscard]] std::int64_t number() const { return number_; }
@@ -260,7 +270,7 @@ void bind_batch_loop(nb::module_& m) {
       .def("__len__", &BatchGroup::size);
 
   nb::class_<BatchLoop>(
-      m, "BatchLoop", nb::is_weak_referenceable(),
+      m, "BatchLoop", nb::is_weak_referenceable(), nb::type_slots(traversed<BatchLoop>),
       "Hands out the batches of an epoch in order, while ``depth`` are under way behind each.\n\n"
       "``submitted`` yields one item a batch: a BatchGroup, once for each of its batches, or\n"
       "something with ``result() -> FinishedBatch`` and ``cancel()``. Each batch is counted in\n"

@@ -72,6 +72,13 @@ class BatchGroup {
   /// Lets go of whatever is under way.
   virtual void cancel() = 0;
 
+  /// Visits the Python objects that it refers to; see `traversed`.
+  virtual int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(proof_.ptr());
+    Py_VISIT(repair_.ptr());
+    return 0;
+  }
+
   std::size_t begun = 0;  ///< batches, counted by whoever calls
 
  protected:

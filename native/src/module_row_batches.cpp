@@ -36,6 +36,9 @@ class PlainRows final : public RowWork {
               Cut{part.count, grain_for(part.row_bytes)}};
     }
     if (part.shape.size() != 3) throw nb::value_error("rows of pictures have three axes");
+    if (part.shape[2] != 1 && part.shape[2] != 3 && part.shape[2] != 4) {
+      throw nb::value_error("rows of pictures have 1, 3 or 4 channels");
+    }
     const fastio::Picture first{part.out, part.shape[0], part.shape[1],
                                 static_cast<int>(part.shape[2])};
     const fastio::Pictures pictures{first, checksums(part), part.status};
@@ -115,6 +118,11 @@ class RowBatches final : public BatchGroup {
 
   void cancel() override {
     for (Filling& filling : fillings_) filling.job.cancel();
+  }
+
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(request_.from_dlpack.ptr());
+    return BatchGroup::traverse(visit, arg);
   }
 
   /// Whether another batch should be begun here: not after one that had to be repaired.
@@ -232,7 +240,7 @@ void bind_row_batches(nb::module_& m) {
       nb::sig("def plain_rows(spans: Spans, *, verify: bool, is_encoded: bool) -> RowWork"),
       "Rows as ``gather`` fills them, or as ``decode_images`` if these are encoded pictures.");
   nb::class_<RowBatches, BatchGroup>(
-      m, "RowBatches",
+      m, "RowBatches", nb::type_slots(traversed<RowBatches>),
       "Batches of rows; iterating yields this object for each batch to come, until one of them\n"
       "had to be repaired.")
       .def(

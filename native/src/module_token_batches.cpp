@@ -175,6 +175,11 @@ class TokenBatches final : public BatchGroup {
     for (Filling& filling : fillings_) filling.job.cancel();
   }
 
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(request_.label_of.ptr());
+    return BatchGroup::traverse(visit, arg);
+  }
+
   /// What finish() and repair() say, for whoever has no loop.
   nb::object status(std::size_t k) {
     begin(k);
@@ -201,9 +206,13 @@ class TokenBatches final : public BatchGroup {
     return request_.spans.sizes.data()[i] / static_cast<std::int64_t>(rules_.item_bytes);
   }
 
-  /// Lets go of the jobs before that of batch k.
+  /// Lets go of the jobs before that of batch k; IndexError where it has none.
   void pass(std::size_t k) {
-    while (fillings_.front().last <= k) fillings_.pop_front();
+    while (!fillings_.empty() && fillings_.front().last <= k) fillings_.pop_front();
+    if (!fillings_.empty() && fillings_.front().first <= k) return;
+    throw nb::index_error(("batch " + std::to_string(k) + " of " + std::to_string(size()) +
+                           ": there is none, or a later one was asked for before")
+                              .c_str());
   }
 
   /// Adds the slots of batch k to `filling`; false, with nothing added, where it does not fit.
@@ -499,6 +508,7 @@ nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int
 
 void bind_token_batches(nb::module_& m) {
   nb::class_<TokenBatches, BatchGroup>(m, "TokenBatches", nb::is_weak_referenceable(),
+                                       nb::type_slots(traversed<TokenBatches>),
                                        "Batches of token ids on their way: see TokenFiller.")
       .def("begin", &TokenBatches::begin, "k"_a, "Have threads work on batch k.")
       .def("cancel", &TokenBatches::cancel, "Let go of whatever is under way.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -109,10 +111,15 @@ def test_errors_reach_whoever_asks() -> None:
         next(loop_of(failing(), []).run(1))
 
 
-def group_of(rows: Any, cuts: list[int], repairs: list[int], *, checksums: Any = None) -> Any:
-    """Batches of rows of three bytes."""
+def group_of(rows: Any, cuts: list[int], repairs: list[int], *, checksums: Any = None, owner: Any = None) -> Any:
+    """Batches of rows of three bytes, repaired for ``owner``."""
     count = len(rows)
     spans = Spans.of(rows.reshape(-1), np.arange(count) * 3, np.full(count, 3), checksums=checksums)
+
+    def repair(number: int) -> Any:
+        repairs.append(number)
+        return Pending(number, [owner]).result()
+
     return _native.row_batches(
         _native.plain_rows(spans, verify=True, is_encoded=False),
         np.array(cuts),
@@ -125,7 +132,7 @@ def group_of(rows: Any, cuts: list[int], repairs: list[int], *, checksums: Any =
         from_dlpack=_from_dlpack,
         made=_native.BatchCounts(),
         proof="a group",
-        repair=lambda number: repairs.append(number) or Pending(number, []).result(),
+        repair=repair,
     )
 
 
@@ -177,3 +184,20 @@ def test_a_gradual_loop_begins_one_batch_first() -> None:
     assert events[2:] == ["begin 1", "begin 2", "finish 1"]
     next(loop.run(1))
     assert events[5:] == ["begin 3", "begin 4", "finish 2"]
+
+
+class Trainer:
+    """Keeps an iteration over batches that it makes itself."""
+
+    def __init__(self, rows: Any) -> None:
+        self.group = group_of(rows, [0, 1, 2, 3], [], owner=self)
+        self.batches = loop_of(iter(self.group), [self], depth=1)
+        next(self.batches.run(1))
+
+
+def test_a_circle_through_a_loop_is_collected() -> None:
+    """A loop that leads back to whoever keeps it is garbage with them, and so are its buffers."""
+    trainer = weakref.ref(Trainer(np.zeros((3, 3), np.uint8)))
+    gc.collect()
+
+    assert trainer() is None
