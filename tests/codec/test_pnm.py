@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -20,7 +20,9 @@ BITS = {b"P4": 1, b"P5": 8, b"P6": 24}
 SPACES = (b" ", b"\n", b"\t\r", b"\v\f ", b" #a comment\n", b"\n# 7 of them\r#\n")
 
 
-def pnm(kind: bytes, width: int, height: int, *, spaces: Any = (b"\n", b" ", b"\n"), seed: int = 0) -> bytes:
+def pnm(
+    kind: bytes, width: int, height: int, *, spaces: Sequence[bytes] = (b"\n", b" ", b"\n"), seed: int = 0
+) -> bytes:
     """A file with random pixels, what stands between its numbers, and 255 as the maximum."""
     pixels = np.random.default_rng(seed).bytes((width * BITS[kind] + 7) // 8 * height)
     maximum = b"" if kind == b"P4" else spaces[2] + b"255"
