@@ -93,7 +93,13 @@ class SourceReport:
     size: int
 
 
-@dataclass(slots=True)
+_SHOWN = (
+    "batches", "samples", "loading_s", "first_batch_s", "batch_bytes", "buffer_bytes", "estimated_bytes", "threads",
+    "tokens", "slots", "decoded_on_device", "shuffle", "held",
+)  # fmt: skip
+
+
+@dataclass(slots=True, repr=False)
 class LoaderStats:
     """
     Counters of one loader since it was built; ``loader.stats`` is the live object. Its loop writes into ``counts``.
@@ -115,6 +121,9 @@ class LoaderStats:
     threads: int = 0
     shuffle: ShuffleReport | None = None
     held: HeldReads | None = None
+
+    def __repr__(self) -> str:
+        return f"LoaderStats({', '.join(f'{name}={getattr(self, name)!r}' for name in _SHOWN)})"
 
     def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:
         """Count one batch handed to the training loop after ``waited_s`` seconds."""

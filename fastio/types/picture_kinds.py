@@ -17,6 +17,7 @@ __all__ = [
     "PICTURE_KINDS",
     "PNG",
     "PNG_SIGNATURE",
+    "SHARD_EXTENSIONS",
     "UNKNOWN",
     "PictureKind",
     "extension_of",
@@ -70,6 +71,7 @@ _KINDS: Final = {extension: int(row.kind) for row in PICTURE_KINDS for extension
 _ANY: Final = frozenset(_KINDS).union(*(row.other_extensions for row in PICTURE_KINDS))
 
 PICTURE_EXTENSIONS: Final = tuple(_KINDS)  # of files in a folder
+SHARD_EXTENSIONS: Final = (*_KINDS, *sorted(_ANY - _KINDS.keys()))  # of members of a tar shard
 
 
 def kind_by_name(name: str) -> int:

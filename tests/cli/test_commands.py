@@ -486,3 +486,11 @@ def test_sizes_that_are_none(text, tmp_path):
 def test_sizes_for_people(count, expected):
     """The unit changes before four digits."""
     assert expected == size(count)
+
+
+def test_an_index_goes_into_a_folder(tmp_path: Path) -> None:
+    """The name of a set object would become a folder that nothing opens."""
+    wrong = run("index", tmp_path / "x.tar", "--to", tmp_path / "x.fastio-set", code=2)
+
+    assert "expected a folder" in wrong.stderr
+    assert not (tmp_path / "x.fastio-set").exists()

@@ -24,3 +24,12 @@ def test_a_wait_of_hours_is_counted() -> None:
     stats.count(1, 1, waited_s=1e5, first=False)
 
     assert sum(stats.stalls.values()) == 1
+
+
+def test_counters_are_shown() -> None:
+    """What a user prints has the numbers, also those that native code counts."""
+    stats = LoaderStats(threads=2)
+    stats.count(4, 100, waited_s=1.0, first=True)
+
+    assert "LoaderStats(batches=1, samples=4, loading_s=1.0, first_batch_s=1.0, batch_bytes=100, " in repr(stats)
+    assert "threads=2" in repr(stats)

@@ -18,6 +18,7 @@ from fastio.types.picture_kinds import (
     PICTURE_KINDS,
     PNG,
     PNG_SIGNATURE,
+    SHARD_EXTENSIONS,
     PictureKind,
     is_picture_extension,
     kind_by_name,
@@ -50,6 +51,11 @@ def test_pillow_agrees(row: PictureKind) -> None:
 def test_torchvision_agrees() -> None:
     """Files of a folder are pictures by the extensions of torchvision's IMG_EXTENSIONS."""
     assert {"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"} == set(PICTURE_EXTENSIONS)
+
+
+def test_shards_have_more_extensions() -> None:
+    """What counts as a picture in a shard is in the lines that read one without fastio."""
+    assert {*PICTURE_EXTENSIONS, "gif", "pbm"} == set(SHARD_EXTENSIONS)
 
 
 @pytest.mark.parametrize(("kind", "signature"), [(JPEG, JPEG_SIGNATURE), (PNG, PNG_SIGNATURE)])
@@ -113,6 +119,6 @@ def test_nobody_else_lists_extensions_or_signatures() -> None:
 
 def test_the_guide_lists_them_too() -> None:
     """The guide shows what `fastio info` prints."""
-    kinds = "kinds = " + repr(PICTURE_EXTENSIONS).replace("'", '"')
+    kinds = "kinds = " + repr(SHARD_EXTENSIONS).replace("'", '"')
 
     assert kinds in (ROOT / "fastio" / "guide" / "formats.md").read_text()
