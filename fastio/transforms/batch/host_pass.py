@@ -29,6 +29,9 @@ class HostPass:
         self._ring = _native.BufferRing(_FREE_BUFFERS)
         self._pool: _native.ThreadPool | None = None
 
+    def __reduce__(self) -> tuple[type[HostPass], tuple[()]]:
+        return HostPass, ()  # a copy in another process has memory and threads of its own
+
     @staticmethod
     def takes(images: torch.Tensor, finish: Finish) -> bool:
         """Whether these pictures (B, C, H, W) lie in memory so that a table can be applied row by row."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +14,10 @@ from hypothesis import strategies as st
 
 from fastio import _native
 from fastio.errors import SchemaError
+from fastio.transforms import Normalize
 from fastio.transforms.batch.finish import Finish
 from fastio.transforms.batch.host_pass import HostPass
+from fastio.transforms.batch.recipe import Recipe
 
 LAYOUTS = [torch.contiguous_format, torch.channels_last]
 
@@ -71,6 +77,19 @@ def test_memory_comes_back() -> None:
     places = {host.run(images, Finish(torch.float32)).data_ptr() for _ in range(5)}
 
     assert 1 == len(places)
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda recipe: pickle.loads(pickle.dumps(recipe))], ids=["copied", "pickled"]
+)
+def test_recipes_travel(duplicate: Callable[[Recipe], Recipe]) -> None:
+    """A recipe that normalises can be copied and pickled, also after it ran, and gives the same."""
+    images = pictures((2, 3, 4, 5), torch.channels_last)
+    recipe = Recipe([Normalize((0.5,), (0.25,))], seed=0)
+    expected = recipe.run([images], recipe.draw([images], np.arange(2), 0))[0]
+    other = duplicate(recipe)
+
+    assert torch.equal(expected, other.run([images], other.draw([images], np.arange(2), 0))[0])
 
 
 def test_numbers_for_other_channels_are_refused() -> None:
