@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
-from fastio.converters.source import Chunk, Problem, Scanned, Source
+from fastio.converters.derived_source import DerivedSource
+from fastio.converters.source import Chunk, Scanned, Source
 from fastio.types.schema import Schema
 from fastio.types.units import counted
 
@@ -41,7 +42,7 @@ def relabelled(source: Source, classes: Sequence[str] | None) -> Source:
 
 
 @dataclass(frozen=True)
-class Relabelled:
+class Relabelled(DerivedSource):
     """
     The samples of ``source``, with ``classes`` as the names of labels. Satisfies ``Source``.
 
@@ -53,16 +54,6 @@ class Relabelled:
     numbers: NDArray[np.int64]
 
     @property
-    def path(self) -> str:
-        """The path as the user named it."""
-        return self.source.path
-
-    @property
-    def kind(self) -> str:
-        """The name in SOURCES."""
-        return self.source.kind
-
-    @property
     def schema(self) -> Schema:
         """The source's fields."""
         return self.source.schema
@@ -71,38 +62,6 @@ class Relabelled:
     def metadata(self) -> Mapping[str, Any]:
         """The source's, with these classes."""
         return {**self.source.metadata, "classes": list(self.classes)}
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        """Problems found while scanning."""
-        return self.source.problems
-
-    @property
-    def left_out(self) -> Sequence[Problem]:
-        """Files that are not samples."""
-        return self.source.left_out
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all samples."""
-        return self.source.size_bytes
-
-    @property
-    def disk_bytes(self) -> int:
-        """The space that the source takes on disk."""
-        return self.source.disk_bytes
-
-    @property
-    def files_opened(self) -> int:
-        """How many files are opened to read all of it."""
-        return self.source.files_opened
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
-        """Return the samples in pieces."""
-        return self.source.chunks(max_bytes, max_samples)
 
     def scanned(self, chunk: range) -> Scanned:
         """Return keys, sizes and columns, with the labels of these classes."""

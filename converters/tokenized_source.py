@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastio._native import ThreadPool
+from fastio.converters.derived_source import DerivedSource
 from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.record_tokens import TextTokens
 from fastio.converters.record_values import joined
@@ -51,7 +52,7 @@ def tokenized_as(metadata: Mapping[str, Any], source: Source) -> Source:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenizedSource:
+class TokenizedSource(DerivedSource):
     """
     The samples of ``source`` with the token ids of their text in ``fields``. Satisfies ``Source``.
 
@@ -61,16 +62,6 @@ class TokenizedSource:
     source: Source
     fields: Mapping[str, Field]
     tokens: TextTokens
-
-    @property
-    def path(self) -> str:
-        """The path as the user named it."""
-        return self.source.path
-
-    @property
-    def kind(self) -> str:
-        """The name in SOURCES."""
-        return self.source.kind
 
     @property
     def schema(self) -> Schema:
@@ -86,38 +77,6 @@ class TokenizedSource:
         fields = {name: type_of(field) for name, field in self.fields.items()}
         record = TextCounts(0, 0, 0).within(self.tokens.record)
         return {**self.source.metadata, "tokenizer": {**record, "fields": fields}}
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        """Problems found while scanning."""
-        return self.source.problems
-
-    @property
-    def left_out(self) -> Sequence[Problem]:
-        """Files that are not samples."""
-        return self.source.left_out
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all samples, with text as text."""
-        return self.source.size_bytes
-
-    @property
-    def disk_bytes(self) -> int:
-        """The space that the source takes on disk."""
-        return self.source.disk_bytes
-
-    @property
-    def files_opened(self) -> int:
-        """How many files are opened to read all of it."""
-        return self.source.files_opened
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
-        """Return the samples in pieces, cut by the bytes of the text."""
-        return self.source.chunks(max_bytes, max_samples)
 
     def scanned(self, chunk: range) -> Scanned:
         """Return keys, columns and the sizes of the text."""
