@@ -52,6 +52,18 @@ class Geometry:
     numbers: NDArray[np.float64] | None = None
     sizes: NDArray[np.int32] | None = None
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What every native function that transforms pictures is told beside the plan."""
+        return {
+            "filter": self.filter,
+            "fill": self.fill,
+            "planar": self.is_planar,
+            "grey": self.is_grey,
+            "function": self.function,
+            "numbers": self.numbers,
+        }
+
 
 class Codec(Protocol):
     """

@@ -51,14 +51,9 @@ class ImageCodec:
             spans,
             geometry.plan,
             verify=verify,
-            filter=geometry.filter,
-            fill=geometry.fill,
-            planar=geometry.is_planar,
-            grey=geometry.is_grey,
             fast=geometry.is_fast,
-            function=geometry.function,
-            numbers=geometry.numbers,
             max_pixels=pixel_limit(),
+            **geometry.options,
         )
 
     def decode(
@@ -80,13 +75,8 @@ class ImageCodec:
                 status,
                 pool,
                 verify=verify,
-                filter=geometry.filter,
-                fill=geometry.fill,
-                planar=geometry.is_planar,
-                grey=geometry.is_grey,
                 fast=geometry.is_fast,
-                function=geometry.function,
-                numbers=geometry.numbers,
                 max_pixels=pixel_limit(),
+                **geometry.options,
             )
         return _native.decode_images(spans, out, status, pool, verify=verify)

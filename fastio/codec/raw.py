@@ -36,14 +36,9 @@ class RawCodec:
             spans,
             geometry.plan,
             verify=verify,
-            filter=geometry.filter,
-            fill=geometry.fill,
-            planar=geometry.is_planar,
-            grey=geometry.is_grey,
             fast=False,
-            function=geometry.function,
-            numbers=geometry.numbers,
             stored=geometry.stored,
+            **geometry.options,
         )
 
     def decode(
@@ -86,10 +81,5 @@ class RawCodec:
             verify=verify,
             height=geometry.stored[0],
             width=geometry.stored[1],
-            filter=geometry.filter,
-            fill=geometry.fill,
-            planar=geometry.is_planar,
-            grey=geometry.is_grey,
-            function=geometry.function,
-            numbers=geometry.numbers,
+            **geometry.options,
         )
