@@ -1,18 +1,17 @@
 // The BMP reader on a small file: its pixels, its regions, and every prefix of it.
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "check.h"
+#include "decode_region.h"
 #include "fastio/bmp.h"
 #include "fastio/reorder.h"
 
 namespace {
 
 using fastio::Status;
-using File = std::vector<std::uint8_t>;
 
 // 3 x 2, 24 bits, bottom row first: rows of 9 bytes and 3 of padding.
 File picture() {
@@ -25,20 +24,7 @@ File picture() {
   return file;
 }
 
-/// Decodes a region from memory of the file's exact size into memory of the region's.
-Status decode(const File& file, const fastio::Region& region, int channels, File& pixels) {
-  static fastio::BmpDecoder decoder;
-  const auto copy = std::make_unique<std::uint8_t[]>(file.size());
-  std::copy(file.begin(), file.end(), copy.get());
-  const Status status = decoder.open({copy.get(), file.size()});
-  if (status != Status::ok) return status;
-  fastio::Picture out{nullptr, region.height, region.width, channels};
-  const auto memory = std::make_unique<std::uint8_t[]>(region.height * out.row_bytes());
-  out.data = memory.get();
-  const Status decoded = decoder.decode(region, out);
-  pixels.assign(memory.get(), memory.get() + region.height * out.row_bytes());
-  return decoded;
-}
+constexpr auto decode = decode_region<fastio::BmpDecoder>;
 
 void test_regions() {
   File pixels;

@@ -1,17 +1,15 @@
 // The PNM reader on small files: their pixels, their regions, and every prefix of them.
-#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "check.h"
+#include "decode_region.h"
 #include "fastio/pnm.h"
 
 namespace {
 
 using fastio::Status;
-using File = std::vector<std::uint8_t>;
 
 File picture(const std::string& header, const File& pixels) {
   File file(header.begin(), header.end());
@@ -23,20 +21,7 @@ const File colors =
     picture("P6 3 2 255\n", {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19});
 const File bits = picture("P4\n# rows of two bytes\r10 2\n", {0x80, 0x40, 0x01, 0x80});
 
-/// Decodes a region from memory of the file's exact size into memory of the region's.
-Status decode(const File& file, const fastio::Region& region, int channels, File& pixels) {
-  static fastio::PnmDecoder decoder;
-  const auto copy = std::make_unique<std::uint8_t[]>(file.size());
-  std::copy(file.begin(), file.end(), copy.get());
-  const Status status = decoder.open({copy.get(), file.size()});
-  if (status != Status::ok) return status;
-  fastio::Picture out{nullptr, region.height, region.width, channels};
-  const auto memory = std::make_unique<std::uint8_t[]>(region.height * out.row_bytes());
-  out.data = memory.get();
-  const Status decoded = decoder.decode(region, out);
-  pixels.assign(memory.get(), memory.get() + region.height * out.row_bytes());
-  return decoded;
-}
+constexpr auto decode = decode_region<fastio::PnmDecoder>;
 
 void test_regions() {
   File pixels;

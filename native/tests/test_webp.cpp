@@ -1,18 +1,16 @@
 // WebP by libwebp on a small file: regions beside the whole picture, and every prefix of the file;
 // in a build without libwebp, that all is left to Pillow.
-#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "check.h"
+#include "decode_region.h"
 #include "fastio/probe.h"
 #include "fastio/webp.h"
 
 namespace {
 
 using fastio::Status;
-using File = std::vector<std::uint8_t>;
 
 // 6 x 5, lossy.
 const File picture{0x52, 0x49, 0x46, 0x46, 0x30, 0x00, 0x00, 0x00, 0x57, 0x45, 0x42, 0x50,
@@ -23,20 +21,7 @@ const File picture{0x52, 0x49, 0x46, 0x46, 0x30, 0x00, 0x00, 0x00, 0x57, 0x45, 0
 constexpr std::size_t width = 6;
 constexpr std::size_t height = 5;
 
-/// Decodes a region from memory of the file's exact size into memory of the region's.
-Status decode(const File& file, const fastio::Region& region, int channels, File& pixels) {
-  static fastio::WebpDecoder decoder;
-  const auto copy = std::make_unique<std::uint8_t[]>(file.size());
-  std::copy(file.begin(), file.end(), copy.get());
-  const Status status = decoder.open({copy.get(), file.size()});
-  if (status != Status::ok) return status;
-  fastio::Picture out{nullptr, region.height, region.width, channels};
-  const auto memory = std::make_unique<std::uint8_t[]>(region.height * out.row_bytes());
-  out.data = memory.get();
-  const Status decoded = decoder.decode(region, out);
-  pixels.assign(memory.get(), memory.get() + region.height * out.row_bytes());
-  return decoded;
-}
+constexpr auto decode = decode_region<fastio::WebpDecoder>;
 
 /// The region of a picture that has been decoded whole.
 File cut(const File& whole, const fastio::Region& region, std::size_t channels) {
