@@ -32,7 +32,9 @@ class HeldRanges:
         """Return the downloads that hold spans, and of each span the position of its download in them, or -1."""
         block = np.full(len(spans), -1, np.int64)
         alive = [download for ref in list(self._downloads.values()) if (download := ref()) is not None]
-        # Of ranges that begin at the same byte the shortest is looked at first: it may be there already.
+        # Of ranges that begin at the same byte the shortest is looked at first, of equal ones that which was begun
+        # first: it may be there already. (A block of one sample is the range that a first batch asked for.)
+        alive.reverse()
         held = sorted(alive, key=lambda download: (download.range.shard, download.range.start, -download.range.stop))
         if not held or not len(spans):
             return [], block
