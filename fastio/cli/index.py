@@ -35,7 +35,8 @@ def index(path: str, folder: str, *, overwrite: bool, jump: bool, as_json: bool,
 
     PATH is a file or URL, a pattern (x-*.tar, x-%06d.tar), a range (x-{000000..000009}.tar) or a folder. All bytes are
     read once; the shards stay where they are, unchanged. The set object in DIR lists them, with a checksum of every
-    value, and opens like any store.
+    value, and opens like any store. Shards in DIR itself are listed by name, so that the folder can be moved; others by
+    their whole path or URL.
 
     \b
     Example:

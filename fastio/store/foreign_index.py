@@ -28,7 +28,7 @@ from fastio.store.publish import publish_file
 from fastio.store.seal import find_seal
 from fastio.store.sealed import Shard, bytes_from
 from fastio.store.set_object import SET_SUFFIX, SetMember, write_set
-from fastio.store.sets import set_path
+from fastio.store.sets import listed_name, set_path
 from fastio.store.target import expand
 from fastio.store.urls import shards_of_url
 
@@ -76,7 +76,7 @@ def index_foreign(
         shards.append(_indexed(open_file(file, options=options), jump=jump))
         progress(shards[-1].data.size)
     shards = check_foreign_set(path, shards)
-    members = [SetMember(shard.path, shard.count, shard.data.size, 0) for shard in shards]
+    members = [SetMember(listed_name(shard.path, target), shard.count, shard.data.size, 0) for shard in shards]
     with writing(target):
         Path(folder).mkdir(parents=True, exist_ok=True)
     output = PartialFile(target)
@@ -89,7 +89,7 @@ def index_foreign(
 
 
 def _files(path: str, options: RemoteOptions) -> list[str]:
-    """Return the shards by absolute names: their set object may lie anywhere."""
+    """Return the shards by absolute names."""
     form = FORMATS[_TAR]
     if path.endswith(SET_SUFFIX):
         raise StoreError(f"{path}: is a set object, which has an index: open it as it is")

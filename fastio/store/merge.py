@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from fastio.store.index import SealedStore
 from fastio.store.joined_metadata import merged_metadata
 from fastio.store.sealed import Shard
 from fastio.store.set_object import SET_SUFFIX, SetMember, read_set
-from fastio.store.sets import seal_set
+from fastio.store.sets import listed_name, seal_set
 
 __all__ = ["MergeReport", "MergedStore", "merge_stores"]
 
@@ -162,23 +161,10 @@ def _members(store: SealedStore, out: str) -> Iterator[tuple[Shard, SetMember]]:
     """Yield the shards of a store and how the set ``out`` lists them."""
     listed = None if store.set_object is None else store.set_object.members
     for number, shard in enumerate(store.shards):
-        name = _name_for(shard.path, out)
+        name = listed_name(shard.path, out)
         if listed is not None:
             member = listed[number]
             yield shard, SetMember(name, member.count, member.size, member.file_crc, member.plan)
         else:
             assert shard.seal is not None, "checked"
             yield shard, SetMember(name, shard.count, shard.seal.file_size, shard.seal.file_crc, shard.seal.plan)
-
-
-def _name_for(path: str, out: str) -> str:
-    """Return how the set ``out`` lists the shard at this path or URL: by name in its own folder, else by all of it."""
-    folder, _, name = path.rpartition("/")
-    out_folder = out.rpartition("/")[0]
-    if not is_local(path):
-        return name if folder == out_folder else path
-    if not is_local(out):
-        raise StoreError(f"{path}: lies on this machine, where nobody who reads {out} finds it: copy the shards first")
-    if os.path.realpath(folder or ".") == os.path.realpath(out_folder or "."):
-        return name
-    return os.path.abspath(path)  # noqa: PTH100 - a link stays one

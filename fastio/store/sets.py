@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import os
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -27,7 +28,7 @@ from fastio.store.turns import turn
 from fastio.store.unique_keys import check_keys
 from fastio.types.units import counted
 
-__all__ = ["open_members", "read_member", "seal_set", "set_path"]
+__all__ = ["listed_name", "open_members", "read_member", "seal_set", "set_path"]
 
 _REPAIR = "copy it again, or make it anew: fastio repair SET --against SOURCE"
 _NUMBER = re.compile(r"[-._]?(?:%(?:0\d+)?d|\{\d+\.\.\d+\}|\*)")
@@ -45,6 +46,19 @@ def set_path(path: str) -> str:
     folder, slash, name = path.rpartition("/")
     stem = _NUMBER.sub("", name, count=1).rpartition(".")[0]
     return f"{folder}{slash}{stem or 'shards'}{SET_SUFFIX}"
+
+
+def listed_name(path: str, out: str) -> str:
+    """Return how the set ``out`` lists the shard at this path or URL: by name in its own folder, else by all of it."""
+    folder, _, name = path.rpartition("/")
+    out_folder = out.rpartition("/")[0]
+    if not is_local(path):
+        return name if folder == out_folder else path
+    if not is_local(out):
+        raise StoreError(f"{path}: lies on this machine, where nobody who reads {out} finds it: copy the shards first")
+    if os.path.realpath(folder or ".") == os.path.realpath(out_folder or "."):
+        return name
+    return os.path.abspath(path)  # noqa: PTH100 - a link stays one
 
 
 def read_member(folder: StoreFolder, name: str, form: Format) -> tuple[Shard, SetMember]:

@@ -91,6 +91,15 @@ def test_damage_after_indexing(folder: Path, tmp_path: Path) -> None:
         assert [damage.key for damage in verify_store(dataset.store)] == ["0004"]
 
 
+def test_a_folder_with_its_index_may_be_moved(folder: Path, tmp_path: Path) -> None:
+    """Shards beside their set object are listed by name, as by a merge."""
+    name = Path(index_foreign(str(folder / "x-*.tar"), str(folder)).path).name
+    moved = folder.rename(tmp_path / "moved")
+
+    with open_store(moved / name) as store:
+        assert store.shard_paths[0] == str(moved / "x-000000.tar")
+
+
 def test_verify_compares_the_checksums_of_the_index(folder: Path, tmp_path: Path) -> None:
     """Its report says that there were checksums, as it does of shards that fastio packed."""
     report = index_foreign(str(folder / "x-*.tar"), str(tmp_path / "index"))
