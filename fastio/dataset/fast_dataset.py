@@ -24,7 +24,7 @@ from fastio.dataset.iterable import SequentialDataset
 from fastio.dataset.own_samples import find_key, select_samples
 from fastio.dataset.row_reader import RowReader, label_values, one_by_one
 from fastio.dataset.standard_transform import StandardTransform
-from fastio.dataset.token_reader import stored_lengths
+from fastio.dataset.token_reader import stored_lengths, stored_tokenizer
 from fastio.dataset.tv_values import TvTypes
 from fastio.errors import SampleError, SchemaError
 from fastio.samplers.share import Share
@@ -329,6 +329,14 @@ class FastDataset(Dataset[Any]):
         column.
         """
         return self.lengths if name == "length" and name not in self.store.schema else self.store.column(name)
+
+    @property
+    def tokenizer(self) -> Mapping[str, Any]:
+        """
+        What the store says about its tokenizer; empty without one. "vocab_size" is what an embedding needs, "special"
+        has the ids of "bos", "eos", "pad" and "unk", and "json" is the tokenizer's file as text (None for ``bytes``).
+        """
+        return stored_tokenizer(self.store)
 
     @property
     def pad_id(self) -> int:

@@ -16,7 +16,7 @@ from fastio.errors import SampleError
 from fastio.store.sample_store import SampleStore
 from fastio.types.spans import Spans
 
-__all__ = ["TokenReader", "read_text", "stored_lengths"]
+__all__ = ["TokenReader", "read_text", "stored_lengths", "stored_tokenizer"]
 
 
 def stored_lengths(store: SampleStore, field: str) -> NDArray[np.int64]:
@@ -31,6 +31,14 @@ def stored_lengths(store: SampleStore, field: str) -> NDArray[np.int64]:
     return sizes if unit_bytes <= 1 else sizes // unit_bytes
 
 
+def stored_tokenizer(store: SampleStore) -> dict[str, Any]:
+    """
+    Return what a store says about its tokenizer: "kind", "name", "vocab_size", "special" and more; empty without one.
+    """
+    stored = store.metadata.get("tokenizer")
+    return stored if isinstance(stored, dict) else {}
+
+
 class TokenReader:
     """Reads a field of token ids; ``rows`` gives the names of samples for errors."""
 
@@ -42,11 +50,8 @@ class TokenReader:
 
     @cached_property
     def tokenizer(self) -> dict[str, Any]:
-        """
-        What the store says about its tokenizer: "kind", "name", "vocab_size", "special" and more; empty without one.
-        """
-        stored = self.store.metadata.get("tokenizer")
-        return stored if isinstance(stored, dict) else {}
+        """What the store says about its tokenizer: see ``stored_tokenizer``."""
+        return stored_tokenizer(self.store)
 
     @property
     def pad_id(self) -> int:

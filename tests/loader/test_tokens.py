@@ -412,6 +412,12 @@ def test_the_guide_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert 0 < found["padded"].stats.padding < 1
 
 
+def test_a_dataset_tells_of_its_tokenizer(dataset: FastDataset, png_stores: dict[str, Path]) -> None:
+    """The size of the vocabulary and the special ids, as they were packed; nothing for pictures."""
+    assert dataset.tokenizer == {"vocab_size": VOCABULARY, "special": {"pad": 9}}
+    assert FastDataset(png_stores["h5"]).tokenizer == {}
+
+
 @pytest.mark.parametrize(
     ("dtype", "multiple"), [(torch.float16, 8), (torch.int8, 16), (torch.float32, 4), (torch.float64, 2)]
 )
