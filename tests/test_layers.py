@@ -33,10 +33,10 @@ WITHOUT_TORCH = {"cli", "codec", "converters", "machine", "report", "store", "ty
 
 
 def modules() -> dict[str, Path]:
-    """Every module by its import name; converters/ is installed as fastio.converters."""
+    """Every module by its import name; converters/ is installed as fastio.converters, guide/ is no part of either."""
     by_name = {}
     for folder, name in ((ROOT / "fastio", "fastio"), (ROOT / "converters", "fastio.converters")):
-        for path in sorted(folder.rglob("*.py")):
+        for path in sorted(path for path in folder.rglob("*.py") if ROOT / "fastio" / "guide" not in path.parents):
             parts = path.relative_to(folder).with_suffix("").parts
             by_name[".".join((name, *parts)).removesuffix(".__init__")] = path
     return by_name
@@ -124,7 +124,7 @@ def test_tests_mirror_the_folders() -> None:
     folders = {path.parent.relative_to(ROOT / "fastio").as_posix() for path in (ROOT / "fastio").rglob("*.py")}
     others = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "converters").rglob("*.py")}
 
-    assert set() == tested - folders - others - {".", "benchmarks", "compatibility", "native", "servers"}
+    assert set() == tested - folders - others - {".", "benchmarks", "compatibility", "examples", "native", "servers"}
 
 
 def test_the_map_names_every_module() -> None:

@@ -1,0 +1,62 @@
+"""The examples on text learn toy sets, from the commands of their docstrings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from tests.examples.running import numbers, run_example
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_each_character_is_a_token(folder: Path) -> None:
+    """Ids follow the order of the characters, line ends among them; they become the same text again."""
+    text = "no more, no less\n\nno end"
+    (folder / "shakespeare.txt").write_text(text)
+
+    run_example("character_tokenizer.py")
+
+    tokenizer = Tokenizer.from_file("characters.json")
+    assert [sorted(set(text)).index(character) for character in text] == tokenizer.encode(text).ids
+    assert text == tokenizer.decode(tokenizer.encode(text).ids)
+
+
+def test_classes_of_texts_are_learned(folder: Path) -> None:
+    """Reviews of 1 to 12 words, good or bad: losses fall, unknown ones are classified, and little is padding."""
+    random = np.random.default_rng(0)
+    words = {"pos": ("good", "fine"), "neg": ("bad", "ugly")}
+    for part, count in (("train", 96), ("test", 32)):
+        for number in range(count):
+            label = ("pos", "neg")[number % 2]
+            path = folder / "reviews" / part / label / f"{number}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(" ".join(random.choice(words[label], random.integers(1, 12))))
+
+    output = run_example("text_buckets.py", "--batch-size", "8", "--epochs", "3")
+
+    losses = numbers("loss", output)
+    assert losses[-1] < losses[0]
+    assert numbers("accuracy", output)[-1] > 75
+
+
+def test_a_small_gpt_learns_to_count(folder: Path) -> None:
+    """Paragraphs of one pattern: losses fall far below a guess among the characters, and what it writes are those."""
+    paragraphs = ["abcdefghij" * (1 + number % 4) for number in range(200)]
+    (folder / "shakespeare.txt").write_text("\n\n".join(paragraphs) + "\n")
+    tiny = ("--rows", "8", "--block", "32", "--width", "32", "--write", "40")
+
+    output = run_example("nanogpt.py", "--epochs", "3", *tiny)
+
+    losses, validation = numbers("loss", output), numbers("validation", output)
+    assert validation[-1] < losses[0]
+    assert validation[-1] < np.log(10) / 2
+    assert set(output.splitlines()[-1]) <= set("abcdefghij")
