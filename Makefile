@@ -28,7 +28,7 @@ $(VENV)/installed: $(VENV)/fastio
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) 'fastio[test,lint,bench]'
 	touch $@
 
-demo: $(VENV)/fastio ## Make 10,000 PNGs, pack them into three formats, compare reading them
+demo: $(VENV)/fastio ## Make 10,000 PNGs, pack them into three formats, check and compare them; ends with a page
 	$(BIN)/python -m benchmarks.demo
 
 test: native-test ## Run the whole test suite

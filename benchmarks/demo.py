@@ -1,9 +1,9 @@
-"""The main job in five minutes: pictures as files, packed three ways, read four ways, one table.
+"""The main job in two minutes: pictures as files, packed three ways, checked, read four ways; a table and a page.
 
     python -m benchmarks.demo
 
-Every row is a process of its own that reads each sample once, decoded, into batches that a mock
-trainer discards.
+Every row is a process of its own that reads each sample once, decoded, into batches that a mock trainer discards.
+Files and LMDB are then read under a mock training. The last line names the page, one HTML file.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,44 +20,76 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.demo_page import demo_page, verdict_sentence
 from benchmarks.synthetic import make_pngs
+from fastio.cli.sample_pictures import sample_pictures
+from fastio.report.setting import machine, versions
+from fastio.report.write import write_page
+from fastio.store import open_store
 
 __all__ = ["main"]
 
 ROOT = Path(__file__).parent.parent
 FORMATS = {"LMDB": "lmdb", "HDF5": "h5", "tar": "tar"}
+TRAINED = ("files", "LMDB")
+PICTURES_SHOWN = 30
 
 
 @click.command()
 @click.option("--folder", type=click.Path(path_type=Path), default=ROOT / "demo", help="Where everything is made.")
 @click.option("--count", default=10_000, show_default=True, help="How many pictures.")
-def main(folder: Path, count: int) -> None:
-    """Make, pack, read, compare."""
-    console = Console()
+@click.option("--step-ms", default=10.0, show_default=True, help="How long the mock training takes for a batch.")
+def main(folder: Path, count: int, step_ms: float) -> None:
+    """Make, pack, check, read, compare."""
     pngs = folder / "pngs"
-    console.print(f"making {count:,} PNGs of 32x32 in {_short(pngs)} ...")
+    click.echo(f"making {count:,} PNGs of 32x32 in {_short(pngs)} ...")
     labels = make_pngs(pngs, count)
-    for suffix in FORMATS.values():
-        _fastio("pack", str(pngs), str(folder / f"pictures.{suffix}"), "--labels", str(labels), "--overwrite")
-    rows = [_read("files", pngs, labels)]
-    rows += [_read(name, folder / f"pictures.{suffix}", labels) for name, suffix in FORMATS.items()]
-    console.print(_table(rows))
-    console.print("next: fastio info | ls | show | verify | unpack", _short(folder / "pictures.lmdb"))
+    checked = [_packed(name, pngs, labels) for name in FORMATS]
+    rows = [_read("files", pngs, labels, step_ms)]
+    rows += [_read(name, folder / f"pictures.{suffix}", labels, step_ms) for name, suffix in FORMATS.items()]
+    Console().print(_table(rows))
+    trained = [row for row in rows if row["name"] in TRAINED]
+    click.echo(f"under a mock training of {step_ms:g} ms a batch: {verdict_sentence(trained)}")
+    lmdb = folder / "pictures.lmdb"
+    click.echo(f"next: fastio info | ls | show | verify | unpack {_short(lmdb)}")
+    page = folder / "report.html"
+    _write(page, {"folder": _short(folder), "rows": rows, "checked": checked}, lmdb)
+    click.echo("the same as a page, one file to open in a browser:")
+    click.echo(_short(page))
 
 
 def _short(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _fastio(*arguments: str) -> None:
+def _packed(name: str, pngs: Path, labels: Path) -> dict[str, Any]:
+    """Pack one format, and compare every sample with its file; what that found."""
+    store = pngs.with_name(f"pictures.{FORMATS[name]}")
+    _fastio("pack", str(pngs), str(store), "--labels", str(labels), "--overwrite")
+    verified = json.loads(_fastio("verify", str(store), "--against", str(pngs), "--labels", str(labels), "--json"))
+    return {
+        "name": name,
+        "samples": verified["samples"],
+        "compared": verified["compared"],
+        "problems": len(verified["problems"]),
+    }
+
+
+def _fastio(*arguments: str) -> str:
+    """Run a command, which stops the demo if it fails; what it prints is shown, but for JSON, which is returned."""
     command = [str(Path(sys.executable).with_name("fastio")), *arguments]
+    is_json = "--json" in arguments
     print("$ fastio", *(_short(Path(a)) if "/" in a else a for a in arguments), flush=True)
-    subprocess.run(command, check=True, cwd=Path.cwd())
+    done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE if is_json else None)
+    if done.returncode != 0:
+        raise click.ClickException(f"fastio {arguments[0]} failed\n{done.stdout or ''}".strip())
+    return done.stdout or ""
 
 
-def _read(name: str, path: Path, labels: Path) -> dict[str, Any]:
+def _read(name: str, path: Path, labels: Path, step_ms: float) -> dict[str, Any]:
     """One epoch in a fresh process; its line of JSON."""
-    command = [sys.executable, "-m", "benchmarks.demo_epoch", name, str(path), str(labels)]
+    step = step_ms if name in TRAINED else 0.0
+    command = [sys.executable, "-m", "benchmarks.demo_epoch", name, str(path), str(labels), str(step)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode != 0:
         raise click.ClickException(f"reading {name} failed:\n{done.stderr}")
@@ -65,7 +98,7 @@ def _read(name: str, path: Path, labels: Path) -> dict[str, Any]:
     return {"name": name, "disk_bytes": sum(s.st_blocks * 512 for s in disk), **result}
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=f"one epoch of {rows[0]['samples']:,} pictures on {len(os.sched_getaffinity(0))} cores")
     for heading in ("read from", "how", "samples/s", "ratio", "MB on disk", "files opened"):
         table.add_column(heading, justify="left" if heading in ("read from", "how") else "right")
@@ -79,6 +112,15 @@ def _table(rows: list[dict[str, Any]]) -> Table:
             f"{row['opened']:,}",
         )
     return table
+
+
+def _write(target: Path, report: Mapping[str, Any], store: Path) -> None:
+    """Write the page with pictures of the store, the machine and the versions."""
+    with open_store(store) as opened:
+        page = demo_page(report, sample_pictures(opened, count=PICTURES_SHOWN))
+    made = f"{report['rows'][0]['samples']:,} PNGs of 32x32, made from a seed"
+    settings = [("command", "make demo"), ("pictures", made)]
+    write_page(target, page, {"Settings": settings, "Machine": machine(), "Versions": versions()})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,11 @@ from fastio.cli.html_option import html_option, wants_html, write_html
 from fastio.cli.info_fields import print_example, print_fields
 from fastio.cli.info_text import print_lengths, print_tokenizer
 from fastio.cli.remote_options import remote_options
+from fastio.cli.sample_pictures import sample_pictures
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from fastio.report.page import Page, PictureGrid
+    from fastio.report.page import Page
     from fastio.store import SampleStore
     from fastio.store.files.remote_options import RemoteOptions
 
@@ -26,7 +24,6 @@ __all__ = ["info"]
 
 _CLASSES_SHOWN = 20
 _PARTS_SHOWN = 5
-_PICTURES, _PICTURE_SIZE = 36, 128  # in the report
 _LEDGERS = {
     "skipped": "skipped",
     "left_out": "fields left out of samples that were packed",
@@ -110,30 +107,7 @@ def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
 def _page(described: dict[str, Any], store: SampleStore) -> Page:
     from fastio.report.store import store_page
 
-    return store_page(described, _pictures(store))
-
-
-def _pictures(store: SampleStore) -> PictureGrid | None:
-    """Return sample pictures of a store for the report."""
-    from fastio.converters.contact_sheet import shown_samples
-    from fastio.report.page import Picture, PictureGrid
-
-    if len(store) == 0 or store.schema.picture is None:
-        return None
-    samples = shown_samples(store, count=_PICTURES, size=_PICTURE_SIZE)
-    shown = [
-        Picture(None, sample.picture, sample.key)
-        if isinstance(sample.picture, str)
-        else Picture(_jpeg(sample.picture), sample.label, sample.key)
-        for sample in samples
-    ]
-    return PictureGrid(shown, _PICTURE_SIZE)
-
-
-def _jpeg(picture: Image) -> bytes:
-    coded = io.BytesIO()
-    picture.save(coded, "JPEG", quality=90, subsampling=0)
-    return coded.getvalue()
+    return store_page(described, sample_pictures(store))
 
 
 def _print(report: dict[str, Any]) -> None:

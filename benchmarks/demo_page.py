@@ -1,0 +1,143 @@
+"""The page of ``make demo``: rates, the verdict, sample pictures, and what was checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastio.report.page import (
+    HEADLINES,
+    Bar,
+    Bars,
+    Heading,
+    Page,
+    PageVerdict,
+    Part,
+    PictureGrid,
+    Plot,
+    Prose,
+    ReferenceLine,
+    Section,
+    Table,
+)
+from fastio.report.steps import rate, timeline_plot
+from fastio.types.units import counted, number, per_second
+
+__all__ = ["demo_page", "verdict_sentence"]
+
+
+def demo_page(report: Mapping[str, Any], pictures: PictureGrid | None) -> Page:
+    """
+    Build the page from what the demo measured.
+
+    ``report`` has ``folder``; ``rows``, one for each way of reading, files first; and ``checked``, what ``fastio
+    verify`` reported of each store. Rows with ``training`` were also read under a mock training.
+    """
+    rows, checked = report["rows"], report["checked"]
+    trained = [row for row in rows if "training" in row]
+    sections = [
+        Section("The same pictures, read four ways", _reading(rows)),
+        Section("Loading against training", _training(trained)),
+        Section("Checked", _checked(checked)),
+    ]
+    if pictures is not None:
+        sections.insert(2, Section("Pictures and labels, as the store holds them", [pictures]))
+    best = max(rows[1:], key=lambda row: float(row["samples_per_s"]))
+    compared, problems = (sum(store[name] for store in checked) for name in ("compared", "problems"))
+    figures = (
+        (f"{best['name']} beside files", f"{best['samples_per_s'] / rows[0]['samples_per_s']:.1f} times as fast"),
+        (f"files opened, {best['name']}", f"{number(best['opened'])} instead of {number(rows[0]['opened'])}"),
+        ("samples checked", number(compared)),
+        ("of them wrong", number(problems)),
+    )
+    return Page("fastio demo", report["folder"], sections, _verdict(trained), figures)
+
+
+def verdict_sentence(trained: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Say what limits the training from each source, in one sentence.
+
+    >>> files, store = ({"name": name, "training": {"bound": bound}} for name, bound in
+    ...                 (("files", "io_bound"), ("LMDB", "compute_bound")))
+    >>> verdict_sentence([files, store])
+    'From files, loading is the limit; from LMDB, training is the limit'
+    """
+    bounds: dict[str, list[str]] = {}
+    for row in trained:
+        bounds.setdefault(row["training"]["bound"], []).append(row["name"])
+    clauses = [f"from {' and '.join(names)}, {_lower(HEADLINES[bound])}" for bound, names in bounds.items()]
+    sentence = "; ".join(clauses)
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _verdict(trained: Sequence[Mapping[str, Any]]) -> PageVerdict:
+    bounds = [row["training"]["bound"] for row in trained]
+    names = ", ".join(f"{row['name']}: {row['training']['bound']}" for row in trained)
+    evidence = [
+        f"{row['name']}: {rate(row['training']['loop_samples_per_s'])} of the "
+        f"{per_second(row['training']['training_samples_per_s'])} that training could use; the loop waits for data "
+        f"{row['training']['loading_share']:.0%} of the time"
+        for row in trained
+    ]
+    next_step = "pack your own pictures, `fastio pack ./photos train.lmdb`, and run `fastio doctor -- train.py`"
+    return PageVerdict(verdict_sentence(trained), names, evidence, next_step, bounds[-1])
+
+
+def _reading(rows: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
+    bars = [
+        Bar(row["name"], row["samples_per_s"], rate(row["samples_per_s"]), "plain" if row is rows[0] else "loading")
+        for row in rows
+    ]
+    table = [
+        (
+            row["name"],
+            row["how"],
+            f"{row['samples_per_s'] / rows[0]['samples_per_s']:.1f}",
+            f"{row['disk_bytes'] / 1e6:.1f}",
+            number(row["opened"]),
+        )
+        for row in rows
+    ]
+    titles = ("read from", "how", "times the files' rate", "MB on disk", "files opened")
+    caption = f"One epoch of {counted(rows[0]['samples'], 'picture')}, decoded into batches, with the loader's start:"
+    return [Bars(caption, bars), Table(titles, table, (2, 3, 4))]
+
+
+def _training(trained: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
+    step_ms, batch_size = (trained[0]["training"][name] for name in ("step_ms", "batch_size"))
+    could_use = max(row["training"]["training_samples_per_s"] for row in trained)
+    bars: list[Bar] = []
+    plots: list[Plot | None] = []
+    for row in trained:
+        training, name = row["training"], row["name"]
+        bars += [
+            Bar(f"{name}: loading alone", training["io_samples_per_s"], rate(training["io_samples_per_s"]), "loading"),
+            Bar(f"{name}: the loop", training["loop_samples_per_s"], rate(training["loop_samples_per_s"]), "both"),
+        ]
+        plots.append(timeline_plot(training["timeline"]))
+    bars.append(Bar("training alone", could_use, rate(could_use), "training"))
+    text = (
+        f"A mock trainer takes {step_ms:g} ms for a batch of {batch_size}, as a GPU might; alone, it gets the same "
+        "batch again and again from a mock loader. Loading alone has no training step."
+    )
+    parts: list[Part] = [
+        Prose(text),
+        Bars("Samples per second:", bars, ReferenceLine(could_use, "what training could use")),
+    ]
+    for row, plot in zip(trained, plots, strict=True):
+        if plot is not None:
+            parts += [Heading(f"The loop over {row['name']}"), plot]
+    return parts
+
+
+def _checked(checked: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
+    rows = [
+        (store["name"], number(store["samples"]), number(store["compared"]), number(store["problems"]))
+        for store in checked
+    ]
+    text = "`fastio verify --against` compared the checksum, the key, the bytes and the label of each with the files."
+    return [Prose(text), Table(("store", "samples", "compared with the files", "problems"), rows, (1, 2, 3))]
