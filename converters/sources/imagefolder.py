@@ -1,6 +1,8 @@
-"""Class folders, by the rules of torchvision's ImageFolder: the first folder level is the class."""
+"""Class folders, as torchvision's ImageFolder reads them: the first folder level is the class."""
 
 from __future__ import annotations
+
+import logging
 
 import numpy as np
 
@@ -13,9 +15,12 @@ from fastio.converters.listed import ListedSource
 from fastio.converters.scan import Folder, scan_tree, shown
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
-from fastio.types.picture_kinds import kind_by_name
+from fastio.types.picture_kinds import count_beyond_imagefolder, kind_by_name
+from fastio.types.units import counted
 
 __all__ = ["KIND", "open_imagefolder"]
+
+_LOG = logging.getLogger(__name__)
 
 
 def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource:
@@ -23,7 +28,8 @@ def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource
     Open ``path/class/.../file``: classes sorted by name, files by folder and name, links followed.
 
     A class folder without any image is a problem, but stays a class, as with torchvision's ``allow_empty``. Files
-    beside the class folders have no class, so they are problems. Hidden folders are not classes.
+    beside the class folders have no class, so they are problems. Hidden folders are not classes. Pictures that
+    ImageFolder leaves out, such as GIFs, are samples here; a warning counts them.
     """
     path, top = place.path, place.top
     classes = _visible(top)
@@ -41,9 +47,22 @@ def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource
             part.problems.append(Problem(shown(name), "is a class folder without an image: remove it or fill it"))
         found.add(part)
         counts.append(len(part.keys))
+    _warn_of_others(path, found)
     source = source_record("imagefolder", place.name, labels=None)
     values = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     return file_source(path, found, values, {"classes": list(map(shown, classes)), "source": source})
+
+
+def _warn_of_others(path: str, found: Folder) -> None:
+    """Log how many samples ImageFolder would not have: those behind them have other numbers there."""
+    counts = count_beyond_imagefolder(found.keys)
+    if counts:
+        _LOG.warning(
+            "%s: %s (%s) that torchvision's ImageFolder leaves out: samples have other numbers there",
+            shown(path),
+            counted(sum(counts.values()), "picture"),
+            ", ".join(sorted(counts)),
+        )
 
 
 def _add_files_beside(found: Folder, top: Folder) -> None:

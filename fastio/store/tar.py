@@ -70,7 +70,7 @@ from fastio.store.seal import always_at
 from fastio.store.tar_file import ABOUT, ABOUT_TEXT, BLOCK, MAX_NAME, MAX_SIZE, MemberFile
 from fastio.store.tar_flat import FlatTarWriter
 from fastio.store.tar_names import INDEX_FOLDER, MemberNames
-from fastio.types.picture_kinds import SHARD_EXTENSIONS, extension_of
+from fastio.types.picture_kinds import PICTURE_EXTENSIONS, extension_of
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
@@ -247,7 +247,7 @@ def _reader_of_many(schema: Schema) -> str:
     odd = ", ".join(f'"{suffix}": "{name}"' for suffix, name in names.items() if suffix.split(".")[0] != name)
     main = main_picture(schema.payload)
     if main is not None:
-        kinds = f"{SHARD_EXTENSIONS!r}".replace("'", '"')
+        kinds = f"{PICTURE_EXTENSIONS!r}".replace("'", '"')
         odd = f'**dict.fromkeys({kinds}, "{main.name}")' + (f", {odd}" if odd else "")
     return "\n".join(
         [
@@ -285,7 +285,7 @@ def _plain_reader(schema: Schema) -> str:
     lines = [f"dataset = {dataset}"] if is_sequence else [f"samples = list({dataset})"]
     value = f'sample["{_suffix(field)}"]'
     if field.traits.is_picture:
-        lines.append(f"kinds = {SHARD_EXTENSIONS!r}".replace("'", '"'))
+        lines.append(f"kinds = {PICTURE_EXTENSIONS!r}".replace("'", '"'))
         value = "next(sample[kind] for kind in kinds if kind in sample)"
     elif field.traits.extension == NPY:
         modules += ["io", "numpy as np"]

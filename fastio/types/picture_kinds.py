@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,9 +18,10 @@ __all__ = [
     "PICTURE_KINDS",
     "PNG",
     "PNG_SIGNATURE",
-    "SHARD_EXTENSIONS",
     "UNKNOWN",
+    "WEBP",
     "PictureKind",
+    "count_beyond_imagefolder",
     "extension_of",
     "is_picture_extension",
     "kind_by_name",
@@ -28,6 +30,7 @@ __all__ = [
 UNKNOWN: Final = int(ImageKind.UNKNOWN)
 JPEG: Final = int(ImageKind.JPEG)
 PNG: Final = int(ImageKind.PNG)
+WEBP: Final = int(ImageKind.WEBP)
 
 # For code that reads or writes the insides of such a file. Which kind a file is of, ``_native.image_kind`` tells.
 JPEG_SIGNATURE: Final = b"\xff\xd8\xff"
@@ -39,46 +42,42 @@ class PictureKind:
     """
     One kind; ``kind`` is its number in the native core, which recognises it by its first bytes.
 
-    * ``extensions``: those of files in a folder, the set that torchvision's ImageFolder takes.
-    * ``other_extensions``: those that count as pictures only where somebody packed them as such, in tar shards.
+    Names with one of ``extensions`` are pictures wherever they lie: in folders, tables, tar shards and zip files.
     """
 
     kind: ImageKind
     name: str
     extensions: tuple[str, ...] = ()
-    other_extensions: tuple[str, ...] = ()
 
     @property
     def suffix(self) -> str:
         """The extension of a new file of this kind, with its dot."""
-        return f".{(*self.extensions, *self.other_extensions, 'bin')[0]}"
+        return f".{(*self.extensions, 'bin')[0]}"
 
 
 # In the order of their numbers: PICTURE_KINDS[kind] is the row of a kind.
 PICTURE_KINDS: Final = (
     PictureKind(kind=ImageKind.UNKNOWN, name="unknown"),
-    PictureKind(kind=ImageKind.JPEG, name="JPEG", extensions=("jpg", "jpeg")),
+    PictureKind(kind=ImageKind.JPEG, name="JPEG", extensions=("jpg", "jpeg", "jfif")),
     PictureKind(kind=ImageKind.PNG, name="PNG", extensions=("png",)),
-    PictureKind(kind=ImageKind.GIF, name="GIF", other_extensions=("gif",)),
+    PictureKind(kind=ImageKind.GIF, name="GIF", extensions=("gif",)),
     PictureKind(kind=ImageKind.BMP, name="BMP", extensions=("bmp",)),
     PictureKind(kind=ImageKind.WEBP, name="WebP", extensions=("webp",)),
     PictureKind(kind=ImageKind.TIFF, name="TIFF", extensions=("tif", "tiff")),
-    PictureKind(kind=ImageKind.PNM, name="PNM", extensions=("ppm", "pgm"), other_extensions=("pbm",)),
+    PictureKind(kind=ImageKind.PNM, name="PNM", extensions=("ppm", "pgm", "pbm", "pnm")),
 )
 
 # Plain numbers, not members of an enum: folders have millions of files.
 _KINDS: Final = {extension: int(row.kind) for row in PICTURE_KINDS for extension in row.extensions}
-_ANY: Final = frozenset(_KINDS).union(*(row.other_extensions for row in PICTURE_KINDS))
-
-PICTURE_EXTENSIONS: Final = tuple(_KINDS)  # of files in a folder
-SHARD_EXTENSIONS: Final = (*_KINDS, *sorted(_ANY - _KINDS.keys()))  # of members of a tar shard
+PICTURE_EXTENSIONS: Final = tuple(_KINDS)
+_BEYOND_IMAGEFOLDER: Final = frozenset(("jfif", "gif", "pbm", "pnm"))  # torchvision's ImageFolder leaves these out
 
 
 def kind_by_name(name: str) -> int:
     """
     Return the kind of picture that a file name promises by its extension; UNKNOWN, which is 0, for no picture.
 
-    >>> PICTURE_KINDS[kind_by_name("dog/0001.JPG")].name, kind_by_name("0001.gif"), kind_by_name("png")
+    >>> PICTURE_KINDS[kind_by_name("dog/0001.JPG")].name, kind_by_name("0001.npy"), kind_by_name("png")
     ('JPEG', 0, 0)
     """
     _, dot, extension = name.rpartition(".")
@@ -87,7 +86,22 @@ def kind_by_name(name: str) -> int:
 
 def is_picture_extension(extension: str) -> bool:
     """Whether this is the lower-case extension, without a dot, of any kind of picture."""
-    return extension in _ANY
+    return extension in _KINDS
+
+
+def count_beyond_imagefolder(names: Iterable[str]) -> dict[str, int]:
+    """
+    Count the pictures by name that torchvision's ImageFolder leaves out without a word, by extension.
+
+    >>> count_beyond_imagefolder(["dog/1.jpg", "dog/2.gif", "dog/3.GIF"])
+    {'.gif': 2}
+    """
+    counts: dict[str, int] = {}
+    for name in names:
+        extension = name[-4:].lower().rpartition(".")[2]
+        if extension in _BEYOND_IMAGEFOLDER:
+            counts[f".{extension}"] = counts.get(f".{extension}", 0) + 1
+    return counts
 
 
 def extension_of(picture: NDArray[np.uint8]) -> str:

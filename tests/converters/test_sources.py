@@ -154,6 +154,21 @@ def test_imagefolder_order_is_that_of_os_walk(tmp_path):
     assert expected == list(open_source(root).keys)
 
 
+def test_imagefolder_with_kinds_that_torchvision_leaves_out(tmp_path, caplog):
+    """A class folder of GIFs is a class; a warning counts the pictures that shift the numbers of the others."""
+    class_folders(tmp_path / "c")
+    assert list(CLASSES) == open_source(tmp_path / "c").metadata["classes"]
+    assert "" == caplog.text
+    (tmp_path / "c" / "ant").mkdir()
+    for name, kind in (("1.gif", "GIF"), ("2.GIF", "GIF"), ("3.jfif", "JPEG"), ("4.pnm", "PPM")):
+        (tmp_path / "c" / "ant" / name).write_bytes(picture(1, kind=kind))
+    source = open_source(tmp_path / "c")
+
+    assert ["ant/1.gif", "ant/2.GIF", "ant/3.jfif", "ant/4.pnm"] == list(source.keys)[:4]
+    assert {} == problems(source)
+    assert "4 pictures (.gif, .jfif, .pnm) that torchvision's ImageFolder leaves out" in caplog.text
+
+
 def test_imagefolder_follows_links(tmp_path):
     """A linked class folder is a class; a linked file is a file."""
     class_folders(tmp_path / "c")
