@@ -48,6 +48,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     overwrite: bool = False,
     resume: bool = False,
     append: bool = False,
+    new_classes: bool = False,
     jump: bool = False,
     part: Part | None = None,
     progress: Progress | None = None,
@@ -66,9 +67,9 @@ def pack(  # noqa: PLR0913 - an option of the command each
     only the shards that are missing or damaged; ``part`` packs only those of one part, and makes the set if they were
     the last. Both raise StoreError if ``out`` is a single file, or if its shards are those of another plan. ``append``
     adds the samples to the set that is there, as its next generation, with the numbers that it has for the names of
-    their classes (new names come behind), and raises SchemaError if they have other fields, or keys that it has
-    already. ``out`` may be a URL, reached as ``remote`` says: each shard is
-    a file in TMPDIR until it is uploaded.
+    their classes, and raises SchemaError if they have other fields, keys that it has already, or classes that it lacks;
+    with ``new_classes``, those come behind its own. ``out`` may be a URL, reached as ``remote`` says: each shard is a
+    file in TMPDIR until it is uploaded.
 
     ``jump`` reads all codes of baseline JPEGs once: damaged ones are bad samples, and the index keeps where their MCUs
     begin, so that crops decode faster.
@@ -83,7 +84,17 @@ def pack(  # noqa: PLR0913 - an option of the command each
         check_pictures(source, pictures)
     out = os.fspath(out)
     options = PackOptions(
-        jobs, on_error, shard_bytes, overwrite, resume, part, progress, remote, append=append, jump=jump
+        jobs,
+        on_error,
+        shard_bytes,
+        overwrite,
+        resume,
+        part,
+        progress,
+        remote,
+        append=append,
+        new_classes=new_classes,
+        jump=jump,
     )
     target_format(out)
     check_one_file(out, resume=resume, append=append, part=part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,13 +13,10 @@ from fastio._native import ThreadPool
 from fastio.converters.derived_source import DerivedSource
 from fastio.converters.source import Chunk, Scanned, Source
 from fastio.types.schema import Schema
-from fastio.types.units import counted
 
-__all__ = ["Relabelled", "relabelled"]
+__all__ = ["Relabelled", "new_names", "relabelled"]
 
-_LOG = logging.getLogger(__name__)
 _LABEL = "label"
-_SHOWN = 5  # new classes in the log
 
 
 def relabelled(source: Source, classes: Sequence[str] | None) -> Source:
@@ -31,14 +27,16 @@ def relabelled(source: Source, classes: Sequence[str] | None) -> Source:
     own = source.metadata.get("classes")
     if own is None or classes is None or _LABEL not in source.schema or list(own) == list(classes):
         return source
-    known = set(classes)
-    new = [name for name in own if name not in known]
-    if new:
-        shown = ", ".join(map(repr, new[:_SHOWN])) + (", ..." if len(new) > _SHOWN else "")
-        _LOG.warning("%s: %s the set does not have yet: %s", source.path, counted(len(new), "class", "classes"), shown)
+    new = new_names(own, classes)
     names = [*classes, *new]
     numbers = {name: number for number, name in enumerate(names)}
     return Relabelled(source, names, np.array([numbers[name] for name in own], np.int64))
+
+
+def new_names(names: Sequence[str], classes: Sequence[str]) -> list[str]:
+    """Return the names that are not among the classes, in their order."""
+    known = set(classes)
+    return [name for name in names if name not in known]
 
 
 @dataclass(frozen=True)

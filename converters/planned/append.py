@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 
 from fastio import _native
 from fastio.converters.planned.plan import PackPlan
+from fastio.converters.relabelled import new_names
 from fastio.converters.source import Source
 from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store.files.remote_options import RemoteOptions
@@ -16,10 +19,13 @@ from fastio.store.set_object import SetObject, read_set
 from fastio.store.sets import open_members, set_path
 from fastio.store.unique_keys import ended_keys
 from fastio.store.write_target import Target
+from fastio.types.units import counted
 
-__all__ = ["base_of_appended", "check_appended", "classes_at", "is_appended", "part_of"]
+__all__ = ["base_of_appended", "check_appended", "check_classes", "classes_at", "is_appended", "part_of"]
 
+_LOG = logging.getLogger(__name__)
 _KEYS_AT_ONCE = 1 << 16
+_SHOWN = 5  # new classes in a message
 
 
 def classes_at(out: str, remote: RemoteOptions) -> Sequence[str] | None:
@@ -31,6 +37,30 @@ def classes_at(out: str, remote: RemoteOptions) -> Sequence[str] | None:
         return None
     classes: Sequence[str] | None = json.loads(current.metadata).get("classes")
     return classes
+
+
+def check_classes(source: Source, classes: Sequence[str] | None, out: str, *, new_classes: bool) -> None:
+    """
+    Raise SchemaError if a source has classes that the set ``out`` lacks; with ``new_classes``, log them instead.
+
+    A folder whose name is misspelt would otherwise become a class of its own.
+    """
+    own = source.metadata.get("classes")
+    new = new_names(own, classes) if own is not None and classes is not None else []
+    if not new or classes is None:
+        return
+    nearest = {name.casefold(): name for name in reversed(classes)}
+    words = [_with_nearest(name, nearest) for name in new[:_SHOWN]] + (["..."] if len(new) > _SHOWN else [])
+    message = f"{source.path}: {counted(len(new), 'class', 'classes')} that {out} does not have yet: {', '.join(words)}"
+    if not new_classes:
+        raise SchemaError(f"{message}: correct the name, or add new classes with --new-classes (new_classes=True)")
+    _LOG.warning("%s", message)
+
+
+def _with_nearest(name: str, nearest: dict[str, str]) -> str:
+    """Quote a name, followed by the class that it may be meant for."""
+    match = get_close_matches(name.casefold(), nearest, 1)
+    return f"{name!r} (nearest: {nearest[match[0]]!r})" if match else repr(name)
 
 
 def is_appended(current: SetObject, plan: PackPlan) -> bool:

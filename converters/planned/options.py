@@ -27,4 +27,5 @@ class PackOptions:
     progress: Progress | None = None
     remote: RemoteOptions = DEFAULT
     append: bool = False
+    new_classes: bool = False
     jump: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fastio.converters.pack_problems import nothing_left
 from fastio.converters.pack_record import join_records, sorted_problems
 from fastio.converters.pack_report import PackReport
-from fastio.converters.planned.append import classes_at
+from fastio.converters.planned.append import check_classes, classes_at
 from fastio.converters.planned.options import PackOptions
 from fastio.converters.planned.plan import PackPlan, plan_of
 from fastio.converters.planned.planned_set import PlannedSet
@@ -49,7 +49,9 @@ def pack_set(
     begun = time.perf_counter()
     check_set(out, options.shard_bytes)
     if options.append:
-        source = relabelled(source, classes_at(out, options.remote))
+        classes = classes_at(out, options.remote)
+        check_classes(source, classes, out, new_classes=options.new_classes)
+        source = relabelled(source, classes)
     plan = plan_for(source, out, pictures, options)
     planned = PlannedSet.begin(plan, source, out, options)
     numbers = range(len(plan)) if options.part is None else options.part.numbers(len(plan))

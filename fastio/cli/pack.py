@@ -54,6 +54,7 @@ __all__ = ["pack"]
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--append", is_flag=True, help="Add SRC to the set of shards OUT, as its next generation.")
+@click.option("--new-classes", is_flag=True, help="Let --append add classes that the set OUT does not have yet.")
 @click.option("--resume", is_flag=True, help="Pack only the shards that are missing or damaged.")
 @part_option
 @max_pixels_option
@@ -69,6 +70,7 @@ def pack(  # noqa: PLR0913 - an option each
     shard_size: int | None,
     overwrite: bool,
     append: bool,
+    new_classes: bool,
     resume: bool,
     part: Part | None,
     pictures: PictureArguments,
@@ -101,6 +103,8 @@ def pack(  # noqa: PLR0913 - an option each
 
     if append and overwrite:
         raise click.UsageError("--append keeps what OUT has, --overwrite replaces it: give one of them")
+    if new_classes and not append:
+        raise click.UsageError("--new-classes is for sets that grow: add --append")
     # Checked before a source is scanned, which may take long.
     check_one_file(out, resume=resume, append=append, part=part)
     check_target(out, overwrite=overwrite or append or resume or part is not None, shard_bytes=shard_size)
@@ -118,6 +122,7 @@ def pack(  # noqa: PLR0913 - an option each
                 shard_bytes=shard_size,
                 overwrite=overwrite,
                 append=append,
+                new_classes=new_classes,
                 jump=pictures.jump,
                 resume=resume,
                 part=part,

@@ -117,22 +117,35 @@ def test_some_of_the_classes(tmp_path):
 
 
 def test_new_classes(tmp_path, caplog):
-    """Names that the set lacks come behind its own, also where the alphabet has them first; one line says so."""
+    """If asked for, names that the set lacks come behind its own, wherever the alphabet has them; one line says so."""
     folder = packed(tmp_path, "out", source_in(tmp_path))
     before = labels_by_name(folder)
     source = more(tmp_path)
     last = sorted(path for path in (tmp_path / "more").iterdir() if path.is_dir())[-1]
     last.rename(last.with_name("0000"))
-    append(folder, open_source(source.path))
+    append(folder, open_source(source.path), new_classes=True)
 
     by_name = labels_by_name(folder)
     assert before.items() <= by_name.items()
     assert all(key.startswith(name) for key, name in by_name.items())
     with open_store(folder) as store:
         assert ["0000"] == store.metadata["classes"][3:]
-    assert ["more: 1 class the set does not have yet: '0000'"] == [
-        Path(record.getMessage()).name for record in caplog.records
-    ]
+    (record,) = caplog.records
+    assert f"more: 1 class that {folder / PATTERN} does not have yet: '0000'" in record.getMessage()
+
+
+def test_a_misspelt_class(tmp_path):
+    """A folder whose name the set does not know is refused before anything is packed; the nearest class is named."""
+    folder = packed(tmp_path, "out", source_in(tmp_path))
+    before, source = files(folder), more(tmp_path)
+    last = sorted(path for path in (tmp_path / "more").iterdir() if path.is_dir())[-1]
+    last.rename(last.with_name(f"{last.name}s"))
+    with pytest.raises(
+        SchemaError, match=rf"'{last.name}s' \(nearest: '{last.name}'\): correct the name, .*--new-classes"
+    ):
+        append(folder, open_source(source.path))
+
+    assert before == files(folder)
 
 
 def test_labels_that_are_numbers(tmp_path):
