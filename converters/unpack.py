@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,11 @@ from fastio.converters.origin import origin_of, recorded_kind
 from fastio.converters.packing import packing_lines
 from fastio.converters.partial_folder import partial_folder
 from fastio.converters.scan import is_utf8, shown
+from fastio.converters.source import Problem
 from fastio.converters.tables.again import StoredTable
 from fastio.converters.text.decode import StoredText, text_field
 from fastio.converters.text.unpack import text_files, text_notes
+from fastio.converters.undamaged import undamaged
 from fastio.errors import FastioError, StoreCorrupt, StoreError
 from fastio.store import SampleStore
 from fastio.store.atomic import PartialFile
@@ -52,6 +54,7 @@ class UnpackReport:
     files: int
     size_bytes: int
     notes: Sequence[str] = ()  # what is not as it was before it was packed
+    skipped: Sequence[Problem] = ()  # damaged samples, which were left out
 
 
 def unpack(
@@ -60,6 +63,7 @@ def unpack(
     *,
     overwrite: bool = False,
     labels: str | os.PathLike[str] | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
     progress: Callable[[int, int], object] | None = None,
 ) -> UnpackReport:
     """
@@ -68,9 +72,12 @@ def unpack(
 
     Everything is written beside ``out`` and moved there when complete. Existing files are replaced only with
     ``overwrite``; other files in ``out`` are left alone. Raises StoreError for a key that would lead out of the
-    folder (absolute, ``..``, through a link), and StoreCorrupt for bytes that differ from their checksum. ``labels``
-    names a label file to write (.csv, .tsv, .json or .jsonl).
+    folder (absolute, ``..``, through a link), and StoreCorrupt for bytes that differ from their checksum; with
+    ``on_error="skip"`` such samples are left out, with all their fields, and listed in the report. ``labels`` names a
+    label file to write (.csv, .tsv, .json or .jsonl).
     """
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
     check_folder_here(out)
     target = Path(out).absolute()
     if not target.name:
@@ -80,16 +87,20 @@ def unpack(
     _require_parent(out)
     if labels is not None:
         _check_labels(store, labels, overwrite=overwrite)
+    whole, skipped = store, list[Problem]()
+    if on_error == "skip":
+        store, kept, skipped = undamaged(store)
     table = StoredTable.of(store) or StoredCoco.of(store)
     field = text_field(store.schema) if table is None else None
     stored = None if field is None else StoredText.of(store, field)
+    numbers = StoredText(whole, field, None).document_numbers()[kept] if field is not None and skipped else None
     with _writing(out), partial_folder(target) as partial:
         if stored is None:
             written, names = _write_all(store, partial, table, progress)
             if table is not None:
                 written += _write_text(((table.file_name, part) for part in table.parts()), partial, store)
         else:
-            written = _write_text(text_files(stored, progress), partial, store)
+            written = _write_text(text_files(stored, progress, numbers=numbers), partial, store)
             names = store.keys(np.arange(len(store)))
         with _label_file(store, labels, names, overwrite=overwrite) as publish_labels:
             if os.path.lexists(target):
@@ -99,7 +110,7 @@ def unpack(
             publish_labels()
     in_table = frozenset[str]() if table is None else table.written_fields
     notes = _notes(store, in_table, has_labels=labels is not None) if stored is None else text_notes(stored)
-    return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written), notes)
+    return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written), notes, skipped)
 
 
 def _notes(store: SampleStore, in_table: Collection[str], *, has_labels: bool) -> list[str]:

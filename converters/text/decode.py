@@ -19,7 +19,7 @@ from fastio.store import SampleStore
 from fastio.store.values import read_values
 from fastio.types.schema import Field, Schema
 
-__all__ = ["Document", "StoredText", "text_field", "tokenizer_of"]
+__all__ = ["Document", "StoredText", "probe_words", "text_field", "tokenizer_of"]
 
 _CHUNK_BYTES, _CHUNK_SAMPLES = 8 << 20, 4096
 _PIECE = re.compile(r"(.*)#(\d+)\Z", re.DOTALL)
@@ -44,6 +44,24 @@ def tokenizer_of(metadata: Mapping[str, Any]) -> Tokenizer | None:
         except Exception as exc:  # the library raises no other class for what is no tokenizer
             raise SourceError(f"the tokenizer {said.get('name')!r} of the store cannot be used: {exc}") from exc
     return None
+
+
+def probe_words(exact: int, probed: int, documents: int) -> str:
+    """
+    Say how many of the documents that were decoded again when packing gave the same bytes.
+
+    >>> probe_words(17, 17, 3000)
+    'a sample of 17 of the 3,000 documents decoded to the same bytes'
+    >>> probe_words(1, 2, 2)
+    'of the 2 documents, 1 decoded to the same bytes'
+    """
+    total = f"{documents:,} {'document' if documents == 1 else 'documents'}"
+    if probed < documents:
+        sample = f"a sample of {probed:,} of the {total}"
+    else:
+        sample = f"all {total}" if exact == probed and documents > 1 else f"the {total}"
+    result = "decoded to the same bytes"
+    return f"{sample} {result}" if exact == probed else f"of {sample}, {exact:,} {result}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +94,25 @@ class StoredText:
 
     def documents(self) -> Iterator[Document]:
         """Yield all documents in order, with split ones joined. Raises StoreCorrupt if a checksum differs."""
-        waiting: list[NDArray[Any]] = []
-        base, first = "", 0
+        pieces, values = _Pieces(is_split=bool(self.options.get("split"))), list[NDArray[Any]]()
+        document, first = "", 0
         for index, key, value in self._samples():
-            match = _PIECE.match(key) if self.options.get("split") else None
-            name, number = (match[1], int(match[2])) if match else (key, 0)
-            if waiting and not (match and number == len(waiting) and name == base):
-                yield self._document(base, waiting, first)
-                waiting = []
-            if match and (waiting or number == 0):
-                base, first = name, index if not waiting else first
-                waiting.append(value)
-            else:
-                yield self._document(key, [value], index)
-        if waiting:
-            yield self._document(base, waiting, first)
+            if pieces.begins_document(key):
+                if values:
+                    yield self._document(document, values, first)
+                values, document, first = [], pieces.document, index
+            values.append(value)
+        if values:
+            yield self._document(document, values, first)
+
+    def document_numbers(self) -> NDArray[np.int64]:
+        """Return the number of the document that each sample belongs to, from 0, (n,)."""
+        pieces = _Pieces(is_split=bool(self.options.get("split")))
+        begins = np.zeros(len(self.store), np.int64)
+        for start in range(0, len(begins), _CHUNK_SAMPLES):
+            chunk = np.arange(start, min(start + _CHUNK_SAMPLES, len(begins)))
+            begins[chunk] = [pieces.begins_document(key) for key in self.store.keys(chunk)]
+        return np.cumsum(begins) - 1
 
     def preview(self, value: NDArray[np.uint8], size: int) -> str:
         """Return the beginning of one sample as people read it."""
@@ -124,3 +146,25 @@ class StoredText:
         if self.options.get("eos") and stop > bos and values[-1] == self.tokenizer.special["eos"]:
             stop -= 1
         return Document(key, self.tokenizer.decode(values[bos:stop]), None, sample)
+
+
+class _Pieces:
+    """Tells by their keys, in order, which samples are pieces of one document; ``document`` is the key of the last."""
+
+    def __init__(self, *, is_split: bool) -> None:
+        self._is_split = is_split
+        self._count = 0  # pieces of a split document so far
+        self.document = ""
+
+    def begins_document(self, key: str) -> bool:
+        """Take the next key, and return whether its sample begins a document."""
+        match = _PIECE.match(key) if self._is_split else None
+        if match is None:
+            self.document, self._count = key, 0
+            return True
+        number = int(match[2])
+        if self._count and number == self._count and match[1] == self.document:
+            self._count += 1
+            return False
+        self.document, self._count = (match[1], 1) if number == 0 else (key, 0)
+        return True

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastio.converters.origin import origin_of, recorded_kind
 from fastio.converters.text import TEXT_SOURCES
-from fastio.converters.text.decode import Document, StoredText
+from fastio.converters.text.decode import Document, StoredText, probe_words
 from fastio.converters.text.separators import Separators
 from fastio.errors import StoreCorrupt
 
@@ -19,13 +22,13 @@ Parts = Iterator[tuple[str, bytes]]  # name of a file, the next bytes of it
 _Progress = Callable[[int, int], object] | None
 
 
-def text_files(stored: StoredText, progress: _Progress = None) -> Parts:
+def text_files(stored: StoredText, progress: _Progress = None, *, numbers: NDArray[np.int64] | None = None) -> Parts:
     """
     Yield the files of a store of text, piece by piece: all pieces of one come before the next.
 
     Packed from a folder, every document comes under its key. Packed from one .txt, that file comes. Packed from a
     table, or merged from several .txt, its documents come as .jsonl, with key, text (or tokens, if nobody knows their
-    text) and label.
+    text) and label. ``numbers`` is the number of each sample's document if some were left out.
     """
     origin = origin_of(stored.store.metadata)
     documents = _counted(stored, progress)
@@ -33,7 +36,7 @@ def text_files(stored: StoredText, progress: _Progress = None) -> Parts:
     if unpacks_to == "files":
         yield from ((each.key, _bytes(each)) for each in documents)
     elif unpacks_to == "file" and not {"shuffle", "merged"} & stored.store.metadata.keys():
-        yield from _one_file(stored, origin, documents)
+        yield from _one_file(stored, origin, documents, numbers)
     else:
         yield from _table(stored, str(origin.get("name") or "samples"), documents)
 
@@ -44,10 +47,9 @@ def text_notes(stored: StoredText) -> list[str]:
     options, origin = stored.options, origin_of(stored.store.metadata)
     probed = options.get("decoded") or {}
     if stored.tokenizer is not None and probed.get("exact", 0) < probed.get("documents", 0):
-        exact = f"{probed['exact']:,} of {probed['documents']:,}"
-        notes.append(
-            f"the tokenizer changes text: when it was packed, {exact} documents checked came back byte for byte"
-        )
+        documents = options.get("documents", probed["documents"])
+        words = probe_words(probed.get("exact", 0), probed["documents"], documents)
+        notes.append(f"the tokenizer changes text: when it was packed, {words}")
     cut = options.get("cut") or {}
     if cut.get("documents"):
         notes.append(f"{cut['documents']:,} documents were truncated when they were packed: {cut['tokens']:,} tokens")
@@ -85,7 +87,9 @@ def _bytes(document: Document) -> bytes:
     return " ".join(map(str, document.ids.tolist())).encode()
 
 
-def _one_file(stored: StoredText, origin: Mapping[str, Any], documents: Iterator[Document]) -> Parts:
+def _one_file(
+    stored: StoredText, origin: Mapping[str, Any], documents: Iterator[Document], numbers: NDArray[np.int64] | None
+) -> Parts:
     name = PurePosixPath(str(origin.get("name") or "text.txt")).name
     try:
         between = Separators.from_json(origin["between"])
@@ -93,7 +97,8 @@ def _one_file(stored: StoredText, origin: Mapping[str, Any], documents: Iterator
         raise StoreCorrupt(f"{stored.store.path}: does not say what was between its documents: pack again") from exc
     odd, usual = between.after(), (between.usual or "").encode()
     yield name, between.head.encode()
-    for number, each in enumerate(documents):
+    for position, each in enumerate(documents):
+        number = position if numbers is None else int(numbers[each.sample])
         yield name, _bytes(each) + (odd[number].encode() if number in odd else usual)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import counted, meter, size
+from fastio.cli.screen import counted, meter, problem_table, size
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions
@@ -20,8 +20,23 @@ __all__ = ["unpack"]
 @click.argument("out")
 @click.option("--labels", metavar="FILE", help="Also write the labels: .csv, .tsv, .json or .jsonl.")
 @click.option("--overwrite", is_flag=True, help="Replace files that exist; others in OUT are left alone.")
+@click.option(
+    "--on-error",
+    type=click.Choice(("raise", "skip")),
+    default="raise",
+    show_default=True,
+    help="Stop at a damaged sample, or leave it out and list it.",
+)
 @remote_options
-def unpack(path: str, out: str, *, labels: str | None, overwrite: bool, remote: RemoteOptions) -> None:
+def unpack(
+    path: str,
+    out: str,
+    *,
+    labels: str | None,
+    overwrite: bool,
+    on_error: Literal["raise", "skip"],
+    remote: RemoteOptions,
+) -> None:
     """
     Write the files of the store PATH into the folder OUT. Each is byte for byte what was packed.
 
@@ -31,12 +46,16 @@ def unpack(path: str, out: str, *, labels: str | None, overwrite: bool, remote: 
     Example:
       fastio unpack train.lmdb ./again
       diff -r ./pngs ./again
+      fastio unpack damaged.lmdb ./rescued --on-error skip
     """
     from fastio.converters.unpack import unpack as run
     from fastio.store import open_store
 
     with open_store(path, remote=remote) as store, meter("unpacking", len(store)) as progress:
-        report = run(store, out, overwrite=overwrite, labels=labels, progress=progress)
-    click.echo(f"{out}: {counted(report.files, 'file')}, {size(report.size_bytes)}")
+        report = run(store, out, overwrite=overwrite, labels=labels, on_error=on_error, progress=progress)
+    if report.skipped:
+        problem_table([(problem.key, problem.problem) for problem in report.skipped])
+    left_out = f"; {counted(len(report.skipped), 'damaged sample')} left out (listed above)" if report.skipped else ""
+    click.echo(f"{out}: {counted(report.files, 'file')}, {size(report.size_bytes)}{left_out}")
     for note in report.notes:
         click.echo(f"note: {note}")

@@ -229,13 +229,65 @@ def test_damaged_bytes_are_not_given_back(tmp_path):
     """A sample that differs from its checksum is named; nothing is unpacked."""
     flat(tmp_path / "f")
     pack(open_source(tmp_path / "f"), tmp_path / "s.lmdb")
-    data = bytearray((tmp_path / "s.lmdb").read_bytes())
-    data[data.index(picture(3)) + 50] ^= 4
-    (tmp_path / "s.lmdb").write_bytes(data)
+    damage(tmp_path / "s.lmdb", picture(3))
     with open_store(tmp_path / "s.lmdb") as store, pytest.raises(StoreCorrupt, match=r"0003\.png"):
         unpack(store, tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
+
+
+def damage(path, content):
+    """Flip a bit of a value in a store."""
+    data = bytearray(path.read_bytes())
+    data[data.index(content) + 50] ^= 4
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_is_left_of_a_damaged_store(tmp_path, suffix):
+    """Asked to, unpack leaves out damaged samples, lists them, and writes the labels of the others."""
+    labels = {name: ("ant", "bee", "cat")[label] for name, label in flat(tmp_path / "f").items()}
+    path = tmp_path / f"s.{suffix}"
+    pack(open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels)), path)
+    damage(path, picture(3))
+    with open_store(path) as store:
+        report = unpack(store, tmp_path / "out", labels=tmp_path / "l.csv", on_error="skip")
+    expected = {name: data for name, data in files_below(tmp_path / "f").items() if name != "0003.png"}
+
+    assert expected == files_below(tmp_path / "out")
+    assert [("0003.png", "field 'image': bytes differ from their checksum")] == [
+        (each.key, each.problem) for each in report.skipped
+    ]
+    assert {name: labels[name] for name in expected} == dict(
+        line.split(",") for line in (tmp_path / "l.csv").read_text().splitlines()[1:]
+    )
+
+
+def test_nothing_is_left(tmp_path):
+    """A store of which every sample is damaged leaves no empty folder behind."""
+    flat(tmp_path / "f", 1)
+    pack(open_source(tmp_path / "f"), tmp_path / "s.lmdb")
+    damage(tmp_path / "s.lmdb", picture(0))
+    with open_store(tmp_path / "s.lmdb") as store, pytest.raises(StoreCorrupt, match="all 1 samples are damaged"):
+        unpack(store, tmp_path / "out", on_error="skip")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_field_takes_its_sample_along(tmp_path):
+    """A picture whose caption is damaged is left out whole."""
+    fields = (Field("image", IMAGE, "|u1", (None, None, None)), Field("caption", BYTES, "|u1", (None,)))
+    captions = [b"a bee that hums in the garden, all day long, and is tired" * 2, b"a cat"]
+    with create_store(tmp_path / "s.lmdb", Schema(fields)) as writer:
+        values = {"image": as_spans([picture(1), picture(2)]), "caption": as_spans(captions)}
+        writer.append(SampleBatch(["a.png", "b.png"], values))
+        writer.close({})
+    damage(tmp_path / "s.lmdb", captions[0])
+    with open_store(tmp_path / "s.lmdb") as store:
+        report = unpack(store, tmp_path / "out", on_error="skip")
+
+    assert {"b.png": picture(2), "b.png.caption": b"a cat"} == files_below(tmp_path / "out")
+    assert ["a.png"] == [each.key for each in report.skipped]
 
 
 def test_labels_that_cannot_be_written_are_found_out_first(tmp_path, packed):
