@@ -41,6 +41,8 @@ def _bar(share: float, length: int) -> str:
 
 def print_tokenizer(tokenizer: dict[str, Any]) -> None:
     """Print the tokenizer's name, its vocabulary and special tokens, and how documents became sequences."""
+    from fastio.converters.text.decode import probe_words
+
     options = tokenizer.get("options") or {}
     special = ", ".join(f"{role} {value}" for role, value in tokenizer["special"].items() if value is not None)
     size = "unknown vocabulary" if tokenizer["vocab_size"] is None else f"{number(tokenizer['vocab_size'])} ids"
@@ -62,7 +64,6 @@ def print_tokenizer(tokenizer: dict[str, Any]) -> None:
         rules.append(f"{counted(cut['tokens'], 'token')} CUT from {counted(cut['documents'], 'document')}")
     decoded = options.get("decoded") or {}
     if decoded.get("documents"):
-        rules.append(
-            f"{number(decoded['exact'])} of {number(decoded['documents'])} documents checked decode to the same bytes"
-        )
+        probed = decoded["documents"]
+        rules.append(f"when packed, {probe_words(decoded['exact'], probed, options.get('documents', probed))}")
     click.echo("; ".join(rules))

@@ -183,6 +183,7 @@ def _stored(encoder: Encoder) -> str:
 
 
 def _summary(report: TextReport, encoder: Encoder) -> list[str]:
+    from fastio.converters.text.decode import probe_words
     from fastio.store import FORMATS
 
     seconds = max(report.seconds, 1e-9)
@@ -196,10 +197,8 @@ def _summary(report: TextReport, encoder: Encoder) -> list[str]:
         per_token = f", {report.text_bytes / report.tokens:.2f} bytes of text per token" if report.text_bytes else ""
         lines.append(f"tokens: {number(report.tokens)} in {counted(report.samples, 'sample')}{per_token}")
     if report.exact_documents < report.probed_documents:
-        exact = f"{number(report.exact_documents)} of {number(report.probed_documents)}"
-        lines.append(
-            f"decoded again, {exact} documents checked give their text byte by byte: this tokenizer changes text"
-        )
+        words = probe_words(report.exact_documents, report.probed_documents, report.packed)
+        lines.append(f"this tokenizer changes text: {words}")
     if report.split_documents:
         lines.append(f"split:  {counted(report.split_documents, 'document')} into several samples (key#0, key#1, ...)")
     if report.cut_tokens:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,15 @@ def test_skipped_documents_are_listed(tmp_path: Path) -> None:
     assert "has no field 'text', only 'other'" in run("info", tmp_path / "c.h5", "--skipped").stdout
 
 
+def test_info_says_that_some_documents_were_decoded(tmp_path: Path) -> None:
+    """Of many documents, a sample is decoded again when packing: the line names both numbers."""
+    corpus = tree(tmp_path, {"many.txt": "line\n" * 40}) / "many.txt"
+    run("pack", corpus, tmp_path / "many.h5", "--tokenizer", "bytes")
+
+    expected = r"when packed, a sample of \d+ of the 40 documents decoded to the same bytes"
+    assert re.search(expected, run("info", tmp_path / "many.h5").stdout)
+
+
 def test_info(store: Path) -> None:
     """Lengths as a histogram, the tokenizer, and lines to read the store without fastio."""
     result = run("info", store)
@@ -102,7 +112,7 @@ def test_info(store: Path) -> None:
     assert "tokens  samples" in result.stdout
     assert "8 to 15        2" in result.stdout
     assert "tokenizer bytes: 259 ids (bos 256, eos 257, pad 258)" in result.stdout
-    assert "eos added; 3 of 3 documents checked decode to the same bytes" in result.stdout
+    assert "eos added; when packed, all 3 documents decoded to the same bytes" in result.stdout
     assert "np.split(flat, stops[:-1])" in result.stdout
     about = said("info", store, "--json")
     assert [{"from": 8, "to": 15, "samples": 2}, {"from": 16, "to": 31, "samples": 1}] == (
