@@ -23,7 +23,7 @@ from fastio.store.sample_store import SampleStore
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
-__all__ = ["RowReader", "Shape", "is_uniform", "label_values", "one_by_one"]
+__all__ = ["RowReader", "Shape", "UnequalSizesError", "is_uniform", "label_values", "one_by_one"]
 
 _CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
 
@@ -32,6 +32,13 @@ Shape = tuple[int, ...]
 # Larger values in an index or header are not believed: memory for them would be requested.
 _MOST_CHANNELS = 4
 _MOST_SIDE = 1 << 20  # pixels; the native core plans no larger picture
+
+
+class UnequalSizesError(SchemaError):
+    """Samples of one batch have different sizes; ``args`` are two sentences: which samples, and what to do."""
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.args))
 
 
 class RowReader:
@@ -145,7 +152,7 @@ class RowReader:
 
     def common_shape(self, indices: NDArray[np.int64], shapes: NDArray[np.int64]) -> Shape:
         """
-        Return the common shape of a batch's rows. Raises SchemaError that names two samples if shapes differ.
+        Return the common shape of a batch's rows. Raises UnequalSizesError that names two samples if shapes differ.
 
         Samples with a bad header take the shape of the others: decoding reports what is wrong with them.
         """
@@ -159,10 +166,10 @@ class RowReader:
         keys = self.store.keys(indices[[known[0], other[0]]])
         sizes = ["x".join(map(str, shapes[position].tolist())) for position in (known[0], other[0])]
         what, remedy = ("masks", "") if self.is_mask else ("pictures", ", or pack with --resize HxW")
-        raise SchemaError(
+        raise UnequalSizesError(
             f"{self.store.path}: {what} of different sizes in one batch: {keys[0]!r} is {sizes[0]}, "
-            f"{keys[1]!r} is {sizes[1]} (height x width{' x channels' if len(first) == 3 else ''}); pass transforms "
-            f"that make them equal, such as RandomResizedCrop(224) (in commands --crop 224){remedy}"
+            f"{keys[1]!r} is {sizes[1]} (height x width{' x channels' if len(first) == 3 else ''})",
+            f"pass transforms that make them equal, such as RandomResizedCrop(224) (in commands --crop 224){remedy}",
         )
 
     def read(

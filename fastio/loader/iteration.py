@@ -12,7 +12,8 @@ from weakref import WeakSet
 import numpy as np
 
 from fastio import _native
-from fastio.errors import SampleError
+from fastio.dataset.row_reader import UnequalSizesError
+from fastio.errors import SampleError, SchemaError
 from fastio.loader.device import Numbered
 from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.producer import FinishedBatch
@@ -58,6 +59,7 @@ class BatchIteration:
         self._options = wiring.options
         self._position = position
         self._path = selection.base.store.path
+        self._late_crop = wiring.late_crop
         self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
         self._fields = tuple(selection.base.readers)
         self._reader = WindowReader(selection.base, selection.indices)
@@ -115,6 +117,10 @@ class BatchIteration:
             if not is_compared:
                 self._compare(begin)
             cursor.end_epoch()
+        except UnequalSizesError as exc:
+            if not self._late_crop:
+                raise
+            raise SchemaError(f"{exc.args[0]}; {self._late_crop}") from exc
         finally:
             loop.cancel()
             held.close()

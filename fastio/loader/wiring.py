@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,16 @@ from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
 from fastio.transforms.batch.recipe import as_list, split
 from fastio.transforms.compose import Compose
+from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
+from fastio.transforms.letterbox import Letterbox
+from fastio.transforms.resize import Resize
 from fastio.transforms.rules import GeometryRule
 from fastio.transforms.transform import Transform
 
 __all__ = ["Wiring", "wire"]
 
 _DEPTH = 2  # batches copied ahead to the device
+_SIZING = (CenterCrop, Letterbox, RandomCrop, RandomResizedCrop, Resize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class Wiring:
     What a loader consists of.
 
     ``reads_store`` is False where batches are made of a cache. ``delivery`` is None where batches stay as they are
-    made. ``transforms`` names what native threads do with pictures, for states: None for nothing.
+    made. ``transforms`` names what native threads do with pictures, for states: None for nothing. ``late_crop`` says
+    which crop or resize comes too late to make pictures equal, "" if none does.
     """
 
     selection: Chosen
@@ -50,6 +55,7 @@ class Wiring:
     reads_store: bool
     delivery: Delivery | None
     transforms: str | None
+    late_crop: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,8 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     check_later(base, stages.later)
     delivery = _delivery(pixels, stages.later, seed, roles=batch_roles(base))
     context = _context(stages, options, work, delivery)
-    return Wiring(selection, work, make_producer(context), pixels.cache is None, delivery, stages.described)
+    reads_store, late_crop = pixels.cache is None, _late_crop(stages.later)
+    return Wiring(selection, work, make_producer(context), reads_store, delivery, stages.described, late_crop)
 
 
 def _context(
@@ -157,6 +164,19 @@ def _device(pixels: PixelOptions) -> Any:
 def _leading(transforms: Sequence[Any]) -> list[Any]:
     """Return the leading crops, resizes and flips."""
     return list(takewhile(lambda step: isinstance(step, Transform), transforms))
+
+
+def _late_crop(later: Sequence[Any]) -> str:
+    """Say which transform of batches stands before the first crop or resize; "" if none does."""
+    batches = list(dropwhile(lambda step: isinstance(step, Transform), later))
+    crop = next((type(step).__name__ for step in batches if isinstance(step, _SIZING)), "")
+    if not crop:
+        return ""
+    first = type(batches[0]).__name__
+    return (
+        f"{crop} comes after {first}, which works on whole batches, whose pictures must have one size already: put "
+        f"{crop} before {first}"
+    )
 
 
 def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:

@@ -60,6 +60,12 @@ CASES = {
         "pass transforms that make them equal",
         ({"cache": "ram", "transforms": CenterCrop(6)},),
     ),
+    "cropped after a transform of batches": Case(
+        "mixed",
+        {"transforms": [NORMALIZE, CenterCrop(6)]},
+        "CenterCrop comes after Normalize, .*: put CenterCrop before Normalize",
+        ({"transforms": [CenterCrop(6), NORMALIZE]},),
+    ),
     "transforms beside a transform": Case(
         "equal",
         {"transforms": RandomCrop(4)},
