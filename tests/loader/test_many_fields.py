@@ -444,7 +444,7 @@ def test_pictures_that_only_pillow_decodes(tmp_path: Path, caplog: pytest.LogCap
     options: dict[str, Any] = {"transforms": [RandomCrop(16), RandomHorizontalFlip()], "threads": 2}
     with FastLoader(as_png, 2, **options) as expected, FastLoader(as_is, 2, **options) as loader:
         assert_same(list(expected), list(loader))
-        assert "6 of the 12 pictures read so far (3 GIF mask, 3 TIFF) are decoded by Pillow" in caplog.text
+        assert "Pillow decodes 6 of the first 12 pictures (3 GIF mask, 3 TIFF)" in caplog.text
         assert_same(list(expected), list(loader))
 
 

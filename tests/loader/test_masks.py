@@ -58,7 +58,7 @@ def test_every_kind_follows_its_picture(tmp_path: Path, caplog: pytest.LogCaptur
     np.testing.assert_array_equal([np.asarray(sample["mask"]).astype(np.int32) for sample in expected], batch["mask"])
     np.testing.assert_array_equal([np.moveaxis(np.asarray(each["image"]), 2, 0) for each in expected], batch["image"])
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert "2 of the 12 pictures read so far (1 BMP mask, 1 TIFF mask)" in warning
+    assert "2 of the first 12 pictures (1 BMP mask, 1 TIFF mask)" in warning
     assert "save masks as PNGs before packing" in warning
 
 

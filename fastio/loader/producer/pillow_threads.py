@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 _ENOUGH = 5_000  # pictures, after which the share of those for Pillow is known well enough to be told
+_warned_of: set[str] = set()  # stores: training and validation loaders, and those of a sweep, read the same ones
 
 
 class PendingRows:
@@ -72,7 +73,7 @@ class PillowCount:
     Counts the pictures that Pillow decoded, and logs one warning with that count.
 
     The warning comes at the end of the first epoch, after 5,000 pictures, or when the loader is closed, whichever is
-    first; never if there were none.
+    first; never if there were none, and once for each store that the process reads.
     """
 
     def __init__(self, path: str) -> None:
@@ -99,6 +100,9 @@ class PillowCount:
         if self._is_told or not self._kinds:
             return
         self._is_told = True
+        if self._path in _warned_of:
+            return
+        _warned_of.add(self._path)
         by_count = sorted(self._kinds.items(), key=lambda pair: (-pair[1], pair[0]))
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in by_count)
         if any(kind.endswith(" mask") for kind in self._kinds):
@@ -106,11 +110,21 @@ class PillowCount:
         else:
             remedy = "pack with --resize HxW, which stores PNGs of that size (with --raw, pixels)"
         log.warning(
-            "%s: %s of the %s pictures read so far (%s) are decoded by Pillow, in threads, slower than by native code. "
-            "To let native code read them, %s",
+            "%s: Pillow decodes %s (%s), because fastio has no faster decoder for such files. To load faster, %s",
             self._path,
-            f"{self._kinds.total():,}",
-            f"{self._total:,}",
+            _share(self._kinds.total(), self._total),
             kinds,
             remedy,
         )
+
+
+def _share(count: int, total: int) -> str:
+    """
+    Say how many of the pictures read so far these are.
+
+    >>> _share(30, 40), _share(40, 40), _share(1, 1)
+    ('30 of the first 40 pictures', 'all of the first 40 pictures', 'the first picture')
+    """
+    if total == 1:
+        return "the first picture"
+    return f"{'all' if count == total else f'{count:,}'} of the first {total:,} pictures"

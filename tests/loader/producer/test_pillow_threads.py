@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from PIL import Image
 from fastio import FastLoader, SampleError
 from fastio.cli import cli
 from fastio.dataset import undecoded
+from fastio.loader.producer import pillow_threads
+from fastio.loader.producer.pillow_threads import PillowCount
 from fastio.transforms import CenterCrop, Grayscale, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize
 from fastio.transforms.compose import Compose
 from fastio.transforms.random import uniform
@@ -51,6 +54,12 @@ def picture(kind: str, seed: int) -> bytes:
     else:
         image.save(file, kind)
     return file.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def nothing_said_yet() -> None:
+    """Forget which stores a warning was about."""
+    pillow_threads._warned_of.clear()
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +213,32 @@ def test_one_warning_with_the_count(mixed: Path, caplog: pytest.LogCaptureFixtur
 
     assert [record] == caplog.records
     assert logging.WARNING == record.levelno
-    assert "30 of the 40 pictures read so far (10 CMYK TIFF, 10 TIFF, 10 YCbCr TIFF)" in record.getMessage()
+    assert "Pillow decodes 30 of the first 40 pictures (10 CMYK TIFF, 10 TIFF, 10 YCbCr TIFF)" in record.getMessage()
+
+
+def test_one_warning_for_all_loaders_of_a_store(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Loaders for training and validation read the same store: one of them warns."""
+    for _ in range(2):
+        with FastLoader(mixed, 8) as loader:
+            epoch(loader)
+
+    assert 1 == len(caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "words"),
+    [
+        (30, 4000, "30 of the first 4,000 pictures"),
+        (4000, 4000, "all of the first 4,000 pictures"),
+        (1, 1, "the first picture"),
+    ],
+)
+def test_the_share_in_words(count: int, total: int, words: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Plain English for some, all, and the only one."""
+    pillow_count = PillowCount("a.lmdb")
+    pillow_count.add(total, Counter({"TIFF": count}), is_last=True)
+
+    assert f"a.lmdb: Pillow decodes {words} ({count:,} TIFF), because" in caplog.text
 
 
 def test_an_epoch_that_is_left_is_told_of_too(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -213,7 +247,7 @@ def test_an_epoch_that_is_left_is_told_of_too(mixed: Path, caplog: pytest.LogCap
         next(iter(loader))
         assert [] == caplog.records
 
-    assert ["6 of the 8 pictures" in record.getMessage() for record in caplog.records] == [True]
+    assert ["6 of the first 8 pictures" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_the_warning_comes_early_in_a_long_epoch(
@@ -226,7 +260,7 @@ def test_the_warning_comes_early_in_a_long_epoch(
         next(batches)
         assert [] == caplog.records
         next(batches)
-        assert ["12 of the 16 pictures" in record.getMessage() for record in caplog.records] == [True]
+        assert ["12 of the first 16 pictures" in record.getMessage() for record in caplog.records] == [True]
 
 
 @pytest.mark.parametrize("options", [["--resize", "12x12"], ["--resize", "12x12", "--raw"]], ids=["PNG", "pixels"])
