@@ -1,4 +1,4 @@
-"""LossyMasks: counts masks that are JPEGs, whose numbers are no longer those that were drawn."""
+"""LossyMasks: counts masks that are JPEGs or lossy WebPs, whose numbers are no longer those that were drawn."""
 
 from __future__ import annotations
 
@@ -7,52 +7,71 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastio.codec.headers import read_headers
 from fastio.store import SampleBatch
-from fastio.types.picture_kinds import JPEG
+from fastio.types.picture_kinds import JPEG, WEBP
 from fastio.types.schema import Schema
 
 __all__ = ["LossyMasks", "lossy_mask_lines"]
+
+_COUNT = "jpegs"  # in the store: of lossy WebPs, too
 
 
 @dataclass(slots=True)
 class LossyMasks:
     """
-    Counts JPEGs among the masks that are packed.
+    Counts JPEGs and lossy WebPs among the masks that are packed.
 
-    JPEG changes numbers next to edges, perhaps into those of other classes, and what they were is lost: such masks are
+    Both change numbers next to edges, perhaps into those of other classes, and what they were is lost: such masks are
     kept as they are, and named.
     """
 
     schema: Schema
     _masks: int = 0
-    _jpegs: dict[str, int] = field(default_factory=dict)
+    _lossy: dict[str, int] = field(default_factory=dict)
     _firsts: dict[str, str] = field(default_factory=dict)
 
     def count(self, batch: SampleBatch) -> None:
         """Take packed samples into account; their masks are those of ``schema``."""
         self._masks += len(batch.keys)
         for name in (each.name for each in self.schema.payload if each.traits.is_mask):
-            jpegs = np.flatnonzero(read_headers(batch.spans[name]).kind == JPEG)
-            if len(jpegs):
-                self._jpegs[name] = self._jpegs.get(name, 0) + len(jpegs)
-                self._firsts.setdefault(name, batch.keys[int(jpegs[0])])
+            spans = batch.spans[name]
+            kinds = read_headers(spans).kind
+            is_lossy = kinds == JPEG
+            for i in np.flatnonzero(kinds == WEBP).tolist():
+                is_lossy[i] = _is_lossy_webp(spans.view(i))
+            lossy = np.flatnonzero(is_lossy)
+            if len(lossy):
+                self._lossy[name] = self._lossy.get(name, 0) + len(lossy)
+                self._firsts.setdefault(name, batch.keys[int(lossy[0])])
 
     @property
     def metadata(self) -> dict[str, Any]:
         """What the store notes of them, by field; empty if there are none."""
         fields = {
-            name: {"jpegs": count, "masks": self._masks, "first": self._firsts[name]}
-            for name, count in self._jpegs.items()
+            name: {_COUNT: count, "masks": self._masks, "first": self._firsts[name]}
+            for name, count in self._lossy.items()
         }
         return {"lossy_masks": fields} if fields else {}
 
 
 def lossy_mask_lines(metadata: Mapping[str, Any]) -> list[str]:
-    """Return one line for each field of a store in which masks are JPEGs."""
+    """Return one line for each field of a store in which masks are JPEGs or lossy WebPs."""
     return [
-        f"lossy masks: {said['jpegs']:,} of {said['masks']:,} in {name!r} are JPEGs, the first that of {said['first']}"
-        ": JPEG changes class numbers next to edges; pack the masks as they were drawn (PNG)"
+        f"lossy masks: {said[_COUNT]:,} of {said['masks']:,} in {name!r} are JPEGs or lossy WebPs, the first that of "
+        f"{said['first']}: such files have other class numbers next to edges; pack the masks as they were drawn (PNG)"
         for name, said in (metadata.get("lossy_masks") or {}).items()
     ]
+
+
+def _is_lossy_webp(data: NDArray[np.uint8]) -> bool:
+    """Whether a WebP has pixels coded as VP8, and not as the lossless VP8L: RIFF chunks follow its 12 bytes."""
+    at = 12
+    while at + 8 <= len(data):
+        name, size = data[at : at + 4].tobytes(), int.from_bytes(data[at + 4 : at + 8].tobytes(), "little")
+        if name == b"VP8 ":
+            return True
+        at += 8 + (16 if name == b"ANMF" else size + size % 2)  # a frame's chunks are within it
+    return False

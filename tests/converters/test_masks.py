@@ -189,10 +189,33 @@ def grey_jpeg(numbers: NDArray[np.uint8]) -> bytes:
     return file.getvalue()
 
 
+def webp(numbers: NDArray[np.uint8], *, lossless: bool, exif: bytes = b"") -> bytes:
+    """A mask in colours, saved as a WebP; with EXIF in the extended form."""
+    file = io.BytesIO()
+    Image.fromarray(np.stack([numbers * 40] * 3, axis=2)).save(file, "WEBP", lossless=lossless, exif=exif)
+    return file.getvalue()
+
+
+def test_lossy_webps_are_named(tmp_path: Path) -> None:
+    """A lossy WebP changes numbers as a JPEG does, a lossless one keeps them."""
+    masks = [
+        webp(NUMBERS[0], lossless=True),
+        webp(NUMBERS[1], lossless=False),
+        webp(NUMBERS[2], lossless=True, exif=b"Exif\0\0II*\0\x08\0\0\0\0\0"),
+        webp(NUMBERS[3], lossless=False, exif=b"Exif\0\0II*\0\x08\0\0\0\0\0"),
+    ]
+    with Writer(tmp_path / "own.tar", fields={"image": "image", "mask": "mask[3]"}) as writer:
+        for i, mask in enumerate(masks):
+            writer.write({"image": jpeg(i), "mask": mask}, key=f"{i}.jpg")
+
+    assert "lossy masks: 2 of 4 in 'mask' are JPEGs or lossy WebPs, the first that of 1.jpg" in str(writer.report)
+    assert masks == stored(tmp_path / "own.tar", "mask")
+
+
 def test_masks_that_are_jpegs_are_named(tmp_path: Path) -> None:
     """Their numbers are not those that were drawn: pack, info and the Writer's report say it; PNGs need no word."""
     masks = [palette_png(NUMBERS[0]), *map(grey_jpeg, NUMBERS[1:])]
-    line = "lossy masks: 3 of 4 in 'mask' are JPEGs, the first that of 1.jpg: JPEG changes class numbers"
+    line = "lossy masks: 3 of 4 in 'mask' are JPEGs or lossy WebPs, the first that of 1.jpg: such files have other"
     pack(source_of(masks), tmp_path / "a.lmdb")
     pack(source_of(masks[:1]), tmp_path / "good.lmdb")
     pack(open_source(tmp_path / "a.lmdb"), tmp_path / "b.h5", pictures=Transcode(restart=1))
