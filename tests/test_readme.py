@@ -27,7 +27,16 @@ IMAGE = Field("image", codec=IMAGE_CODEC, dtype="|u1", shape=(None, None, None))
 TOKENS = Field("tokens", codec=TOKENS_CODEC, dtype="<u2", shape=(None,))
 TEXT = Field("text", codec=TEXT_CODEC, dtype="|u1", shape=(None,))
 LABEL = Field("label", codec=COLUMN, dtype="<i8", shape=())
-PAGES = sorted({TOP / "README.md", *TOP.glob("*/README.md"), *TOP.glob("fastio/**/README.md"), *GUIDE.glob("*.md")})
+PAGES = sorted(
+    {
+        TOP / "README.md",
+        *TOP.glob("*/README.md"),
+        *TOP.glob("fastio/**/README.md"),
+        *GUIDE.glob("*.md"),
+        *TOP.glob(".github/*.md"),
+        TOP / "tests" / "compatibility" / "README.md",
+    }
+)
 
 
 @pytest.fixture(scope="module")
