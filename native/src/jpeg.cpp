@@ -44,6 +44,7 @@ class JpegDecoder::Handle : JpegEscape {
 
   const Entropy entropy_;
   HuffmanDecoder huffman_;
+  std::unique_ptr<ScanWalker> walker_;  // made with the first file to note points of
   ScanHints hints_;
   bool relies_on_points_ = false;
   ProgressiveScans scans_;
@@ -84,7 +85,6 @@ Status JpegDecoder::Handle::start(int channels, std::size_t bottom) noexcept {
   info_.do_fancy_upsampling = TRUE;
   if (entropy_ == Entropy::fastio) scans_.attach(info_, bottom);
   jpeg_start_decompress(&info_);  // reads all scans when there are several
-  if (entropy_ == Entropy::fastio) use_own_entropy_decoder(info_, huffman_);
   return is_complete(info_) ? Status::ok : Status::unsupported;
 }
 
@@ -121,6 +121,7 @@ Status JpegDecoder::Handle::decode(Bytes file, const Picture& out, Scratch& row_
   if (info_.image_height != out.height || info_.image_width != out.width) return Status::bad_shape;
   const Status started = start(out.channels);
   if (started != Status::ok) return started;
+  if (entropy_ == Entropy::fastio) use_own_entropy_decoder(info_, huffman_);
   if (converts()) {
     std::uint8_t* row = row_memory.reserve(4 * out.width);
     if (row == nullptr) return Status::no_memory;
@@ -144,6 +145,7 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const PicturePart& part, Scr
   info_.scale_denom = static_cast<unsigned>(part.shrink);
   const Status started = start(part.channels, (part.region.y + part.region.height) * part.shrink);
   if (started != Status::ok) return started;
+  if (entropy_ == Entropy::fastio) use_own_entropy_decoder(info_, huffman_);
   const Region& region = part.region;
   // Smooth upsampling looks at neighbours; beyond what is decoded there would be none.
   constexpr std::size_t margin = 2;
@@ -213,13 +215,15 @@ void JpegDecoder::Handle::attempt_part(Bytes file, const PicturePart& part, Scra
 }
 
 Status JpegDecoder::Handle::note_points(Bytes file, std::size_t spacing, Blob& table) noexcept {
+  if (!walker_) walker_.reset(new (std::nothrow) ScanWalker());
+  if (!walker_) return Status::no_memory;
   info_.mem = nullptr;
   if (setjmp(back) == 0) {
     open(file);
     outcome = Status::unsupported;
     if (jpeg_has_multiple_scans(&info_) == 0) outcome = start(info_.num_components == 1 ? 1 : 3);
     if (outcome == Status::ok) {
-      outcome = fastio::note_points(info_, file, spacing, huffman_, table);
+      outcome = fastio::note_points(info_, file, spacing, *walker_, table);
     }
   }
   jpeg_destroy_decompress(&info_);

@@ -46,28 +46,38 @@ Entropy choose() noexcept {
   return agree ? Entropy::fastio : Entropy::libjpeg_turbo;
 }
 
-/// Hands scan and tables to `decoder` if it can read them.
-bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {
+using Blocks = std::array<HuffmanDecoder::Block, HuffmanDecoder::most_blocks>;
+
+/// Hands the tables of a scan to `reader`, a decoder or walker, and writes what the blocks of its
+/// MCUs are to `blocks`. How many there are: none if it is not a scan that we can read.
+template <typename Reader>
+std::size_t set_tables(const jpeg_decompress_struct& info, Reader& reader,
+                       Blocks& blocks) noexcept {
   const bool sequential = info.progressive_mode == 0 && info.Ss == 0 && info.Se == DCTSIZE2 - 1;
   const bool readable = sequential && info.arith_code == 0 && info.data_precision == 8 &&
                         info.comps_in_scan == info.num_components;
-  if (!readable) return false;
-  std::array<HuffmanDecoder::Block, HuffmanDecoder::most_blocks> blocks{};
   const auto count = static_cast<std::size_t>(info.blocks_in_MCU);
-  if (count > blocks.size()) return false;
+  if (!readable || count > blocks.size()) return 0;
   for (std::size_t i = 0; i < count; ++i) {
     const int component = info.MCU_membership[i];
     const jpeg_component_info& tables = *info.cur_comp_info[component];
     const JHUFF_TBL* dc = info.dc_huff_tbl_ptrs[tables.dc_tbl_no];
     const JHUFF_TBL* ac = info.ac_huff_tbl_ptrs[tables.ac_tbl_no];
-    if (dc == nullptr || ac == nullptr) return false;
+    if (dc == nullptr || ac == nullptr) return 0;
     blocks[i] = {static_cast<std::uint8_t>(component), static_cast<std::uint8_t>(tables.dc_tbl_no),
                  static_cast<std::uint8_t>(tables.ac_tbl_no)};
-    decoder.set_dc_table(blocks[i].dc_table, codes_of(*dc));
-    decoder.set_ac_table(blocks[i].ac_table, codes_of(*ac));
+    reader.set_dc_table(blocks[i].dc_table, codes_of(*dc));
+    reader.set_ac_table(blocks[i].ac_table, codes_of(*ac));
   }
-  decoder.begin(std::span(blocks).first(count), info.restart_interval);
-  return true;
+  return count;
+}
+
+/// Hands scan and tables to `decoder` if it can read them.
+bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {
+  Blocks blocks{};
+  const std::size_t count = set_tables(info, decoder, blocks);
+  if (count > 0) decoder.begin(std::span(blocks).first(count), info.restart_interval);
+  return count > 0;
 }
 
 /// Whether our decoder has been put in place.
@@ -150,29 +160,23 @@ bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, 
 }
 
 Status note_points(const jpeg_decompress_struct& info, Bytes file, std::size_t spacing,
-                   HuffmanDecoder& decoder, Blob& table) noexcept {
-  if (info.restart_interval != 0 || !begin_scan(info, decoder)) return Status::unsupported;
+                   ScanWalker& walker, Blob& table) noexcept {
+  if (info.restart_interval != 0) return Status::unsupported;
+  Blocks blocks{};
+  const std::size_t count = set_tables(info, walker, blocks);
+  if (count == 0) return Status::unsupported;
+  walker.begin(std::span(blocks).first(count));
   const ScanGrid grid = grid_of(info, spacing);
   Scratch memory;
   auto* const points =
       reinterpret_cast<ScanPoint*>(memory.reserve(grid.points() * sizeof(ScanPoint)));
   if (points == nullptr) return Status::no_memory;
   Bytes input(info.src->next_input_byte, info.src->bytes_in_buffer);
-  ScanPoint* next = points;
-  for (std::size_t row = 0; row < grid.rows; ++row) {
-    for (std::size_t number = 0; number < grid.points_per_row(); ++number) {
-      *next++ = decoder.point(file, input);
-      const std::size_t stop = grid.column(number + 1);
-      for (std::size_t column = grid.column(number); column < stop; ++column) {
-        const Status status = decoder.decode_mcu(input, nullptr);
-        if (status != Status::ok) return status;
-      }
-    }
-  }
-  *next++ = decoder.point(file, input);
-  const Status status = find_end(input);
+  Status status = walker.note_points(file, input, grid, points);
+  if (status == Status::ok) status = find_end(input);
   if (status != Status::ok) return status;
-  return write_jump_table({points, next}, grid, file, table) ? Status::ok : Status::no_memory;
+  const bool is_written = write_jump_table({points, grid.points()}, grid, file, table);
+  return is_written ? Status::ok : Status::no_memory;
 }
 
 void use_own_entropy_decoder(jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fastio/huffman.h"
+#include "fastio/scan_walker.h"
 #include "jpeg_callbacks.h"
 
 namespace fastio {
@@ -35,11 +36,10 @@ struct ScanHints {
 bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, ScanHints& hints,
                 HuffmanDecoder& decoder) noexcept;
 
-/// Decodes the whole scan and adds to `table` where its MCUs begin. When the scan has begun.
-/// `unsupported`, without a table, where `decoder` cannot read it, for restart markers, and where
+/// Walks the whole scan and adds to `table` where its MCUs begin. When the scan has begun.
+/// `unsupported`, without a table, where `walker` cannot read it, for restart markers, and where
 /// other segments follow the scan; damage as from decoding.
 [[nodiscard]] Status note_points(const jpeg_decompress_struct& info, Bytes file,
-                                 std::size_t spacing, HuffmanDecoder& decoder,
-                                 Blob& table) noexcept;
+                                 std::size_t spacing, ScanWalker& walker, Blob& table) noexcept;
 
 }  // namespace fastio
