@@ -6,7 +6,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-more test-elastic lint format bench bench-peers wheel wheel-aarch64 native-test native-test-aarch64 clean
+.PHONY: help setup demo test test-more test-elastic lint format bench bench-peers wheel wheel-aarch64 licences audit native-test native-test-aarch64 clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -90,6 +90,18 @@ wheel: $(VENV)/fastio ## Build dist/*.whl; codecs are linked in, nothing else is
 
 wheel-aarch64: $(VENV)/fastio ## Build dist/*_aarch64.whl for 64-bit ARM, here
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt native/wheel_aarch64.sh $(BIN)/python
+
+licences: $(VENV)/release ## Write the table of fastio/guide/licences.md
+	$(BIN)/python .ci/licences.py
+
+# A build of torch for CPUs is not on PyPI under its own version; fastio itself is not there either.
+audit: $(VENV)/release ## Compare all installed versions with PyPI's list of vulnerabilities; one that cannot be looked up is an error
+	$(BIN)/pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > $(VENV)/installed.txt
+	$(BIN)/pip-audit --strict --disable-pip --no-deps --progress-spinner off --requirement $(VENV)/installed.txt
+
+$(VENV)/release: $(VENV)/installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) 'fastio[monitor,release]'
+	touch $@
 
 clean: ## Remove what was built, made and measured into temporary places
 	rm -rf $(VENV) build dist demo benchmarks/.data benchmarks/.peers .mypy_cache .pytest_cache .ruff_cache
