@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from PIL import Image
 
 from fastio import FastLoader
 from fastio.cli import cli
+from fastio.measure.trackers import CSV
 from fastio.store import open_store
 from tests.conftest import encode, pictures, write_store
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
@@ -161,3 +163,25 @@ def test_the_measuring_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
     assert 30 == len(trained)
     assert (tmp_path / "steps.json").exists()
+
+
+def test_the_examples_of_trackers_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Lines that write to files and serve metrics; examples of packages that are not installed are left out."""
+    monkeypatch.chdir(tmp_path)
+    batches = [(torch.zeros(4, 3), torch.zeros(4))] * 60
+    names: dict[str, Any] = {"loader": batches, "train": lambda images, labels: None}
+    missing = [name for name in ("tensorboard", "wandb", "mlflow") if find_spec(name) is None]
+    if "tensorboard" in missing:  # the first example writes to a CSV too
+        monkeypatch.setattr("fastio.measure.trackers.TensorBoard", lambda folder: CSV(f"{folder}/figures.csv"))
+    for name, value in {
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_TRACKING_URI": f"file:{tmp_path}/mlruns",
+        "WANDB_MODE": "offline",
+    }.items():
+        monkeypatch.setenv(name, value)
+    for code in examples("trackers.md"):
+        if not any(f"import {name}" in code or f"from torch.utils.{name}" in code for name in missing):
+            exec(compile(code.replace("9095", "0"), "trackers.md", "exec"), names)
+            names["timer"].close()
+
+    assert ["50", "60"] == [line.split(",")[1] for line in Path("steps.csv").read_text().splitlines()[1:]]

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from fastio.measure.loop.batch import sample_count
+from fastio.measure.trackers.figures import Tracker
+from fastio.measure.trackers.training import StepReport
 from fastio.types.metrics import LoaderStats
 
 __all__ = ["StepSummary", "StepTimer", "Timeline", "Times"]
@@ -123,6 +125,12 @@ class StepTimer:
 
     Memory is bounded: five numbers for each of the last ``history`` steps.
 
+    With ``trackers`` (see ``fastio.measure.trackers``), every ``every`` steps go to TensorBoard, Weights & Biases,
+    MLflow, a CSV or an address for Prometheus as one point: median, 95th percentile and share of loading, training,
+    samples per second, and what the loader counts. Nothing waits for the device, and trackers write in threads of
+    their own; one that fails says so once in the log. ``steps_before`` is the number of steps that a resumed training
+    had made before. The steps left at the end are written by ``close()``, or when the process ends.
+
     >>> timer = StepTimer()
     >>> for batch in timer([[1, 2], [3, 4], [5]]):
     ...     pass
@@ -130,9 +138,20 @@ class StepTimer:
     (3, 5)
     """
 
-    def __init__(self, *, window: int = 100, history: int = 10_000, synchronize: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        window: int = 100,
+        history: int = 10_000,
+        synchronize: bool = False,
+        trackers: Sequence[Tracker] = (),
+        every: int = 50,
+        steps_before: int = 0,
+    ) -> None:
         if not 1 <= window <= history:
             raise ValueError(f"window={window}, history={history}: expected 1 <= window <= history")
+        if every < 1 or steps_before < 0:
+            raise ValueError(f"every={every}, steps_before={steps_before}: expected at least 1 and at least 0")
         self.window = window
         self._wants_synchronize = synchronize
         self._clock: _Clock | None = None  # chosen when the first step begins
@@ -145,6 +164,7 @@ class StepTimer:
         self._state: Literal["idle", "waiting", "training"] = "idle"
         self._is_first = True
         self._step = (0, 0.0)  # samples of the current step, and how long the host waited for them
+        self._report = StepReport(trackers, every=every, steps_before=steps_before) if trackers else None
 
     def __call__(self, loader: Iterable[Any]) -> _Timed:
         """
@@ -176,6 +196,8 @@ class StepTimer:
         samples, waited_s = self._step
         self._stats.count(samples, 0, waited_s=waited_s, first=self._is_first)
         self._state, self._is_first = "waiting", False
+        if self._report is not None:
+            self._report.trained(samples)
         self._take(self._clock.finished(wait=False))
 
     @property
@@ -193,6 +215,8 @@ class StepTimer:
             else:
                 self._loading.add(loading_s)
             self._training.add(training_s)
+            if self._report is not None:
+                self._report.add(step)
 
     def summary(self) -> StepSummary:
         """Return all steps counted so far; waits for the device if some of them still run there."""
@@ -227,6 +251,17 @@ class StepTimer:
         }
         Path(path).write_text(json.dumps(report, indent=2) + "\n")
 
+    def close(self) -> None:
+        """
+        Write the steps that no tracker has yet, and close the trackers; waits for the device, and at most ten seconds
+        for each tracker. Figures of later steps are not written. Calling it twice is harmless.
+        """
+        if self._clock is not None:
+            self._take(self._clock.finished(wait=True))
+        if self._report is not None:
+            self._report.close()
+            self._report = None
+
 
 class _Timed:
     """A loader with a timer."""
@@ -242,6 +277,8 @@ class _Timed:
         timer = self._timer
         timer.begin()
         turn = timer._epochs
+        if timer._report is not None:
+            timer._report.watch(self._loader)
         # Nothing here may keep the batch while the loop uses it: its memory belongs to the loader's ring.
         for held in map(_in_a_list, self._loader):
             timer.loaded(sample_count(held[0]))
