@@ -18,10 +18,9 @@ from fastio.cli.command_argument import command_argument
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import form
 from fastio.cli.screen import counted, number, size, table
+from fastio.cli.tracker_options import TrackerArguments, tracker_options
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fastio.measure.machine.monitor import Monitor, Sample
 
 __all__ = ["monitor"]
@@ -51,6 +50,7 @@ _SHOWN_CPUS = 8  # shown one by one; the log has all CPUs
 )
 @click.option("-o", "--out", metavar="FILE", help="Also write every sample to FILE as a line of JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print samples as lines of JSON instead of tables.")
+@tracker_options
 @html_option
 @click.pass_context
 def monitor(
@@ -62,19 +62,21 @@ def monitor(
     seconds: float | None,
     out: str | None,
     as_json: bool,
+    trackers: TrackerArguments,
 ) -> None:
     """
     Watch CPUs, memory, disk, network and GPUs. With COMMAND (after "--"), starts it, watches while it runs and exits
     with its code.
 
-    Without COMMAND, a terminal shows a table that is kept up to date. At the end, the mean and maximum of each figure
-    are printed. The output of COMMAND is not touched.
+    Without COMMAND, a terminal shows a screen that is kept up to date, and anything else gets a line per sample. At
+    the end, the mean and maximum of each figure are printed. The output of COMMAND is not touched.
 
     \b
     Example:
       fastio monitor
       fastio monitor --pid 4242 --out log.jsonl
-      fastio monitor --out log.jsonl -- python train.py
+      fastio monitor --tensorboard runs/machine -- python train.py
+      fastio monitor --metrics-port 9096
     """
     from fastio.measure.machine.monitor import Monitor
     from fastio.report.monitor import monitor_page
@@ -82,12 +84,16 @@ def monitor(
     if command and pid is not None:
         raise click.UsageError("give --pid or a command, not both")
     samples: list[Sample] = []
-    with _written(out) as log, _running(command) as started:
+    subject = " ".join(command) or ("this machine" if pid is None else f"process {pid}")
+    problems = _Problems()
+    with _written(out) as log, _tracked(trackers, problems) as track, _running(command) as started:
         watched = started.pid if started is not None else pid
-        with Monitor(watched) as watching, _shown(live=not command and not as_json) as show:
+        is_shown = not command and not as_json
+        with Monitor(watched) as watching, _shown(subject, problems, is_shown=is_shown) as show:
 
             def take(sample: Sample) -> None:
                 samples.append(sample)
+                track(sample)
                 line = json.dumps(form("monitor", dataclasses.asdict(sample)))
                 log(line)
                 if as_json:
@@ -100,11 +106,30 @@ def monitor(
                 _watch(watching, started, interval, seconds, take)
         if not as_json:
             _summarise(samples, watching.sources)
-        subject = " ".join(command) or ("this machine" if pid is None else f"process {pid}")
         write_html(lambda: monitor_page(subject, [dataclasses.asdict(sample) for sample in samples]))
         if started is not None:
             code = started.wait()
             ctx.exit(code if code >= 0 else 128 - code)  # a shell's exit code for death by a signal
+
+
+class _Problems:
+    """Prints problems on stderr; while a screen covers the terminal, keeps them in ``lines`` instead."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.is_covered = False
+
+    def __call__(self, problem: str) -> None:
+        if self.is_covered:
+            self.lines.append(problem)
+        else:
+            click.echo(f"warning: {problem}", err=True)
+
+    def uncover(self) -> None:
+        """Print what was kept."""
+        self.is_covered = False
+        for problem in self.lines:
+            self(problem)
 
 
 @contextmanager
@@ -161,15 +186,73 @@ def _written(out: str | None) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def _shown(*, live: bool) -> Iterator[Callable[[Sample], None]]:
-    """Yield a function that updates a table on a terminal, or does nothing elsewhere."""
-    if not live or not sys.stdout.isatty():
+def _shown(subject: str, problems: _Problems, *, is_shown: bool) -> Iterator[Callable[[Sample], None]]:
+    """Yield a function that shows a sample: on a terminal's screen, else as a line; or not at all."""
+    if not is_shown:
         yield lambda _: None
+        return
+    if not sys.stdout.isatty():
+        yield lambda sample: click.echo(_line(sample))
         return
     from rich.live import Live
 
-    with Live(transient=True, auto_refresh=False) as screen:
-        yield lambda sample: screen.update(_view(sample), refresh=True)
+    from fastio.cli.monitor_screen import MonitorScreen
+
+    screen = MonitorScreen(subject, problems.lines)
+    try:
+        with Live(screen, screen=True, auto_refresh=False) as live:
+            problems.is_covered = True
+
+            def show(sample: Sample) -> None:
+                screen.add(sample)
+                live.refresh()
+
+            yield show
+    finally:
+        problems.uncover()
+
+
+@contextmanager
+def _tracked(trackers: TrackerArguments, problems: _Problems) -> Iterator[Callable[[Sample], None]]:
+    """Yield a function that sends a sample's figures to all trackers, which are closed at the end."""
+    opened = trackers.opened()
+    if not opened:
+        yield lambda _: None
+        return
+    from fastio.measure.trackers.machine import MachineFigures
+    from fastio.measure.trackers.tracker_thread import TrackerThread
+
+    threads = [TrackerThread(tracker, warn=problems) for tracker in opened]
+    machine = MachineFigures()
+
+    def track(sample: Sample) -> None:
+        figures = machine.of(sample)
+        for thread in threads:
+            thread.put(figures)
+
+    try:
+        yield track
+    finally:
+        for thread in threads:
+            thread.close()
+
+
+def _line(sample: Sample) -> str:
+    """Return a sample as one line, for logs and pipes."""
+    clock = time.strftime("%H:%M:%S", time.localtime(sample.time_s))
+    parts = [f"{clock}  CPU {sample.cpu_percent:.0f} %"]
+    if sample.process is not None:
+        parts.append(f"process {sample.process.cpu_percent:.0f} % of a CPU, {size(sample.process.rss_bytes)}")
+    parts += [
+        f"memory {size(sample.memory_used_bytes)} of {size(sample.memory_total_bytes)}",
+        f"disk read {size(sample.disk_read_bytes_per_s)}/s, written {size(sample.disk_written_bytes_per_s)}/s",
+        f"network in {size(sample.network_received_bytes_per_s)}/s, out {size(sample.network_sent_bytes_per_s)}/s",
+    ]
+    for gpu in sample.gpus:
+        name = f"GPU {gpu.index}" + ("" if gpu.mig_index is None else f" slice {gpu.mig_index}")
+        busy = gpu.sm_active_percent if gpu.utilization_percent is None else gpu.utilization_percent
+        parts.append(name if busy is None else f"{name} {busy:.0f} %")
+    return "; ".join(parts)
 
 
 def _watch(
@@ -239,15 +322,6 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
         figures |= {f"{gpu_name} {name}": (value, show) for name, value, show in known if value is not None}
     figures["this monitor, CPU (100 %: one core)"] = (sample.own_cpu_percent, percent)
     return figures
-
-
-def _view(sample: Sample) -> Table:
-    from rich.table import Table
-
-    grid = Table("", "now", box=None)
-    for name, (value, show) in _figures(sample).items():
-        grid.add_row(name, show(value))
-    return grid
 
 
 def _summarise(samples: list[Sample], sources: tuple[str, ...]) -> None:
