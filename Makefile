@@ -6,7 +6,12 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-more test-elastic lint format bench bench-peers wheel wheel-aarch64 licences audit native-test native-test-aarch64 clean
+.PHONY: help setup demo clean
+.PHONY: test test-more test-elastic lint format native-test native-test-aarch64
+.PHONY: bench bench-peers
+.PHONY: docs docs-links
+.PHONY: wheel wheel-aarch64
+.PHONY: licences audit
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,6 +89,16 @@ bench-peers: setup ## Install every peer (once, 6 GB), measure all beside fastio
 	$(BIN)/python -m benchmarks.run_peers $(if $(PHOTOS),--photos '$(PHOTOS)') $(PEERS)
 	$(BIN)/python -m benchmarks.remote.run $(if $(PHOTOS),--photos '$(PHOTOS)') $(REMOTE)
 	$(BIN)/python -m benchmarks.standings
+
+docs: $(VENV)/docs ## Build the site into build/docs; a warning or a link that leads nowhere is an error
+	$(BIN)/python -m fastio.guide.site.build build/docs
+
+docs-links: $(VENV)/docs ## Ask whether the addresses of other sites, which the pages name, still answer
+	$(BIN)/python -m fastio.guide.site.build build/docs --links
+
+$(VENV)/docs: $(VENV)/fastio
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) 'fastio[docs]'
+	touch $@
 
 wheel: $(VENV)/fastio ## Build dist/*.whl; codecs are linked in, nothing else is needed where it is installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

@@ -32,7 +32,7 @@ PAGES = sorted(
         TOP / "README.md",
         *TOP.glob("*/README.md"),
         *TOP.glob("fastio/**/README.md"),
-        *GUIDE.glob("*.md"),
+        *GUIDE.rglob("*.md"),
         *TOP.glob(".github/*.md"),
         TOP / "tests" / "compatibility" / "README.md",
     }

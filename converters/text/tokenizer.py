@@ -37,10 +37,14 @@ class Tokenizer(Protocol):
     """
 
     @property
-    def vocab_size(self) -> int: ...
+    def vocab_size(self) -> int:
+        """The number of ids, which go from 0 to one less."""
+        ...
 
     @property
-    def special(self) -> Mapping[str, int | None]: ...
+    def special(self) -> Mapping[str, int | None]:
+        """The id of each role (bos, eos, pad, ...), None if the tokenizer has no such token."""
+        ...
 
     def encode(self, documents: Documents) -> Encoding:
         """

@@ -50,7 +50,7 @@ _MAX_POSITION = 65_535  # labels without names, up to this value, are positions 
 
 class FastDataset(Dataset[Any]):
     """
-    A packed store as a map-style dataset; replaces ``torchvision.datasets.ImageFolder`` or a hand-written dataset.
+    A packed store as a map-style dataset; replaces ``torchvision.datasets.ImageFolder`` or a hand-written dataset::
 
         train = ImageFolder("data/train", transform)         # before
         train = FastDataset("data/train.lmdb", transform)    # after; the rest of the script stays

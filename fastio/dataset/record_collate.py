@@ -128,7 +128,7 @@ def is_padded(how: Rows | None) -> bool:
 
 class FieldCollate:
     """
-    Makes a batch of a FastDataset's samples: a ``collate_fn`` for torch's DataLoader.
+    Makes a batch of a FastDataset's samples: a ``collate_fn`` for torch's DataLoader::
 
         DataLoader(dataset, 32, collate_fn=FieldCollate(dataset, {"boxes": "pad"}))
 

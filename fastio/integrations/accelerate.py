@@ -23,7 +23,7 @@ def prepare_loader(
     accelerator: Accelerator, factory: LoaderFactory, *, form: Callable[[Any], Any] = _as_it_is
 ) -> PreparedLoader:
     """
-    Build a FastLoader for accelerate, in place of ``accelerator.prepare(loader)``.
+    Build a FastLoader for accelerate, in place of ``accelerator.prepare(loader)``::
 
         loader = prepare_loader(accelerator, partial(FastLoader, "train.lmdb", 256, shuffle=True))
 

@@ -37,7 +37,7 @@ if not TYPE_CHECKING:
 
 class FastDataModule(LightningDataModule):
     """
-    Gives a Lightning Trainer its FastLoaders.
+    Gives a Lightning Trainer its FastLoaders::
 
         trainer.fit(model, FastDataModule(train=partial(FastLoader, "train.lmdb", 256, shuffle=True)))
 

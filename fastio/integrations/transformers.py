@@ -53,7 +53,7 @@ def use_loaders(
     inputs: Inputs = as_inputs,
 ) -> None:
     """
-    Let a Trainer, or any subclass of it, take its batches from FastLoaders.
+    Let a Trainer, or any subclass of it, take its batches from FastLoaders::
 
         trainer = Trainer(model, args, eval_dataset=FastDataset("val.lmdb"))
         use_loaders(trainer, train=partial(FastLoader, "train.lmdb", 32, shuffle=True),

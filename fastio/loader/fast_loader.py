@@ -47,7 +47,7 @@ __all__ = ["FastLoader"]
 
 class FastLoader:
     """
-    Batches of a packed store, decoded ahead of the training loop by native threads, without worker processes.
+    Batches of a packed store, decoded ahead of the training loop by native threads, without worker processes::
 
         for images, labels in FastLoader("train.lmdb", 256, shuffle=True):
 
@@ -261,7 +261,7 @@ class FastLoader:
     def receipt(self, *, own: bool = False, timeout_s: float = 60) -> Receipt:
         """
         Return the receipt of the epoch under way, or of the one that has just ended: whether each of its samples was
-        given once, with bytes that were compared with their checksums (see Receipt).
+        given once, with bytes that were compared with their checksums (see Receipt)::
 
             assert loader.receipt().is_exact
 

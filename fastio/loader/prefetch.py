@@ -25,7 +25,7 @@ _STATE_VERSION = 1
 
 class DevicePrefetcher:
     """
-    Copies the batches of any loader to a device ahead of the training loop, which stays as it is.
+    Copies the batches of any loader to a device ahead of the training loop, which stays as it is::
 
         for images, labels in DevicePrefetcher(loader, "cuda"):
 

@@ -31,7 +31,7 @@ _SHARD_BYTES = 1 << 30
 
 class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
     """
-    Writes the rows of a Ray ``Dataset`` as samples into a new set of shards.
+    Writes the rows of a Ray ``Dataset`` as samples into a new set of shards::
 
         ds = ray.data.read_parquet("s3://bucket/raw")
         sink = fastio.ray.Sink("s3://bucket/train-%06d.tar", {"image": "image", "label": "label"}, key="path")

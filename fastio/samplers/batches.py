@@ -85,10 +85,14 @@ class BatchSampler(Protocol):
     """
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """The rank whose batches it plans, from 0."""
+        ...
 
     @property
-    def world_size(self) -> int: ...
+    def world_size(self) -> int:
+        """The number of ranks."""
+        ...
 
     def count(self, epoch: int) -> int:
         """Return the number of batches of one rank in an epoch."""
@@ -98,7 +102,9 @@ class BatchSampler(Protocol):
         """Return this rank's batches of an epoch."""
         ...
 
-    def configuration(self) -> dict[str, Any]: ...
+    def configuration(self) -> dict[str, Any]:
+        """Return what decides on the samples, as plain values for JSON."""
+        ...
 
 
 @runtime_checkable

@@ -27,7 +27,7 @@ _WINDOW_STEPS = 1024
 
 class LengthBucketSampler(PlannedSampler):
     """
-    Groups samples of similar length into batches, so that little is padded.
+    Groups samples of similar length into batches, so that little is padded::
 
         sampler = LengthBucketSampler(dataset.column("length"), batch_size=64)
         DataLoader(dataset, batch_sampler=sampler, collate_fn=PadCollate())

@@ -28,7 +28,7 @@ _MOST_TOKENS = (1 << 31) - 2
 
 class PackSampler(PlannedSampler):
     """
-    Packs each window of an epoch's random order into batches of up to ``max_tokens`` tokens, without padding.
+    Packs each window of an epoch's random order into batches of up to ``max_tokens`` tokens, without padding::
 
         sampler = PackSampler(dataset.column("length"), max_tokens=8192)
         FastLoader(dataset, batch_sampler=sampler, collate=PackCollate(tokens=8192))

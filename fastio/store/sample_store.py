@@ -51,7 +51,9 @@ class SampleStore(Protocol):
     """
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The path or pattern that it was opened by."""
+        ...
 
     @property
     def format(self) -> str:
@@ -59,7 +61,9 @@ class SampleStore(Protocol):
         ...
 
     @property
-    def schema(self) -> Schema: ...
+    def schema(self) -> Schema:
+        """The fields of a sample, with their types."""
+        ...
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -67,7 +71,9 @@ class SampleStore(Protocol):
         ...
 
     @property
-    def shard_paths(self) -> Sequence[str]: ...
+    def shard_paths(self) -> Sequence[str]:
+        """The path of each file, in order."""
+        ...
 
     @property
     def size_bytes(self) -> int:

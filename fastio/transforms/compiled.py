@@ -25,7 +25,7 @@ _NOISE = re.compile(r"Failed in nopython mode pipeline|^\s*$|^During: ")
 @dataclass(frozen=True)
 class Compiled(Transform):
     """
-    A function of your own, compiled by numba: FastLoader's threads call it on each finished picture, without the GIL.
+    A function of your own, compiled by numba: FastLoader's threads call it on each finished picture, without the GIL::
 
         def brighten(image, numbers):               # uint8 (H, W, C), changed in place; float64 (draws,)
             factor = 0.8 + 0.4 * numbers[0]

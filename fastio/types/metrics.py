@@ -131,34 +131,42 @@ class LoaderStats:
 
     @property
     def batches(self) -> int:
+        """Batches handed to the loop."""
         return self.counts.batches
 
     @property
     def samples(self) -> int:
+        """Samples in those batches."""
         return self.counts.samples
 
     @property
     def loading_s(self) -> float:
+        """Seconds that the loop waited in ``next()``."""
         return self.counts.loading_s
 
     @property
     def first_batch_s(self) -> float:
+        """Seconds that the loop waited for the first batch of the latest epoch."""
         return self.counts.first_batch_s
 
     @property
     def batch_bytes(self) -> int:
+        """Bytes of the largest batch so far."""
         return self.counts.batch_bytes
 
     @property
     def tokens(self) -> int:
+        """Tokens in all batches; 0 for other samples."""
         return self.counts.tokens
 
     @property
     def slots(self) -> int:
+        """Places for tokens in all batches, with padding."""
         return self.counts.slots
 
     @property
     def decoded_on_device(self) -> int:
+        """Samples that a GPU decoded."""
         return self.counts.decoded_on_device
 
     @property

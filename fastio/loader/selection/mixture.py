@@ -24,7 +24,7 @@ Weight = int | float | Fraction | Decimal
 
 class Mixture(Dataset[Any]):
     """
-    Several datasets in given proportions, for FastLoader.
+    Several datasets in given proportions, for FastLoader::
 
         mixture = fastio.Mixture({"web": "web.h5", "code": "code.h5"}, weights={"web": 7, "code": 3})
         mixture = mixture.at(step=20_000, weights={"web": 4, "code": 6})

@@ -1,0 +1,63 @@
+"""Sphinx's settings; ``build.py`` writes the pages that it reads."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as version_of
+
+project = "fastio"
+author = "the authors of fastio"
+project_copyright = author
+version = release = version_of("fastio")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "fastio.guide.site.names"]
+nitpicky = True
+
+# Anchors of headings are GitHub's, so that the same link works there and here.
+myst_heading_anchors = 6
+myst_enable_extensions = ["deflist"]
+
+# Signatures have types, an argument a line; docstrings are prose.
+autodoc_typehints_format = "short"
+autodoc_member_order = "bysource"
+autodoc_class_signature = "mixed"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 80
+python_use_unqualified_type_names = True
+add_module_names = False
+# Libraries that no page needs: the reference builds without them.
+autodoc_mock_imports = ["accelerate", "lightning", "numba", "obstore", "pytorch_lightning", "ray", "transformers"]
+# Other projects' types are words, not links: their indexes lie on other hosts.
+_FOREIGN = (
+    "accelerate collections contextlib datetime decimal fractions np numpy os pathlib PIL torch transformers types"
+)
+nitpick_ignore_regex = [
+    ("py:.*", rf"({_FOREIGN.replace(' ', '|')})\..*"),
+    ("py:.*", r"(NDArray|ArrayLike|Path|PathLike|Any|Callable|Generator|Iterable|Iterator|Mapping|Sequence)"),
+    ("py:class", r"[A-Z]|.*\.Picture|Outside"),  # type variables, and a name for three words
+]
+# Types that pass between our own parts; a user neither makes nor reads one.
+_INTERNAL = (
+    *("_native.BatchCounts", "_native.Buffers", "_native.ThreadPool", "dataset.iterable.BatchReadable"),
+    *("dataset.token_collate.TokenCollate", "measure.loop.step_timer._Timed", "samplers.windows.Windows"),
+    *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.set_object.SetMember"),
+    *("transforms.canvas.Canvas", "transforms.joint.JointTransform", "types.receipt.ReceiptPart"),
+    *("types.traits.Traits",),
+)
+nitpick_ignore = [("py:class", f"fastio.{name}") for name in _INTERNAL]
+
+html_theme = "furo"
+html_title = f"fastio {version}"
+html_static_path = ["style.css"]
+html_css_files = ["style.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#0b6b50", "color-brand-content": "#0b6b50"},
+    "dark_css_variables": {"color-brand-primary": "#4fc9a4", "color-brand-content": "#4fc9a4"},
+}
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+linkcheck_timeout = 20
