@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastio.codec.headers import read_headers
 from fastio.converters.describe_fields import describe_fields, has_many_fields
-from fastio.converters.jumps import jump_lines
+from fastio.converters.jumps import jump_advice, jump_lines
 from fastio.converters.lengths import length_histogram
 from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.store import FORMATS, SampleStore
@@ -62,7 +62,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "fields": {field.name: _payload(store, field, sizes[field.name]) for field in store.schema.payload},
         "source": _source(store.metadata),
         "tokenizer": _tokenizer(store.metadata),
-        "packing": [*packing_lines(store.metadata), *jump_lines(store)],
+        "packing": [*packing_lines(store.metadata), *jump_lines(store), *jump_advice(store)],
         "options": {name: store.metadata[name] for name in ("packing", "shuffle") if name in store.metadata},
         "shuffle": _shuffling(store),
         "skipped": len(store.metadata.get("skipped") or ()),

@@ -25,7 +25,7 @@ from fastio.store.target import target_format
 from fastio.store.write_target import Target
 from fastio.types.units import counted
 
-__all__ = ["joined_metadata", "seal", "seal_shards"]
+__all__ = ["joined_metadata", "noted_jumps", "seal", "seal_shards"]
 
 _NAMED = 5  # most shards named in a message
 
@@ -54,6 +54,13 @@ def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote
     if is_damaged:
         folder.remove(Path(set_path(target.path)).name)
     return seal_shards(target, folder, [shards[number] for number in sorted(shards)], current, remote=remote)
+
+
+def noted_jumps(out: str | os.PathLike[str], made: SetObject, *, remote: RemoteOptions = DEFAULT) -> bool:
+    """Return whether the shards of a set that was sealed have jump tables in their indices."""
+    target = _target(os.fspath(out), overwrite=False)
+    folder, _ = folder_of(target.path, remote)
+    return "jump" in open_shard(folder, made.members[0].name, target.format).plan
 
 
 def _is_damaged(folder: StoreFolder, target: Target) -> bool:

@@ -95,7 +95,7 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
     from fastio.converters import pack as run
-    from fastio.converters.jumps import jump_lines
+    from fastio.converters.jumps import jump_advice, jump_lines, unread_lines
     from fastio.converters.packer import check_one_file
     from fastio.converters.packing import advice, packing_lines
     from fastio.store import FORMATS, check_target, open_store
@@ -140,8 +140,8 @@ def pack(  # noqa: PLR0913 - an option each
         with open_store(out, remote=remote) as store:
             epoch, done, better = (
                 epoch_line(epoch_facts(store)),
-                [*packing_lines(store.metadata), *jump_lines(store)],
-                advice(store),
+                [*packing_lines(store.metadata), *jump_lines(store), *(unread_lines(out) if pictures.jump else ())],
+                [*advice(store), *jump_advice(store)],
             )
             overhead = FORMATS[store.format].overhead(store.schema)
         lines = [] if part is not None else _summary(report, overhead)

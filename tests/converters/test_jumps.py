@@ -177,6 +177,56 @@ def test_shards_of_other_tools(tmp_path: Path, source: Path) -> None:
     assert before == (tmp_path / "x-0.tar").read_bytes()
 
 
+def large_jpeg(seed: int, **options: object) -> bytes:
+    """A photo of noise, 400x320."""
+    with Image.open(io.BytesIO(jpeg(seed))) as small:
+        file = io.BytesIO()
+        small.resize((400, 320)).save(file, "JPEG", **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([{}, {}, {}], True),
+        ([{}, {}, {"progressive": True}], True),
+        ([{}, {"progressive": True}, {"restart_marker_blocks": 8}], False),
+    ],
+)
+def test_who_gains_is_told_of_jump(tmp_path: Path, options: list[dict[str, object]], expected: bool) -> None:
+    """If most photos are baseline JPEGs without markers; by ``pack`` and by ``info``."""
+    source = folder(tmp_path / "photos", **{f"p{i}": large_jpeg(i, **chosen) for i, chosen in enumerate(options)})
+    packed = CliRunner().invoke(cli, ("pack", str(source), str(tmp_path / "s.lmdb")), catch_exceptions=False)
+    info = CliRunner().invoke(cli, ("info", str(tmp_path / "s.lmdb")), catch_exceptions=False)
+
+    for result in (packed, info):
+        assert expected == ("no start points within pictures of 'image': packed with --jump" in result.output)
+
+
+def test_who_has_tables_or_small_pictures_is_not_told(tmp_path: Path, source: Path) -> None:
+    """Nothing is recommended that was done, or that was not measured."""
+    photos = folder(tmp_path / "large", p=large_jpeg(0))
+    for run in ((str(photos), str(tmp_path / "a.lmdb"), "--jump"), (str(source), str(tmp_path / "b.lmdb"))):
+        packed = CliRunner().invoke(cli, ("pack", *run), catch_exceptions=False)
+        assert 0 == packed.exit_code
+        assert "no start points" not in packed.output
+
+
+def test_what_is_left_out_behind_a_url_is_said(bucket: Bucket, source: Path) -> None:
+    """``pack --jump`` and ``seal`` say that start points are not used there."""
+    options = [word for name, value in bucket.options.items() for word in ("--storage-option", f"{name}={value}")]
+    pattern = f"{bucket.url}/j-%d.tar"
+    line = "start points within pictures: noted in the index of each file, but not used behind URLs"
+    packed = CliRunner().invoke(cli, ("pack", str(source), pattern, "--jump", *options), catch_exceptions=False)
+    sealed = CliRunner().invoke(cli, ("seal", pattern, *options), catch_exceptions=False)
+    plain = CliRunner().invoke(cli, ("pack", str(source), f"{bucket.url}/p-%d.tar", *options), catch_exceptions=False)
+
+    assert line in packed.output
+    assert line in sealed.output
+    assert 0 == plain.exit_code
+    assert line not in plain.output
+
+
 PHOTOS = [np.frombuffer(jpeg(seed, quality=60 + 10 * seed, subsampling=seed % 3), np.uint8) for seed in range(3)]
 NOTED = begin_jump_tables(Spans.joined(np.concatenate(PHOTOS), np.array([len(photo) for photo in PHOTOS])))()[0]
 
