@@ -17,10 +17,10 @@ class Names {
   explicit Names(const nb::sequence& names) : kept_{nb::steal(PySequence_Tuple(names.ptr()))} {
     if (!kept_.front().is_valid()) throw nb::python_error();
     const nb::handle tuple = kept_.front();
-    const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(tuple.ptr()));
+    const auto count = static_cast<std::size_t>(PyTuple_Size(tuple.ptr()));
     pointers_ = std::make_unique<const char*[]>(count);
     for (std::size_t i = 0; i < count; ++i) {
-      pointers_[i] = read(PyTuple_GET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i)));
+      pointers_[i] = read(PyTuple_GetItem(tuple.ptr(), static_cast<Py_ssize_t>(i)));
     }
     size_ = count;
   }
@@ -31,17 +31,19 @@ class Names {
 
  private:
   const char* read(PyObject* name) {
-    if (PyUnicode_Check(name) && !PyUnicode_IS_COMPACT_ASCII(name)) {
+    if (PyUnicode_Check(name)) {
+      Py_ssize_t size = 0;
+      const char* text = PyUnicode_AsUTF8AndSize(name, &size);
+      if (text == nullptr) PyErr_Clear();  // a name of bytes that are not UTF-8
+      if (text != nullptr && size == PyUnicode_GetLength(name)) {  // ASCII: the string's own bytes
+        if (std::strlen(text) != static_cast<std::size_t>(size)) {
+          throw nb::value_error("a file name holds a NUL");
+        }
+        return text;
+      }
       name = PyUnicode_EncodeFSDefault(name);
       if (name == nullptr) throw nb::python_error();
       kept_.push_back(nb::steal(name));
-    }
-    if (PyUnicode_Check(name)) {
-      const auto* text = static_cast<const char*>(PyUnicode_DATA(name));
-      if (std::strlen(text) != static_cast<std::size_t>(PyUnicode_GET_LENGTH(name))) {
-        throw nb::value_error("a file name holds a NUL");
-      }
-      return text;
     }
     char* text = nullptr;  // PyBytes_AsStringAndSize refuses what is not bytes or holds a NUL
     if (PyBytes_AsStringAndSize(name, &text, nullptr) != 0) throw nb::python_error();

@@ -3,8 +3,10 @@
 
 #include "module.h"
 
+#ifndef Py_LIMITED_API
 // Needs Python.h before it.
 #include <structmember.h>
+#endif
 
 namespace fastio::python {
 namespace {
@@ -13,7 +15,7 @@ enum Name { buffers_, shard_, starts_, sizes_, checksums_, intervals_, name_coun
 
 /// Reads the attributes of a class with __slots__ from where they lie in its objects. Looking each
 /// up by name takes 0.1 to 0.2 us a call more, which Python code that passes them one by one does
-/// not spend either.
+/// not spend either. The stable ABI does not tell where slots lie: there, names are looked up.
 class Slots {
  public:
   Slots() {
@@ -24,16 +26,19 @@ class Slots {
 
   /// The object's attribute, or null, without an exception, where it has none of this name.
   nb::object get(nb::handle object, Name name) {
-    if (Py_TYPE(object.ptr()) != type_ && !learn(Py_TYPE(object.ptr()))) {
-      PyObject* value = PyObject_GetAttr(object.ptr(), names_[name]);
-      if (value == nullptr) PyErr_Clear();
-      return nb::steal(value);
+#ifndef Py_LIMITED_API
+    if (Py_TYPE(object.ptr()) == type_ || learn(Py_TYPE(object.ptr()))) {
+      const char* slot = reinterpret_cast<const char*>(object.ptr()) + offsets_[name];
+      return nb::borrow(*reinterpret_cast<PyObject* const*>(slot));  // null where it was deleted
     }
-    const char* slot = reinterpret_cast<const char*>(object.ptr()) + offsets_[name];
-    return nb::borrow(*reinterpret_cast<PyObject* const*>(slot));  // null where it was deleted
+#endif
+    PyObject* value = PyObject_GetAttr(object.ptr(), names_[name]);
+    if (value == nullptr) PyErr_Clear();
+    return nb::steal(value);
   }
 
  private:
+#ifndef Py_LIMITED_API
   /// Takes the class for the one whose objects come from now on; false where it has other
   /// attributes, or none.
   bool learn(PyTypeObject* type) {
@@ -55,8 +60,9 @@ class Slots {
   }
 
   PyTypeObject* type_ = nullptr;
-  std::array<PyObject*, name_count> names_;
   std::array<Py_ssize_t, name_count> offsets_{};
+#endif
+  std::array<PyObject*, name_count> names_;
 };
 
 nb::object attribute(nb::handle object, Name name) noexcept {

@@ -49,7 +49,9 @@ nb::object make_tensor(const nb::object& from_dlpack, std::shared_ptr<void> owne
   const nb::object capsule = nb::steal(PyCapsule_New(&view->managed, "dltensor", &free_capsule));
   if (!capsule.is_valid()) throw nb::python_error();
   (void)view.release();
-  PyObject* made = PyObject_CallOneArg(from_dlpack.ptr(), capsule.ptr());
+  PyObject* arguments[] = {nullptr, capsule.ptr()};  // PyObject_CallOneArg, in the stable ABI
+  PyObject* made = PyObject_Vectorcall(from_dlpack.ptr(), arguments + 1,
+                                       1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   if (made == nullptr) throw nb::python_error();
   return nb::steal(made);
 }
