@@ -10,7 +10,7 @@ NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.
 .PHONY: test test-more test-elastic lint format native-test native-test-aarch64
 .PHONY: bench bench-peers
 .PHONY: docs docs-links
-.PHONY: wheel wheel-aarch64 sdist
+.PHONY: wheel wheel-aarch64 sdist test-matrix
 .PHONY: licences audit
 
 help: ## Show what can be made
@@ -115,6 +115,9 @@ wheel-aarch64: $(WHEEL_TOOLS)/installed ## Build dist/*_aarch64.whl for 64-bit A
 
 sdist: $(WHEEL_TOOLS)/installed ## Build dist/fastio-*.tar.gz
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(WHEEL_TOOLS)/bin/python -m build --sdist --outdir dist
+
+test-matrix: wheel ## Run the suite's core with each wheel on Python 3.11 to 3.13, with the oldest and newest libraries: gigabytes, an hour
+	$(WHEEL_TOOLS)/bin/python tests/matrix/run.py
 
 licences: $(VENV)/release ## Write the table of fastio/guide/licences.md
 	$(BIN)/python .ci/licences.py
