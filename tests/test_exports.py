@@ -86,3 +86,15 @@ def test_a_store_is_opened_without_torch() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert ended.stdout.strip() == "False"
+
+
+def test_looking_into_a_store_needs_no_kind_of_source() -> None:
+    """`fastio info` and `fastio ls` start without the sixteen kinds that only packing needs."""
+    program = """if True:
+        import sys
+        from fastio.converters.describe import describe
+        from fastio.cli import info, ls
+        print([name for name in sys.modules if name.startswith("fastio.converters.sources")])"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ended.stdout.strip() == "[]"

@@ -86,8 +86,6 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool, re
 
 def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
     """Open a store; None if ``path`` is none and not named like one, or if it is a source of another kind."""
-    from fastio.converters import SOURCES, SourcePath
-    from fastio.converters.sources.store import KIND, names_store
     from fastio.errors import StoreError
     from fastio.store import open_store
     from fastio.store.files.local import is_local
@@ -98,6 +96,9 @@ def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
     except StoreError:
         if not is_local(path) or path.endswith(SET_SUFFIX):
             raise
+        from fastio.converters import SOURCES, SourcePath
+        from fastio.converters.sources.store import KIND, names_store
+
         others = [source for source in SOURCES.values() if source is not KIND and not source.needs_fields]
         if names_store(path) and not any(source.signs(SourcePath(path)) for source in others):
             raise
