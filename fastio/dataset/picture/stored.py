@@ -13,6 +13,7 @@ from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.dataset.picture.header import PictureHeader, read_header
 from fastio.dataset.picture.pending import Pending
 from fastio.dataset.picture.render import Pixels, by_pillow, empty_row, from_array, geometry, turned
+from fastio.dataset.picture.threads import free_threads
 from fastio.dataset.row_reader import RowReader
 from fastio.types.picture_kinds import JPEG
 from fastio.types.spans import Spans
@@ -104,7 +105,8 @@ class StoredPicture:
     def _decode(self, pending: Pending) -> Pixels:
         spans, rows, status = self._spans, empty_row(pending), np.empty(1, np.int32)
         plan = geometry(pending, None if self.can_read else (self._shape[0], self._shape[1]))
-        self._reader.decode(spans, rows, status, pool=None, verify=self._verify, geometry=plan).wait()
+        with free_threads(spans, self.pixel_count) as pool:
+            self._reader.decode(spans, rows, status, pool=pool, verify=self._verify, geometry=plan).wait()
         if status[0] != _native.OK:
             self._whole = self._settled(pending, spans, rows, status)
         self._verify = False
