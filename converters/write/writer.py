@@ -60,10 +60,9 @@ class Writer:
     >>> with Writer("out.lmdb", {"image": "image", "caption": "text", "scores": ("float32", (3,))}) as out:
     ...     out.write({"image": Path("cat.jpg"), "caption": "a cat", "scores": [0.5, 0, 0.5]}, key="cat")
 
-    ``fields`` gives the type of each field (see ``fastio.types.field_types.field_of``), or None for one whose type the
-    first 64 samples tell; without ``fields``, they tell all (see ``infer_field``). ``schema`` is what came of that.
-    What values may be is described in ``encode_values``. ``path``, ``overwrite`` and ``shard_bytes`` are those of
-    ``fastio.create_store``; shards are ``"out-%06d.tar"``.
+    ``fields`` gives the type of each field, in the words of fastio/guide/fields.md, or None for one whose type the
+    first 64 samples tell; without ``fields``, they tell all. ``schema`` is what came of that. ``path``, ``overwrite``
+    and ``shard_bytes`` are those of ``fastio.create_store``; shards are ``"out-%06d.tar"``.
 
     A sample that does not fit raises SampleError from its own ``write``, with its key and field, and is left out; the
     writer goes on. Bytes that are no picture do so too: each header is read at once. Three things show later, and the

@@ -58,7 +58,7 @@ class FastDataset(Dataset[Any]):
     ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` (or what ``transform`` makes of it) and an int (or
     what ``target_transform`` makes of it). Without labels in the store, it is the picture alone. Order, classes and
     pixels are those of the files. Pictures larger than 64 x 64 are lazy: they decode only what is needed, when
-    something asks for their pixels (see ``picture.LazyPicture``). A FastDataset works in any
+    something asks for their pixels. A FastDataset works in any
     ``torch.utils.data.DataLoader``, with fork and spawn: it holds no threads, and is pickled by path.
 
     If the store has more fields, ``dataset[i]`` is a dict of all by name, and ``transform`` gets it whole.
@@ -76,6 +76,9 @@ class FastDataset(Dataset[Any]):
     may take ``download_timeout`` seconds, ``cache_dir`` keeps what was read, up to ``cache_limit`` bytes or "200GB",
     and ``stage`` is a folder that the whole store is copied to: of a URL while it is read, and with ``stage_wait=True``
     before (fastio/guide/staging.md).
+
+    Raises StoreNotFound, StoreIncomplete or StoreCorrupt if the store does not open, SchemaError for ``fields`` that it
+    lacks, ValueError for a ``mode`` or option that is unknown, and SampleError from ``dataset[i]`` for a bad sample.
     """
 
     def __init__(  # noqa: PLR0913 - one flat call, as torchvision's datasets have it
@@ -162,6 +165,7 @@ class FastDataset(Dataset[Any]):
         return self.form.kind == "pair" or (bool(self.readers) and LABEL not in self.store.schema)
 
     def __len__(self) -> int:
+        """Return the number of samples."""
         return len(self.store)
 
     def __getitem__(self, index: int) -> Any:
@@ -268,7 +272,7 @@ class FastDataset(Dataset[Any]):
 
     def blank(self, index: int) -> Any:
         """
-        Return the sample with blanks (see ``FieldValues.blank``) in place of what cannot be read.
+        Return the sample with blanks in place of what cannot be read: zeros, no rows, empty text, None for JSON.
 
         A sample of one payload field gets the blank whether it can be read or not; of several fields, those that can
         be read stay. Raises SampleError if the size of a picture is unknown because its header is bad too.

@@ -82,7 +82,8 @@ class PadCollate:
     * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` if there are any
 
     L is rounded up to a multiple of ``pad_to_multiple``: a number, or a dtype for its ``tensor_core_multiple``.
-    ``side`` is the side that is padded: "left" is for generation.
+    ``side`` is the side that is padded: "left" is for generation. Called with a list of samples: int64 ids ``(L,)``, or
+    pairs of ids and a label. Raises ValueError for options that mean nothing.
     """
 
     layout: ClassVar[Layout] = "pad"

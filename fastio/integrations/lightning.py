@@ -47,7 +47,7 @@ class FastDataModule(LightningDataModule):
       Lightning copies them.
     * Lightning sets the epoch, and saves and loads the position of the training loader with its checkpoints: a
       training that was interrupted within an epoch continues with the next sample, on any number of ranks and in
-      batches of any size (see ``BatchCounts``).
+      batches of any size.
     * ``loaders[stage]`` holds the loaders built last, for ``stats`` and ``skipped``. They are closed when the stage
       ends.
 

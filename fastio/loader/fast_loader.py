@@ -79,21 +79,21 @@ class FastLoader:
       LengthBucketSampler, PackSampler or another ``BatchSampler`` with its own ``rank`` and ``world_size``. It
       replaces ``batch_size``, ``shuffle`` and ``drop_last``. fastio/guide/loading.md has an example of each.
     * ``shuffle``: False, True or "full"; ``seed`` and epoch determine the order. True trains as well as "full", but
-      reads whole blocks if the store is larger than memory (see ``samplers.choice``); ``stats.shuffle`` says what was
-      chosen.
+      reads whole blocks if the store is larger than memory; ``stats.shuffle`` says what was chosen.
     * Each iteration is one epoch: the counter advances when its first batch is requested; ``set_epoch`` (or
       ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
     * ``receipt()`` proves that an epoch gave each sample once, with verified bytes: one number, compared with the
       store's, over all ranks and restarts.
-    * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
-      Ranks that were built with another seed, store or order, or begin elsewhere, are an error (see ``agreement``).
-    * ``mesh``: a DeviceMesh that gives both: processes that differ only in dimensions such as "tp" get the same samples
-      (see ``mesh_ranks``). ``replication``: so many processes in a row get the same samples.
-    * ``threads=0``: all CPUs this process may use (``available_cpus``); threads that are not needed are dropped after
-      a second (``stats.threads``, see ``thread_tuner``). Any other number is kept. ``prefetch_batches`` are decoded
-      ahead; memory is that of ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``,
-      ``stats.buffer_bytes``). Batches of token ids are made in chunks of about 4 MiB (16 by pread), at least two at a
-      time, whatever ``prefetch_batches``.
+    * ``rank`` and ``world_size``: by default those of ``torch.distributed``, torchrun or srun; else 0 of 1. All ranks
+      get equally many batches: ``uneven`` "pad" repeats samples until the ranks' parts are equal, "drop" leaves some
+      out, "repeat" fills the last batches. Ranks with another seed, store, order or position raise ValueError.
+    * ``mesh``: a DeviceMesh that gives both: processes that differ only in dimensions such as "tp" get the same
+      samples. ``replication``: so many processes in a row get the same samples.
+    * ``threads=0``: all CPUs this process may use; threads that are not needed are dropped after a second
+      (``stats.threads``). Any other number is kept. ``prefetch_batches`` are decoded ahead; memory is that of
+      ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
+      Batches of token ids are made in chunks of about 4 MiB (16 by pread), at least two at a time, whatever
+      ``prefetch_batches``.
     * ``on_error``: "raise" raises SampleError; "skip" leaves bad samples out of their batch, which becomes shorter;
       "zero" puts a black picture, or no tokens, under the sample's own label (a subclass that makes its own samples
       provides ``blank`` for that). Of many fields, one is enough to make a sample bad, and only that one becomes
@@ -119,6 +119,11 @@ class FastLoader:
       ``transforms`` there. Samples are read when the loader is built; MemoryError says before that if they do not fit.
       Each rank keeps all of them. Pictures of different sizes are kept after the leading ``transforms`` that are not
       random.
+
+    Raises, when built, TypeError or ValueError for options that do not fit each other or the dataset, SchemaError for
+    samples that cannot be in one batch, StoreNotFound, StoreIncomplete or StoreCorrupt for a path that does not open,
+    and MemoryError for a ``cache`` that does not fit; when iterated, SampleError for a bad sample
+    (``on_error="raise"``) and SchemaError for pictures of several sizes.
 
     Use it as a context manager or drop it: its threads end with it. A forked child that continues with an inherited
     loader gets threads of its own. Iterate in a thread that is joined before the program ends: CPython before 3.14
@@ -231,7 +236,7 @@ class FastLoader:
         """
         Let the next iteration begin at a batch by number, as trainers do that count batches.
 
-        ``place`` is the epoch, what had been consumed of it before (see ``ElasticSampler``; None: nothing), and the
+        ``place`` is the epoch, what had been consumed of it before (None: nothing; else as in a state), and the
         number of a batch among those that were left then.
         """
         self._position.skip_to(place)
@@ -261,7 +266,7 @@ class FastLoader:
     def receipt(self, *, own: bool = False, timeout_s: float = 60) -> Receipt:
         """
         Return the receipt of the epoch under way, or of the one that has just ended: whether each of its samples was
-        given once, with bytes that were compared with their checksums (see Receipt)::
+        given once, with bytes that were compared with their checksums (see ``Receipt``)::
 
             assert loader.receipt().is_exact
 
@@ -309,7 +314,7 @@ class FastLoader:
 
     @property
     def stats(self) -> LoaderStats:
-        """Counters since the loader was built: see LoaderStats."""
+        """Counters since the loader was built: see ``LoaderStats``."""
         return self._iteration.report()
 
     def sources(self) -> dict[str, SourceReport]:

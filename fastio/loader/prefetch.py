@@ -30,13 +30,13 @@ class DevicePrefetcher:
         for images, labels in DevicePrefetcher(loader, "cuda"):
 
     ``batches`` is a FastLoader, a torch DataLoader or any iterable of batches: tensors in nested lists, tuples,
-    namedtuples, mappings and dataclasses; everything that is not a tensor is passed on unchanged. ``depth`` batches
-    are copied ahead on a side stream, ordered by events: there is no thread, and the GPU waits only for the copy of
-    its own batch. Pinned tensors, such as FastLoader's, are copied directly; others go through pinned staging memory,
-    allocated once. On "cpu", everything is the same, without copies.
+    namedtuples, mappings and dataclasses; everything that is not a tensor is passed on unchanged. ``depth`` batches are
+    copied ahead on a side stream, ordered by events: there is no thread, and the GPU waits only for the copy of its own
+    batch. ``device`` is a name, number or ``torch.device``. Pinned tensors, such as FastLoader's, are copied directly;
+    others go through pinned staging memory, allocated once. On "cpu", everything is the same, without copies.
 
     * ``transforms``: those of ``fastio.transforms``, then your own callables from batch to batch; they run on the
-      device after the copy (see Recipe). Random numbers depend on ``seed``, epoch and sample: by its index for a
+      device after the copy. Random numbers depend on ``seed``, epoch and sample: by its index for a
       FastLoader, for other loaders by the count of samples in the epoch, over all ranks.
     * A batch belongs to the consumer and its current stream for as long as it is kept.
     * An error in a batch is raised in its turn, after the batches before it.

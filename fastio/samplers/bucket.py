@@ -35,6 +35,7 @@ class LengthBucketSampler(PlannedSampler):
 
     Each window of an epoch's random order is sorted by length and cut into batches, which come in random order.
 
+    * ``lengths``: one integer for each sample, ``(n,)``, as ``dataset.lengths`` or ``dataset.column("length")``.
     * ``batch_size``: samples per batch. Instead, ``max_tokens`` limits a batch's tokens with padding: the longest
       sample, rounded up to ``pad_to_multiple``, times the samples.
     * ``window``: how many samples are sorted together. A larger window pads less; in a smaller one, a sample meets more
@@ -42,9 +43,9 @@ class LengthBucketSampler(PlannedSampler):
     * A step is one batch per rank. All ranks get the same number of samples, dealt in turn from one run of the sorted
       window, so the longest sample of each rank is among the ``world_size`` longest of the step.
     * ``rank``, ``world_size``, ``mesh`` and ``replication`` as in FastLoader.
-    * Each sample comes exactly once per epoch. ``uneven`` says what happens to the rest in the last step, as in
-      ``Division``: "pad" repeats samples of that step, "drop" leaves some out, "repeat" fills its batches.
-      ``drop_last`` leaves out a last step with short batches. ``plan(epoch)`` counts what is repeated and dropped.
+    * Each sample comes exactly once per epoch. ``uneven`` says what happens to the rest in the last step: "pad" repeats
+      samples of that step, "drop" leaves some out, "repeat" fills its batches. ``drop_last`` leaves out a last step
+      with short batches. ``plan(epoch)`` counts what is repeated and dropped.
     * All ranks compute the same plan from lengths, options, seed and epoch. With ``max_tokens`` and several windows,
       the number of batches may differ between epochs.
     * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
@@ -52,7 +53,9 @@ class LengthBucketSampler(PlannedSampler):
 
     accelerate and transformers share out the batches of a DataLoader themselves when they run several processes: pass
     ``rank=0, world_size=1``. Under Lightning, use ``Trainer(use_distributed_sampler=False)``. Otherwise the first
-    batch raises an error (see ``share``). A FastLoader from ``fastio.integrations`` needs neither.
+    batch raises ValueError. A FastLoader from ``fastio.integrations`` needs neither.
+
+    Raises ValueError for options or lengths that mean nothing, and for a sample that alone exceeds ``max_tokens``.
     """
 
     def __init__(  # noqa: PLR0913 - the names of torch's samplers, which its users know

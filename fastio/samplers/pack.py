@@ -36,6 +36,7 @@ class PackSampler(PlannedSampler):
     It packs by best fit decreasing: the longest sample first, each into the batch that it fills most. The emptiest
     batches of a window are reopened in the next one, so only those of the last window may be far from full.
 
+    * ``lengths``: one integer for each sample, ``(n,)``. ValueError if one exceeds ``max_tokens``.
     * ``window``: how many samples are packed together, 65,536 by default.
     * A step is one batch per rank. If the last step has too few, ``uneven`` decides: "pad" and "repeat" repeat
       batches of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.

@@ -77,8 +77,14 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
 
     Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar``, their folder or the set
     object beside them; all of these may be URLs, which ``remote`` says how to read. Tar files that others wrote open
-    too: they are scanned once, see ``foreign_tar``. A store behind a URL is copied to ``remote.stage`` while it is
-    read. Raises StoreNotFound, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer version.
+    too: they are scanned once. A store behind a URL is copied to ``remote.stage`` while it is
+    read.
+
+    ``read`` says how bytes are read: "map" maps the files into memory, "pread" reads each run of bytes by a call of its
+    own, "remote" asks a server for ranges; "auto" takes that for URLs, "pread" on network file systems, "map"
+    elsewhere.
+
+    Raises StoreNotFound, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer version.
     """
     check_read(read)
     check_address(path)

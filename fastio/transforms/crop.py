@@ -21,7 +21,7 @@ _TRIES = 10
 
 @dataclass(frozen=True)
 class CenterCrop(Transform):
-    """Crop the centre to ``size`` (see ``as_size``); a smaller picture gets black edges."""
+    """Crop the centre to ``size``, (height, width) or one number for both; a smaller picture gets black edges."""
 
     size: int | Sequence[int]
 
@@ -45,10 +45,11 @@ class CenterCrop(Transform):
 @dataclass(frozen=True)
 class RandomCrop(Transform):
     """
-    Crop ``size`` at a random position, all positions equally likely.
+    Crop ``size``, (height, width) or one number for both, at a random position, all positions equally likely.
 
-    ``padding`` is added first; ``pad_if_needed`` then adds what is missing, on both sides. A picture that is still
-    too small raises SchemaError. Draws two numbers: top, left.
+    ``padding`` (left, top, right, bottom; two numbers or one mean equal sides) is added first, in the colour ``fill``;
+    ``pad_if_needed`` then adds what is missing, on both sides. A picture that is still too small raises SchemaError.
+    Draws two numbers: top, left.
     """
 
     size: int | Sequence[int]
@@ -97,7 +98,7 @@ class RandomCrop(Transform):
 @dataclass(frozen=True)
 class RandomResizedCrop(Transform):
     """
-    Crop a part of random area and proportions and resize it to ``size``.
+    Crop a part of random area and proportions and resize it to ``size``, (height, width) or one number for both.
 
     ``scale`` is the range of the area as a fraction of the picture's, ``ratio`` the range of width by height, drawn
     uniformly in its logarithm. A part that does not fit is drawn again, ten times in all; then the largest central

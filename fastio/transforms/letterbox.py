@@ -21,11 +21,11 @@ Position = Literal["center", "top-left"]
 @dataclass(frozen=True)
 class Letterbox(Transform):
     """
-    Resize to fit into ``size`` (see ``as_size``), keep the proportions, and fill the rest with edges.
+    Resize to fit into ``size``, (height, width) or one number for both, and fill the rest with edges.
 
-    The picture stands in the centre, or in the upper left corner (``position="top-left"``), where boxes need no shift.
-    ``upscale=False`` leaves pictures that fit as large as they are. ``fill`` is one number or one per channel.
-    ``KeepGeometry`` gives the matrix by which predictions are taken back to the stored picture.
+    Proportions stay. The picture stands in the centre, or in the upper left corner (``position="top-left"``), where
+    boxes need no shift. ``upscale=False`` leaves pictures that fit as large as they are. ``fill`` is one number or one
+    per channel. ``KeepGeometry`` gives the matrix by which predictions are taken back to the stored picture.
     """
 
     size: int | Sequence[int]

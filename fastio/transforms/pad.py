@@ -17,7 +17,11 @@ __all__ = ["Pad"]
 
 @dataclass(frozen=True)
 class Pad(Transform):
-    """Add edges of ``padding`` pixels (see ``as_padding``); ``fill`` is one number or one per channel."""
+    """
+    Add edges of ``padding`` pixels: left, top, right, bottom; two numbers (left and right, top and bottom); or one.
+
+    ``fill``, from 0 to 255, is one number or one per channel.
+    """
 
     padding: int | Sequence[int]
     fill: float | Sequence[float] | None = 0

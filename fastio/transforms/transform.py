@@ -28,6 +28,9 @@ class Transform(Protocol):
     ``draws`` uniform numbers in [0, 1) decide what is random. Called on a PIL image ("L", "RGB" or "RGBA") or on a
     uint8 tensor ``(..., C, H, W)``, a transform draws them from torch's generator, as torchvision does; FastLoader
     derives them from seed, epoch and sample index.
+
+    Arguments that mean nothing raise ValueError when a transform is built; a picture that it cannot take raises
+    SchemaError.
     """
 
     @property

@@ -64,11 +64,11 @@ def _escaped(text: str) -> str:
 
 
 def command_pages(cli: click.Group, name: str) -> dict[str, str]:
-    """Return the Markdown of each command's page, by page: ``index`` for the group, then one for each command."""
+    """Return the Markdown of each command's page, by page: ``index`` for the group, ``fastio-pack`` for a command."""
     top = click.Context(cli, info_name=name)
     pages = {"index": f"# Commands\n\n{_help(cli, top, level=2)}"}
     for child in cli.list_commands(top):
-        pages[child] = "\n".join(_sections(cli.commands[child], top, child, level=1))
+        pages[f"{name}-{child}"] = "\n".join(_sections(cli.commands[child], top, child, level=1))
     return pages
 
 

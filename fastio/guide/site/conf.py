@@ -11,30 +11,22 @@ version = release = version_of("fastio")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "fastio.guide.site.names"]
 nitpicky = True
+smartquotes = False  # what stands in quotes is typed as it stands
 
 # Anchors of headings are GitHub's, so that the same link works there and here.
 myst_heading_anchors = 6
 myst_enable_extensions = ["deflist"]
 
 # Signatures have types, an argument a line; docstrings are prose.
-autodoc_typehints_format = "short"
+autodoc_typehints_format = "fully-qualified"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
-autodoc_preserve_defaults = True
 maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 add_module_names = False
 # Libraries that no page needs: the reference builds without them.
 autodoc_mock_imports = ["accelerate", "lightning", "numba", "obstore", "pytorch_lightning", "ray", "transformers"]
-# Other projects' types are words, not links: their indexes lie on other hosts.
-_FOREIGN = (
-    "accelerate collections contextlib datetime decimal fractions np numpy os pathlib PIL torch transformers types"
-)
-nitpick_ignore_regex = [
-    ("py:.*", rf"({_FOREIGN.replace(' ', '|')})\..*"),
-    ("py:.*", r"(NDArray|ArrayLike|Path|PathLike|Any|Callable|Generator|Iterable|Iterator|Mapping|Sequence)"),
-    ("py:class", r"[A-Z]|.*\.Picture|Outside"),  # type variables, and a name for three words
-]
+nitpick_ignore_regex = [("py:class", r"[A-Z]|.*\.Picture|Outside")]  # type variables, and a name for three words
 # Types that pass between our own parts; a user neither makes nor reads one.
 _INTERNAL = (
     *("_native.BatchCounts", "_native.Buffers", "_native.ThreadPool", "dataset.iterable.BatchReadable"),

@@ -23,6 +23,9 @@ _NAME = re.compile(r"(?:fastio\.)?(?:[\w.]+\.)?[A-Z][a-z]+[A-Z]\w*(?:\.\w+)?(?:\
 
 # What functions return, and where its contract stands.
 _CONTRACTS = {"SealedStore": "SampleStore", "SealedWriter": "SampleWriter"}
+# Modules whose names are written with the module (torch.device), and those whose names speak for themselves (Path).
+_SPELT_OUT = {"accelerate", "PIL", "torch", "transformers"}
+_KNOWN = {"builtins", "collections", "contextlib", "decimal", "fractions", "numpy", "os", "pathlib", "types", "typing"}
 _TYPED: set[str] = set()  # modules whose imports for type checkers have been carried out
 
 
@@ -46,8 +49,16 @@ def _resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: no
     name = target.rpartition(".")[2]
     entry = _entries(env).get(target if name == target else _CONTRACTS.get(name, name))
     if entry is None:
-        return None
+        return _foreign(target, content)
     return make_refnode(app.builder, node["refdoc"], *entry, content, target)
+
+
+def _foreign(target: str, content: nodes.Element) -> nodes.Element | None:
+    """Name another project's type as its users do, without a link: the indexes of those projects lie on other hosts."""
+    module, _, name = target.rpartition(".")
+    if module.partition(".")[0] in _SPELT_OUT:
+        return content
+    return nodes.literal("", name) if module.partition(".")[0] in _KNOWN else None
 
 
 class _LinkNames(SphinxPostTransform):  # type: ignore[misc] # mypy skips Sphinx
@@ -82,6 +93,11 @@ def _is_own(node: nodes.Node, anchor: str) -> bool:
     return False
 
 
+def _link_guides(_app: Sphinx, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
+    """Make links of the guides' files that a docstring names."""
+    lines[:] = [re.sub(r"(?:``)?fastio/guide/([\w/]+)\.md(?:``)?", r":doc:`/\1`", line) for line in lines]
+
+
 def _import_types(app: Sphinx, value: Any, _is_bound: bool) -> None:
     """Carry out a module's imports for type checkers, so that autodoc can read its annotations."""
     del app
@@ -100,6 +116,7 @@ def _import_types(app: Sphinx, value: Any, _is_bound: bool) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.connect("autodoc-before-process-signature", _import_types)
+    app.connect("autodoc-process-docstring", _link_guides)
     app.connect("missing-reference", _resolve)
     app.add_post_transform(_LinkNames)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -31,6 +31,9 @@ class BatchTransform(Protocol):
 
     It has two halves. ``parameters`` runs on the host and decides what to do, from ``draws`` uniform numbers in [0,
     1) per sample; ``run`` does it to the pixels. Neither waits for the device or reads from it.
+
+    Arguments that mean nothing raise ValueError when a transform is built; pictures or labels that it cannot take raise
+    SchemaError at the first batch.
     """
 
     @property

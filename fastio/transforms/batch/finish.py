@@ -103,6 +103,7 @@ class Normalize(_Finisher):
     ``(value - mean) / std`` per channel, for values from 0 to 1.
 
     uint8 pictures are divided by 255 and become float32, so no ToDtype is needed before (torchvision requires one).
+    ``mean`` and ``std`` have one number per channel, or one for all.
     """
 
     mean: Sequence[float]

@@ -21,6 +21,7 @@ class MixUp:
 
     ``share`` is drawn once per batch from Beta(alpha, alpha), with the numbers of the batch's first sample. Labels
     (B,) become (B, ``num_classes``) float32; labels that already are (B, classes) are mixed directly.
+    Raises SchemaError for batches without labels, and for class numbers without ``num_classes``.
     """
 
     alpha: float = 1.0

@@ -38,7 +38,9 @@ def test_every_public_name_has_an_entry() -> None:
     public = {f"fastio.{name}" for name in fastio.__all__ if name != "__version__"}
     public |= {f"fastio.transforms.{name}" for name in transforms.__all__}
 
-    assert [] == sorted((public | imported_by_guides()) - set(SHOWN))
+    missing = (public | imported_by_guides()) - set(SHOWN)
+
+    assert [] == sorted(name for name in missing if not any(entry.startswith(f"{name}.") for entry in SHOWN))
 
 
 def test_every_entry_says_what_it_is() -> None:
