@@ -26,7 +26,7 @@ _LABEL = 9  # columns
 _VALUE = 10
 _DETAILS = 38  # columns behind a percentage
 _LEAST_CURVE = 10  # columns; with fewer, it is left out
-_CELL = 18  # columns of one CPU: number, bar, percent
+_CELL = 16  # columns of one CPU: number, bar, percent
 _BUSY, _FULL = 70, 90  # percent from which a bar is yellow, red
 
 
@@ -125,8 +125,8 @@ class _Drawing:
         return [row, *lines[: max(0, height - 1)]]
 
     def _cell(self, number: int, percent: float) -> Text:
-        bar = _CELL - 4 - 6
-        return Text.assemble((f"{number:>3} ", "dim"), self._filled(percent, bar, _color(percent)), f"{percent:4.0f}  ")
+        bar = _CELL - 4 - 5
+        return Text.assemble((f"{number:>3} ", "dim"), self._filled(percent, bar, _color(percent)), f"{percent:4.0f} ")
 
     def _gpus(self, height: int) -> list[Text]:
         """Return one row per GPU or slice; the last row counts those for which there is no room."""

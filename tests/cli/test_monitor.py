@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
+import re
+import socket
 import sys
 from pathlib import Path
 
@@ -59,6 +62,7 @@ def test_json_lines() -> None:
         (("--", "a-command-that-is-not-there"), 127, "cannot be started"),
         (("--pid", 2**30), 1, "no such process"),
         (("--out", "nowhere/log", "--", "true"), 1, "nowhere/log: cannot be written (No such file or directory)"),
+        (("--metrics-host", "0.0.0.0"), 2, "--metrics-host needs a port: add --metrics-port N"),
         (("--seconds", "0.1", "--out", "/dev/full"), 1, "/dev/full: cannot be written (No space left on device)"),
     ],
 )
@@ -67,11 +71,50 @@ def test_what_cannot_be_watched(arguments: tuple[object, ...], code: int, messag
     assert message in run(*arguments, code=code)
 
 
-def test_no_command_is_started_for_a_log_that_cannot_be(tmp_path: Path) -> None:
-    """The mistake is told before the training has begun."""
-    run("--out", tmp_path / "nowhere" / "log", "--", "touch", tmp_path / "begun", code=1)
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--out", "{}/nowhere/log"), "nowhere/log: cannot be written"),
+        (("--csv", "{}/labels.csv"), "labels.csv: is no table of figures"),
+        (("--metrics-port", "{port}"), "port {port} of 127.0.0.1: cannot be served (Address already in use)"),
+    ],
+)
+def test_no_command_is_started_without_a_place_for_figures(
+    option: tuple[str, str], message: str, tmp_path: Path
+) -> None:
+    """The mistake is told, in one line, before the training has begun."""
+    (tmp_path / "labels.csv").write_text("name,label\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        output = run(option[0], option[1].format(tmp_path, port=port), "--", "touch", tmp_path / "begun", code=1)
 
     assert not (tmp_path / "begun").exists()
+    assert output.startswith("error: ")
+    assert message.format(port=port) in output
+    assert 1 == len(output.splitlines())
+
+
+def test_figures_go_to_trackers(tmp_path: Path) -> None:
+    """A row per sample, with the watched process; the address of the metrics is told."""
+    script = f"import pathlib\nwhile pathlib.Path({str(tmp_path / 'log')!r}).read_text().count('\\n') < 2: pass"
+    trackers = ("--csv", tmp_path / "machine.csv", "--metrics-port", "0")
+    output = run(*SHORT, "--out", tmp_path / "log", *trackers, "--", sys.executable, "-c", script)
+    samples = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    with (tmp_path / "machine.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+
+    assert [str(number + 1) for number in range(len(samples))] == [row["step"] for row in rows]
+    assert [sample["memory_used_bytes"] for sample in samples] == [int(row["memory_used_bytes"]) for row in rows]
+    assert all(float(row["process_memory_bytes"]) > 0 for row in rows)
+    assert "figures: http://127.0.0.1:" in output
+
+
+def test_without_a_terminal_a_line_per_sample() -> None:
+    """What a pipe or a log gets while it runs; the table follows at the end."""
+    lines = run(*SHORT, "--seconds", "0.1").splitlines()
+
+    assert re.match(r"\d\d:\d\d:\d\d  CPU \d+ %; memory .+ of .+; disk read .+/s, written .+/s; network in ", lines[0])
+    assert any("maximum" in line for line in lines[1:])
 
 
 def test_many_cpus_are_not_listed() -> None:

@@ -43,7 +43,7 @@ def test_what_is_seen_at_a_glance() -> None:
 
     assert "fastio monitor process 4242 0:01:01" == row(lines, "fastio monitor")
     assert "CPU ████████████░░░░░░░░░░░░ 50.0 % of 2 CPUs" == row(lines, "CPU")
-    assert "0 ██░░░░░░ 25 1 ██████░░ 75" == " ".join(lines[3].split())
+    assert "0 ██░░░░░ 25 1 █████░░ 75" == " ".join(lines[3].split())
     assert "GPU 0 ███████████████████████░ 97.0 % SM 60 %, 70.0 GB of 140.0 GB, 61 C" == row(lines, "GPU 0")
     assert "GPU 1.3 ████████████░░░░░░░░░░░░ 50.0 % SM 50 %" == row(lines, "GPU 1")
     assert "Memory ██████░░░░░░░░░░░░░░░░░░ 25.0 % 10.0 GB of 40.0 GB" == row(lines, "Memory")
