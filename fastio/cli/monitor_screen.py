@@ -103,11 +103,12 @@ class _Drawing:
 
     def lines(self, height: int) -> list[Text]:
         """Return all rows that fit into the height; CPUs and GPUs share what the others leave."""
-        below = [*self._memory(), *self._rates()]
+        below = [*self._memory(), Text(), *self._rates()]
         blocks = -(-len(self._now.cpu_percents) // self._blocks_in_row)
         gpus = self._gpus(max(1, height - len(below) - 1 - blocks))
         cpus = self._cpus(height - len(below) - len(gpus))
-        return [*cpus, *gpus, *below]
+        is_roomy = len(cpus) + len(gpus) + len(below) < height
+        return [*cpus, *([Text()] if is_roomy else []), *gpus, *below]
 
     def _cpus(self, height: int) -> list[Text]:
         """Return all CPUs together, then one by one: as bars if there is room, otherwise as one block each."""
@@ -155,7 +156,6 @@ class _Drawing:
             yield self._used("Watched", _process_percent(self._now), text, _process_percent)
 
     def _rates(self) -> Iterator[Text]:
-        yield Text()
         yield self._rate("Disk", "read", lambda sample: sample.disk_read_bytes_per_s)
         yield self._rate("", "written", lambda sample: sample.disk_written_bytes_per_s)
         process = self._now.process

@@ -5,9 +5,13 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+import os
+import pty
 import re
 import socket
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -152,3 +156,29 @@ def test_figures_of_a_slice() -> None:
     shown = {name: show(value) for name, (value, show) in monitor._figures(sample).items() if "GPU" in name}
 
     assert shown == {"GPU 1 slice 0 SM active": "52.0 %", "GPU 1 slice 0 memory": "3.0 GB"}
+
+
+def test_a_terminal_has_a_screen_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are drawn on the other screen of the terminal; the summary stays on the first one."""
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    parts: list[bytes] = []
+
+    def read() -> None:
+        with suppress(OSError):  # EIO: the other end was closed
+            while data := os.read(ours, 65_536):
+                parts.append(data)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", terminal)
+        cli.main(["monitor", *SHORT, "--seconds", "0.1"], standalone_mode=False)
+    reader.join()
+    os.close(ours)
+    screen, _, after = b"".join(parts).decode().partition("\x1b[?1049l")
+
+    assert "\x1b[?1049h" in screen
+    assert "Ctrl-C ends" in screen
+    assert "maximum" not in screen
+    assert "maximum" in after
