@@ -14,7 +14,7 @@ GUIDE = "fastio/guide/"
 SITE = GUIDE + "site/"
 # Guides in the order in which people need them; those that are not listed follow by name.
 ORDER = (
-    *("packing", "loading", "transforms", "fields", "text", "mixtures", "ranks", "measuring"),
+    *("packing", "loading", "transforms", "fields", "text", "mixtures", "ranks", "measuring", "trackers"),
     *("remote", "staging", "clusters", "formats", "json"),
 )
 PROJECT = ("changelog", "compatibility", "licences", "contributing", "security")

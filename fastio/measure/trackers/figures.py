@@ -74,7 +74,9 @@ class Tracker(Protocol):
     goes on, and the log says once which figures are missing.
     """
 
-    def write(self, figures: Figures) -> None: ...
+    def write(self, figures: Figures) -> None:
+        """Take the figures of one moment."""
+        ...
 
     def close(self) -> None:
         """Write what is left and release what this tracker opened itself. Calling it twice is harmless."""
