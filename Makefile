@@ -11,7 +11,7 @@ NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.
 .PHONY: bench bench-peers
 .PHONY: docs docs-links
 .PHONY: wheel wheel-aarch64 sdist test-matrix
-.PHONY: licences audit
+.PHONY: release licences audit
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -118,6 +118,9 @@ sdist: $(WHEEL_TOOLS)/installed ## Build dist/fastio-*.tar.gz
 
 test-matrix: wheel ## Run the suite's core with each wheel on Python 3.11 to 3.13, with the oldest and newest libraries: gigabytes, an hour
 	$(WHEEL_TOOLS)/bin/python tests/matrix/run.py
+
+release: $(VENV)/release ## Check, build and hash the release VERSION, as in VERSION=0.2.0; uploads nothing
+	$(BIN)/python .ci/release.py '$(VERSION)'
 
 licences: $(VENV)/release ## Write the table of fastio/guide/licences.md
 	$(BIN)/python .ci/licences.py
