@@ -25,4 +25,4 @@ if ! apt-cache show libjpeg62-turbo-dev >/dev/null 2>&1; then
     packages=("${packages[@]/libjpeg62-turbo-dev/libjpeg-turbo8-dev}")
 fi
 echo "installing ${packages[*]}"
-DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq "${packages[@]}" >/dev/null
+DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
