@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tests.integrations.elastic_runs import BEGINS, CONTINUES, all_trainers
 TOP = Path(__file__).parents[2]
 
 
-# Three libraries are imported twice, beside whatever else the machine does.
+# Three libraries are imported, beside whatever else the machine does.
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -38,35 +39,29 @@ def begun(store: Path, folder: Path) -> dict[str, list[int]]:
 
 @pytest.fixture(scope="module")
 def seen(store: Path, folder: Path, begun: dict[str, list[int]]) -> list[dict[str, Any]]:
-    """What each of the two processes saw, started as torchrun starts them."""
+    """What each of the two processes saw, which have the environment that torchrun gives."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    processes = []
-    for rank in range(2):
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(TOP),
-            "OMP_NUM_THREADS": "1",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "LOCAL_WORLD_SIZE": "2",
-            "TORCHELASTIC_RUN_ID": "test",
-        }
-        work = [store, folder / "out", folder / "begun", folder / str(rank)]
-        command = [sys.executable, "-m", "tests.integrations.one_of_two", *work]
-        log = (folder / f"{rank}.log").open("wb")
-        with log:
-            processes.append(subprocess.Popen(command, env=environment, cwd=TOP, stdout=log, stderr=log))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(TOP),
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "TORCHELASTIC_RUN_ID": "test",
+    }
+    command = [sys.executable, "-m", "tests.integrations.one_of_two", store, folder / "begun", folder]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, cwd=TOP, stdout=log, stderr=log, start_new_session=True)
     try:
-        ended = [process.wait(timeout=280) for process in processes]
-        assert ended == [0, 0], "".join((folder / f"{rank}.log").read_text() for rank in range(2))
+        ended = process.wait(timeout=280)
+        assert ended == 0, (folder / "log").read_text()
     finally:
-        for process in processes:
-            process.kill()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     return [json.loads((folder / str(rank)).read_text()) for rank in range(2)]
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
@@ -33,6 +34,7 @@ _ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
 }
 _LENGTH = struct.Struct("<Q")
+STARTS = 5  # of a cluster that does not come up in Ray's half minute
 
 
 class JobError(Exception):
@@ -84,7 +86,8 @@ class Cluster:
         """End the cluster, and remove what it wrote."""
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
-            pipe.close()
+            with suppress(BrokenPipeError):  # a cluster that has ended reads nothing any more
+                pipe.close()
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
@@ -127,15 +130,22 @@ def _serve(folder: str) -> None:
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever is printed
     _open_loopback()
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=128 << 20,
-        _node_ip_address="127.0.0.1",
-        _temp_dir=folder,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
+    for attempt in range(1, STARTS + 1):
+        try:
+            ray.init(
+                num_cpus=2,
+                include_dashboard=False,
+                object_store_memory=128 << 20,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=f"{folder}/{attempt}",
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
+            break
+        except Exception:  # what Ray raises after half a minute, too short beside busy processes
+            ray.shutdown()
+            if attempt == STARTS:
+                raise
     while (message := _receive(sys.stdin.buffer)) is not None:
         module, name, args, options = message
         try:
