@@ -79,7 +79,14 @@ def write_store(
 @pytest.fixture(scope="session")
 def warm_python() -> Iterator[WarmPython]:
     """Runs scripts without starting an interpreter for each of them."""
-    with WarmPython() as python:
+    with WarmPython("fastio.cli", "fastio.converters.packer", "fastio.store") as python:
+        yield python
+
+
+@pytest.fixture(scope="session")
+def warm_torch() -> Iterator[WarmPython]:
+    """Runs scripts that use FastLoader without importing torch for each of them."""
+    with WarmPython("torch.distributed", "fastio.loader.fast_loader", "fastio.samplers.bucket") as python:
         yield python
 
 

@@ -1,4 +1,4 @@
-"""WarmPython: runs scripts as ``python -c`` does, each in a fork of an interpreter that has imported fastio already."""
+"""WarmPython: runs scripts as ``python -c`` does, in forks of an interpreter that has imported what they need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Self
 
@@ -16,19 +17,54 @@ __all__ = ["WarmPython"]
 
 ROOT = Path(__file__).parents[1]
 _SERVE = "from tests.warm_python import serve; exec(serve(), {'__name__': '__main__'})"
+# Runs the script that is its last argument but one, in as many processes as the last one says; a failure ends all.
+_RANKS = """
+import os, signal, sys, traceback
+*_, script, count = sys.argv
+ranks = []
+for rank in range(int(count)):
+    process = os.fork()
+    if process == 0:
+        signal.alarm(250)  # ranks that wait for one another
+        sys.argv[-2:] = [str(rank)]
+        failed = 1
+        try:
+            exec(script, {"__name__": "__main__"})
+            failed = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(failed)
+    ranks.append(process)
+failed = 0
+while ranks:
+    process, status = os.wait()
+    ranks.remove(process)
+    if status and not failed:
+        failed = 1
+        for other in ranks:
+            os.kill(other, signal.SIGKILL)
+sys.exit(failed)
+"""
 
 
 class WarmPython:
     """
-    One interpreter with fastio's commands and packers, but without torch.
+    One interpreter that has imported these modules.
 
     Each script begins in a fork of it and ends as an interpreter does. Scripts that look at what is imported need an
-    interpreter of their own.
+    interpreter of their own. torch computes with one thread: others would not come along into a fork.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+            [sys.executable, "-c", _SERVE, *modules],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
 
     def __enter__(self) -> Self:
@@ -51,6 +87,10 @@ class WarmPython:
             code: int = pickle.load(self._process.stdout)
             return subprocess.CompletedProcess([script], code, out.read_text(), err.read_text())
 
+    def run_ranks(self, script: str, *args: str, count: int, cwd: Path) -> subprocess.CompletedProcess[str]:
+        """Run a script in ``count`` processes at once, each with its number as a further argument."""
+        return self.run(_RANKS, *args, script, str(count), cwd=cwd)
+
 
 @contextmanager
 def _file() -> Iterator[Path]:
@@ -60,10 +100,8 @@ def _file() -> Iterator[Path]:
 
 def serve() -> str:
     """Run each script that is asked for in a fork, which returns it; returns an empty one when nobody asks any more."""
-    import fastio.cli
-    import fastio.converters.packer
-    import fastio.store  # noqa: F401
-
+    for module in sys.argv[1:]:
+        import_module(module)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     while True:
         try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +20,7 @@ from fastio.store.files import pread
 from fastio.transforms import RandomCrop
 from fastio.types.schema import RAW, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
+from tests.warm_python import WarmPython
 
 shared = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -116,12 +115,12 @@ print(json.dumps([labels, [str(error) for error in loader.skipped], message, dat
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_file_cut_off_while_it_is_open(tmp_path: Path, suffix: str) -> None:
+def test_a_file_cut_off_while_it_is_open(tmp_path: Path, suffix: str, warm_torch: WarmPython) -> None:
     """Each sample beyond the new end is an error with its name, those before are read, and the process lives."""
     path = write_store(tmp_path / f"x.{suffix}", [encode(p) for p in pictures(10, (64, 64, 3))], np.arange(10))
     with open_store(path) as store:
         middle = int(store.spans("image", np.array([5])).starts[0]) + 10
-    done = subprocess.run([sys.executable, "-c", _CUT, path, str(middle)], capture_output=True, text=True, check=False)
+    done = warm_torch.run(_CUT, str(path), str(middle), cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     labels, skipped, message, keys = json.loads(done.stdout)

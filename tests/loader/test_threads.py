@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -24,6 +22,7 @@ from fastio import FastDataset, FastLoader
 from fastio.types.schema import RAW, Field
 from tests.conftest import write_store
 from tests.dataset.test_fast_dataset import to_tensor
+from tests.warm_python import WarmPython
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # of any fork, from Python 3.12 on
 
@@ -235,14 +234,15 @@ def _read_all(dataset: FastDataset) -> list[int]:
     ("transform", "ending"),
     [("None", "pass"), ("None", "raise SystemExit(3)"), ("numpy.array", "pass"), ("numpy.array", "del loader")],
 )
-def test_the_interpreter_ends(big: Path, transform: str, ending: str) -> None:
+def test_the_interpreter_ends(big: Path, transform: str, ending: str, warm_torch: WarmPython) -> None:
     """A program that ends in the middle of an epoch ends at once, without a word."""
     program = (
+        "import warnings; warnings.simplefilter('error');"
         "import numpy; from fastio import FastDataset, FastLoader;"
         f"loader = FastLoader(FastDataset({str(big)!r}, {transform}), 4, threads=2);"
         f"batches = iter(loader); batch = next(batches); {ending}"
     )
-    ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+    ended = warm_torch.run(program, cwd=big.parent)
 
     assert (ended.stdout, ended.stderr) == ("", "")
     assert ended.returncode == (3 if "3" in ending else 0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from fastio.loader.producer.tokens import TokenProducer
 from fastio.store import SampleBatch, create_store, open_store
 from tests.conftest import SUFFIXES
 from tests.loader.test_tokens import COLLATES, COUNT, same, sampler_of, samples_of, write_tokens
+from tests.warm_python import WarmPython
 
 
 @pytest.fixture(scope="module", params=SUFFIXES)
@@ -128,12 +127,12 @@ print(json.dumps([found, [str(error) for error in loaders[0].skipped]]))
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_file_cut_off_while_it_is_open(tmp_path: Path, suffix: str) -> None:
+def test_a_file_cut_off_while_it_is_open(tmp_path: Path, suffix: str, warm_torch: WarmPython) -> None:
     """Each sample beyond the new end is named and left out, or without tokens, and the process lives."""
     path = write_tokens(tmp_path / f"x.{suffix}", [np.arange(3000)] * 10)
     with open_store(path) as store:
         middle = int(store.spans("tokens", np.array([5])).starts[0]) + 10
-    done = subprocess.run([sys.executable, "-c", _CUT, path, str(middle)], capture_output=True, text=True, check=False)
+    done = warm_torch.run(_CUT, str(path), str(middle), cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     (left_out, zeroed), skipped = json.loads(done.stdout)

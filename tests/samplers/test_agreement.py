@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +14,7 @@ from hypothesis import strategies as st
 from fastio.samplers.agreement import Agreement, Notes
 from fastio.samplers.share import Share
 from tests.conftest import encode, pictures, write_store
-
-TOP = Path(__file__).parents[2]
+from tests.warm_python import WarmPython
 
 
 class Rank:
@@ -232,29 +227,12 @@ torch.distributed.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def errors(tmp_path_factory: pytest.TempPathFactory, warm_torch: WarmPython) -> dict[str, list[str]]:
     """The errors of three real processes by case."""
     folder = tmp_path_factory.mktemp("agreement")
     paths = [write_store(folder / f"{n}.lmdb", [encode(part) for part in pictures(40, seed=n)]) for n in range(2)]
-    environment = {**os.environ, "PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, *map(str, paths), str(folder), str(rank)],
-            env=environment,
-            cwd=TOP,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(3)
-    ]
-    try:
-        for process in processes:
-            _, text = process.communicate(timeout=250)
-            assert process.returncode == 0, text
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    done = warm_torch.run_ranks(SCRIPT, *map(str, paths), str(folder), count=3, cwd=folder)
+    assert done.returncode == 0, done.stderr
     by_case: dict[str, list[str]] = {}
     for rank in range(3):
         for case, message in json.loads((folder / f"{rank}.json").read_text()).items():

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -19,8 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from fastio import FastLoader
 from fastio.samplers.share import Share
 from tests.conftest import encode, pictures, write_store
-
-TOP = Path(__file__).parents[2]
+from tests.warm_python import WarmPython
 
 
 @pytest.fixture(scope="module")
@@ -167,29 +163,12 @@ COUNT = 48
 
 
 @pytest.fixture(scope="module")
-def epochs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def epochs(tmp_path_factory: pytest.TempPathFactory, warm_torch: WarmPython) -> list[dict[str, Any]]:
     """What four real processes were given, by loader."""
     folder = tmp_path_factory.mktemp("mesh")
     path = write_store(folder / "a.lmdb", [encode(part) for part in pictures(COUNT)], np.arange(COUNT))
-    environment = {**os.environ, "PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(path), str(folder), str(rank)],
-            env=environment,
-            cwd=TOP,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(4)
-    ]
-    try:
-        for process in processes:
-            _, text = process.communicate(timeout=250)
-            assert process.returncode == 0, text
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    done = warm_torch.run_ranks(SCRIPT, str(path), str(folder), count=4, cwd=folder)
+    assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
 
 
