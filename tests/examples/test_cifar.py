@@ -15,14 +15,14 @@ from tests.trainer.coloured import CLASSES, coloured
 def test_it_learns_from_pngs_and_a_pickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses fall, and pictures that were kept for testing are classified far above chance."""
     monkeypatch.chdir(tmp_path)
-    pixels, labels = coloured(240)
+    pixels, labels = coloured(160)
     names = [f"{number:03d}.png" for number in range(len(labels))]
     Path("png").mkdir()
     for name, picture in zip(names, pixels, strict=True):
         Path("png", name).write_bytes(encode(picture))
     Path("labels.pkl").write_bytes(pickle.dumps(dict(zip(names, labels.tolist(), strict=True))))
 
-    output = run_example("cifar.py", "--epochs", "4")
+    output = run_example("cifar.py", "--epochs", "4", "--batch-size", "16", "--width", "8")
 
     losses, accuracies = numbers("loss", output), numbers("accuracy", output)
     assert 4 == len(losses) == len(accuracies)

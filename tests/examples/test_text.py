@@ -21,11 +21,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_character_is_a_token(folder: Path) -> None:
     """Ids follow the order of the characters, line ends among them; they become the same text again."""
     text = "no more, no less\n\nno end"
-    (folder / "shakespeare.txt").write_text(text)
+    (folder / "input.txt").write_text(text)
 
     run_example("character_tokenizer.py")
 
-    tokenizer = Tokenizer.from_file("characters.json")
+    tokenizer = Tokenizer.from_file("chars.json")
     assert [sorted(set(text)).index(character) for character in text] == tokenizer.encode(text).ids
     assert text == tokenizer.decode(tokenizer.encode(text).ids)
 
@@ -51,7 +51,7 @@ def test_classes_of_texts_are_learned(folder: Path) -> None:
 def test_a_small_gpt_learns_to_count(folder: Path) -> None:
     """Paragraphs of one pattern: losses fall far below a guess among the characters, and what it writes are those."""
     paragraphs = ["abcdefghij" * (1 + number % 4) for number in range(200)]
-    (folder / "shakespeare.txt").write_text("\n\n".join(paragraphs) + "\n")
+    (folder / "input.txt").write_text("\n\n".join(paragraphs) + "\n")
     tiny = ("--rows", "8", "--block", "32", "--width", "32", "--write", "40")
 
     output = run_example("nanogpt.py", "--epochs", "3", *tiny)

@@ -1,6 +1,6 @@
 """A tokenizer file with one id for each character of a text, for `fastio pack --tokenizer` and nanogpt.py.
 
-    $ python character_tokenizer.py shakespeare.txt characters.json
+    $ python character_tokenizer.py input.txt chars.json
 
 It needs `pip install 'fastio[text]'`. A BPE that tokenizers trains is used the same way.
 """

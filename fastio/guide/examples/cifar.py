@@ -15,8 +15,6 @@ from torch import nn
 from fastio import FastDataset, FastLoader, StepTimer
 from fastio.transforms import Normalize, RandomCrop, RandomHorizontalFlip
 
-NORMALIZE = Normalize(mean=(0.491, 0.482, 0.447), std=(0.247, 0.243, 0.262))
-
 
 def conv(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU())
@@ -31,9 +29,10 @@ class Residual(nn.Module):
         return images + self.body(images)
 
 
-def resnet(classes: int) -> nn.Sequential:
-    body = [conv(3, 32), conv(32, 64, stride=2), Residual(64), conv(64, 128, stride=2), Residual(128)]
-    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, classes))
+def resnet(width: int, classes: int) -> nn.Sequential:
+    middle = [conv(width, 2 * width, stride=2), Residual(2 * width), conv(2 * width, 4 * width, stride=2)]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, classes)]
+    return nn.Sequential(conv(3, width), *middle, Residual(4 * width), *head)
 
 
 @torch.inference_mode()
@@ -45,18 +44,20 @@ def accuracy(model: nn.Module, loader: FastLoader) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("store")
-    parser.add_argument("--epochs", type=int, default=10)
+    for name, default in (("epochs", 10), ("batch-size", 128), ("width", 32)):
+        parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     dataset = FastDataset(options.store)
     fold = np.random.default_rng(0).permutation(len(dataset)) % 10
-    steps = (RandomCrop(32, padding=4), RandomHorizontalFlip(), NORMALIZE)
-    train = FastLoader(dataset, 128, indices=fold > 0, shuffle=True, transforms=steps, device=device)
-    test = FastLoader(dataset, 128, indices=fold == 0, transforms=[NORMALIZE], device=device)
+    normalize = Normalize(mean=(0.491, 0.482, 0.447), std=(0.247, 0.243, 0.262))
+    augment = (RandomCrop(32, padding=4), RandomHorizontalFlip(), normalize)
+    train = FastLoader(dataset, options.batch_size, indices=fold > 0, shuffle=True, transforms=augment, device=device)
+    test = FastLoader(dataset, options.batch_size, indices=fold == 0, transforms=normalize, device=device)
 
-    model = resnet(len(dataset.classes)).to(device)
+    model = resnet(options.width, len(dataset.classes)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=options.epochs * len(train))
     for epoch in range(options.epochs):
@@ -70,9 +71,8 @@ def main() -> None:
             optimizer.step()
             schedule.step()
             losses.append(loss.detach())
-        times, loss = timer.summary(), torch.stack(losses).mean()
-        rate = f"{times.samples_per_s:,.0f} pictures/s, {times.loading_share:.1%} of the time waiting for data"
-        print(f"epoch {epoch}: loss {loss:.3f}, accuracy {accuracy(model, test):.1%}, {rate}")
+        print(f"epoch {epoch}: loss {torch.stack(losses).mean():.3f}, accuracy {accuracy(model, test):.1%}", end=", ")
+        print("{0.samples_per_s:,.0f} pictures/s, {0.loading_share:.1%} of the time waiting".format(timer.summary()))
 
 
 if __name__ == "__main__":

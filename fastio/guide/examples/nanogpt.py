@@ -1,7 +1,7 @@
 """A small GPT over characters: paragraphs, one behind the other, fill rows of one length without padding.
 
-    $ python character_tokenizer.py shakespeare.txt characters.json
-    $ fastio pack shakespeare.txt text.h5 --split-text paragraph --tokenizer characters.json --eos
+    $ python character_tokenizer.py input.txt chars.json
+    $ fastio pack input.txt text.h5 --split-text paragraph --tokenizer chars.json --eos --max-length 1024 --split-long
     $ python nanogpt.py text.h5 --epochs 10
 
 Every tenth paragraph is kept for validation. At the end, the model writes a text of its own.
