@@ -33,7 +33,7 @@ class OpenMetrics:
             port += _rank_on_node()
         self._latest: Figures | None = None
         registry = client.CollectorRegistry()
-        registry.register(_Scrapes(self))
+        registry.register(_Scrapes(self, library("prometheus_client.core", tracker="OpenMetrics", extra="metrics")))
         try:
             self._server, self._thread = client.start_http_server(port, host, registry)
         except (OSError, OverflowError) as exc:
@@ -68,13 +68,12 @@ class OpenMetrics:
 class _Scrapes:
     """What prometheus_client asks for the figures of a scrape."""
 
-    def __init__(self, tracker: OpenMetrics) -> None:
+    def __init__(self, tracker: OpenMetrics, core: Any) -> None:
         self._tracker = tracker
+        self._core = core
 
     def collect(self) -> Iterator[Any]:
         """Yield a family of samples for each name."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
         latest = self._tracker._latest
         if latest is None:
             return
@@ -84,7 +83,7 @@ class _Scrapes:
                 families.setdefault(_name(figure), []).append(figure)
         for name, figures in families.items():
             is_total = figures[0].kind == "total"
-            kind = CounterMetricFamily if is_total else GaugeMetricFamily
+            kind = self._core.CounterMetricFamily if is_total else self._core.GaugeMetricFamily
             family = kind(name, figures[0].meaning, unit=figures[0].unit)
             for figure in figures:
                 family.add_sample(name + "_total" * is_total, dict((*latest.labels, *figure.labels)), figure.value)
