@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fastio.errors import FastioError
 from fastio.machine import rank_and_world
+from fastio.measure.trackers.append import append_whole
 from fastio.measure.trackers.figures import Figures
 
 __all__ = ["CSV"]
@@ -47,7 +47,7 @@ class CSV:
         new = [name for name in values if name not in self._columns]
         if new:
             self._widen(new)
-        self._append(_as_csv([[values.get(name, "") for name in self._columns]]))
+        append_whole(self._file, _as_csv([[values.get(name, "") for name in self._columns]]))
 
     def close(self) -> None:
         """Close the file. Calling it twice is harmless."""
@@ -85,17 +85,6 @@ class CSV:
         self._file.close()
         self._file = self._path.open("a+b", buffering=0)
         self._columns = columns
-
-    def _append(self, row: bytes) -> None:
-        """Append a whole row or nothing: a full disk leaves no half of it, to which the next would be added."""
-        size = os.fstat(self._file.fileno()).st_size
-        left = row
-        try:
-            while left:
-                left = left[self._file.write(left) :]
-        except OSError:
-            self._file.truncate(size)
-            raise
 
 
 def _as_csv(rows: Iterable[Sequence[object]]) -> bytes:

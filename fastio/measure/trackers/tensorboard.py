@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import os
+import socket
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from fastio.errors import FastioError
 from fastio.machine import rank_and_world
+from fastio.measure.trackers.append import append_whole
 from fastio.measure.trackers.figures import Figures
 from fastio.measure.trackers.package import library
 
 __all__ = ["TensorBoard"]
+
+_NUMBERS = count()  # tells files of one process apart
 
 
 class TensorBoard:
@@ -31,16 +41,18 @@ class TensorBoard:
         if isinstance(target, str | Path):
             folder = _folder_of_rank(Path(target))
             self._name = str(folder)
-            self._writer = _opened(folder)
+            self._writer = _EventFile(folder)
         elif not hasattr(target, "add_scalar"):
             raise TypeError(f"TensorBoard({target!r}): expected a folder, or a SummaryWriter with add_scalar")
 
     def write(self, figures: Figures) -> None:
         """Write one scalar per figure."""
-        for path, value in figures.curves().items():
-            self._writer.add_scalar(f"fastio/{path}", value, figures.step)
+        scalars = {f"fastio/{path}": value for path, value in figures.curves().items()}
         if self._is_own:
-            self._writer.flush()
+            self._writer.add(scalars, figures.step, figures.time_s)
+        else:
+            for tag, value in scalars.items():
+                self._writer.add_scalar(tag, value, figures.step)
 
     def close(self) -> None:
         """Close the event file; a writer that was handed in is only flushed. Calling it twice is harmless."""
@@ -61,11 +73,38 @@ def _folder_of_rank(folder: Path) -> Path:
     return folder / f"rank{rank}" if ranks > 1 else folder
 
 
-def _opened(folder: Path) -> Any:
-    """Return TensorBoard's own writer, which does not need torch."""
-    summary = library("tensorboard.summary", tracker="TensorBoard", extra="tensorboard")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return summary.Writer(str(folder))
-    except OSError as exc:
-        raise FastioError(f"{folder}: cannot be written ({exc.strerror}); choose another place") from exc
+class _EventFile:
+    """
+    An event file, written by TensorBoard's own record writer, at once.
+
+    TensorBoard's writer of whole files has a thread that ends at the first error: a disk that was full for a moment
+    would end all curves.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._events = library("tensorboard.compat.proto.event_pb2", tracker="TensorBoard", extra="tensorboard")
+        self._summaries = import_module("tensorboard.compat.proto.summary_pb2")
+        self._records = import_module("tensorboard.summary.writer.record_writer")
+        name = (
+            f"events.out.tfevents.{int(time.time()):010}.{socket.gethostname()}.{os.getpid()}.{next(_NUMBERS)}.fastio"
+        )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = (folder / name).open("ab", buffering=0)
+            self._append(self._events.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        except OSError as exc:
+            raise FastioError(f"{folder}: cannot be written ({exc.strerror}); choose another place") from exc
+
+    def add(self, scalars: Mapping[str, float], step: int, time_s: float) -> None:
+        """Write all scalars of a step as one record."""
+        values = [self._summaries.Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        self._append(self._events.Event(wall_time=time_s, step=step, summary=self._summaries.Summary(value=values)))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _append(self, event: Any) -> None:
+        record = io.BytesIO()
+        self._records.RecordWriter(record).write(event.SerializeToString())
+        append_whole(self._file, record.getvalue())

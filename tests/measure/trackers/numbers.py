@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
+from io import FileIO
 
 from fastio.measure.trackers import Figure, Figures
 from fastio.types.metrics import LoaderStats
@@ -51,3 +53,18 @@ class TokenLoader:
             self.stats.counts.tokens += 96
             self.stats.counts.slots += 128
             yield [1, 2, 3, 4]
+
+
+class FullDisk:
+    """A file whose disk takes half of a piece, then nothing."""
+
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
+        self._has_failed = False
+        self.fileno, self.truncate = file.fileno, file.truncate
+
+    def write(self, piece: bytes) -> int:
+        if self._has_failed:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._has_failed = True
+        return self._file.write(piece[: len(piece) // 2])

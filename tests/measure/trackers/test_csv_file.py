@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import errno
 from pathlib import Path
 
 import pytest
 
 from fastio.errors import FastioError
 from fastio.measure.trackers import CSV, Figure
-from tests.measure.trackers.numbers import CURVES, figures
+from tests.measure.trackers.numbers import CURVES, FullDisk, figures
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -65,23 +64,10 @@ def test_a_full_disk_leaves_whole_rows(tmp_path: Path, monkeypatch: pytest.Monke
     """Half a row is taken back, so the next one is not added to it."""
     tracker = CSV(tmp_path / "steps.csv")
     tracker.write(figures(1))
-    file = tracker._file
-
-    class FullDisk:
-        """Takes half of a row, then nothing."""
-
-        fileno, truncate, has_failed = file.fileno, file.truncate, False
-
-        def write(self, row: bytes) -> int:
-            if self.has_failed:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            self.has_failed = True
-            return file.write(row[: len(row) // 2])
-
-    monkeypatch.setattr(tracker, "_file", FullDisk())
-    with pytest.raises(OSError, match="No space left"):
-        tracker.write(figures(2))
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(tracker, "_file", FullDisk(tracker._file))
+        with pytest.raises(OSError, match="No space left"):
+            tracker.write(figures(2))
     tracker.write(figures(3))
     tracker.close()
 

@@ -9,7 +9,7 @@ import pytest
 
 from fastio.errors import FastioError
 from fastio.measure.trackers import TensorBoard
-from tests.measure.trackers.numbers import CURVES, figures
+from tests.measure.trackers.numbers import CURVES, FullDisk, figures
 
 pytest.importorskip("tensorboard")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of protobuf and tensorboard
@@ -57,6 +57,20 @@ def test_a_summary_writer_of_the_program(tmp_path: Path) -> None:
 
     assert 1 == len([file.name for file in tmp_path.iterdir()])
     assert ([(50, 0.25)], [(50, 0.125)]) == (curves["fastio/loading_median_s"], curves["loss"])
+
+
+def test_a_full_disk_leaves_a_file_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a record is taken back; curves go on once there is room."""
+    tracker = TensorBoard(tmp_path)
+    tracker.write(figures(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(tracker._writer, "_file", FullDisk(tracker._writer._file))
+        with pytest.raises(OSError, match="No space left"):
+            tracker.write(figures(2))
+    tracker.write(figures(3))
+    tracker.close()
+
+    assert [(1, 0.25), (3, 0.25)] == scalars(tmp_path)["fastio/loading_median_s"]
 
 
 def test_each_rank_is_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
