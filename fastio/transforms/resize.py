@@ -21,6 +21,8 @@ class Resize(Transform):
     Resize to ``(height, width)``; a single number resizes the short side and keeps the proportions.
 
     ``max_size`` then limits the long side; with ``size=None``, the long side becomes exactly ``max_size``.
+    ``interpolation`` is "bilinear", "bicubic", "box", "lanczos", "hamming" or "nearest", or Pillow's or torchvision's
+    constant for one of these; always antialiased, so ``antialias=False`` raises ValueError.
     """
 
     size: int | Sequence[int] | None

@@ -84,10 +84,12 @@ def main(out: Path, *, links: bool) -> None:
     out = out.resolve()
     sources = out.parent / f"{out.name}-sources"
     Sources(sources, repository()).write()
+    target = out.with_name(f"{out.name}-links") if links else out
+    shutil.rmtree(target, ignore_errors=True)  # it may hold pages of files that are gone
     # -E -a: a page that is kept from an earlier run would not repeat its warnings.
     options = ["-E", "-a", "-W", "--keep-going", "-n", "-q", "-j", str(min(4, os.cpu_count() or 1)), "-c", str(SITE)]
     options += ["-d", str(out.parent / f"{out.name}-doctrees"), "-b", "linkcheck" if links else "html"]
-    status = build_main([*options, str(sources), str(out.with_name(f"{out.name}-links") if links else out)])
+    status = build_main([*options, str(sources), str(target)])
     if status:
         sys.exit(status)
     if not links:

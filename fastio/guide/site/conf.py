@@ -43,6 +43,7 @@ html_static_path = ["style.css"]
 html_css_files = ["style.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_use_index = False  # the search finds more
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b6b50", "color-brand-content": "#0b6b50"},
     "dark_css_variables": {"color-brand-primary": "#4fc9a4", "color-brand-content": "#4fc9a4"},

@@ -58,7 +58,7 @@ def _foreign(target: str, content: nodes.Element) -> nodes.Element | None:
     module, _, name = target.rpartition(".")
     if module.partition(".")[0] in _SPELT_OUT:
         return content
-    return nodes.literal("", name) if module.partition(".")[0] in _KNOWN else None
+    return nodes.inline("", name) if module.partition(".")[0] in _KNOWN else None
 
 
 class _LinkNames(SphinxPostTransform):  # type: ignore[misc] # mypy skips Sphinx
