@@ -26,11 +26,18 @@ TOP = Path(__file__).parents[2]
 FOLDER = TOP / "build" / "matrix"
 PYTHONS = ("3.11", "3.12", "3.13")
 EDGES = ("oldest", "newest")
-EXTRAS = ("interop", "text")  # whose libraries the core's tests use
+EXTRAS = ("interop", "remote", "text")  # whose libraries the core's tests use
 TOOLS = ("hypothesis>=6.100", "pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.5")
 SHOWN = ("torch", "numpy", "pillow", "h5py")
 # What needs none of the other extras, no server and no other process's speed.
 CORE = ("types", "native", "codec", "store", "converters", "samplers", "transforms", "dataset", "loader", "cli")
+# What is left out of these: it needs what a build needs, or looks into the source, which does not lie beside the suite.
+LEFT_OUT = (
+    "native/test_missing_codecs.py",
+    "native/test_stub.py",
+    "types/test_picture_kinds.py",
+    "types/test_traits.py",
+)
 
 
 @dataclass
@@ -141,7 +148,8 @@ def run_tests(environment: Path, edge: str, outcome: Outcome) -> None:
     """Runs the core's tests and counts."""
     report = environment / "report.xml"
     command = [environment / "bin" / "python", "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider"]
-    command += ["--junit-xml", report, *(f"tests/{name}" for name in CORE)]
+    command += ["--junit-xml", report, *(f"--ignore=tests/{name}" for name in LEFT_OUT)]
+    command += [f"tests/{name}" for name in CORE]
     if edge == "oldest":
         command += ["-o", "filterwarnings=default"]  # what old versions warn of is settled in later ones
     subprocess.run(command, cwd=FOLDER / "suite", check=False)

@@ -1,4 +1,4 @@
-"""Reading files, reading ahead, probing and shuffling from Python; the stub."""
+"""Reading files, reading ahead, probing and shuffling from Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from PIL import Image
 from fastio import _native
 from fastio._native import Buffers, ThreadPool
 from fastio.types.spans import Spans
-from native.generate_stub import STUB, generate
 
 
 def read(paths: list[bytes], sizes: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int32], list[bytes]]:
@@ -230,8 +229,3 @@ def test_probe_what_is_no_picture() -> None:
 def test_build_info() -> None:
     """The versions of what is linked are known."""
     assert {"libjpeg-turbo", "libdeflate", "libwebp", "simd", "entropy", "compiler"} == set(_native.build_info())
-
-
-def test_the_stub_is_current() -> None:
-    """fastio/_native.pyi is what the module says: run ``python native/generate_stub.py`` after a change."""
-    assert STUB.read_text() == generate()
