@@ -42,9 +42,10 @@ def records(log: bytes) -> Iterator[bytes]:
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    """The history of the run below the folder."""
+    """The history of the run below the folder, once the process that writes it has ended."""
     from wandb.proto import wandb_internal_pb2
 
+    wandb.teardown()
     (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
     history = []
     for data in records(path.read_bytes()):
