@@ -13,6 +13,7 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.ext.autodoc.mock import mock
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
@@ -100,7 +101,6 @@ def _link_guides(_app: Sphinx, _what: str, _name: str, _value: Any, _options: An
 
 def _import_types(app: Sphinx, value: Any, _is_bound: bool) -> None:
     """Carry out a module's imports for type checkers, so that autodoc can read its annotations."""
-    del app
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     source = getattr(module, "__file__", None)
     if module is None or not module.__name__.startswith("fastio") or source is None or module.__name__ in _TYPED:
@@ -109,7 +109,8 @@ def _import_types(app: Sphinx, value: Any, _is_bound: bool) -> None:
     for node in ast.parse(Path(source).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             for statement in node.body:
-                with suppress(ImportError):  # of a library that is not installed: its names stay as they are written
+                # Names of other libraries that are not installed stay as they are written.
+                with suppress(ImportError), mock(app.config.autodoc_mock_imports):
                     exec(compile(ast.unparse(statement), source, "exec"), vars(module))  # noqa: S102 - its own
 
 
