@@ -7,6 +7,7 @@ torch.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastio.errors import (
@@ -19,6 +20,12 @@ from fastio.errors import (
     StoreIncomplete,
     StoreNotFound,
 )
+
+if find_spec("fastio._native") is None:  # Python looks into the working directory first
+    raise ImportError(
+        f"{__path__[0]} is source code whose native part is not built, and hides a fastio that is installed elsewhere: "
+        "start Python in another folder, or build this one with `pip install -e .`"
+    )
 
 if TYPE_CHECKING:
     from fastio.converters.write.pack import pack

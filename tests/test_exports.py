@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -70,6 +71,17 @@ def test_another_name_is_an_attribute_error() -> None:
     """A misspelt name is told what there is."""
     with pytest.raises(AttributeError, match="FastLoader"):
         _ = fastio.Fastloader
+
+
+def test_source_that_is_not_built_says_so(tmp_path: Path) -> None:
+    """Python in a clone takes its fastio/, which has no native part: one line says what to do."""
+    shutil.copytree(Path(fastio.__file__).parent, tmp_path / "fastio", ignore=shutil.ignore_patterns("_native*.so"))
+    command = [sys.executable, "-S", "-c", "import fastio"]
+
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert 1 == ended.returncode
+    assert f"ImportError: {tmp_path}/fastio is source code whose native part is not built" in ended.stderr
 
 
 def test_the_import_brings_neither_torch_nor_h5py() -> None:
