@@ -11,19 +11,31 @@ from tests.examples.running import EXAMPLES, commands
 
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
 README = (EXAMPLES / "README.md").read_text()
-ROWS = re.findall(r"^\| \[`(\w+\.py)`\]\(\1\) \| .+ \| `(.+)` \| (\d+) \|$", README, re.MULTILINE)
+ROW = re.compile(r"^\| \[`(\w+\.py)`\]\(\1\) \| .+ \| `(.+)` \| (.*?) ?\| (\d+) \|$", re.MULTILINE)
+ROWS = ROW.findall(README)
+# What an example needs beside what fastio always installs, by the package that it imports.
+NEEDS = {
+    "obstore": "`fastio[remote]`",
+    "pytorch_lightning": "`fastio[lightning]`",
+    "tokenizers": "`fastio[text]`",
+    "torchvision": "torchvision",
+    "transformers": "`fastio[transformers]`",
+}
 TESTS = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py") if path.name != "test_index.py")
 
 
 def test_every_example_is_listed_once() -> None:
     """The rows of the README are the files of the folder."""
-    assert NAMES == sorted(name for name, _, _ in ROWS)
+    assert NAMES == sorted(name for name, _, _, _ in ROWS)
 
 
-@pytest.mark.parametrize(("name", "command", "lines"), ROWS, ids=[name for name, _, _ in ROWS])
-def test_a_row_is_true(name: str, command: str, lines: str) -> None:
-    """The file has as many lines as its row says, fewer than 80; its docstring has the row's command."""
+@pytest.mark.parametrize(("name", "command", "needs", "lines"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_row_is_true(name: str, command: str, needs: str, lines: str) -> None:
+    """Its lines are fewer than 80, and counted; the docstring has its command; what it imports or packs needs that."""
     assert len((EXAMPLES / name).read_text().splitlines()) == int(lines) < 80
+    imported = set(re.findall(r"^(?:from|import) (\w+)", (EXAMPLES / name).read_text(), re.MULTILINE))
+    imported |= {"obstore"} if "s3://" in command else set()
+    assert needs == ", ".join(NEEDS[package] for package in sorted(imported & NEEDS.keys()))
     assert any(command.split() == words[: len(command.split())] for words in commands(name))
 
 
