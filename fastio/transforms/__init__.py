@@ -6,6 +6,7 @@ Names, arguments, defaults and sampling rules follow ``torchvision.transforms.v2
 from __future__ import annotations
 
 from fastio.transforms.affine import invert_geometry, move_boxes
+from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.batch import (
     BatchTransform,
     ChannelsLast,
@@ -31,6 +32,7 @@ from fastio.transforms.resize import Resize
 from fastio.transforms.transform import Transform
 
 __all__ = [
+    "BaseTransform",
     "BatchTransform",
     "CenterCrop",
     "ChannelsLast",

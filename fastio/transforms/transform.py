@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.joint import JointTransform
 from fastio.transforms.plain import PlainPicture
@@ -21,7 +22,7 @@ Picture = TypeVar("Picture", Image.Image, torch.Tensor)
 
 
 @runtime_checkable
-class Transform(Protocol):
+class Transform(BaseTransform, Protocol):
     """
     A step from picture to picture, as a value: equal arguments make equal transforms.
 
@@ -32,11 +33,6 @@ class Transform(Protocol):
     Arguments that mean nothing raise ValueError when a transform is built; a picture that it cannot take raises
     SchemaError.
     """
-
-    @property
-    def draws(self) -> int:
-        """How many random numbers one picture takes."""
-        ...
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
         """Perform the steps on the canvas; ``numbers`` are ``(n, draws)``."""

@@ -53,7 +53,7 @@ def main() -> None:
     dataset = FastDataset(options.store)
     fold = np.random.default_rng(0).permutation(len(dataset)) % 10
     normalize = Normalize(mean=(0.491, 0.482, 0.447), std=(0.247, 0.243, 0.262))
-    augment = (RandomCrop(32, padding=4), RandomHorizontalFlip(), normalize)
+    augment = [RandomCrop(32, padding=4), RandomHorizontalFlip(), normalize]
     train = FastLoader(dataset, options.batch_size, indices=fold > 0, shuffle=True, transforms=augment, device=device)
     test = FastLoader(dataset, options.batch_size, indices=fold == 0, transforms=normalize, device=device)
 

@@ -52,7 +52,7 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pairs = FastDataset(options.store)
 is_test = np.arange(len(pairs)) % 10 == 0
 finish = Normalize((0.481, 0.458, 0.408), (0.269, 0.261, 0.276))
-steps = (RandomResizedCrop(options.size, scale=(0.7, 1.0)), finish)  # no flip: captions say left and right
+steps = [RandomResizedCrop(options.size, scale=(0.7, 1.0)), finish]  # no flip: captions say left and right
 train = FastLoader(pairs, options.batch_size, indices=~is_test, shuffle=True, transforms=steps, device=device)
 centre = (Resize(options.size), CenterCrop(options.size), finish)
 test = FastLoader(pairs, int(is_test.sum()), indices=is_test, transforms=centre, device=device)

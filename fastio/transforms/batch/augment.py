@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastio.transforms.batch.batch_transform import Parameters, Pictures
+from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.colour import COLOURS, Change, change_groups, check_colours
 from fastio.transforms.batch.warp import matrices, warp
 
@@ -52,7 +52,7 @@ def _space(*, shear: float, shift_x: float, shift_y: float, angle: float, colour
 
 
 @dataclass(frozen=True)
-class RandAugment:
+class RandAugment(BatchTransform):
     """
     Apply ``num_ops`` of fourteen operations in turn, each with strength ``magnitude`` of ``num_magnitude_bins``.
 
@@ -88,7 +88,7 @@ class RandAugment:
 
 
 @dataclass(frozen=True)
-class TrivialAugmentWide:
+class TrivialAugmentWide(BatchTransform):
     """
     Apply one of fourteen operations, with a strength drawn from ``num_magnitude_bins`` levels.
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastio.transforms.base_transform import BaseTransform
+
 __all__ = ["BatchTransform", "Parameters", "Pictures"]
 
 # Tensors, which travel to the device with the batch, and plain numbers; lists and dicts may nest them.
@@ -25,7 +27,7 @@ class Pictures:
 
 
 @runtime_checkable
-class BatchTransform(Protocol):
+class BatchTransform(BaseTransform, Protocol):
     """
     A step from batch to batch, as a value: equal arguments make equal transforms.
 
@@ -35,11 +37,6 @@ class BatchTransform(Protocol):
     Arguments that mean nothing raise ValueError when a transform is built; pictures or labels that it cannot take raise
     SchemaError at the first batch.
     """
-
-    @property
-    def draws(self) -> int:
-        """How many random numbers one sample takes."""
-        ...
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
         """

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.transforms.batch.batch_transform import Parameters, Pictures
+from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 
 __all__ = ["RandomErasing"]
 
@@ -19,7 +19,7 @@ _TRIES = 10
 
 
 @dataclass(frozen=True)
-class RandomErasing:
+class RandomErasing(BatchTransform):
     """
     Paint a rectangle of random area, proportions and position with ``value``, with probability ``p``.
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.transforms.batch.batch_transform import Parameters, Pictures
+from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 
 __all__ = ["ChannelsLast", "Contiguous", "Finish", "Finishing", "Normalize", "NormalizeLayer", "ToDtype"]
 
@@ -61,7 +61,7 @@ class Finishing(Protocol):
         ...
 
 
-class _Finisher:
+class _Finisher(BatchTransform):
     """Makes a BatchTransform of a Finishing: nothing random, one Finish."""
 
     @property
@@ -141,7 +141,7 @@ class ChannelsLast(_Finisher):
 
 
 @dataclass(frozen=True)
-class Contiguous:
+class Contiguous(BatchTransform):
     """Make (B, C, H, W) contiguous, whatever earlier transforms left; no copy if it already is."""
 
     draws: ClassVar[int] = 0

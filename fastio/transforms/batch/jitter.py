@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastio.transforms.batch.batch_transform import Parameters, Pictures
+from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.colour import COLOURS, change_groups, check_colours
 
 __all__ = ["ColorJitter"]
@@ -19,7 +19,7 @@ _NAMES = ("brightness", "contrast", "saturation", "hue")
 
 
 @dataclass(frozen=True)
-class ColorJitter:
+class ColorJitter(BatchTransform):
     """
     Change brightness, contrast, saturation and hue of each picture by random amounts, in random order.
 

@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.transforms.batch.batch_transform import Parameters, Pictures
+from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 
 __all__ = ["CutMix", "MixUp"]
 
 
 @dataclass(frozen=True)
-class MixUp:
+class MixUp(BatchTransform):
     """
     Blend each picture and label with the next sample's: ``share`` of its own, the rest of the neighbour's.
 
@@ -48,7 +48,7 @@ class MixUp:
 
 
 @dataclass(frozen=True)
-class CutMix:
+class CutMix(BatchTransform):
     """
     Replace a rectangle of each picture by the next sample's, and mix the labels by area.
 

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
@@ -27,7 +28,7 @@ from fastio.transforms.transform import Transform
 
 __all__ = ["AnyTransform", "Recipe", "as_list", "split"]
 
-AnyTransform = Transform | BatchTransform | Callable[[Any], Any]
+AnyTransform = BaseTransform | Callable[[Any], Any]
 
 
 class Recipe:
