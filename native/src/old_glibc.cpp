@@ -1,7 +1,7 @@
 /// Lets a module that was linked against a new glibc load where an old one is.
 ///
 /// Functions that moved into libc.so.6 (2.30 to 2.34) got a new version there, though nothing else
-/// changed. The linker (`--wrap`, see CMakeLists.txt) hands calls of them, also those of a static
+/// changed. The linker (`--wrap`, see old_glibc.cmake) hands calls of them, also those of a static
 /// libstdc++, to the functions below, which take the version of before or ask the kernel.
 #include <pthread.h>
 #include <sys/single_threaded.h>
