@@ -58,8 +58,7 @@ class FastDataset(Dataset[Any]):
     ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` (or what ``transform`` makes of it) and an int (or
     what ``target_transform`` makes of it). Without labels in the store, it is the picture alone. Order, classes and
     pixels are those of the files. Pictures larger than 64 x 64 are lazy: they decode only what is needed, when
-    something asks for their pixels. A FastDataset works in any
-    ``torch.utils.data.DataLoader``, with fork and spawn: it holds no threads, and is pickled by path.
+    something asks for their pixels. A FastDataset works in any DataLoader, with fork and spawn: it is pickled by path.
 
     If the store has more fields, ``dataset[i]`` is a dict of all by name, and ``transform`` gets it whole.
     ``fields=("image", "mask")`` reads only these and makes a tuple in that order, ``fields="image"`` the value alone.
@@ -328,10 +327,7 @@ class FastDataset(Dataset[Any]):
         return stored_lengths(self.store, field)
 
     def column(self, name: str) -> NDArray[Any]:
-        """
-        Return a column of the store, one value per sample; "length" means ``lengths`` if the store has no such
-        column.
-        """
+        """Return a column of the store, one value per sample; "length" is ``lengths`` if there is no such column."""
         return self.lengths if name == "length" and name not in self.store.schema else self.store.column(name)
 
     @property
