@@ -18,6 +18,7 @@ from fastio.errors import FastioError, SourceError, StoreCorrupt
 from fastio.store import SampleStore
 from fastio.store.values import read_values
 from fastio.types.schema import Field, Schema
+from fastio.types.units import counted
 
 __all__ = ["Document", "StoredText", "probe_words", "text_field", "tokenizer_of"]
 
@@ -55,7 +56,7 @@ def probe_words(exact: int, probed: int, documents: int) -> str:
     >>> probe_words(1, 2, 2)
     'of the 2 documents, 1 decoded to the same bytes'
     """
-    total = f"{documents:,} {'document' if documents == 1 else 'documents'}"
+    total = counted(documents, "document")
     if probed < documents:
         sample = f"a sample of {probed:,} of the {total}"
     else:
