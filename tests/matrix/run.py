@@ -147,16 +147,19 @@ def installed_versions(environment: Path) -> dict[str, str]:
 def run_tests(environment: Path, edge: str, outcome: Outcome) -> None:
     """Runs the core's tests and counts."""
     report = environment / "report.xml"
+    report.unlink(missing_ok=True)  # that of an environment that was kept
     command = [environment / "bin" / "python", "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider"]
     command += ["--junit-xml", report, *(f"--ignore=tests/{name}" for name in LEFT_OUT)]
     command += [f"tests/{name}" for name in CORE]
     if edge == "oldest":
         command += ["-o", "filterwarnings=default"]  # what old versions warn of is settled in later ones
-    subprocess.run(command, cwd=FOLDER / "suite", check=False)
+    status = subprocess.run(command, cwd=FOLDER / "suite", check=False).returncode
     (suite,) = ElementTree.parse(report).getroot().iter("testsuite")
     outcome.failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
     outcome.skipped = int(suite.attrib["skipped"])
     outcome.passed = int(suite.attrib["tests"]) - outcome.failed - outcome.skipped
+    if status not in (0, 1) or not outcome.passed:  # 1: some failed, which the counts say
+        outcome.problem = f"pytest ended with status {status}"
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
