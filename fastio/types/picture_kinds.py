@@ -91,7 +91,7 @@ def is_picture_extension(extension: str) -> bool:
 
 def count_beyond_imagefolder(names: Iterable[str]) -> dict[str, int]:
     """
-    Count the pictures by name that torchvision's ImageFolder leaves out without a word, by extension.
+    Count, by extension, the pictures that torchvision's ImageFolder silently leaves out.
 
     >>> count_beyond_imagefolder(["dog/1.jpg", "dog/2.gif", "dog/3.GIF"])
     {'.gif': 2}
