@@ -65,7 +65,7 @@ class TrackerThread:
             self._warn(f"{self._tracker} has not finished after {_CLOSE_S:.0f} s and is left behind")
         missing = self._put - self._written
         if missing:
-            self._warn(f"{self._tracker}: {missing} of {counted(self._put, 'write')} failed")
+            self._warn(f"{self._tracker}: {missing} of {counted(self._put, 'write')} did not arrive")
 
     def _run(self) -> None:
         while (figures := self._waiting.get()) is not None:

@@ -62,7 +62,7 @@ def test_a_failure_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) ->
     assert [0, 3, 5] == tracker.steps
     assert [
         "runs/x failed: No space left on device; figures are missing there, training goes on",
-        "runs/x: 3 of 6 writes failed",
+        "runs/x: 3 of 6 writes did not arrive",
     ] == caplog.messages
 
 
@@ -89,7 +89,7 @@ def test_a_tracker_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) ->
         "runs/x is too slow: 2 writes wait for it; figures are missing there, training goes on",
         "runs/x has not finished after 0 s and is left behind",
     ] == lines[:2]
-    assert "runs/x: 6 of 6 writes failed" == lines[2]
+    assert "runs/x: 6 of 6 writes did not arrive" == lines[2]
 
 
 @pytest.mark.parametrize(
