@@ -21,6 +21,7 @@ from fastio.cli.screen import counted, number, size, table
 from fastio.cli.tracker_options import TrackerArguments, tracker_options
 
 if TYPE_CHECKING:
+    from fastio.measure.machine.gpus import GpuSample
     from fastio.measure.machine.monitor import Monitor, Sample
 
 __all__ = ["monitor"]
@@ -249,10 +250,13 @@ def _line(sample: Sample) -> str:
         f"network in {size(sample.network_received_bytes_per_s)}/s, out {size(sample.network_sent_bytes_per_s)}/s",
     ]
     for gpu in sample.gpus:
-        name = f"GPU {gpu.index}" + ("" if gpu.mig_index is None else f" slice {gpu.mig_index}")
-        busy = gpu.sm_active_percent if gpu.utilization_percent is None else gpu.utilization_percent
-        parts.append(name if busy is None else f"{name} {busy:.0f} %")
+        busy = gpu.activity_percent
+        parts.append(_gpu_name(gpu) if busy is None else f"{_gpu_name(gpu)} {busy:.0f} %")
     return "; ".join(parts)
+
+
+def _gpu_name(gpu: GpuSample) -> str:
+    return f"GPU {gpu.index}" + ("" if gpu.mig_index is None else f" slice {gpu.mig_index}")
 
 
 def _watch(
@@ -307,7 +311,6 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
     figures["network received"] = (sample.network_received_bytes_per_s, rate)
     figures["network sent"] = (sample.network_sent_bytes_per_s, rate)
     for gpu in sample.gpus:
-        gpu_name = f"GPU {gpu.index}" + ("" if gpu.mig_index is None else f" slice {gpu.mig_index}")
         known: tuple[tuple[str, float | None, Callable[[float], str]], ...] = (
             ("utilisation", gpu.utilization_percent, percent),
             ("SM active", gpu.sm_active_percent, percent),
@@ -319,7 +322,7 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
             ("PCIe received", gpu.pcie_received_bytes_per_s, rate),
             ("PCIe sent", gpu.pcie_sent_bytes_per_s, rate),
         )
-        figures |= {f"{gpu_name} {name}": (value, show) for name, value, show in known if value is not None}
+        figures |= {f"{_gpu_name(gpu)} {name}": (value, show) for name, value, show in known if value is not None}
     figures["this monitor, CPU (100 %: one core)"] = (sample.own_cpu_percent, percent)
     return figures
 

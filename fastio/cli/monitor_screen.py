@@ -145,7 +145,9 @@ class _Drawing:
             "" if gpu.temperature_c is None else f"{gpu.temperature_c} C",
         ]
         label = f"GPU {gpu.index}" + ("" if gpu.mig_index is None else f".{gpu.mig_index}")
-        return self._used(label, _activity(gpu), ", ".join(filter(None, known)), lambda sample: _of_gpu(sample, number))
+        return self._used(
+            label, gpu.activity_percent, ", ".join(filter(None, known)), lambda sample: _of_gpu(sample, number)
+        )
 
     def _memory(self) -> Iterator[Text]:
         used, whole = self._now.memory_used_bytes, self._now.memory_total_bytes
@@ -239,10 +241,5 @@ def _written_by_process(sample: Sample) -> float | None:
     return None if sample.process is None else sample.process.disk_written_bytes_per_s
 
 
-def _activity(gpu: GpuSample) -> float | None:
-    """Return how busy a GPU is; of a MIG slice, only the multiprocessors are known."""
-    return gpu.sm_active_percent if gpu.utilization_percent is None else gpu.utilization_percent
-
-
 def _of_gpu(sample: Sample, number: int) -> float | None:
-    return _activity(sample.gpus[number]) if number < len(sample.gpus) else None
+    return sample.gpus[number].activity_percent if number < len(sample.gpus) else None

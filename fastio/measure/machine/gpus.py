@@ -38,6 +38,11 @@ class GpuSample:
     pcie_received_bytes_per_s: float | None
     pcie_sent_bytes_per_s: float | None
 
+    @property
+    def activity_percent(self) -> float | None:
+        """How busy it is; of a MIG slice, only the multiprocessors are known."""
+        return self.sm_active_percent if self.utilization_percent is None else self.utilization_percent
+
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
