@@ -126,8 +126,8 @@ class FastLoader:
     (``on_error="raise"``) and SchemaError for pictures of several sizes.
 
     Use it as a context manager or drop it: its threads end with it. A forked child that continues with an inherited
-    loader gets threads of its own. Iterate in a thread that is joined before the program ends: CPython before 3.14
-    kills daemon threads inside native calls, and C++ then aborts the process ("terminate called").
+    loader gets threads of its own. Join threads that iterate before the program ends: a daemon thread is left asleep in
+    its native call, but before Python 3.14 one that is ended while torch makes its tensors may abort the process.
     """
 
     # Attributes of a DataLoader without worker processes, for code that reads them.

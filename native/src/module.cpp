@@ -48,7 +48,7 @@ std::uint32_t crc32(const nb::object& data, std::uint32_t value) {
   const Bytes bytes(static_cast<const std::uint8_t*>(buffer.buf),
                     static_cast<std::size_t>(buffer.len));
   if (buffer.len >= worth_releasing) {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     value = fastio::crc32(bytes, value);
   } else {
     value = fastio::crc32(bytes, value);
@@ -58,7 +58,7 @@ std::uint32_t crc32(const nb::object& data, std::uint32_t value) {
 }
 
 void shuffle(const Array<std::int64_t, 1>& values, std::uint64_t seed, std::uint64_t stream) {
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   fastio::shuffle({values.data(), values.size()}, seed, stream);
 }
 
@@ -73,7 +73,7 @@ std::uint64_t receipt_sum(const Array<const std::int64_t, 1>& indices,
     throw nb::value_error("checksums: expected as many as indices");
   }
   if (numbers.size() < worth_releasing) return fastio::receipt_sum(numbers, sums, key);
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   return fastio::receipt_sum(numbers, sums, key);
 }
 

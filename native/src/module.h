@@ -24,6 +24,7 @@
 #include "fastio/bytes.h"
 #include "fastio/job.h"
 #include "fastio/thread_pool.h"
+#include "module_gil.h"
 
 namespace fastio::python {
 
@@ -140,7 +141,7 @@ class PyJob {
       return;
     }
     if (job_->done()) return;
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     job_->cancel();
     (void)job_->wait(-1);
   }
@@ -176,7 +177,7 @@ class PyPool : public fastio::ThreadPool {
   ~PyPool() { close(); }
 
   void close() {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     ThreadPool::close();
   }
 };

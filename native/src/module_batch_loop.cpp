@@ -219,7 +219,7 @@ OwnJob::~OwnJob() {
     return;
   }
   if (job_->done()) return;
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   job_->cancel();
   (void)job_->wait(-1);
 }

@@ -85,7 +85,7 @@ OwnedInt64s bucket_steps(const Int32s& lengths, const Order& order, const Chosen
                       world_size};
   std::vector<std::int64_t> cuts;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     expect_lengths(lengths, most);
     expect_samples(lengths, samples, order);
     cuts = fastio::bucket_steps(ordered(lengths, samples, order, seed, epoch), rule);
@@ -103,7 +103,7 @@ OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, const Chose
   }
   std::vector<std::int64_t> cuts;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     expect_lengths(lengths, capacity);
     expect_samples(lengths, samples, order);
     const BinRule rule{std::min(window, lengths.size() + 1), capacity, world_size};
@@ -115,7 +115,7 @@ OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, const Chose
 void permute_steps(const Order& order, std::size_t size, const Int64s& steps) {
   bool is_done = false;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     is_done =
         fastio::permute_steps({order.data(), order.size()}, size, {steps.data(), steps.size()});
   }
@@ -126,7 +126,7 @@ std::size_t deal_steps(const Int64s& order, const Int64s& cuts, const Int64s& st
                        std::size_t rank, std::size_t world_size,
                        const Array<std::int64_t, 1>& out) {
   expect_positive("world_size", world_size);
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   return fastio::deal_steps({order.data(), order.size()}, {cuts.data(), cuts.size()},
                             {steps.data(), steps.size()}, rank, world_size,
                             {out.data(), out.size()});
@@ -134,7 +134,7 @@ std::size_t deal_steps(const Int64s& order, const Int64s& cuts, const Int64s& st
 
 std::size_t left_over(const Order& order, const Int64s& cuts, const Int64s& steps,
                       std::size_t count) {
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   return fastio::left_over({order.data(), order.size()}, {cuts.data(), cuts.size()},
                            {steps.data(), steps.size()}, count);
 }
@@ -143,7 +143,7 @@ void shuffle_runs(const Order& values, const Int64s& cuts, std::uint64_t seed,
                   std::uint64_t stream) {
   bool is_done = false;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     is_done = fastio::shuffle_runs({values.data(), values.size()}, {cuts.data(), cuts.size()}, seed,
                                    stream);
   }
@@ -153,7 +153,7 @@ void shuffle_runs(const Order& values, const Int64s& cuts, std::uint64_t seed,
 void interleave_lanes(const Order& out, std::size_t lanes, std::uint64_t seed,
                       std::uint64_t stream) {
   expect_positive("lanes", lanes);
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   std::vector<std::int64_t> order(std::min(lanes, std::max<std::size_t>(out.size(), 1)));
   fastio::interleave_lanes({out.data(), out.size()}, order, seed, stream);
 }
@@ -161,7 +161,7 @@ void interleave_lanes(const Order& out, std::size_t lanes, std::uint64_t seed,
 void write_runs(const Int64s& starts, const Int64s& stops, const Order& out) {
   bool is_done = false;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     is_done = fastio::write_runs({starts.data(), starts.size()}, {stops.data(), stops.size()},
                                  {out.data(), out.size()});
   }
@@ -176,7 +176,7 @@ void deal_lanes(const Int64s& places, const Array<std::int64_t, 2>& out, std::si
   expect_positive("batch_size", batch_size);
   bool is_done = false;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     is_done = fastio::deal_lanes({places.data(), places.size()},
                                  {lanes, start, steps, world_size, batch_size}, first_rank,
                                  out.shape(0), {out.data(), out.size()});

@@ -226,7 +226,7 @@ bool wait_for(fastio::Job& job, double timeout_s) {
     const double slice = timeout_s < 0 ? slice_s : std::min(timeout_s, slice_s);
     bool is_done = false;
     {
-      const nb::gil_scoped_release released;
+      const WithoutGil released;
       is_done = job.wait(slice);
     }
     if (is_done) break;
@@ -246,7 +246,7 @@ std::shared_ptr<fastio::Job> submit(std::unique_ptr<fastio::Task> task, Cut cut,
   bool begun = true;
   std::shared_ptr<fastio::Job> job;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     if (pool != nullptr) {  // leave something to grab for every thread
       cut.grain = std::min(cut.grain, cut.count / (4 * pool->threads()) + 1);
     }

@@ -62,7 +62,7 @@ void stat_files(
   Names found(names);
   if (out.shape(0) != found.size()) throw nb::value_error("out has another length than names");
   const auto pointers = found.take_pointers();
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   fastio::stat_files(folder, {pointers.get(), found.size()},
                      reinterpret_cast<FileStat*>(out.data()));
 }

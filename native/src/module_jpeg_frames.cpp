@@ -13,7 +13,7 @@ using namespace nb::literals;
 
 std::tuple<std::size_t, std::size_t, std::size_t> count_jpegs(const Spans& spans) {
   const auto files = resolve(spans);
-  const nb::gil_scoped_release unlocked;
+  const WithoutGil released;
   std::size_t jpegs = 0;
   std::size_t progressive = 0;
   std::size_t inks = 0;

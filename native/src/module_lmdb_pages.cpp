@@ -86,7 +86,7 @@ class PyLmdbPages {
     }
     const Use use(used_);
     ByteArray out = acquire(ring_, pages_.appended_bytes(values));
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     pages_.append(values, out.data());
     return out;
   }

@@ -26,7 +26,7 @@ void count_stretches(const Spans& spans, const Int64s& cuts, const Array<std::in
   expect_length("reads", reads.size(), cuts.size() - 1);
   expect_length("nbytes", nbytes.size(), cuts.size() - 1);
   expect_inside(spans);
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   std::vector<std::pair<std::int32_t, Stretch>> group;
   std::vector<Stretch> of_file;
   for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
@@ -69,7 +69,7 @@ void use(RecentlyUsed& self, const Int64s& samples, const Int64s& cuts,
   expect_length("missed", missed.size(), cuts.size() - 1);
   const std::span<const std::int64_t> all(samples.data(), samples.size());
   const auto count = static_cast<std::int64_t>(self.count());
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   if (std::ranges::any_of(all, [=](std::int64_t k) { return k < 0 || k >= count; })) {
     const nb::gil_scoped_acquire acquired;
     throw nb::index_error("samples: one is not among those of the cache");

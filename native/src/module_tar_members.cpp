@@ -60,7 +60,7 @@ void tar_members(const nb::bytes& names, const nb::sequence& contents, const Int
                                 .c_str());
     }
   }
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   for (std::size_t i = 0; i < members.size(); ++i) {
     write_tar_member(members[i], out.data() + places.data()[i]);
   }

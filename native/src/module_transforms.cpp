@@ -209,7 +209,7 @@ std::unique_ptr<RowWork> transformed_rows(
 void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
             const Array<double, 2>& out) {
   expect_length("out", out.shape(0), indices.size());
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   uniform({seed, epoch}, {indices.data(), indices.size()}, {out.data(), out.size()});
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import weakref
 import zlib
@@ -271,3 +273,22 @@ def test_checksums_of_spans() -> None:
     out = np.zeros(3, np.uint32)
     _native.checksum(Spans.of(data, starts, sizes), out, ThreadPool(2)).wait()
     assert out.tolist() == [zlib.crc32(data[a : a + n]) for a, n in zip(starts, sizes, strict=True)]
+
+
+def test_a_daemon_thread_does_not_abort_the_end_of_the_process() -> None:
+    """A thread that wants the GIL back while Python ends waits for the end, and the exit code stays 0."""
+    script = """
+import threading, numpy as np
+from fastio import _native
+values, is_running = np.arange(1 << 16), threading.Event()
+def shuffle():
+    while True:
+        _native.shuffle(values, 0, 0)
+        is_running.set()
+for _ in range(4):
+    threading.Thread(target=shuffle, daemon=True).start()
+is_running.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
