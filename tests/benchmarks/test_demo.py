@@ -60,6 +60,16 @@ def test_the_same_limit_twice_is_one_clause() -> None:
     assert "From files and LMDB, loading is the limit" == verdict_sentence(rows)
 
 
+def test_a_busy_machine_is_not_the_loader() -> None:
+    """A loader that is faster than training is not called the limit where the loop waits: it lacks CPUs."""
+    rows = [row("files", 1.0, training=training("io_bound", 1.0)), row("LMDB", 2.0, training=training("io_bound", 2e3))]
+
+    assert (
+        "From files, loading is the limit; from LMDB, loading would keep up, but other programs use its CPUs"
+        == verdict_sentence(rows)
+    )
+
+
 def test_reading_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sample is read once, and the loop is measured for a while; the hook that counts files never ends."""
     monkeypatch.setattr(demo_epoch, "_count_opens", lambda _: type("Counter", (), {"value": 5}))
