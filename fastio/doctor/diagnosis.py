@@ -25,9 +25,9 @@ _TRAINING_RULES = {"sync_bound": SYNC_RULES, "launch_bound": LAUNCH_RULES, "comp
 _PARTS: dict[Part, str] = {
     "slow_disk": "most of a batch's time is waiting for reads from a disk or a network file system",
     "slow_wait": "most of a batch's time is waiting for something other than a CPU or a disk",
-    "slow_decode": "most of a batch's time is reading and decoding on CPUs",
-    "slow_transform": "most of a batch's time is transforms on CPUs",
-    "slow_collate": "most of a batch's time is collating its samples",
+    "slow_decode": "most of the work on a batch is reading and decoding",
+    "slow_transform": "most of the work on a batch is its transforms",
+    "slow_collate": "most of the work on a batch is collating its samples",
     "slow_handover": "workers are idle while the loop waits: their batches take long to arrive",
     "too_few_workers": "training could use more batches than are made, and there are CPUs left",
     "too_few_cpus": "workers wait for CPUs: other programs use them, or there are more workers than CPUs",
