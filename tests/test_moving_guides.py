@@ -1,4 +1,4 @@
-"""The moving-in guides: our lines run, and give the samples of the lines that they replace."""
+"""The migration guides: our lines run, and give the samples of the lines that they replace."""
 
 from __future__ import annotations
 
