@@ -43,7 +43,7 @@ def page_of(path: str) -> str | None:
     """
     folder, name = posixpath.split(path)
     stem, suffix = posixpath.splitext(name)
-    if path in ("README.md", SITE + "index.md"):
+    if path == "README.md":
         return "index"
     if path.startswith(SITE + "api/"):
         return f"api/{stem}"
@@ -61,8 +61,15 @@ def page_of(path: str) -> str | None:
 
 
 def pages_of(top: Path) -> dict[str, Path]:
-    """Return the files that become pages, by page; the README at the top is replaced by the site's own first page."""
-    patterns = ("fastio/**/*.md", "fastio/guide/examples/*.py", "*/README.md", "*/**/README.md", ".github/*.md")
+    """Return the files that become pages, by page."""
+    patterns = (
+        "README.md",
+        "fastio/**/*.md",
+        "fastio/guide/examples/*.py",
+        "*/README.md",
+        "*/**/README.md",
+        ".github/*.md",
+    )
     pages = {}
     for path in sorted({path for pattern in patterns for path in top.glob(pattern)}):
         name = path.relative_to(top).as_posix()

@@ -38,8 +38,9 @@ class OpenMetrics:
             self._server, self._thread = client.start_http_server(port, host, registry)
         except (OSError, OverflowError) as exc:
             raise FastioError(
-                f"port {port} of {host}: cannot be served ({getattr(exc, 'strerror', None) or exc}); choose another"
-            ) from exc
+                f"port {port} of {host}: cannot be served ({getattr(exc, 'strerror', None) or exc}); choose another, "
+                "or 0 for a free one"
+            ) from None
         self.host, self.port = host, int(self._server.server_port)
         self._is_closed = False
 

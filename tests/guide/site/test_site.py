@@ -16,7 +16,6 @@ TOP = Path(__file__).parents[3]
     ("path", "page"),
     [
         ("README.md", "index"),
-        ("fastio/guide/site/index.md", "index"),
         ("fastio/guide/site/api/loaders.md", "api/loaders"),
         ("fastio/guide/loading.md", "loading"),
         ("fastio/guide/moving/README.md", "moving/index"),
