@@ -200,7 +200,7 @@ def test_who_gains_is_told_of_jump(tmp_path: Path, options: list[dict[str, objec
     info = CliRunner().invoke(cli, ("info", str(tmp_path / "s.lmdb")), catch_exceptions=False)
 
     for result in (packed, info):
-        assert expected == ("no start points within pictures of 'image': packed with --jump" in result.output)
+        assert expected == ("tip for the pictures of 'image': packed with --jump" in result.output)
 
 
 def test_who_has_tables_or_small_pictures_is_not_told(tmp_path: Path, source: Path) -> None:
