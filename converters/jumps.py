@@ -117,7 +117,7 @@ def jump_advice(store: SampleStore) -> list[str]:
         # Measured on 300 photos of ImageNet, RandomResizedCrop(224): benchmarks/README.md.
         lines.append(
             f"tip for the pictures of {field.name!r}: packed with --jump, random crops decode about 1.4 times as fast; "
-            f"the files keep their bytes, the index takes {share:.1f} % more"
+            f"the files keep their bytes, the store grows by {share:.1f} %"
         )
     return lines
 
