@@ -107,7 +107,8 @@ def mask_form(data: Encoded) -> MaskForm:
 
 def _is_narrowed(picture: Image.Image) -> bool:
     """Whether Pillow keeps 8 of 16 bits of each colour."""
-    decoded_as = " ".join(str(tile.args) for tile in getattr(picture, "tile", ()))
+    # By position: before Pillow 11 these are plain tuples.
+    decoded_as = " ".join(str(tile[3]) for tile in getattr(picture, "tile", ()))
     return not picture.mode.startswith("I") and (";16" in decoded_as or "65535" in decoded_as)
 
 

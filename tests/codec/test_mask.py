@@ -6,6 +6,7 @@ import io
 import struct
 import warnings
 import zlib
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fastio.codec import CODECS, Codec
 from fastio.codec.codec import Geometry
 from fastio.codec.mask import misfits
 from fastio.codec.nearest import nearest_positions, nearest_row
-from fastio.codec.pillow import decode_mask_with_pillow
+from fastio.codec.pillow import decode_mask_with_pillow, mask_form
 from fastio.errors import SchemaError
 from fastio.types.field_types import field_of
 from tests.codec.conformance import CodecTests, spans_of
@@ -182,6 +183,15 @@ def test_other_kinds_are_left_to_pillow(kind: str, mode: str) -> None:
     assert (_native.OK, 8 * expected.dtype.itemsize) == (headers.status[0], headers.bits[0])
     assert [*expected.shape, 1][:3] == headers.shapes[0].tolist()
     np.testing.assert_array_equal(expected, decode_mask_with_pillow(file.getvalue()).pixels)
+
+
+def test_tiles_may_be_plain_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So they are before Pillow 11, and in Pillow-SIMD."""
+    picture = Image.new("RGB", (3, 2))
+    monkeypatch.setattr(picture, "tile", [("raw", (0, 0, 3, 2), 0, ("RGB;16B", 0, 1))], raising=False)
+    monkeypatch.setattr("fastio.codec.pillow.open_picture", lambda _data: nullcontext(picture))
+
+    assert (3, 16) == mask_form(b"")
 
 
 @settings(max_examples=300, deadline=None)
