@@ -29,6 +29,9 @@ Encoded = bytes | memoryview | NDArray[np.uint8]
 _USUAL_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
 
 # What Pillow's plugins are known to raise for malformed bytes.
+# From here on Pillow raises MemoryError for rows of 32 bits a pixel, however much memory there is.
+_TOO_WIDE = 1 << 26
+
 PLUGIN_ERRORS = (
     Image.DecompressionBombError,
     EOFError,
@@ -128,7 +131,12 @@ def open_picture(data: Encoded) -> Iterator[Image.Image]:
     Image.init()  # Image.open loads plugins on demand: of two threads that do so at once, one may miss a plugin
     try:
         with Image.open(io.BytesIO(data.data if isinstance(data, np.ndarray) else data)) as picture:
-            yield picture
+            try:
+                yield picture
+            except MemoryError as exc:
+                if picture.width < _TOO_WIDE:
+                    raise
+                raise OverflowError(f"its rows have {picture.width:,} pixels") from exc
     except UnidentifiedImageError as exc:
         raise ValueError("it is not recognised as a picture, not even by Pillow") from exc
     except PLUGIN_ERRORS as exc:

@@ -109,6 +109,16 @@ def test_damage_is_seen_or_pillows(recipe: BmpRecipe) -> None:
     assert {_native.OK, _native.TRUNCATED, _native.BAD_SHAPE, _native.UNSUPPORTED} <= outcomes
 
 
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_rows_too_wide_for_pillow_are_damage() -> None:
+    """A width that no memory would hold is the file's fault, not the machine's."""
+    file = bytearray(write_bmp(SMALL[2]))
+    file[18:22] = ((1 << 26) + 3).to_bytes(4, "little")
+
+    with pytest.raises(ValueError, match="67,108,867 pixels"):
+        decode_with_pillow(bytes(file), "RGB")
+
+
 def test_boxes_outside_are_refused() -> None:
     """A box that leaves the picture is BAD_SHAPE."""
     file = write_bmp(BmpRecipe(5, 4))
