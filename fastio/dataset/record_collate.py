@@ -61,8 +61,6 @@ def pad_rows(rows: torch.Tensor, counts: NDArray[np.int64], *, fill: int = 0) ->
 
 def nest_rows(rows: torch.Tensor, counts: NDArray[np.int64]) -> torch.Tensor:
     """Return the rows of each sample as a nested tensor of the layout ``torch.jagged`` over ``rows`` ``(N, ...)``."""
-    if not hasattr(torch.nested, "nested_tensor_from_jagged"):
-        raise ValueError(f"collate='nested' needs a later torch than {torch.__version__}: use 'pad' or 'list'")
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return torch.nested.nested_tensor_from_jagged(rows, torch.from_numpy(offsets).to(rows.device))

@@ -132,8 +132,4 @@ def _wrapped(network: torch.nn.Module, options: StepOptions) -> Callable[[torch.
 
 def _scaler(options: StepOptions) -> torch.amp.GradScaler | None:
     """Return the scaler that keeps small float16 gradients from becoming 0."""
-    if options.amp != "fp16":
-        return None
-    if not hasattr(torch.amp, "GradScaler"):
-        raise FastioError(f"--amp fp16 needs torch 2.3 or later, this is {torch.__version__}; use bf16, or upgrade")
-    return torch.amp.GradScaler(options.device.type)
+    return torch.amp.GradScaler(options.device.type) if options.amp == "fp16" else None

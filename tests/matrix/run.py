@@ -31,10 +31,12 @@ TOOLS = ("hypothesis>=6.100", "pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>
 SHOWN = ("torch", "numpy", "pillow", "h5py")
 # What needs none of the other extras, no server and no other process's speed.
 CORE = ("types", "native", "codec", "store", "converters", "samplers", "transforms", "dataset", "loader", "cli")
-# What is left out of these: it needs what a build needs, or looks into the source, which does not lie beside the suite.
+# What is left out of these: it needs what a build or a trainer needs, or looks into the source, which does not lie
+# beside the suite.
 LEFT_OUT = (
     "native/test_missing_codecs.py",
     "native/test_stub.py",
+    "samplers/test_bucket_trainer.py",
     "types/test_picture_kinds.py",
     "types/test_traits.py",
 )
