@@ -13,13 +13,18 @@ build_wheel() {
     local python=$1 tag=$2
     shift 2
     local folder=$PWD/build/wheels/$tag-$processor
-    rm -rf "$folder/wheel"
+    rm -rf "$folder/wheel" "$folder/repaired"
     "$tools/python" -m pip --quiet --disable-pip-version-check --python "$python" wheel --no-deps \
         --wheel-dir "$folder/wheel" -C build-dir="$folder/build" -C cmake.define.FASTIO_OLD_GLIBC=ON "$@" .
     if [[ $tag == *-abi3 ]]; then
         "$tools/abi3audit" --strict "$folder"/wheel/*.whl
     fi
-    PATH=$tools:$PATH "$tools/auditwheel" repair --plat "${oldest}_$processor" --wheel-dir dist "$folder"/wheel/*.whl
+    # By name it knows the platforms of this processor alone; "auto" takes the oldest one that the wheel runs on.
+    PATH=$tools:$PATH "$tools/auditwheel" repair --plat auto --wheel-dir "$folder/repaired" "$folder"/wheel/*.whl
+    if ! mv "$folder"/repaired/fastio-*-"${oldest}_$processor.whl" dist; then
+        echo "the wheel $tag needs a later glibc than $oldest: $(ls "$folder/repaired")" >&2
+        return 1
+    fi
 }
 
 native/install_codecs.sh
