@@ -24,6 +24,7 @@ def test_without_ray() -> None:
     """One line says what is missing and how to install it."""
     code = """
 import importlib.util
+import fastio
 importlib.util.find_spec = lambda name, package=None: None  # as where nothing is installed
 import fastio.ray
 try:
