@@ -34,9 +34,8 @@ __all__ = ["BatchIteration"]
 
 log = logging.getLogger(__name__)
 
-_RUN = (
-    64  # batches without a look at anything else; the checksums of their chunks are kept until then, 12 bytes a sample
-)
+# Batches without a look at anything else; the checksums of their chunks are kept until then, 12 bytes a sample.
+_RUN = 64
 
 
 class BatchIteration:
