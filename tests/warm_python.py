@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,41 +14,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Self
 
+from tests.forking import start_ranks, wait_for_ranks
+
 __all__ = ["WarmPython"]
 
 ROOT = Path(__file__).parents[1]
 _SERVE = "from tests.warm_python import serve; exec(serve(), {'__name__': '__main__'})"
-# Runs the script that is its last argument but one, in as many processes as the last one says; a failure ends all.
-_RANKS = """
-import os, signal, sys, traceback
-*_, script, count = sys.argv
-ranks = []
-for rank in range(int(count)):
-    process = os.fork()
-    if process == 0:
-        signal.alarm(250)  # ranks that wait for one another
-        sys.argv[-2:] = [str(rank)]
-        failed = 1
-        try:
-            exec(script, {"__name__": "__main__"})
-            failed = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(failed)
-    ranks.append(process)
-failed = 0
-while ranks:
-    process, status = os.wait()
-    ranks.remove(process)
-    if status and not failed:
-        failed = 1
-        for other in ranks:
-            os.kill(other, signal.SIGKILL)
-sys.exit(failed)
-"""
+_RANKS = "from tests.warm_python import be_ranks; be_ranks()"
+_SECONDS = 250  # after which ranks that wait for one another are given up
 
 
 class WarmPython:
@@ -90,6 +64,18 @@ class WarmPython:
     def run_ranks(self, script: str, *args: str, count: int, cwd: Path) -> subprocess.CompletedProcess[str]:
         """Run a script in ``count`` processes at once, each with its number as a further argument."""
         return self.run(_RANKS, *args, script, str(count), cwd=cwd)
+
+
+def be_ranks() -> None:
+    """Run the script that is the last argument but one in as many processes as the last one says, and end."""
+    *_, script, count = sys.argv
+
+    def run(rank: int) -> None:
+        signal.alarm(_SECONDS)
+        sys.argv[-2:] = [str(rank)]
+        exec(script, {"__name__": "__main__"})
+
+    sys.exit(any(wait_for_ranks(start_ranks(run, int(count)))))
 
 
 @contextmanager

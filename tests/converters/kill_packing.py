@@ -14,7 +14,6 @@ import random
 import signal
 import sys
 import tempfile
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,34 +21,12 @@ from pathlib import Path
 from fastio.converters import Part, open_source, pack, seal
 from fastio.store import open_store
 from tests.converters.trees import class_folders
+from tests.forking import INTERRUPTED, fork, in_fork, status_of
 from tests.store.faults import fault
 
 PATTERN = "out-%06d.tar"
 SHARD_BYTES = 24_000
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-
-
-def child(run: Callable[[], object]) -> int:
-    """Run something in a process of its own; returns its id. Its exit status is 0 if nothing was raised."""
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        run()
-        status = 0
-    except KeyboardInterrupt:
-        status = 130
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def ended(pid: int) -> int:
-    """Wait for a process; its exit status, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def packing(classes: Path, folder: Path, *, part: Part | None = None) -> None:
@@ -65,7 +42,7 @@ def visible(folder: Path) -> dict[str, bytes]:
 def whole_set(classes: Path, folder: Path) -> dict[str, bytes]:
     """The files of a pack that nobody disturbs."""
     folder.mkdir()
-    assert 0 == ended(child(lambda: packing(classes, folder)))
+    assert 0 == in_fork(lambda: packing(classes, folder))
     return visible(folder)
 
 
@@ -78,7 +55,7 @@ def calls_of(run: Callable[[], object], scratch: Path) -> int:
             run()
         counted.write_text(str(calls.made))
 
-    assert 0 == ended(child(count))
+    assert 0 == in_fork(count)
     return int(counted.read_text())
 
 
@@ -108,9 +85,9 @@ def disturb(draw: random.Random, classes: Path, folder: Path, calls: int) -> str
         with fault(at, lambda: os.kill(os.getpid(), number)):
             runs[0]()
 
-    pids = [child(victim), *(child(run) for run in runs[1:])]
-    statuses = [ended(pid) for pid in pids]
-    assert statuses[0] in (0, -number, 130), statuses
+    children = [fork(victim), *(fork(run) for run in runs[1:])]
+    statuses = [status_of(child) for child in children]
+    assert statuses[0] in (0, -number, INTERRUPTED), statuses
     assert not any(statuses[1:]), statuses
     return kind if statuses[0] else f"{kind} (ended before)"
 
@@ -134,7 +111,7 @@ def go_on(classes: Path, folder: Path, expected: dict[str, bytes]) -> None:
         report = pack(open_source(classes), folder / PATTERN, shard_bytes=SHARD_BYTES, resume=True)
         assert report.kept_shards == shards, (report.kept_shards, shards)
 
-    assert 0 == ended(child(run))
+    assert 0 == in_fork(run)
     assert visible(folder) == expected
     # The empty lock of a sealer that was killed does no harm: the next one takes it over, and removes it.
     hidden = [path.name for path in folder.glob(".*") if path.suffix != ".lock"]

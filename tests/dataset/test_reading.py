@@ -20,6 +20,7 @@ from fastio.store.files import pread
 from fastio.transforms import RandomCrop
 from fastio.types.schema import RAW, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
+from tests.forking import answer_of_fork
 from tests.warm_python import WarmPython
 
 shared = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -177,7 +178,4 @@ def test_a_forked_child_goes_on(png_store: Path) -> None:
     with FastLoader(FastDataset(png_store, read="pread"), 5, threads=2) as loader:
         iterator = iter(loader)
         next(iterator)
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if sum(len(labels) for _, labels in iterator) == 45 else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert 45 == answer_of_fork(lambda: sum(len(labels) for _, labels in iterator))

@@ -8,49 +8,28 @@ starts two processes with ``--stop``, then three without it. All are forks of on
 
 from __future__ import annotations
 
-import os
 import runpy
-import socket
 import sys
-import traceback
 from pathlib import Path
 
 import torch
 from torch.nn.parallel import DistributedDataParallel  # noqa: F401 - for all forks
 
 from fastio import FastDataset, FastLoader
+from tests.forking import start_ranks, wait_for_ranks
 
 EXAMPLES = Path(__file__).parents[2] / "fastio" / "guide" / "examples"
 SMALL = ("--epochs", "1", "--batch-size", "2", "--every", "2")
 
 
-def start(name: str, store: str, world_size: int, words: list[str]) -> int:
-    """Run one start, and return how many of its processes failed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]), WORLD_SIZE=str(world_size))
-    processes = []
-    for rank in range(world_size):
-        process = os.fork()
-        if process == 0:
-            _be_rank(rank, name, store, *SMALL, *words)
-        processes.append(process)
-    return sum(os.waitpid(process, 0)[1] != 0 for process in processes)
+def run_start(name: str, store: str, world_size: int, words: list[str]) -> bool:
+    """Run one start on so many ranks, and return whether all of them succeeded."""
 
-
-def _be_rank(rank: int, name: str, *words: str) -> None:
-    """Run the script as this rank; never returns."""
-    status = 1
-    try:
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
-        sys.argv = [name, *words]
+    def run_script(_rank: int) -> None:
+        sys.argv = [name, store, *SMALL, *words]
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
+
+    return not any(wait_for_ranks(start_ranks(run_script, world_size)))
 
 
 def import_once(store: str) -> None:
@@ -65,5 +44,5 @@ if __name__ == "__main__":
     import_once(sys.argv[2])
     for begin in sys.argv[3:]:
         size, _, more = begin.partition(":")
-        if start(sys.argv[1], sys.argv[2], int(size), more.split()):
+        if not run_start(sys.argv[1], sys.argv[2], int(size), more.split()):
             sys.exit(1)

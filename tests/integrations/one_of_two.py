@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -22,6 +21,7 @@ from fastio import FastDataset, FastLoader, LengthBucketSampler
 from fastio.integrations.accelerate import prepare_loader
 from fastio.integrations.lightning import FastDataModule
 from fastio.integrations.transformers import use_loaders
+from tests.forking import start_ranks, wait_for_ranks
 from tests.integrations.elastic_runs import BEGINS, CONTINUES, all_trainers
 from tests.integrations.test_lightning import Interrupted as LightningInterrupted
 from tests.integrations.test_lightning import Model as LightningModel
@@ -153,9 +153,8 @@ def _error(work: Callable[[], object]) -> str:
     return "nothing"
 
 
-def run_rank(rank: int, store: Path, begun: Path, folder: Path) -> None:
-    """Write ``{trainer: what it saw}`` to the file ``rank`` of a folder; torchrun would set these variables."""
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+def run_rank(store: Path, begun: Path, folder: Path, rank: int) -> None:
+    """Write ``{trainer: what it saw}`` to the file ``rank`` of a folder."""
     early, out = built_without_ranks(store), folder / "out"
     seen = {
         "lightning": under_lightning(store),
@@ -176,22 +175,7 @@ def run_rank(rank: int, store: Path, begun: Path, folder: Path) -> None:
 def main() -> int:
     """Be both processes: forks of one that has imported the three libraries, which takes longer than the trainings."""
     store, begun, folder = map(Path, sys.argv[1:])
-    ranks = []
-    for rank in range(2):
-        process = os.fork()
-        if process == 0:
-            status = 1
-            try:
-                run_rank(rank, store, begun, folder)
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-        ranks.append(process)
-    return sum(os.waitpid(process, 0)[1] != 0 for process in ranks)
+    return int(any(wait_for_ranks(start_ranks(partial(run_rank, store, begun, folder), 2))))
 
 
 if __name__ == "__main__":

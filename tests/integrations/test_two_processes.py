@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -40,19 +39,7 @@ def begun(store: Path, folder: Path) -> dict[str, list[int]]:
 @pytest.fixture(scope="module")
 def seen(store: Path, folder: Path, begun: dict[str, list[int]]) -> list[dict[str, Any]]:
     """What each of the two processes saw, which have the environment that torchrun gives."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(TOP),
-        "OMP_NUM_THREADS": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "TORCHELASTIC_RUN_ID": "test",
-    }
+    environment = {**os.environ, "PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": "test"}
     command = [sys.executable, "-m", "tests.integrations.one_of_two", store, folder / "begun", folder]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, cwd=TOP, stdout=log, stderr=log, start_new_session=True)

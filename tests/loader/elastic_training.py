@@ -17,11 +17,9 @@ import os
 import random
 import select
 import signal
-import socket
 import sys
-import traceback
-from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ import torch
 from torch import distributed
 
 from fastio import FastLoader
+from tests.forking import kill, start_ranks, status_of
 
 EPOCHS = 3
 STEPS_PER_CHECKPOINT = 3
@@ -89,38 +88,20 @@ def descend(model: torch.nn.Module, momentum: dict[str, torch.Tensor], world_siz
             weights -= 0.1 * momentum[name]
 
 
-def run_rank(arguments: tuple[Any, ...], rank: int, world_size: int, port: int, marks: int) -> None:
-    """Be one process of a start; never returns."""
-    status = 1
-    try:
-        os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size))
-        address = f"tcp://127.0.0.1:{port}"
-        limit = timedelta(seconds=SECONDS)
-        distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size, timeout=limit)
-        train(*arguments, rank, world_size, marks)
-        distributed.barrier()
-        distributed.destroy_process_group()
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+def run_rank(arguments: tuple[Any, ...], world_size: int, marks: tuple[int, int], rank: int) -> None:
+    """Be one process of a start; ``marks`` are the ends of the pipe for them."""
+    reading, writing = marks
+    os.close(reading)
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=SECONDS))
+    train(*arguments, rank, world_size, writing)
+    distributed.barrier()
+    distributed.destroy_process_group()
 
 
 def run_start(arguments: tuple[Any, ...], world_size: int, kill_after: int | None) -> int:
     """Run all processes of one start and return how many failed; they are killed after so many marks."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     reading, writing = os.pipe()
-    processes = []
-    for rank in range(world_size):
-        process = os.fork()
-        if process == 0:
-            os.close(reading)
-            run_rank(arguments, rank, world_size, port, writing)
-        processes.append(process)
+    processes = start_ranks(partial(run_rank, arguments, world_size, (reading, writing)), world_size)
     os.close(writing)
     seen = 0
     while kill_after is None or seen < kill_after:
@@ -130,12 +111,9 @@ def run_start(arguments: tuple[Any, ...], world_size: int, kill_after: int | Non
             break
         seen += 1
     if kill_after is not None or not ready:
-        for process in processes:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        kill(processes)
     os.close(reading)
-    statuses = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]
-    return sum(status not in (0, -signal.SIGKILL) for status in statuses)
+    return sum(status_of(process) not in (0, -signal.SIGKILL) for process in processes)
 
 
 def main() -> int:

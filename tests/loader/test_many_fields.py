@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from fastio.store import open_store
 from fastio.transforms import RandomCrop, RandomHorizontalFlip, Resize
 from tests.conftest import SUFFIXES
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
+from tests.forking import in_fork
 
 COUNT = 11
 PAYLOAD = [name for name in TYPES if name not in ("label", "weight", "count", "is_day", "place", "city")]
@@ -278,15 +278,7 @@ def test_a_forked_child_continues(one_store: Path) -> None:
         expected = list(loader)
         batches = iter(loader)
         first = next(batches)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                assert_same(expected, [first, *batches])
-                status = 0
-            finally:
-                os._exit(status)
-        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert 0 == in_fork(lambda: assert_same(expected, [first, *batches]))
         assert_same(expected, [first, *batches])
 
 

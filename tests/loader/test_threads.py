@@ -22,9 +22,8 @@ from fastio import FastDataset, FastLoader
 from fastio.types.schema import RAW, Field
 from tests.conftest import write_store
 from tests.dataset.test_fast_dataset import to_tensor
+from tests.forking import answer_of_fork
 from tests.warm_python import WarmPython
-
-pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # of any fork, from Python 3.12 on
 
 COUNT = 64
 
@@ -164,11 +163,10 @@ def test_a_forked_child_goes_on(dataset: FastDataset, moment: str) -> None:
             had = []
         rest = list(range(len(had) * 4, COUNT))
 
-        status = in_child(lambda: [label for _, labels in batches for label in labels.tolist()] == rest)
+        labels = answer_of_fork(lambda: [label for _, labels in batches for label in labels.tolist()])
+        assert labels == rest
         assert [label for _, labels in batches for label in labels.tolist()] == rest
-        again = in_child(lambda: labels_of(loader) == list(range(COUNT)))
-
-    assert (status, again) == (0, 0)
+        assert answer_of_fork(lambda: labels_of(loader)) == list(range(COUNT))
 
 
 def test_a_forked_child_skips(big: Path, tmp_path: Path) -> None:
@@ -180,10 +178,10 @@ def test_a_forked_child_skips(big: Path, tmp_path: Path) -> None:
     with FastLoader(damaged, 16, threads=2, verify=True, on_error="skip") as loader:
         batches = iter(loader)
         next(batches)
-        status = in_child(lambda: [label for _, labels in batches for label in labels.tolist()] == good[16:])
-        again = in_child(lambda: [label for _, labels in loader for label in labels.tolist()] == good)
+        rest = answer_of_fork(lambda: [label for _, labels in batches for label in labels.tolist()])
+        again = answer_of_fork(lambda: [label for _, labels in loader for label in labels.tolist()])
 
-    assert (status, again) == (0, 0)
+    assert (rest, again) == (good[16:], good)
 
 
 def wake_openmp() -> None:
@@ -195,25 +193,13 @@ def wake_openmp() -> None:
     torch.ones(1 << 20).add_(1)
 
 
-def in_child(check: Callable[[], bool]) -> int:
-    """The exit status of a forked child: 0 where the check holds. The child ends as multiprocessing's do."""
-    pid = os.fork()
-    if pid == 0:
-        status = 2
-        try:
-            status = 0 if check() else 1
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def test_many_forks_beside_busy_threads(big: Path) -> None:
     """A fork at any moment of decoding finds no lock that is held for ever."""
     with FastLoader(big, 1, threads=2, prefetch_batches=8) as loader:
         forks = 0
         for _, labels in loader:
             if labels.item() % 4 == 0:
-                assert in_child(lambda: labels_of(loader) == list(range(COUNT))) == 0
+                assert answer_of_fork(lambda: labels_of(loader)) == list(range(COUNT))
                 forks += 1
 
     assert forks == 16

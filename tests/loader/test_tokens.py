@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
@@ -26,6 +25,7 @@ from fastio.loader.producer.token_filling import TokenFiller
 from fastio.samplers.order import Uneven
 from fastio.types.schema import TEXT, TOKENS, Field
 from tests.conftest import SUFFIXES, write_store
+from tests.forking import answer_of_fork
 
 COUNT = 61
 VOCABULARY = 60_000
@@ -280,16 +280,8 @@ def test_a_forked_child_goes_on(one: FastDataset) -> None:
     loader = FastLoader(one, batch_sampler=sampler_of(one), threads=2)
     batches = iter(loader)
     next(batches)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, json.dumps([batch["labels"].tolist() for batch in batches]).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as file:
-        found = json.load(file)
-    assert os.waitpid(child, 0)[1] == 0
-    assert found == [batch["labels"].tolist() for batch in batches]
+    labels = answer_of_fork(lambda: [batch["labels"].tolist() for batch in batches])
+    assert labels == [batch["labels"].tolist() for batch in batches]
 
 
 @pytest.mark.parametrize("collate", ["pad", "pack"])

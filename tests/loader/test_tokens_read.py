@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from fastio.dataset.token_collate import TokenCollate
 from fastio.loader.producer.tokens import TokenProducer
 from fastio.store import SampleBatch, create_store, open_store
 from tests.conftest import SUFFIXES
+from tests.forking import answer_of_fork
 from tests.loader.test_tokens import COLLATES, COUNT, same, sampler_of, samples_of, write_tokens
 from tests.warm_python import WarmPython
 
@@ -107,10 +107,7 @@ def test_a_forked_child_goes_on(path: Path, read: Any) -> None:
     with FastLoader(dataset, batch_sampler=sampler_of(dataset), threads=2) as loader:
         iterator = iter(loader)
         first = len(next(iterator)["labels"])
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if first + sum(len(batch["labels"]) for batch in iterator) == COUNT else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert COUNT - first == answer_of_fork(lambda: sum(len(batch["labels"]) for batch in iterator))
 
 
 _CUT = """

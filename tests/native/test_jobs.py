@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import BufferRing, Buffers, Job, ThreadPool
 from fastio.types.spans import Spans
+from tests.forking import in_fork
 
 
 class Rows:
@@ -38,24 +38,6 @@ class Rows:
     def check(self) -> None:
         assert not self.status.any()
         np.testing.assert_array_equal(self.data, self.out)
-
-
-def in_child(check: object) -> int:
-    """Runs ``check`` in a forked child; its exit code, or a failure when it hangs."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            assert callable(check)
-            check()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-# Forking with threads alive is what these tests are about.
-forks = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 255, 1000])
@@ -131,7 +113,6 @@ def test_threads_leave() -> None:
     assert before == len(list(Path("/proc/self/task").iterdir()))
 
 
-@forks
 def test_a_pool_starts_anew_in_a_child() -> None:
     """The pool works on both sides of a fork, also when it was busy."""
     pool = ThreadPool(2)
@@ -143,18 +124,16 @@ def test_a_pool_starts_anew_in_a_child() -> None:
         assert batch.begin(pool).wait(30)
         batch.check()
 
-    assert in_child(check) == 0
+    assert in_fork(check) == 0
     assert all(job.wait() for job in jobs)
     for batch in busy:
         batch.check()
 
 
-@forks
 def test_a_job_of_the_parent_is_refused_in_a_child() -> None:
     """Waiting in the child for a job begun before the fork is an error, not a hang; dropping it is safe."""
     pool = ThreadPool(1)
     jobs = [Rows(20000, 1000).begin(pool) for _ in range(3)]
-    done_at_fork = []
 
     def check() -> None:
         if not jobs[-1].done:
@@ -163,8 +142,7 @@ def test_a_job_of_the_parent_is_refused_in_a_child() -> None:
         jobs[-1].cancel()
         jobs.clear()
 
-    done_at_fork.append(in_child(check))
-    assert done_at_fork == [0]
+    assert in_fork(check) == 0
     assert all(job.wait() for job in jobs)
 
 

@@ -20,7 +20,8 @@ from fastio.store.stale import remove_stale
 from fastio.store.verify import verify_store
 from fastio.store.write_target import Target
 from tests.conftest import SUFFIXES
-from tests.store.build import LABELLED, hidden, in_fork, make_batch, make_samples, names, read_all, visible, write
+from tests.forking import in_fork
+from tests.store.build import LABELLED, hidden, make_batch, make_samples, names, read_all, visible, write
 from tests.store.faults import fault, kill
 
 SAMPLES = make_samples(20)

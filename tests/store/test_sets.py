@@ -17,8 +17,9 @@ from fastio.store import FORMATS, create_shard, create_store, open_store
 from fastio.store.generations import current_set
 from fastio.store.sets import seal_set
 from fastio.store.verify import verify_store
+from tests.forking import fork, in_fork, status_of
 from tests.store import build
-from tests.store.build import LABELLED, in_fork, make_batch, read_all, visible, write
+from tests.store.build import LABELLED, make_batch, read_all, visible, write
 from tests.store.faults import fail, fault, interrupt, kill
 from tests.store.version_1 import make_version_1
 
@@ -27,6 +28,7 @@ SET, FILE, OBJECT = "out-%06d.tar", "out.tar", "out.fastio-set"
 OLD = {f"old{i}": bytes([i]) * 9 for i in range(3)}  # a shard each
 NEW = {False: {"new": b"1"}, True: {f"new{i}": bytes([i]) * 8 for i in range(5)}}  # in fewer shards, in more
 CHANGES = ("pwrite", "fsync", "ftruncate", "link", "rename", "unlink")  # a process killed before others is no news
+REFUSED = 2  # the exit status of a packer that leaves the set to another one
 UNTIL = 400  # calls: more than any of these packs makes
 
 
@@ -265,8 +267,8 @@ def test_packers_at_once(tmp_path: Path, overwrite: bool) -> None:
     sets = [{f"{who}.{i}": bytes([who]) for i in range(1 + who)} for who in range(4)]
     for _ in range(5):
         children = [_started(tmp_path, each, overwrite=overwrite) for each in sets]
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-        assert set(codes) <= {0, 1}
+        codes = [status_of(child) for child in children]
+        assert set(codes) <= {0, REFUSED}
         assert 0 in codes
         found = packed(tmp_path, SET)
         assert found in [each for each, code in zip(sets, codes, strict=True) if code == 0]
@@ -278,19 +280,18 @@ def test_packers_at_once(tmp_path: Path, overwrite: bool) -> None:
 
 
 def _started(folder: Path, samples: dict[str, bytes], *, overwrite: bool) -> int:
-    """A process that packs; its exit code tells whether it could."""
+    """A process that packs; its exit status is REFUSED if it met another one, or a set."""
     refusals = (": exists; choose", "another process is packing this set", "pack that was interrupted")
-    child = os.fork()
-    if child == 0:
-        code = 2
+
+    def work() -> None:
         try:
             pack(folder, SET, samples, overwrite=overwrite)
-            code = 0
         except StoreError as exc:
-            code = 1 if any(each in str(exc) for each in refusals) else 2
-        finally:
-            os._exit(code)
-    return child
+            if not any(words in str(exc) for words in refusals):
+                raise
+            os._exit(REFUSED)
+
+    return fork(work)
 
 
 def test_readers_of_a_set_that_is_replaced(tmp_path: Path) -> None:
@@ -301,12 +302,7 @@ def test_readers_of_a_set_that_is_replaced(tmp_path: Path) -> None:
         for round_ in range(20):
             pack(tmp_path, SET, OLD if round_ % 2 else NEW[True])
 
-    child = os.fork()
-    if child == 0:
-        try:
-            replace()
-        finally:
-            os._exit(0)
+    child = fork(replace)
     opened = 0
     while os.waitpid(child, os.WNOHANG)[0] == 0:
         with open_store(tmp_path / SET) as store:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -20,10 +19,9 @@ from fastio.loader.producer.producer import RestartedBatch
 from fastio.samplers.batches import Batches
 from fastio.types.schema import BYTES, Field
 from tests.conftest import write_store
+from tests.forking import answer_of_fork
 
 COUNT = 23
-
-pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # of any fork, from Python 3.12 on
 
 
 class LengthProducer:
@@ -104,9 +102,5 @@ def test_a_forked_child_goes_on(store: Path) -> None:
         batches = iter(loader)
         next(batches)
         expected = [index + 1 for index in range(4, COUNT) if index != 7]
-        child = os.fork()
-        if child == 0:
-            sizes = [size for batch in batches for size in batch.tolist()]
-            os._exit(0 if sizes == expected else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert expected == answer_of_fork(lambda: [size for batch in batches for size in batch.tolist()])
         assert expected == [size for batch in batches for size in batch.tolist()]

@@ -21,7 +21,7 @@ from fastio.store.files import ByteSource, files_of, open_file
 from fastio.store.values import read_values
 from fastio.store.verify import verify_store
 from fastio.types.spans import Spans
-from tests.store.build import in_fork
+from tests.forking import in_fork
 
 Put = Callable[[str, bytes], str]
 

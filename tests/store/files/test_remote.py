@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from fastio.store.files.remote.download_thread import ByteRange
 from fastio.store.files.remote.remote_files import RemoteFiles
 from fastio.store.files.remote.request_plan import joined_ranges
 from fastio.types.spans import Spans
+from tests.forking import answer_of_fork
 from tests.store.build import make_samples, write
 from tests.store.files.conformance import DATA, OTHER, FilesConformance, Put
 from tests.store.files.range_server import RangeServer, range_server
@@ -80,7 +81,7 @@ class TestRemote(FilesConformance):
         span = Spans(files.buffers, np.zeros(1, np.int32), np.array([7]), np.array([100]))
         files.fetch(span).wait()
         for act in (lambda: files.fetch(span), lambda: open_file(path), lambda: open_file(path).read(0, 150_000)):
-            assert _in_fork(act) == (
+            assert answer_of_fork(partial(_refusal, act)) == (
                 "object stores cannot be read in a forked process: use FastLoader, which needs no worker processes, "
                 'or DataLoader(..., multiprocessing_context="spawn")'
             )
@@ -99,24 +100,11 @@ class TestRemote(FilesConformance):
             assert len(set(server.conditions)) == 1
 
 
-def _in_fork(act: Callable[[], object]) -> str:
-    """Return the message of the StoreError that ``act`` raises in a forked child."""
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        message = "no error"
-        try:
-            act()
-        except StoreError as exc:
-            message = str(exc)
-        finally:
-            os.write(write_end, message.encode())
-            os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end) as pipe:
-        message = pipe.read()
-    os.waitpid(pid, 0)
-    return message
+def _refusal(act: Callable[[], object]) -> str:
+    """Return the message of the StoreError that ``act`` raises."""
+    with pytest.raises(StoreError) as caught:
+        act()
+    return str(caught.value)
 
 
 def test_windows_are_held_while_their_handle_lives(server: RangeServer, files: RemoteFiles) -> None:

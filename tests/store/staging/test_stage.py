@@ -7,9 +7,9 @@ import random
 import shutil
 import signal
 import threading
-import traceback
 from collections.abc import Callable
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.sets import seal_set, set_path
 from fastio.store.staging import file_copy, stage, stage_plan, staged_path
 from fastio.store.staging.stage_lock import Waiting, stage_lock
+from tests.forking import fork, in_fork, status_of
 from tests.store.build import LABELLED, make_batch
 from tests.store.faults import CALLS, fault, kill
 from tests.store.version_1 import make_version_1
@@ -165,23 +166,24 @@ def test_killed_and_again(seed: int, tmp_path: Path) -> None:
     whole = contents(tmp_path / "source")
     draw = random.Random(seed)
     for _ in range(6):
-        child = os.fork()
-        if child == 0:
-            with fault(draw.randint(1, 90), kill, calls=(*CALLS, "pread")):
-                stage(path, str(tmp_path / "copy"), jobs=2)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        draw.random()
+        status = in_fork(partial(stage_and_die, path, tmp_path / "copy", at=draw.randint(1, 90)))
         copied = contents(tmp_path / "copy") if (tmp_path / "copy").exists() else {}
 
         assert copied.items() <= whole.items()
         assert "in.fastio-set" not in copied or copied == whole
-        if os.WIFEXITED(status):
+        assert status in (0, -signal.SIGKILL)
+        if status == 0:
             break
     stage(path, str(tmp_path / "copy"))
 
     assert whole == contents(tmp_path / "copy")
     assert [] == hidden(tmp_path / "copy")
+
+
+def stage_and_die(path: str, copy: Path, at: int) -> None:
+    """Stage, and be killed at the given call to the system, if there are so many."""
+    with fault(at, kill, calls=(*CALLS, "pread")):
+        stage(path, str(copy), jobs=2)
 
 
 def test_an_interrupted_copy_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,19 +319,14 @@ def test_a_disk_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_two_at_once(tmp_path: Path) -> None:
     """Of four processes one copies; all have the copy when they return."""
     path = make_set(tmp_path / "source")
-    children = []
-    for number in range(4):
-        children.append(os.fork())
-        if children[-1] == 0:
-            try:
-                report = stage(path, str(tmp_path / "copy"), on_wait=lambda _: None)
-                assert contents(tmp_path / "source") == contents(tmp_path / "copy")
-                (tmp_path / f"fetched-{number}").write_text(str(report.fetched_bytes))
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-    assert [0] * 4 == [os.waitpid(child, 0)[1] for child in children]
+
+    def work(number: int) -> None:
+        report = stage(path, str(tmp_path / "copy"), on_wait=lambda _: None)
+        assert contents(tmp_path / "source") == contents(tmp_path / "copy")
+        (tmp_path / f"fetched-{number}").write_text(str(report.fetched_bytes))
+
+    children = [fork(partial(work, number)) for number in range(4)]
+    assert [0] * 4 == [status_of(child) for child in children]
     fetched = sorted(int(file.read_text()) for file in tmp_path.glob("fetched-*"))
 
     assert [0, 0, 0] == fetched[:3]
@@ -355,18 +352,16 @@ def test_a_dead_process_lets_the_next_one_go_on(tmp_path: Path) -> None:
     """Its lock is free at once."""
     path = make_set(tmp_path / "source")
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
 
-        def hang(_total: int) -> Any:
-            os.write(writing, b"!")
-            signal.pause()
+    def hang(_total: int) -> Any:
+        os.write(writing, b"!")
+        signal.pause()
 
-        stage(path, str(tmp_path / "copy"), meter=hang)
+    child = fork(lambda: stage(path, str(tmp_path / "copy"), meter=hang))
     os.read(reading, 1)
     threading.Timer(0.1, os.kill, (child, signal.SIGKILL)).start()
     stage(path, str(tmp_path / "copy"), on_wait=lambda _: None)
-    os.waitpid(child, 0)
+    status_of(child)
 
     assert contents(tmp_path / "source") == contents(tmp_path / "copy")
 

@@ -6,8 +6,8 @@ import errno
 import logging
 import os
 import signal
-import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fastio.store.files.remote.range_cache import RangeCache, object_id
 from fastio.store.files.remote.range_cache_file import TRAILER_BYTES
 from fastio.store.files.remote_options import RemoteOptions
+from tests.forking import fork, in_fork, status_of
 from tests.store.faults import CALLS, fault, kill
 
 DATA = np.random.default_rng(15).integers(0, 256, 10_000, dtype=np.uint8)
@@ -49,17 +50,8 @@ def files(folder: Path) -> list[Path]:
 
 def in_children(count: int, work: Callable[[int], None]) -> None:
     """Run ``work(number)`` in so many processes at once; none may fail."""
-    children = []
-    for number in range(count):
-        children.append(os.fork())
-        if children[-1] == 0:
-            try:
-                work(number)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-    assert [0] * count == [os.waitpid(child, 0)[1] for child in children]
+    children = [fork(partial(work, number)) for number in range(count)]
+    assert [0] * count == [status_of(child) for child in children]
 
 
 def test_what_was_kept_is_found(tmp_path: Path) -> None:
@@ -278,15 +270,15 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_killed_while_writing(at: int, tmp_path: Path) -> None:
     """A process killed at any call to the system leaves ranges that are whole, or no range."""
     keep(cache_of(tmp_path), 0, 50)
-    child = os.fork()
-    if child == 0:
+
+    def write() -> None:
         with fault(at, kill, calls=CALLS):
             keep(cache_of(tmp_path), 0, 200)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
+
+    status = in_fork(write)
     cache = cache_of(tmp_path)
 
-    assert os.WIFEXITED(status) or os.WTERMSIG(status) == signal.SIGKILL
+    assert status in (0, -signal.SIGKILL)
     assert found(cache, 0, 50) is not None
     found(cache, 0, 200)  # right if it is there
     keep(cache, 0, 200)
@@ -321,18 +313,23 @@ def test_an_index_is_fetched_once(tmp_path: Path) -> None:
     assert 1 == len(list(tmp_path.glob("fetched-*")))
 
 
+def hang(pipe: int) -> bytes:
+    """Write a byte to a pipe and wait for a signal."""
+    os.write(pipe, b"!")
+    signal.pause()
+    raise AssertionError("nobody killed this process")
+
+
 def test_a_dead_fetcher_blocks_nobody(tmp_path: Path) -> None:
     """A process killed while it fetches an index, or one that hangs there, lets the next one fetch."""
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        cache_of(tmp_path).once(NAME, 0, 7, lambda: os.write(writing, b"!") and signal.pause(), wait_s=60)
+    child = fork(lambda: cache_of(tmp_path).once(NAME, 0, 7, lambda: hang(writing), wait_s=60))
     os.read(reading, 1)
     cache = cache_of(tmp_path)
     hanging = cache.once(NAME, 0, 5, lambda: b"12345", wait_s=0.05).tobytes()
     os.kill(child, signal.SIGKILL)
     dead = cache.once(NAME, 0, 7, lambda: b"1234567", wait_s=60).tobytes()
-    os.waitpid(child, 0)
+    status_of(child)
 
     assert (b"12345", b"1234567") == (hanging, dead)
 
