@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from fastio.cli import cli
 from fastio.store import open_store
 from tests.converters.trees import picture
-from tests.converters.write.test_writer import values
+from tests.converters.write.writing import values
 
 TEXTS = ["a cat", "", "a cat and a dog", "dog"]
 TOKENS = ["--field", "caption=caption:tokens16", "--tokenizer", "bytes"]

@@ -11,7 +11,7 @@ import fastio
 from fastio.errors import SampleError, SchemaError, SourceError
 from fastio.store import open_store
 from tests.converters.trees import picture
-from tests.converters.write.test_writer import values, visible
+from tests.converters.write.writing import values, visible
 
 datasets = pytest.importorskip("datasets")
 

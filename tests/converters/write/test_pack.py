@@ -18,7 +18,7 @@ import fastio
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
 from fastio.store import open_store
 from tests.converters.trees import picture
-from tests.converters.write.test_writer import values, visible
+from tests.converters.write.writing import values, visible
 
 JOBS = pytest.mark.parametrize("jobs", [None, 1, 2])
 

@@ -17,7 +17,7 @@ from fastio.errors import SampleError, SchemaError, SourceError
 from fastio.store import open_store
 from fastio.types.field_types import field_of
 from tests.converters.trees import picture
-from tests.converters.write.test_writer import values
+from tests.converters.write.writing import values
 
 WORDS = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "a", "cat", "dog")
 
