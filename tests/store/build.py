@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -87,19 +85,6 @@ def visible(folder: Path) -> list[str]:
 def hidden(folder: Path) -> list[str]:
     """Hidden names in a folder: partial files."""
     return [name for name in names(folder) if name.startswith(".")]
-
-
-def in_fork(work: Callable[[], Any]) -> int:
-    """Run ``work`` in a forked child; its exit status, 1 for an exception, negative for a signal."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def read_labels(path: str) -> list[int]:
