@@ -18,8 +18,8 @@ from fastio.converters.verify import verify
 from fastio.errors import SourceError
 from fastio.store import open_store
 from fastio.store.values import read_values
+from tests.converters.table_files import packed, types
 from tests.converters.test_pairs import tree
-from tests.converters.test_tables import packed, types
 from tests.converters.trees import files_below, picture
 
 CATEGORIES = [{"id": 1, "name": "bee", "supercategory": "insect"}, {"id": 90, "name": "cat"}]

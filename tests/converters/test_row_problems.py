@@ -19,7 +19,7 @@ from fastio.store import SampleBatch, create_store, open_store
 from fastio.types.field_types import field_of
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
-from tests.converters.test_tables import dataset, jsonl, rows_of
+from tests.converters.table_files import dataset, jsonl, rows_of
 
 FIELDS = {"boxes": "xyxy", "kinds": "int64[*] per boxes", "poses": "points[2] per boxes"}
 BOX = [0, 0, 2, 3]
