@@ -20,7 +20,8 @@ from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS, holds_shards
 from fastio.store.repair import Maker, Progress, RepairReport, repair_set
 from fastio.store.set_lookup import set_of_path
-from fastio.store.set_object import SET_SUFFIX, SetObject, read_set
+from fastio.store.set_names import SET_SUFFIX
+from fastio.store.set_object import SetObject, read_set
 from fastio.store.urls import set_of_url
 
 __all__ = ["repair"]

@@ -15,8 +15,9 @@ from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import folder_of
 from fastio.store.joined_metadata import DescribedSamples, merged_metadata
+from fastio.store.members import open_members
+from fastio.store.set_names import set_path
 from fastio.store.set_object import SetObject, read_set
-from fastio.store.sets import open_members, set_path
 from fastio.store.unique_keys import ended_keys
 from fastio.store.write_target import Target
 from fastio.types.units import counted

@@ -24,12 +24,13 @@ from fastio.converters.source import Source
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.atomic import exists
 from fastio.store.files.local import is_local
-from fastio.store.folders import StoreFolder, folder_of
+from fastio.store.folders import folder_of
 from fastio.store.generations import base_number, prepare_set
 from fastio.store.sample_store import SampleWriter
+from fastio.store.set_names import set_path
 from fastio.store.set_object import SetObject, read_set
-from fastio.store.sets import set_path
 from fastio.store.shard_destination import ShardDestination
+from fastio.store.store_folder import StoreFolder
 from fastio.store.target import NUMBER, target_format
 from fastio.store.write_target import Target
 from fastio.types.units import counted

@@ -16,11 +16,13 @@ from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFou
 from fastio.store.atomic import exists
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
-from fastio.store.folders import StoreFolder, folder_of
+from fastio.store.folders import folder_of
 from fastio.store.generations import remove_replaced
 from fastio.store.publish import COMPLETE
-from fastio.store.set_object import SET_SUFFIX, SetMember, SetObject, read_set
-from fastio.store.sets import seal_set, set_path
+from fastio.store.set_names import SET_SUFFIX, set_path
+from fastio.store.set_object import SetMember, SetObject, read_set
+from fastio.store.sets import seal_set
+from fastio.store.store_folder import StoreFolder
 from fastio.store.target import target_format
 from fastio.store.write_target import Target
 from fastio.types.units import counted

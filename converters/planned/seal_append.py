@@ -10,8 +10,9 @@ from fastio.converters.planned.seal import joined_metadata
 from fastio.converters.planned.shards import PlannedShard
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.joined_metadata import DescribedSamples, merged_metadata
+from fastio.store.members import open_members
 from fastio.store.set_object import SetObject, read_set
-from fastio.store.sets import open_members, seal_set
+from fastio.store.sets import seal_set
 from fastio.store.write_target import Target
 
 __all__ = ["seal_appended"]

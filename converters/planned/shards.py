@@ -11,11 +11,11 @@ from fastio.converters.pack_record import PackRecord, source_metadata
 from fastio.converters.planned.plan import PackPlan
 from fastio.converters.source import Source
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
-from fastio.store.folders import StoreFolder
 from fastio.store.format import Format
 from fastio.store.sealed import Shard
 from fastio.store.set_object import SetMember
 from fastio.store.sets import read_member
+from fastio.store.store_folder import StoreFolder
 
 __all__ = ["PlannedShard", "is_foreign", "open_shard", "shard_metadata"]
 

@@ -44,7 +44,7 @@ def index(path: str, folder: str, *, overwrite: bool, jump: bool, as_json: bool,
       fastio bench io ./index/x.fastio-set
     """
     from fastio.store.foreign_index import index_foreign
-    from fastio.store.set_object import SET_SUFFIX
+    from fastio.store.set_names import SET_SUFFIX
 
     if folder.endswith(SET_SUFFIX):
         raise click.UsageError(f"--to {folder}: expected a folder; the set object in it is named after the shards")

@@ -89,7 +89,7 @@ def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
     from fastio.errors import StoreError
     from fastio.store import open_store
     from fastio.store.files.local import is_local
-    from fastio.store.set_object import SET_SUFFIX
+    from fastio.store.set_names import SET_SUFFIX
 
     try:
         return open_store(path, remote=remote)

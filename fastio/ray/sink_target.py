@@ -16,14 +16,16 @@ from fastio.ray.rolling_shards import WrittenShard
 from fastio.store import FORMATS, SampleWriter
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.folders import StoreFolder, folder_of
+from fastio.store.folders import folder_of
 from fastio.store.format import Format
 from fastio.store.generations import remove_replaced
 from fastio.store.seal import find_seal
 from fastio.store.sealed import Shard, bytes_from
-from fastio.store.set_object import SET_SUFFIX, SetMember, SetObject, read_set
-from fastio.store.sets import read_member, seal_set, set_path
+from fastio.store.set_names import SET_SUFFIX, set_path
+from fastio.store.set_object import SetMember, SetObject, read_set
+from fastio.store.sets import read_member, seal_set
 from fastio.store.shard_destination import ShardDestination
+from fastio.store.store_folder import StoreFolder
 from fastio.store.target import target_format
 from fastio.store.write_target import Target
 from fastio.types.schema import Schema

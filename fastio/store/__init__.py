@@ -22,10 +22,11 @@ from fastio.store.formats import FORMATS, holds_shards, looks_like, shard_suffix
 from fastio.store.index import SealedStore, check_set
 from fastio.store.sample_store import SampleBatch, SampleStore, SampleWriter
 from fastio.store.sealed import Shard, read_shard
+from fastio.store.members import open_members
 from fastio.store.set_lookup import set_of_path
-from fastio.store.set_object import SET_SUFFIX, read_set
+from fastio.store.set_names import SET_SUFFIX
+from fastio.store.set_object import read_set
 from fastio.store.set_output import SetOutput
-from fastio.store.sets import open_members
 from fastio.store.single_output import SingleOutput
 from fastio.store.staging.staged import StageInUse
 from fastio.store.tar_names import INDEX_FOLDER

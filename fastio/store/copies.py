@@ -13,7 +13,8 @@ from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.repair import Offer
 from fastio.store.seal import SealAt
-from fastio.store.set_object import SET_SUFFIX, SetMember, SetObject, read_set
+from fastio.store.set_names import SET_SUFFIX
+from fastio.store.set_object import SetMember, SetObject, read_set
 from fastio.store.whole import open_damaged, seal_of
 
 __all__ = ["Copies"]

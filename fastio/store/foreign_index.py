@@ -27,8 +27,8 @@ from fastio.store.formats import FORMATS
 from fastio.store.publish import publish_file
 from fastio.store.seal import find_seal
 from fastio.store.sealed import Shard, bytes_from
-from fastio.store.set_object import SET_SUFFIX, SetMember, write_set
-from fastio.store.sets import listed_name, set_path
+from fastio.store.set_names import SET_SUFFIX, listed_name, set_path
+from fastio.store.set_object import SetMember, write_set
 from fastio.store.target import expand
 from fastio.store.urls import shards_of_url
 

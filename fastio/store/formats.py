@@ -9,7 +9,7 @@ from fastio.errors import StoreError, StoreNotFound
 from fastio.store import hdf5, lmdb, tar, zip_archive
 from fastio.store.format import HEAD_BYTES, Format
 from fastio.store.listing import visible_names
-from fastio.store.set_object import SET_SUFFIX
+from fastio.store.set_names import SET_SUFFIX
 
 __all__ = [
     "FORMATS",

@@ -6,18 +6,19 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 
-from fastio.errors import StoreError, StoreNotFound
+from fastio.errors import StoreError
 from fastio.store.atomic import PartialFile, writing
 from fastio.store.files.local import is_local
-from fastio.store.folders import LocalFolder
 from fastio.store.listing import visible_names
-from fastio.store.set_object import SET_SUFFIX, SetMember, SetObject, read_set
+from fastio.store.set_lookup import current_set
+from fastio.store.set_names import SET_SUFFIX
+from fastio.store.set_object import SetMember, SetObject
 from fastio.store.stale import held_partials, remove_stale
 from fastio.store.turns import turn
 from fastio.store.write_target import Target, pattern_of
 from fastio.types.units import counted
 
-__all__ = ["base_number", "begin_set_object", "current_set", "free_number", "prepare_set", "remove_replaced"]
+__all__ = ["base_number", "begin_set_object", "free_number", "prepare_set", "remove_replaced"]
 
 
 def prepare_set(target: Target) -> None:
@@ -51,18 +52,6 @@ def _require_nobody(target: Target) -> None:
                 f"{target.path}: another process is packing this set (it holds {target.folder / name}): wait for it, "
                 "or choose another name. If none is, the file system has no locks: remove that file"
             )
-
-
-def current_set(path: str, *, with_index: bool = False) -> SetObject | None:
-    """
-    Return the set object of this local path, None if there is none; without the index only its list of shards.
-
-    Raises StoreError if it cannot be read.
-    """
-    try:
-        return read_set(LocalFolder(str(Path(path).parent)).open(Path(path).name), with_index=with_index)
-    except StoreNotFound:
-        return None
 
 
 def base_number(target: Target, known: SetObject | None, count: int) -> int:

@@ -1,23 +1,31 @@
-"""MemberShards: the shards of a set over the joined index of its set object, each made when it is looked at."""
+"""MemberShards: the shards of a set over the joined index of its set object; ``open_members`` opens their files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.errors import StoreCorrupt
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.arrays import split_keys
-from fastio.store.files import ByteSource
+from fastio.store.files import ByteSource, Read, open_file
+from fastio.store.files.local import is_local
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.folders import folder_of
+from fastio.store.format import Format
+from fastio.store.formats import FORMATS
 from fastio.store.joined_index import JoinedIndex
-from fastio.store.seal import Seal
-from fastio.store.sealed import Intervals, Shard, intervals_of
-from fastio.store.set_object import SetObject
+from fastio.store.seal import Seal, find_seal
+from fastio.store.sealed import Intervals, Shard, bytes_from, intervals_of
+from fastio.store.set_object import SetMember, SetObject
+from fastio.types.units import counted
 
-__all__ = ["MemberShards"]
+__all__ = ["MemberShards", "open_members"]
+
+_REPAIR = "copy it again, or make it anew: fastio repair SET --against SOURCE"
 
 
 class MemberShards(Sequence[Shard]):
@@ -115,3 +123,64 @@ class MemberShards(Sequence[Shard]):
 
 def _parts(arrays: Mapping[str, NDArray[Any]], first: int, stop: int) -> dict[str, NDArray[Any]]:
     return {name: array[first:stop] for name, array in arrays.items()}
+
+
+def open_members(set_object: SetObject, *, read: Read = "auto", options: RemoteOptions = DEFAULT) -> MemberShards:
+    """
+    Return the shards of a set over its files. Raises StoreIncomplete for a missing shard, and one that is another
+    than listed.
+
+    Of files of this machine, size and seal are compared; what lies behind URLs is not looked at before it is read.
+    """
+    folder, _ = folder_of(set_object.path, options)
+    form = FORMATS.get(set_object.format)
+    if form is None:
+        raise StoreError(f"{set_object.path}: a set of {set_object.format!r} shards, a format that this fastio lacks")
+    sources: list[ByteSource] = []
+    seals: list[Seal | None] = []
+    for member in set_object.members:
+        path = folder.full(member.name)
+        if is_local(path):
+            file = _opened(path, set_object, member, read)
+            seals.append(_checked_seal(file, set_object, member, form))
+            file.release()
+        else:
+            file = _remote_source(path, member, options)
+            seals.append(None)
+        sources.append(file)
+    return MemberShards(set_object, sources, seals)
+
+
+def _remote_source(path: str, member: SetMember, options: RemoteOptions) -> ByteSource:
+    from fastio.store.files.remote.remote_source import RemoteSource
+
+    content = f"crc:{member.file_crc:08x}" if member.file_crc else ""
+    return RemoteSource.known(path, options, size=member.size, content=content)
+
+
+def _opened(path: str, set_object: SetObject, member: SetMember, read: Read) -> ByteSource:
+    try:
+        return open_file(path, read)
+    except StoreNotFound as exc:
+        raise StoreIncomplete(
+            f"{path}: is missing; the set {set_object.path} lists it with {counted(member.count, 'sample')}, "
+            f"{member.size} bytes: {_REPAIR}"
+        ) from exc
+
+
+def _checked_seal(file: ByteSource, set_object: SetObject, member: SetMember, form: Format) -> Seal | None:
+    """Return the seal of a shard; None for a foreign file. Raises StoreIncomplete unless it is the one listed."""
+    if file.size != member.size:
+        raise StoreIncomplete(
+            f"{file.path}: expected {member.size} bytes, as the set {set_object.path} lists it, got {file.size}: "
+            f"{_REPAIR}"
+        )
+    if member.file_crc == 0:
+        return None
+    seal = find_seal(file.path, file.size, partial(bytes_from, file), form.seal_at)
+    if (seal.file_crc, seal.count) != (member.file_crc, member.count):
+        raise StoreIncomplete(
+            f"{file.path}: is another shard than the set {set_object.path} lists: expected the CRC-32 "
+            f"{member.file_crc:08x} in its seal, got {seal.file_crc:08x}: {_REPAIR}"
+        )
+    return seal

@@ -16,8 +16,9 @@ from fastio.store.formats import FORMATS
 from fastio.store.index import SealedStore
 from fastio.store.joined_metadata import merged_metadata
 from fastio.store.sealed import Shard
-from fastio.store.set_object import SET_SUFFIX, SetMember, read_set
-from fastio.store.sets import listed_name, seal_set
+from fastio.store.set_names import SET_SUFFIX, listed_name
+from fastio.store.set_object import SetMember, read_set
+from fastio.store.sets import seal_set
 
 __all__ = ["MergeReport", "MergedStore", "merge_stores"]
 

@@ -11,10 +11,11 @@ from typing import Protocol
 
 from fastio.errors import SourceError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
-from fastio.store.folders import StoreFolder, folder_of
+from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.scratch import ScratchFolder
 from fastio.store.set_object import SetMember, SetObject
+from fastio.store.store_folder import StoreFolder
 from fastio.store.whole import check_whole, damage_of, open_damaged
 
 __all__ = ["CannotMake", "Maker", "Offer", "RepairReport", "ShardRepair", "damaged_members", "repair_set"]

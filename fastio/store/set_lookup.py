@@ -6,15 +6,17 @@ import fnmatch
 import glob
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fastio.errors import StoreError
-from fastio.store.generations import current_set
+from fastio.errors import StoreError, StoreNotFound
 from fastio.store.listing import visible_names
-from fastio.store.set_object import SET_SUFFIX
-from fastio.store.sets import set_path
+from fastio.store.set_names import SET_SUFFIX, set_path
 from fastio.store.target import number_pattern, ranged
 
-__all__ = ["set_of_path"]
+if TYPE_CHECKING:
+    from fastio.store.set_object import SetObject
+
+__all__ = ["current_set", "set_of_path"]
 
 
 def set_of_path(path: str) -> str | None:
@@ -35,6 +37,21 @@ def set_of_path(path: str) -> str | None:
         named = set_path(path)
         return named if os.path.lexists(named) else None
     return _set_of_glob(path) if glob.has_magic(path) else None
+
+
+def current_set(path: str, *, with_index: bool = False) -> SetObject | None:
+    """
+    Return the set object of this local path, None if there is none; without the index only its list of shards.
+
+    Raises StoreError if it cannot be read.
+    """
+    from fastio.store.folders import LocalFolder
+    from fastio.store.set_object import read_set
+
+    try:
+        return read_set(LocalFolder(str(Path(path).parent)).open(Path(path).name), with_index=with_index)
+    except StoreNotFound:
+        return None
 
 
 def _only_set(folder: str) -> str | None:

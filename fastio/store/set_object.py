@@ -56,9 +56,8 @@ from fastio.store.sealed import Intervals, Shard, bytes_from, check_array, hints
 from fastio.store.unique_keys import ended_keys
 from fastio.types.schema import Schema
 
-__all__ = ["SET_SUFFIX", "SetMember", "SetObject", "read_set", "write_set"]
+__all__ = ["SetMember", "SetObject", "read_set", "write_set"]
 
-SET_SUFFIX = ".fastio-set"
 _FORMAT = "set"
 _VERSION = 1
 _ALIGNMENT = 64

@@ -12,9 +12,10 @@ from fastio.store.atomic import PartialFile, exists, sync_folder, writing
 from fastio.store.file_writer import FileWriter, SealedAlone
 from fastio.store.files.local import identity_of
 from fastio.store.folders import LocalFolder
-from fastio.store.generations import begin_set_object, current_set, free_number, remove_replaced
+from fastio.store.generations import begin_set_object, free_number, remove_replaced
 from fastio.store.publish import publish_file, publish_shard
 from fastio.store.seal import Seal
+from fastio.store.set_lookup import current_set
 from fastio.store.set_object import SetMember, SetObject, write_set
 from fastio.store.sets import read_member
 from fastio.store.turns import turn

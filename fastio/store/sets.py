@@ -1,64 +1,26 @@
-"""Sets of shards: their names, sealing them with a set object, and opening them by it."""
+"""Seals sets: writes the set object that makes a set of shards."""
 
 from __future__ import annotations
 
 import filecmp
-import os
-import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.atomic import PartialFile, exists, sync_folder, writing
-from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
-from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
-from fastio.store.folders import StoreFolder, folder_of
+from fastio.store.folders import folder_of
 from fastio.store.format import Format
-from fastio.store.formats import FORMATS
-from fastio.store.members import MemberShards
 from fastio.store.publish import publish_file
 from fastio.store.scratch import ScratchFolder
-from fastio.store.seal import Seal, find_seal
-from fastio.store.sealed import Shard, bytes_from, read_shard
-from fastio.store.set_object import SET_SUFFIX, SetMember, SetObject, read_set, write_set
+from fastio.store.sealed import Shard, read_shard
+from fastio.store.set_object import SetMember, SetObject, read_set, write_set
+from fastio.store.store_folder import StoreFolder
 from fastio.store.turns import turn
 from fastio.store.unique_keys import check_keys
-from fastio.types.units import counted
 
-__all__ = ["listed_name", "open_members", "read_member", "seal_set", "set_path"]
-
-_REPAIR = "copy it again, or make it anew: fastio repair SET --against SOURCE"
-_NUMBER = re.compile(r"[-._]?(?:%(?:0\d+)?d|\{\d+\.\.\d+\}|\*)")
-
-
-def set_path(path: str) -> str:
-    """
-    Return the path of the set object for shards named by a pattern; a set object's own path stays.
-
-    >>> set_path("s3://bucket/in-%06d.tar"), set_path("data/%06d.tar"), set_path("in.fastio-set")
-    ('s3://bucket/in.fastio-set', 'data/shards.fastio-set', 'in.fastio-set')
-    """
-    if path.endswith(SET_SUFFIX):
-        return path
-    folder, slash, name = path.rpartition("/")
-    stem = _NUMBER.sub("", name, count=1).rpartition(".")[0]
-    return f"{folder}{slash}{stem or 'shards'}{SET_SUFFIX}"
-
-
-def listed_name(path: str, out: str) -> str:
-    """Return how the set ``out`` lists the shard at this path or URL: by name in its own folder, else by all of it."""
-    folder, _, name = path.rpartition("/")
-    out_folder = out.rpartition("/")[0]
-    if not is_local(path):
-        return name if folder == out_folder else path
-    if not is_local(out):
-        raise StoreError(f"{path}: lies on this machine, where nobody who reads {out} finds it: copy the shards first")
-    if os.path.realpath(folder or ".") == os.path.realpath(out_folder or "."):
-        return name
-    return os.path.abspath(path)  # noqa: PTH100 - a link stays one
+__all__ = ["read_member", "seal_set"]
 
 
 def read_member(folder: StoreFolder, name: str, form: Format) -> tuple[Shard, SetMember]:
@@ -112,61 +74,6 @@ def seal_set(
             publish_file(file, replace=False)
             _upload(folder, name, Path(file.path), generation=generation, replace=replace)
     return read_set(folder.open(name))
-
-
-def open_members(set_object: SetObject, *, read: Read = "auto", options: RemoteOptions = DEFAULT) -> MemberShards:
-    """
-    Return the shards of a set over its files. Raises StoreIncomplete for a missing shard, and one that is another
-    than listed.
-
-    Of files of this machine, size and seal are compared; what lies behind URLs is not looked at before it is read.
-    """
-    folder, _ = folder_of(set_object.path, options)
-    form = FORMATS.get(set_object.format)
-    if form is None:
-        raise StoreError(f"{set_object.path}: a set of {set_object.format!r} shards, a format that this fastio lacks")
-    sources: list[ByteSource] = []
-    seals: list[Seal | None] = []
-    for member in set_object.members:
-        path = folder.full(member.name)
-        if is_local(path):
-            file = _opened(path, set_object, member, read)
-            seals.append(_checked_seal(file, set_object, member, form))
-            file.release()
-        else:
-            content = f"crc:{member.file_crc:08x}" if member.file_crc else ""
-            file = RemoteSource.known(path, options, size=member.size, content=content)
-            seals.append(None)
-        sources.append(file)
-    return MemberShards(set_object, sources, seals)
-
-
-def _opened(path: str, set_object: SetObject, member: SetMember, read: Read) -> ByteSource:
-    try:
-        return open_file(path, read)
-    except StoreNotFound as exc:
-        raise StoreIncomplete(
-            f"{path}: is missing; the set {set_object.path} lists it with {counted(member.count, 'sample')}, "
-            f"{member.size} bytes: {_REPAIR}"
-        ) from exc
-
-
-def _checked_seal(file: ByteSource, set_object: SetObject, member: SetMember, form: Format) -> Seal | None:
-    """Return the seal of a shard; None for a foreign file. Raises StoreIncomplete unless it is the one listed."""
-    if file.size != member.size:
-        raise StoreIncomplete(
-            f"{file.path}: expected {member.size} bytes, as the set {set_object.path} lists it, got {file.size}: "
-            f"{_REPAIR}"
-        )
-    if member.file_crc == 0:
-        return None
-    seal = find_seal(file.path, file.size, partial(bytes_from, file), form.seal_at)
-    if (seal.file_crc, seal.count) != (member.file_crc, member.count):
-        raise StoreIncomplete(
-            f"{file.path}: is another shard than the set {set_object.path} lists: expected the CRC-32 "
-            f"{member.file_crc:08x} in its seal, got {seal.file_crc:08x}: {_REPAIR}"
-        )
-    return seal
 
 
 def _publish(file: PartialFile, *, generation: int, replace: bool) -> None:

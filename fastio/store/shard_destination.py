@@ -11,10 +11,10 @@ from typing import Any, Self
 from fastio.errors import StoreError
 from fastio.store.file_writer import SealedAlone
 from fastio.store.files.local import is_local
-from fastio.store.folders import StoreFolder
 from fastio.store.sample_store import SampleBatch, SampleWriter
 from fastio.store.scratch import ScratchFolder
 from fastio.store.single_output import SingleOutput
+from fastio.store.store_folder import StoreFolder
 from fastio.store.target import target_format
 from fastio.store.write_target import Target
 from fastio.store.writer import SealedWriter

@@ -10,8 +10,8 @@ from fastio.store import formats
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import folder_of
 from fastio.store.format import Format
-from fastio.store.set_object import SET_SUFFIX, SetObject
-from fastio.store.sets import set_path
+from fastio.store.set_names import SET_SUFFIX, set_path
+from fastio.store.set_object import SetObject
 from fastio.store.target import number_pattern, ranged
 
 __all__ = ["check_named", "set_of_url", "shards_of_url"]

@@ -14,7 +14,7 @@ from fastio.store.files.local import is_local
 from fastio.store.format import Format
 from fastio.store.listing import check_no_journal, visible_names
 from fastio.store.seal import read_seal
-from fastio.store.sets import set_path
+from fastio.store.set_names import set_path
 from fastio.store.target import NUMBER, number_pattern
 from fastio.types.units import counted
 

@@ -15,12 +15,13 @@ from fastio.store import FORMATS, open_store
 from fastio.store.copies import Copies
 from fastio.store.files.remote import obstore_upload
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.folders import StoreFolder, folder_of
+from fastio.store.folders import folder_of
 from fastio.store.merge import merge_stores
 from fastio.store.repair import repair_set
 from fastio.store.set_object import read_set
 from fastio.store.sets import read_member, seal_set
 from fastio.store.shard_destination import ShardDestination
+from fastio.store.store_folder import StoreFolder
 from tests.servers.fault_server import Fault, FaultServer
 from tests.servers.fixtures import Bucket
 from tests.store.build import LABELLED, make_batch

@@ -9,7 +9,8 @@ import pytest
 
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.store import FORMATS, create_shard, open_store
-from fastio.store.sets import seal_set, set_path
+from fastio.store.set_names import set_path
+from fastio.store.sets import seal_set
 from tests.store.build import LABELLED, make_batch
 
 PLAN = 0xFEDCBA9876543210

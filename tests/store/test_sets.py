@@ -14,7 +14,7 @@ import pytest
 
 from fastio.errors import SchemaError, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store import FORMATS, create_shard, create_store, open_store
-from fastio.store.generations import current_set
+from fastio.store.set_lookup import current_set
 from fastio.store.sets import seal_set
 from fastio.store.verify import verify_store
 from tests.forking import fork, in_fork, status_of

@@ -16,10 +16,11 @@ import pytest
 
 from fastio.errors import StoreError
 from fastio.store import FORMATS, open_store
-from fastio.store.folders import FolderEntry, LocalFolder
+from fastio.store.folders import LocalFolder
 from fastio.store.scratch import ScratchFolder
 from fastio.store.sets import read_member, seal_set
 from fastio.store.shard_destination import ShardDestination
+from fastio.store.store_folder import FolderEntry
 from tests.store.build import LABELLED, make_batch
 from tests.store.faults import fail, fault
 

@@ -13,8 +13,9 @@ from fastio import FastDataset
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store import FORMATS, create_shard, open_store
 from fastio.store.files import KINDS
-from fastio.store.folders import FolderEntry, RemoteFolder
+from fastio.store.remote_folder import RemoteFolder
 from fastio.store.sets import seal_set
+from fastio.store.store_folder import FolderEntry
 from tests.store.build import LABELLED, make_batch, make_samples, write
 from tests.store.files.toy import SCHEME, Bucket
 from tests.store.version_1 import make_version_1
@@ -37,7 +38,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
     monkeypatch.setitem(KINDS, "toy", bucket.kind())
     monkeypatch.setattr(RemoteFolder, "entries", entries)
     monkeypatch.setattr(
-        "fastio.store.sets.RemoteSource.known", lambda path, options, **_: KINDS["toy"].open(path, options)
+        "fastio.store.files.remote.remote_source.RemoteSource.known",
+        lambda path, options, **_: KINDS["toy"].open(path, options),
     )
     return bucket
 
@@ -145,7 +147,7 @@ def test_the_web_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(path: str, *_: object) -> None:
         raise StoreNotFound(f"{path}: no such object")
 
-    monkeypatch.setattr("fastio.store.folders.open_file", missing)
+    monkeypatch.setattr("fastio.store.remote_folder.open_file", missing)
     for name in ("x-%06d.tar", "x-*.tar", ""):
         with pytest.raises(StoreError, match=r"https://host/a/.*: a web server does not list its files: name the set"):
             open_store(f"https://host/a/{name}")

@@ -19,9 +19,9 @@ from fastio.store.files import open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.index import check_set
+from fastio.store.members import open_members
 from fastio.store.sealed import Shard, read_shard
 from fastio.store.set_object import SetMember, read_set, write_set
-from fastio.store.sets import open_members
 from fastio.store.staging.arrived_ranges import ArrivedRanges
 from fastio.store.staging.file_copy import FileCopy, hidden_files, is_copy
 from fastio.store.staging.movers import Mover, ThreadMover

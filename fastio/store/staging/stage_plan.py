@@ -22,8 +22,8 @@ from fastio.store.formats import FORMATS
 from fastio.store.seal import SEAL_SIZE, Seal, SealAt, always_at, find_seal
 from fastio.store.sealed import bytes_from
 from fastio.store.set_lookup import set_of_path
+from fastio.store.set_names import set_path
 from fastio.store.set_object import SetMember, SetObject
-from fastio.store.sets import set_path
 from fastio.store.target import expand, match_format
 from fastio.store.urls import set_of_url, shards_of_url
 

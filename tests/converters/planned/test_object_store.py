@@ -12,7 +12,8 @@ from fastio.converters import Part, pack, seal
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store import create_store, open_store
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.folders import RemoteFolder, folder_of
+from fastio.store.folders import folder_of
+from fastio.store.remote_folder import RemoteFolder
 from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, packed, source_in
 from tests.store.build import LABELLED
 

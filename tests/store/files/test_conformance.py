@@ -207,7 +207,8 @@ class TestToy(FilesConformance):
         names = sorted(each.name for each in tmp_path.glob("x-*.tar"))
         put("x.fastio-set", (tmp_path / "x.fastio-set").read_bytes())
         monkeypatch.setattr(
-            "fastio.store.sets.RemoteSource.known", lambda path, options, **_known: KINDS["toy"].open(path, options)
+            "fastio.store.files.remote.remote_source.RemoteSource.known",
+            lambda path, options, **_known: KINDS["toy"].open(path, options),
         )
         for name in names:
             path = put(name, (tmp_path / name).read_bytes())

@@ -21,7 +21,8 @@ from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import FORMATS, create_shard, create_store, open_store
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.sets import seal_set, set_path
+from fastio.store.set_names import set_path
+from fastio.store.sets import seal_set
 from fastio.store.staging import file_copy, stage, stage_plan, staged_path
 from fastio.store.staging.stage_lock import Waiting, stage_lock
 from tests.forking import fork, in_fork, status_of
