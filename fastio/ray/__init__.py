@@ -5,8 +5,9 @@ Ray is imported on first use, and ``import fastio`` does not import this package
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fastio.lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastio.ray.packing import pack
@@ -14,15 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sink", "pack"]
 
-_HOMES = {"Sink": "fastio.ray.sink", "pack": "fastio.ray.packing"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fastio.ray' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, {"Sink": "fastio.ray.sink", "pack": "fastio.ray.packing"})
 
 
 def __dir__() -> list[str]:
