@@ -6,7 +6,6 @@ torch.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from fastio.errors import (
     StoreIncomplete,
     StoreNotFound,
 )
+from fastio.lazy import lazy_names
 
 if find_spec("fastio._native") is None:  # Python looks into the working directory first
     raise ImportError(
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from fastio.measure.loop.verdict import StepShares, verdict
     from fastio.samplers.bucket import LengthBucketSampler
     from fastio.samplers.pack import PackSampler
-    from fastio.store import create_store, open_store
+    from fastio.store.creating import create_store
+    from fastio.store.opening import open_store
 
     __version__: str
 
@@ -76,27 +77,30 @@ __all__ = [
     "verdict",
 ]
 
-_HOMES = {
-    "ChunkCollate": "fastio.dataset.token_collate",
-    "PackCollate": "fastio.dataset.token_collate",
-    "PadCollate": "fastio.dataset.token_collate",
-    "DevicePrefetcher": "fastio.loader.prefetch",
-    "FastDataset": "fastio.dataset.fast_dataset",
-    "FastLoader": "fastio.loader.fast_loader",
-    "FieldCollate": "fastio.dataset.record_collate",
-    "Mixture": "fastio.loader.selection.mixture",
-    "MockLoader": "fastio.measure.loop.mock",
-    "LengthBucketSampler": "fastio.samplers.bucket",
-    "MockTrainer": "fastio.measure.loop.mock",
-    "PackSampler": "fastio.samplers.pack",
-    "StepShares": "fastio.measure.loop.verdict",
-    "Writer": "fastio.converters.write.writer",
-    "pack": "fastio.converters.write.pack",
-    "StepTimer": "fastio.measure.loop.step_timer",
-    "create_store": "fastio.store",
-    "open_store": "fastio.store",
-    "verdict": "fastio.measure.loop.verdict",
-}
+_public = lazy_names(
+    __name__,
+    {
+        "ChunkCollate": "fastio.dataset.token_collate",
+        "DevicePrefetcher": "fastio.loader.prefetch",
+        "FastDataset": "fastio.dataset.fast_dataset",
+        "FastLoader": "fastio.loader.fast_loader",
+        "FieldCollate": "fastio.dataset.record_collate",
+        "LengthBucketSampler": "fastio.samplers.bucket",
+        "Mixture": "fastio.loader.selection.mixture",
+        "MockLoader": "fastio.measure.loop.mock",
+        "MockTrainer": "fastio.measure.loop.mock",
+        "PackCollate": "fastio.dataset.token_collate",
+        "PackSampler": "fastio.samplers.pack",
+        "PadCollate": "fastio.dataset.token_collate",
+        "StepShares": "fastio.measure.loop.verdict",
+        "StepTimer": "fastio.measure.loop.step_timer",
+        "Writer": "fastio.converters.write.writer",
+        "create_store": "fastio.store.creating",
+        "open_store": "fastio.store.opening",
+        "pack": "fastio.converters.write.pack",
+        "verdict": "fastio.measure.loop.verdict",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -104,11 +108,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("fastio")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fastio' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    return _public(name)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,11 @@ from fastio.store.joined_index import JoinedIndex
 from fastio.store.receipt import number_of_all
 from fastio.store.seal import set_checksum
 from fastio.store.sealed import Intervals, Shard
-from fastio.store.set_object import SetObject
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
+
+if TYPE_CHECKING:
+    from fastio.store.set_object import SetObject
 
 __all__ = ["SealedStore", "check_set"]
 

@@ -62,11 +62,12 @@ from fastio._native import tar_members
 from fastio.errors import SchemaError
 from fastio.store.arrays import Place
 from fastio.store.atomic import PartialFile
-from fastio.store.foreign_tar import check_foreign_set, open_foreign
+from fastio.store.files import ByteSource
 from fastio.store.format import Columns, Ending, ForeignFiles, Format, ShardWriter, Sizes, Values
 from fastio.store.npy import NPY, npy_prefix
 from fastio.store.plain_code import has_many_fields, main_picture
 from fastio.store.seal import always_at
+from fastio.store.sealed import Shard
 from fastio.store.tar_file import ABOUT, ABOUT_TEXT, BLOCK, MAX_NAME, MAX_SIZE, MemberFile
 from fastio.store.tar_flat import FlatTarWriter
 from fastio.store.tar_names import INDEX_FOLDER, MemberNames
@@ -323,6 +324,18 @@ def _layout(schema: Schema) -> str:
     return "" if schema.flat is None else "flat"
 
 
+def _open_foreign(file: ByteSource) -> Shard:
+    from fastio.store.foreign_tar import open_foreign
+
+    return open_foreign(file)
+
+
+def _check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
+    from fastio.store.foreign_tar import check_foreign_set
+
+    return check_foreign_set(path, shards)
+
+
 FORMAT = Format(
     name="tar",
     suffixes=(".tar",),
@@ -336,5 +349,5 @@ FORMAT = Format(
     marks=((257, b"ustar"),),
     sample_bytes=sample_bytes,
     layout=_layout,
-    foreign=ForeignFiles(open_foreign, check_foreign_set),
+    foreign=ForeignFiles(_open_foreign, _check_foreign_set),
 )

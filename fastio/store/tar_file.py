@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -91,6 +90,8 @@ class MemberFile:
 def member_header(name: str, size: int) -> bytes:
     """Return a member's ustar header, preceded by a PAX header if ustar is not enough."""
     if len(name) > MAX_NAME or not name.isascii() or size >= MAX_SIZE:
+        import tarfile
+
         info = tarfile.TarInfo(name)
         info.size = size
         return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")

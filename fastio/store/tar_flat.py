@@ -14,7 +14,6 @@ the size of the member is in base 256, as GNU tar writes it.
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -79,6 +78,8 @@ def _header(name: str, size: int) -> bytes:
     """Return the header of a member, one block whatever its size."""
     if size < MAX_SIZE:
         return member_header(name, size)
+    import tarfile
+
     info = tarfile.TarInfo(name)
     info.size = size
     return info.tobuf(tarfile.GNU_FORMAT, "ascii", "strict")

@@ -14,11 +14,16 @@ from fastio.store import formats
 from fastio.store.format import Format
 from fastio.store.listing import check_no_journal, visible_names
 
-__all__ = ["NUMBER", "expand", "match_format", "number_pattern", "ranged", "target_format"]
+__all__ = ["NUMBER", "expand", "format_of", "match_format", "number_pattern", "ranged", "target_format"]
 
 NUMBER = re.compile(r"%(?:0(\d+))?d")  # %06d or %d
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _MAX_RANGE = 1_000_000
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Return the name in FORMATS for a path's suffix. Raises StoreError for an unknown suffix."""
+    return match_format(os.fspath(path)).name
 
 
 def match_format(path: str) -> Format:

@@ -1,14 +1,18 @@
-"""Objects behind a URL: read by ranges, never mapped."""
+"""Objects behind a URL: read by ranges, never mapped. Clients and their event loop are imported for a URL only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from fastio.store.files.byte_source import Kind, StoreFiles
+from fastio.store.files.byte_source import ByteSource, Kind, StoreFiles
 from fastio.store.files.local import is_local
-from fastio.store.files.remote.clients import OBSTORE_SCHEMES
-from fastio.store.files.remote.remote_source import RemoteSource
+from fastio.store.files.remote.schemes import OBSTORE_SCHEMES
+from fastio.store.files.remote_options import RemoteOptions
+
+if TYPE_CHECKING:
+    from fastio.store.files.remote.remote_source import RemoteSource
 
 __all__ = ["KIND"]
 
@@ -27,11 +31,16 @@ def _claims(path: str) -> bool:
     return scheme in known_implementations or scheme in registry
 
 
+def _open(path: str, options: RemoteOptions) -> ByteSource:
+    from fastio.store.files.remote.remote_source import RemoteSource
+
+    return RemoteSource.open(path, options)
+
+
 def _files(sources: Sequence[RemoteSource]) -> StoreFiles:
-    # Imported here: its loaders need asyncio, which imports more than the rest of fastio.store does.
     from fastio.store.files.remote.remote_files import RemoteFiles
 
     return RemoteFiles(sources)
 
 
-KIND = Kind("remote", claims=_claims, open=RemoteSource.open, files=_files)
+KIND = Kind("remote", claims=_claims, open=_open, files=_files)

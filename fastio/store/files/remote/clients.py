@@ -10,11 +10,10 @@ from fastio.errors import StoreError
 from fastio.store.files.remote.client import Client, split_url
 from fastio.store.files.remote.forked import claim_process
 from fastio.store.files.remote.hugging_face import hub_url, with_token
+from fastio.store.files.remote.schemes import OBSTORE_SCHEMES
 from fastio.store.files.remote_options import RemoteOptions
 
-__all__ = ["OBSTORE_SCHEMES", "client_of"]
-
-OBSTORE_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https"})
+__all__ = ["client_of"]
 
 _clients: dict[tuple[str, str, float], Client] = {}
 _opening = threading.Lock()

@@ -1,0 +1,86 @@
+"""``open_store``: opens a store of this machine; ``opening_urls`` opens those behind URLs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from fastio.errors import StoreError
+from fastio.store.files import Read, check_read
+from fastio.store.files.local import check_address, is_local
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.index import SealedStore
+from fastio.store.opened_files import Way, open_shard, store_of
+from fastio.store.set_lookup import set_of_path
+from fastio.store.target import expand, match_format
+
+__all__ = ["open_store"]
+
+_ATTEMPTS = 10  # attempts to open a set that others replace meanwhile
+
+
+def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: RemoteOptions = DEFAULT) -> SealedStore:
+    """
+    Open a packed dataset; its suffix names the format in FORMATS.
+
+    Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar``, their folder or the set
+    object beside them; all of these may be URLs, which ``remote`` says how to read. Tar files that others wrote open
+    too: they are scanned once. A store behind a URL is copied to ``remote.stage`` while it is
+    read.
+
+    ``read`` says how bytes are read: "map" maps the files into memory, "pread" reads each run of bytes by a call of its
+    own, "remote" asks a server for ranges; "auto" takes that for URLs, "pread" on network file systems, "map"
+    elsewhere.
+
+    Raises StoreNotFound, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer version.
+    """
+    check_read(read)
+    check_address(path)
+    path = os.fspath(path)
+    if not is_local(path):
+        from fastio.store.opening_urls import open_url
+
+        return open_url(path, read, remote)
+    for _ in range(_ATTEMPTS):
+        before = _version(path)
+        try:
+            return _open_path(path, read, remote)
+        except StoreError:
+            if before == _version(path):
+                raise  # the store was not replaced meanwhile
+    return _open_path(path, read, remote)
+
+
+def _open_path(path: str, read: Read, remote: RemoteOptions) -> SealedStore:
+    way = Way(read, remote, partial(open_store, read=read, remote=remote))
+    set_object = set_of_path(path)
+    if set_object is not None:
+        from fastio.store.opened_set import open_set
+
+        return open_set(path, set_object, way)
+    form = match_format(path)
+    shards = [open_shard(file, form, way) for file in expand(path, form)]
+    return store_of(path, form, shards, way)
+
+
+def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
+    """Return which files a path stands for at the moment, with their inodes; nothing for an impossible path."""
+    try:
+        set_object = set_of_path(path)
+        return _inodes([set_object] if set_object is not None else expand(path, match_format(path)))
+    except StoreError:
+        return []
+
+
+def _inodes(files: Sequence[str]) -> list[tuple[str, tuple[int, int] | None]]:
+    """Return which files these are at the moment; None for a missing one."""
+    found: list[tuple[str, tuple[int, int] | None]] = []
+    for file in files:
+        try:
+            status = Path(file).stat()
+            found.append((file, (status.st_dev, status.st_ino)))
+        except OSError:
+            found.append((file, None))
+    return found

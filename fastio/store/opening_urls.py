@@ -1,0 +1,73 @@
+"""Opens stores behind URLs, and begins to copy them where a stage is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from fastio.errors import StoreCorrupt, StoreIncomplete, StoreNotFound
+from fastio.store.files import Read
+from fastio.store.files.remote.range_cache import RangeCache
+from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.format import Format
+from fastio.store.index import SealedStore
+from fastio.store.opened_files import Way, open_shard, store_of
+from fastio.store.opened_set import open_set
+from fastio.store.sealed import Shard
+from fastio.store.staging.staged import StageInUse
+from fastio.store.urls import set_of_url, shards_of_url
+
+__all__ = ["open_url"]
+
+_OPENED_AT_ONCE = 16  # shards, each of which takes some requests
+_Opened = TypeVar("_Opened")
+
+
+def open_url(url: str, read: Read, remote: RemoteOptions, *, is_again: bool = False) -> SealedStore:
+    """Open the store at a URL. Opening it again, as a worker process does, uses a stage, but begins none."""
+    stage = StageInUse(remote.stage, remote) if remote.stage is not None else None
+    way = Way(read, remote, partial(open_url, read=read, remote=remote, is_again=True), stage)
+    store = _open_by(way, url)
+    if stage is not None and not is_again:
+        stage.begin(url)
+    return store
+
+
+def _open_by(way: Way, url: str) -> SealedStore:
+    remote = way.remote
+    set_object = set_of_url(url, remote)
+    if set_object is not None:
+        try:
+            return _twice(partial(open_set, url, set_object, way), remote)
+        except StoreNotFound:
+            if set_object == url:
+                raise
+    form, files = shards_of_url(url, remote)
+    return store_of(url, form, _open_shards(files, form, way), way)
+
+
+def _twice(attempt: Callable[[], _Opened], remote: RemoteOptions) -> _Opened:
+    """
+    Return what an attempt to open objects returns, the second one if the first finds damage.
+
+    Bytes may have changed on their way, and then lie so in the cache directory.
+    """
+    try:
+        return attempt()
+    except (StoreCorrupt, StoreIncomplete):
+        cache = RangeCache.of(remote)
+        if cache is not None:
+            cache.forget_indexes()
+        return attempt()
+
+
+def _open_shards(files: Sequence[str], form: Format, way: Way) -> list[Shard]:
+    def opened(file: str) -> Shard:
+        return _twice(partial(open_shard, file, form, way), way.remote)
+
+    if len(files) == 1:
+        return [opened(files[0])]
+    with ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="fastio") as threads:
+        return list(threads.map(opened, files))
