@@ -17,7 +17,7 @@ from fastio.samplers.order import Division, Shuffle, block_order, consumed_after
 from fastio.samplers.page_cache import PageCache, page_cache
 from fastio.samplers.position import whole_consumed
 from fastio.samplers.windows import Windows
-from fastio.types.metrics import ShuffleReport
+from fastio.types.shuffle_report import ShuffleReport
 
 __all__ = ["BatchSampler", "Batches", "ChosenOrder", "ElasticSampler", "OrderSampler", "even_cuts"]
 

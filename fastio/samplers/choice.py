@@ -18,7 +18,7 @@ from fastio.samplers.lanes import WINDOW_BLOCKS, LaneOrder, Lanes
 from fastio.samplers.mixing import WELL_MIXED, Classes, judged_steps
 from fastio.samplers.order import Division
 from fastio.samplers.page_cache import PageCache
-from fastio.types.metrics import ShuffleReport
+from fastio.types.shuffle_report import ShuffleReport
 
 __all__ = ["Choice", "choose", "report"]
 

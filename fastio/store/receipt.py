@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.types.receipt import MODULUS, sum_indices, sum_samples
+from fastio.types.receipt_sum import MODULUS, sum_indices, sum_samples
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastio.loader.selection import Chosen
 from fastio.samplers.whole import WholeEpochs
 from fastio.store.receipt import number_of
-from fastio.types.receipt import sum_indices
+from fastio.types.receipt_sum import sum_indices
 
 __all__ = ["Expected", "ExpectedNumber"]
 

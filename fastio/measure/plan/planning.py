@@ -26,7 +26,7 @@ from fastio.samplers.held_memory import held_memory
 from fastio.samplers.mixing import Classes, judged_steps
 from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.samplers.page_cache import PageCache, page_cache
-from fastio.types.metrics import ShuffleReport
+from fastio.types.shuffle_report import ShuffleReport
 from fastio.types.units import counted, number
 
 __all__ = ["EpochPlan", "NodeReads", "PlanOptions", "TrainingPlan"]
