@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fastio import _native
-from fastio.codec.codec import Codec
+from fastio.lazy import lazy_names
 from fastio.types.traits import TRAITS
+
+if TYPE_CHECKING:
+    from fastio.codec.codec import Codec
 
 __all__ = ["CODECS", "Codec", "describe_status"]
 
+__getattr__ = lazy_names(__name__, {"Codec": "fastio.codec.codec"})
 
-class _Codecs(Mapping[str, Codec]):
+
+class _Codecs(Mapping[str, "Codec"]):
     """The codecs of all rows of ``TRAITS``, each imported when it is first asked for."""
 
     def __getitem__(self, name: str) -> Codec:

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL.Image import Resampling
 
 from fastio._native import Job, PictureFunction, ThreadPool
 from fastio.codec.headers import Headers
 from fastio.types.spans import Spans
 
-__all__ = ["FILTERS", "Codec", "Geometry"]
-
-# The antialiased filters of the native core; the position here is the number there.
-FILTERS: Final = (
-    Resampling.BILINEAR,
-    Resampling.BICUBIC,
-    Resampling.BOX,
-    Resampling.LANCZOS,
-    Resampling.HAMMING,
-    Resampling.NEAREST,
-)
+__all__ = ["Codec", "Geometry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +20,11 @@ class Geometry:
     """
     What the native core does to pictures or masks, in one pass, on their way into the rows of a batch.
 
-    ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` is a position in FILTERS; ``fill`` the
-    colour of edges, one byte per channel. With ``is_planar``, rows are ``(C, H, W)``; with ``is_grey``, all channels
-    hold luma. Raw pictures have no header with their size: ``stored`` gives it. ``is_fast`` lets decoders shrink a
-    picture before it is resampled, which changes pixels slightly. ``function``, if there is one, is called on each
-    finished picture with its row of ``numbers``, ``(n, k)``.
+    ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` is a position in
+    ``fastio.codec.filters.FILTERS``; ``fill`` the colour of edges, one byte per channel. With ``is_planar``, rows are
+    ``(C, H, W)``; with ``is_grey``, all channels hold luma. Raw pictures have no header with their size: ``stored``
+    gives it. ``is_fast`` lets decoders shrink a picture before it is resampled, which changes pixels slightly.
+    ``function``, if there is one, is called on each finished picture with its row of ``numbers``, ``(n, k)``.
 
     Masks need only a plan, and take ``fill`` and ``sizes`` as ``MaskCodec.decode`` says: ``sizes``, ``(n, 2)`` int32,
     are the heights and widths of the pictures that the plan was made for.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from PIL import Image
 
-from fastio.codec.codec import FILTERS
+from fastio.codec.filters import FILTERS
 
 __all__ = ["KERNELS", "Fill", "Interpolation", "as_fill", "as_kernel", "as_padding", "as_size", "check_antialias"]
 

@@ -31,7 +31,7 @@ class Pending(NamedTuple):
 
     box: Box
     scaled: tuple[int, int] | None
-    kernel: int  # a number of fastio.codec.codec.FILTERS
+    kernel: int  # a number of fastio.codec.filters.FILTERS
     window: Box
     turn: Turn
     read: str

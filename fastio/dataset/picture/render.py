@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import _native
-from fastio.codec.codec import FILTERS, Geometry
+from fastio.codec.codec import Geometry
+from fastio.codec.filters import FILTERS
 from fastio.codec.raw import RawCodec
 from fastio.dataset.picture.pending import CHANNELS, Pending
 from fastio.dataset.picture.turn import Turn

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from PIL import Image
 
-from fastio.codec.codec import FILTERS
+from fastio.codec.filters import FILTERS
 from fastio.dataset.picture.pending import Pending
 from fastio.dataset.picture.render import by_pillow, from_array
 
