@@ -12,7 +12,6 @@ from typing import Any
 
 from fastio.converters.label_columns import Columns, LabelOptions, choose_columns, has_known_title
 from fastio.converters.label_values import Row, type_cells
-from fastio.converters.restricted_pickle import load_pickle
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
 
@@ -52,6 +51,8 @@ def read_statements(path: str, data: bytes, options: LabelOptions, files: Contai
 
 
 def _of_pickle(data: bytes, request: _Request) -> Statements:
+    from fastio.converters.restricted_pickle import load_pickle
+
     content = load_pickle(data)
     if not isinstance(content, dict):
         raise SourceError(f"the pickle holds a {type(content).__name__}, expected a dict of file name to label")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fastio.converters.arrow.reading import ARROW_SUFFIXES
-from fastio.converters.arrow.source import holds_pictures, table_source
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.listed import ListedSource
 from fastio.converters.shard_files import FileSet, first_file
@@ -14,6 +13,8 @@ __all__ = ["KIND", "open_arrow"]
 
 def open_arrow(place: SourcePath, options: SourceOptions) -> ListedSource:
     """Open an Arrow file or stream, those that a pattern matches, or those in a folder; see ``table_source``."""
+    from fastio.converters.arrow.source import table_source
+
     files = FileSet.of(place, _is_arrow, "an Arrow file", ", ".join(ARROW_SUFFIXES))
     return table_source(KIND.name, "arrow", place, files, options)
 
@@ -27,6 +28,12 @@ def _signs(place: SourcePath) -> str:
     return "Arrow files" if first_file(place, _is_arrow) else ""
 
 
+def _has_pictures(place: SourcePath) -> bool:
+    from fastio.converters.arrow.source import holds_pictures
+
+    return holds_pictures("arrow", first_file(place, _is_arrow))
+
+
 KIND = SourceKind(
     name="arrow",
     what="Arrow files",
@@ -37,5 +44,5 @@ KIND = SourceKind(
     takes_columns=True,
     covers=("imagefolder",),
     text_kinds=("arrow", "datasets"),
-    has_more_than_text=lambda place: holds_pictures("arrow", first_file(place, _is_arrow)),
+    has_more_than_text=_has_pictures,
 )

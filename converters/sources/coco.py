@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fastio.converters.coco.reading import looks_like_coco
-from fastio.converters.coco.source import open_coco
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.listed import ListedSource
 from fastio.errors import SourceError
@@ -15,6 +14,8 @@ def open_annotations(place: SourcePath, options: SourceOptions) -> ListedSource:
     """Open a COCO JSON, see ``open_coco``. Its images lie below ``--root``, or in a folder in or beside its own."""
     if place.is_folder:
         raise SourceError(f"{place.path}: is a folder; expected a COCO JSON: name the file in it")
+    from fastio.converters.coco.source import open_coco
+
     return open_coco(KIND.name, place, options)
 
 

@@ -2,117 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-from fastio.converters.containers.array_source import ArraysOf, array_source
 from fastio.converters.containers.of_others import is_of_others
-from fastio.converters.containers.row_array import RowArray
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
-from fastio.converters.listed import Indices, ListedSource
-from fastio.converters.source import Problem
-from fastio.errors import SourceError, StoreError
-from fastio.store.files import ByteSource, open_file
+from fastio.converters.listed import ListedSource
 
-if TYPE_CHECKING:  # h5py takes long to import
-    import h5py
-
-__all__ = ["KIND", "open_hdf5"]
-
-_SEAL_MAGIC = b"\x89fastio\n"
+__all__ = ["KIND"]
 
 
-def open_hdf5(place: SourcePath, options: SourceOptions) -> ListedSource:
-    """
-    Open the datasets of a file as arrays, called by their paths: ``train/x``.
+def _open(place: SourcePath, options: SourceOptions) -> ListedSource:
+    from fastio.converters.containers.hdf5_source import open_hdf5
 
-    Those that are contiguous and little endian are read where they lie; chunked and compressed ones, strings and values
-    of any length by h5py. Links to other files are not followed.
-    """
-    import h5py
-
-    path = place.path
-    try:
-        file = open_file(path)
-        h5 = h5py.File(path, "r")
-    except (OSError, StoreError, RuntimeError, ValueError) as exc:
-        raise SourceError(f"{path}: cannot be read as HDF5 ({_one_line(exc)}): copy or download it again") from exc
-    if "header" in h5 and "keys" in h5 and file.read(0, 8).tobytes()[1:5] in (b"fast", _SEAL_MAGIC[1:5]):
-        raise SourceError(f"{path}: was packed by fastio, but is damaged: pack its source again")
-    arrays: list[RowArray] = []
-    left_out: list[Problem] = []
-
-    def add(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset):
-            reason = _reason_to_leave_out(item)
-            if reason:
-                left_out.append(Problem(name, reason))
-            else:
-                arrays.append(_array(file, name, item))
-
-    try:
-        h5.visititems(add)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as exc:
-        raise SourceError(f"{path}: is damaged ({_one_line(exc)}): copy or download it again") from exc
-    found = ArraysOf(KIND.name, arrays, left_out, Path(path).stat().st_blocks * 512, 1)
-    return array_source(place, found, options)
-
-
-def _reason_to_leave_out(dataset: h5py.Dataset) -> str:
-    """Why a dataset is no array of samples; "" if it may be one."""
-    if dataset.shape is None or not dataset.shape:
-        return "is a single value, not one per sample"
-    if dataset.is_virtual or dataset.external:
-        return "has its values in other files: copy them into this one"
-    if dataset.dtype.kind == "V":
-        return f"holds {dataset.dtype}, which is neither numbers nor strings"
-    if dataset.dtype.kind == "O" and dataset.dtype.metadata and "ref" in dataset.dtype.metadata:
-        return "holds references"
-    return ""
-
-
-def _array(file: ByteSource, name: str, dataset: h5py.Dataset) -> RowArray:
-    """The array of a dataset."""
-    import h5py
-
-    shape, dtype = tuple(map(int, dataset.shape)), np.dtype(dataset.dtype)
-    is_string = h5py.check_string_dtype(dtype) is not None
-    plain = np.dtype(dtype.str) if dtype.kind != "O" else np.dtype("O")
-    start = _start(file, dataset, shape, plain)
-    if start is not None:
-        return RowArray(name, shape, plain, _reader(dataset), file, start)
-    return RowArray(name, shape, plain, _reader(dataset), is_string=is_string)
-
-
-def _start(file: ByteSource, dataset: h5py.Dataset, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int | None:
-    """Where the rows lie in the file, if they lie there one after the other and whole."""
-    if dataset.chunks is not None or dtype.kind not in "biufc" or dtype.str.startswith(">"):
-        return None
-    start, size = dataset.id.get_offset(), int(np.prod(shape)) * dtype.itemsize
-    return int(start) if start is not None and size and start + size <= file.size else None
-
-
-def _reader(dataset: h5py.Dataset) -> Callable[[Indices], NDArray[Any]]:
-    """How to read rows: a slice at once, other rows in ascending order, as h5py wants them."""
-
-    def rows(indices: Indices) -> NDArray[Any]:
-        if not len(indices):
-            return np.empty((0, *dataset.shape[1:]), dataset.dtype)
-        first, count = int(indices[0]), len(indices)
-        if np.array_equal(indices, np.arange(first, first + count)):
-            return np.asarray(dataset[first : first + count])
-        ascending, positions = np.unique(indices, return_inverse=True)
-        return np.asarray(dataset[ascending])[positions]
-
-    return rows
-
-
-def _one_line(exc: BaseException) -> str:
-    return " ".join(str(exc).split())[:200]
+    return open_hdf5(place, options)
 
 
 def _signs(place: SourcePath) -> str:
@@ -124,7 +24,7 @@ KIND = SourceKind(
     name="hdf5",
     what="an HDF5 file of another program",
     signs=_signs,
-    open=open_hdf5,
+    open=_open,
     own_labels="datasets of labels are fields, as in --field label=y",
     takes_fields=True,
     covers=("store",),

@@ -11,7 +11,6 @@ from fastio.converters.listed import ListedSource
 from fastio.converters.scan import Folder, scan_tree, shown
 from fastio.converters.source import Problem
 from fastio.converters.tables.rows import METADATA_NAMES, TableFile
-from fastio.converters.tables.table_source import TableParts, open_rows
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
 
@@ -25,6 +24,8 @@ def open_metadata(place: SourcePath, options: SourceOptions) -> ListedSource:
     Columns called ``..._file_name`` name further files. Pictures that no row names are problems, and so are rows
     without their file.
     """
+    from fastio.converters.tables.table_source import TableParts, open_rows
+
     names = _tables(place)
     if len(names) != 1:
         found = " and ".join(names) or "none of them"

@@ -2,154 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import math
-import os
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
 
-import numpy as np
-
-from fastio.converters.containers.array_source import ArraysOf, array_source
-from fastio.converters.containers.row_array import RowArray
-from fastio.converters.containers.zip_members import ZipMember, ZipMembers, inflated, open_members
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.listed import ListedSource
 from fastio.converters.npy import read_npy_header
-from fastio.converters.source import Problem
-from fastio.errors import SourceError, StoreError
-from fastio.store.files import ByteSource, open_file
 
-__all__ = ["KIND", "open_npy"]
+__all__ = ["KIND"]
 
-_MOST_HEADER = 1 << 17  # bytes of an array's header
 _MOST_FILES = 64  # of a folder that is taken for arrays of one dataset
 
 
-def open_npy(place: SourcePath, options: SourceOptions) -> ListedSource:
-    """
-    Open arrays with a row for each sample, called by the names of their files: ``x`` and ``y``.
+def _open(place: SourcePath, options: SourceOptions) -> ListedSource:
+    from fastio.converters.containers.npy_source import open_npy
 
-    ``--field`` may name further .npy files, relative to ``--root`` or to the folder. Nothing is unpickled.
-    """
-    path = place.path
-    if path.lower().endswith(".npz"):
-        return array_source(place, _npz(path), options)
-    folder = options.root or (path if place.is_folder else str(Path(path).parent))
-    files = _files(path) if place.is_folder else [path]
-    for choice in options.fields:
-        further = os.path.join(folder, choice.where.removesuffix(".npy") + ".npy")  # noqa: PTH118 - as the user wrote it
-        if not any(os.path.samefile(further, each) for each in files if Path(further).exists()):  # noqa: PTH121
-            files.append(further)
-    fields = tuple(replace(choice, where=choice.where.removesuffix(".npy")) for choice in options.fields)
-    arrays, left_out, disk_bytes = [], [], 0
-    for each in files:
-        file = _opened(each)
-        name = os.path.relpath(each, folder).removesuffix(".npy")
-        array = _in_file(file, name)
-        disk_bytes += Path(each).stat().st_blocks * 512
-        if isinstance(array, Problem):
-            left_out.append(array)
-        else:
-            arrays.append(array)
-    found = ArraysOf(KIND.name, arrays, left_out, disk_bytes, len(files))
-    return array_source(place, found, replace(options, fields=fields))
-
-
-def _files(folder: str) -> list[str]:
-    found = sorted(str(each) for each in Path(folder).iterdir() if each.suffix == ".npy" and each.is_file())
-    if not found:
-        raise SourceError(f"{folder}: holds no .npy file")
-    return found
-
-
-def _opened(path: str) -> ByteSource:
-    try:
-        return open_file(path)
-    except StoreError as exc:
-        raise SourceError(str(exc)) from exc
-
-
-def _in_file(file: ByteSource, name: str) -> RowArray | Problem:
-    with Path(file.path).open("rb") as handle:
-        shape, is_fortran, dtype, start = _header(file.path, handle, file.size)
-    return _row_array(file, name, shape, dtype, start, is_fortran=is_fortran)
-
-
-def _header(path: str, handle: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    try:
-        shape, is_fortran, dtype = read_npy_header(handle)
-    except ValueError as exc:
-        raise SourceError(f"{path}: cannot be read as .npy: {' '.join(str(exc).split())[:200]}") from exc
-    start = handle.tell()
-    expected = start + math.prod(shape) * dtype.itemsize
-    if expected != size:
-        raise SourceError(
-            f"{path}: its header promises {dtype} {shape}, which ends at byte {expected:,}, but it has {size:,}: copy "
-            "or save it again"
-        )
-    return shape, is_fortran, dtype, start
-
-
-def _row_array(
-    file: ByteSource, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], start: int, *, is_fortran: bool
-) -> RowArray | Problem:
-    if not shape:
-        return Problem(name, "is a single value, not one per sample")
-    raw = file.read(start, start + math.prod(shape) * dtype.itemsize)
-    rows = raw.view(dtype).reshape(shape, order="F" if is_fortran else "C")
-    is_plain = not is_fortran or len(shape) == 1
-    if is_plain and not dtype.str.startswith(">"):
-        return RowArray(name, shape, dtype, rows.__getitem__, file, start)
-    return RowArray(name, shape, dtype, rows.__getitem__)
-
-
-def _npz(path: str) -> ArraysOf:
-    members = open_members(path)
-    arrays, left_out = [], []
-    names = [each.name for each in members.files]
-    if len(set(names)) < len(names):
-        raise SourceError(f"{path}: has a member twice: save it again")
-    for member in members.files:
-        name = member.name.removesuffix(".npy")
-        if not member.name.endswith(".npy"):
-            left_out.append(Problem(member.name, "is not a .npy file"))
-            continue
-        if member.problem:
-            raise SourceError(f"{path}: {member.name}: {member.problem}")
-        array = _in_member(path, members, member, name)
-        if isinstance(array, Problem):
-            left_out.append(array)
-        else:
-            arrays.append(array)
-    return ArraysOf(KIND.name, arrays, left_out, Path(path).stat().st_blocks * 512, 1)
-
-
-def _in_member(path: str, members: ZipMembers, member: ZipMember, name: str) -> RowArray | Problem:
-    """An array of an archive: in place if it is stored, otherwise inflated into an unnamed file on disk."""
-    file, start = members.file, member.start
-    title = f"{path}: {member.name}"
-    if not member.is_stored:
-        file, start = _unpacked(title, members.file, member), 0
-    head = file.read(start, start + min(member.size, _MOST_HEADER)).tobytes()
-    shape, is_fortran, dtype, header = _header(title, io.BytesIO(head), member.size)
-    return _row_array(file, name, shape, dtype, start + header, is_fortran=is_fortran)
-
-
-def _unpacked(title: str, file: ByteSource, member: ZipMember) -> ByteSource:
-    with tempfile.NamedTemporaryFile(prefix="fastio-") as spool:
-        try:
-            for piece in inflated(file, member):
-                spool.write(piece)
-            spool.flush()
-        except ValueError as exc:
-            raise SourceError(f"{title}: {exc}") from exc
-        except OSError as exc:
-            raise SourceError(f"{title}: cannot be inflated in {Path(spool.name).parent}: {exc.strerror}") from exc
-        return open_file(spool.name, "map")  # the mapping outlives the name
+    return open_npy(place, options)
 
 
 def _signs(place: SourcePath) -> str:
@@ -183,7 +51,7 @@ KIND = SourceKind(
     name="npy",
     what="arrays of NumPy",
     signs=_signs,
-    open=open_npy,
+    open=_open,
     own_labels="arrays of labels are fields, as in --field label=y",
     takes_fields=True,
     takes_root=True,

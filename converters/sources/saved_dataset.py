@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastio.converters.arrow.saved import saved_features, saved_names
-from fastio.converters.arrow.source import holds_pictures, table_source
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.listed import ListedSource
 from fastio.converters.shard_files import FileSet
@@ -15,6 +14,8 @@ __all__ = ["KIND", "open_saved"]
 
 def open_saved(place: SourcePath, options: SourceOptions) -> ListedSource:
     """Open what ``datasets.Dataset.save_to_disk`` wrote; of a dictionary of splits, one of its folders."""
+    from fastio.converters.arrow.source import table_source
+
     names = saved_names(place.path)
     status = [Path(place.path, name).stat() for name in names]
     sizes = sum(each.st_size for each in status), sum(each.st_blocks * 512 for each in status)
@@ -37,6 +38,8 @@ def _has_pictures(place: SourcePath) -> bool:
     if Path(place.path, "dataset_dict.json").is_file():
         below = sorted(f"{place.path}/{name}" for name in place.top.folders)
         return any(_has_pictures(SourcePath(folder)) for folder in below[:1])
+    from fastio.converters.arrow.source import holds_pictures
+
     return holds_pictures("arrow", f"{place.path}/{saved_names(place.path)[0]}")
 
 

@@ -9,7 +9,6 @@ from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.listed import ListedSource
 from fastio.converters.source import Problem
 from fastio.converters.tables.rows import TABLE_SUFFIXES, TableFile, is_table_name
-from fastio.converters.tables.table_source import TableParts, open_rows
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
 
@@ -23,6 +22,8 @@ def open_table(place: SourcePath, options: SourceOptions) -> ListedSource:
     A sample is named after its file, by ``--key-column``, or by its line. Files that no row names belong to nothing:
     only the table says what the samples are.
     """
+    from fastio.converters.tables.table_source import TableParts, open_rows
+
     if place.is_folder or not is_table_name(place.path):
         raise SourceError(f"{place.path}: expected a table ({', '.join(TABLE_SUFFIXES)})")
     table = TableFile(place.path, has_titles=options.columns.header)

@@ -9,7 +9,6 @@ from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.listed import ListedSource
 from fastio.converters.shard_files import FileSet, first_file
 from fastio.converters.tfrecord.framing import begins_like_records, is_gzip
-from fastio.converters.tfrecord.source import record_source
 
 __all__ = ["KIND", "open_tfrecord"]
 
@@ -19,6 +18,8 @@ _NAMES = re.compile(r"(?:.*\.tfrec(?:ords?)?(?:-[0-9]+-of-[0-9]+)?(?:\.gz)?|[^.]
 
 def open_tfrecord(place: SourcePath, options: SourceOptions) -> ListedSource:
     """Open a TFRecord file, those that a pattern matches, or those in a folder; see ``record_source``."""
+    from fastio.converters.tfrecord.source import record_source
+
     files = FileSet.of(place, _is_name, "a TFRecord file", ", ".join((*_SUFFIXES, "-00000-of-00010")))
     return record_source(KIND.name, place, files, options, _SUFFIXES)
 

@@ -22,7 +22,7 @@ MAKERS = {
     "converters/files.py": "pictures and labels of a folder",
     "converters/record_tokens.py": "ids made of text beside other fields",
     "converters/containers/row_array.py": "pixels and arrays of files that others wrote",
-    "converters/sources/lmdb.py": "pixels and arrays in values of LMDB files that others wrote",
+    "converters/containers/lmdb_source.py": "pixels and arrays in values of LMDB files that others wrote",
     "converters/raw.py": "--raw turns pictures into pixels",
     "converters/write/inference.py": "arrays that a program hands over",
     "converters/tfrecord/choose.py": "features of an Example",
