@@ -8,8 +8,9 @@ from __future__ import annotations
 if __name__ == "converters":
     raise ImportError("this package is fastio.converters: install fastio, then `import fastio.converters`")
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fastio.lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastio.converters.fields_asked import FieldChoice
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from fastio.converters.listed import ListedSource
     from fastio.converters.pack_report import PackReport
     from fastio.converters.packer import pack
-    from fastio.converters.planned import Part, seal
+    from fastio.converters.planned.part import Part
+    from fastio.converters.planned.seal import seal
     from fastio.converters.raw import Raw
     from fastio.converters.source import Chunk, Problem, Source
     from fastio.converters.source_kinds import SOURCES, open_source
@@ -43,29 +45,24 @@ __all__ = [
     "seal",
 ]
 
-_HOMES = {
-    "SOURCES": "source_kinds",
-    "Chunk": "source",
-    "FieldChoice": "fields_asked",
-    "LabelOptions": "labels",
-    "ListedSource": "listed",
-    "PackReport": "pack_report",
-    "Part": "planned",
-    "Problem": "source",
-    "Raw": "raw",
-    "Source": "source",
-    "SourceKind": "kind",
-    "SourcePath": "kind",
-    "Transcode": "transcode",
-    "open_source": "source_kinds",
-    "pack": "packer",
-    "seal": "planned",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "SOURCES": "fastio.converters.source_kinds",
+        "Chunk": "fastio.converters.source",
+        "FieldChoice": "fastio.converters.fields_asked",
+        "LabelOptions": "fastio.converters.labels",
+        "ListedSource": "fastio.converters.listed",
+        "PackReport": "fastio.converters.pack_report",
+        "Part": "fastio.converters.planned.part",
+        "Problem": "fastio.converters.source",
+        "Raw": "fastio.converters.raw",
+        "Source": "fastio.converters.source",
+        "SourceKind": "fastio.converters.kind",
+        "SourcePath": "fastio.converters.kind",
+        "Transcode": "fastio.converters.transcode",
+        "open_source": "fastio.converters.source_kinds",
+        "pack": "fastio.converters.packer",
+        "seal": "fastio.converters.planned.seal",
+    },
+)

@@ -23,7 +23,8 @@ from fastio.converters.pack_record import (
     source_metadata,
 )
 from fastio.converters.pack_report import PackReport
-from fastio.converters.planned import PackOptions, Part, Progress, pack_set
+from fastio.converters.planned.options import PackOptions, Progress
+from fastio.converters.planned.part import Part
 from fastio.converters.raw import Raw
 from fastio.converters.source import Chunk, Source, Stage
 from fastio.converters.stages import stages_of
@@ -99,6 +100,8 @@ def pack(  # noqa: PLR0913 - an option of the command each
     target_format(out)
     check_one_file(out, resume=resume, append=append, part=part)
     if NUMBER.search(Path(out).name):
+        from fastio.converters.planned.pack_set import pack_set
+
         return pack_set(source, out, pictures, options)
     return _pack_file(source, out, pictures, options)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio.converters import ListedSource, Part, Raw, Transcode, open_source, pack
-from fastio.converters.planned import plan_of
+from fastio.converters.planned.plan import plan_of
 from fastio.errors import SchemaError
 from fastio.store import FORMATS
 from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, keys, packed, source_in
