@@ -9,6 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from fastio.converters.junk import is_hidden
+from fastio.converters.scan import check_exists
 from fastio.converters.shard_files import split_pattern
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
@@ -33,6 +34,7 @@ def split_folder(path: str, split: str) -> str:
 
     Raises SourceError that lists the existing folders if there are neither.
     """
+    check_exists(path)
     folder = Path(path, split)
     if folder.is_dir() and Path(split).name == split != "..":
         return str(folder)

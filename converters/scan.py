@@ -22,7 +22,7 @@ from fastio.converters.source import Problem
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import PICTURE_EXTENSIONS, kind_by_name
 
-__all__ = ["IMAGES", "Folder", "Wanted", "is_utf8", "scan_folder", "scan_root", "scan_tree", "shown"]
+__all__ = ["IMAGES", "Folder", "Wanted", "check_exists", "is_utf8", "scan_folder", "scan_root", "scan_tree", "shown"]
 
 _TYPE_BITS = 0o170000  # of a mode: S_IFMT
 _SPECIAL = {
@@ -99,6 +99,17 @@ def shown(key: str) -> str:
 def is_utf8(key: str) -> bool:
     """Return whether a name is text: Python has surrogates for bytes that are not, and for halves of characters."""
     return key.isascii() or not any("\ud800" <= c <= "\udfff" for c in key)
+
+
+def check_exists(path: str) -> None:
+    """Raise SourceError if there is no file or folder at ``path``, or if it is out of reach."""
+    try:
+        Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError) as exc:
+        what = "is a broken link" if Path(path).is_symlink() else "no file or folder of that name"
+        raise SourceError(f"{path}: {what}") from exc
+    except (OSError, ValueError) as exc:  # ValueError: a NUL in the name
+        raise SourceError(f"{path}: cannot be examined: {getattr(exc, 'strerror', None) or exc}") from exc
 
 
 def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:
@@ -207,9 +218,9 @@ def _reason_to_leave_out(key: str, wanted: Wanted) -> str:
 
 def scan_root(path: str, wanted: Wanted = IMAGES) -> Folder:
     """Scan the folder that is the source itself. Raises SourceError if it is not a folder, or cannot be listed."""
+    check_exists(path)
     if not Path(path).is_dir():
-        what = "a file" if Path(path).exists() else "nothing"
-        raise SourceError(f"{path}: expected a folder with {wanted.what} in it, found {what}")
+        raise SourceError(f"{path}: expected a folder with {wanted.what} in it, found a file")
     try:
         return scan_folder(path, wanted=wanted)
     except OSError as exc:

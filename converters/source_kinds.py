@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from fastio.converters.ambiguous import split_folder
 from fastio.converters.fields_asked import FieldChoice
@@ -11,6 +12,8 @@ from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.labels import LabelFile, LabelOptions
 from fastio.converters.other_containers import folder_kind, kind_of
 from fastio.converters.other_libraries import library_of
+from fastio.converters.scan import check_exists
+from fastio.converters.shard_files import is_pattern
 from fastio.converters.source import Source
 from fastio.converters.sources import (
     arrow,
@@ -84,6 +87,8 @@ def open_source(
             "other files by the tools of their server; then pack the copy"
         )
     named = None if kind == "auto" else _kind_called(kind)
+    if not Path(path).exists() and not (is_pattern(path) or store.names_store(path)):
+        check_exists(path)  # a store's own error says more
     place = SourcePath(path if split is None else split_folder(path, split))
     chosen = named or _detect(place, has_fields=bool(fields), has_labels=labels is not None)
     if labels is not None and chosen.own_labels:
@@ -140,8 +145,8 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> SourceK
     if signs:
         found, kinds = ", ".join(signs.values()), " or ".join(signs)
         raise SourceError(f"{place.path}: holds {found}, so its kind is unclear: add --source-kind {kinds}")
-    if not os.path.lexists(place.path):
-        raise SourceError(f"{place.path}: no file or folder of that name; expected {expected}")
+    if is_pattern(place.path):
+        raise SourceError(f"{place.path}: no file has a name like that")
     if not place.is_folder:
         raise SourceError(f"{place.path}: expected {expected}, found {kind_of(place.path)}")
     names = [*(each.key for each in (*place.top.problems, *place.top.left_out)), *place.top.folders]
