@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastio.converters.streams import opened
-from fastio.converters.text.documents import MAX_DOCUMENT_BYTES
-from fastio.converters.text.rows import JsonText, kind_in_json
+from fastio.converters.text.rows import MAX_DOCUMENT_BYTES, JsonText, kind_in_json
 from fastio.errors import SourceError
 
 __all__ = ["CocoFile", "looks_like_coco", "read_coco"]

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from fastio.converters.extra import pyarrow
 from fastio.converters.streams import opened, plain_name, seekable
-from fastio.converters.text.documents import MAX_DOCUMENT_BYTES
-from fastio.converters.text.rows import ROWS, Row, untitled_rows
+from fastio.converters.text.rows import MAX_DOCUMENT_BYTES, ROWS, Row, untitled_rows
 from fastio.errors import SourceError
 
 __all__ = ["METADATA_NAMES", "TABLE_SUFFIXES", "TableFile", "has_split_column", "is_table_name"]

@@ -13,16 +13,15 @@ from fastio._native import ThreadPool
 from fastio.converters.arrow.buffers import python_values, sound
 from fastio.converters.arrow.features import class_names, features_of
 from fastio.converters.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, reading
-from fastio.converters.arrow.saved import SAVED_MARKS, saved_names
+from fastio.converters.arrow.saved import saved_names
 from fastio.converters.table_labels import TableLabels
 from fastio.converters.text.columns import column_documents, kind_of, known_column
 from fastio.converters.text.documents import Documents, Limits, TextOptions
 from fastio.converters.text.files import TextFiles
-from fastio.converters.text.kind import TextKind
 from fastio.converters.text.row_source import DEFAULT_FIELD, RowSource
 from fastio.errors import SourceError
 
-__all__ = ["KINDS", "ArrowSource", "open_arrow", "open_datasets", "open_parquet"]
+__all__ = ["ArrowSource", "open_arrow", "open_datasets", "open_parquet"]
 
 
 def open_parquet(path: str, options: TextOptions) -> ArrowSource:
@@ -142,10 +141,3 @@ def _slices(batch: Any, limits: Limits) -> Iterator[Any]:
     each = max(1, min(limits.block_documents, rows * limits.block_bytes // max(batch.nbytes, 1)))
     for start in range(0, batch.num_rows, each):
         yield batch.slice(start, each)
-
-
-KINDS = (
-    TextKind(name="parquet", open=open_parquet, suffixes=PARQUET_SUFFIXES),
-    TextKind(name="arrow", open=open_arrow, suffixes=ARROW_SUFFIXES),
-    TextKind(name="datasets", open=open_datasets, marks=SAVED_MARKS),
-)

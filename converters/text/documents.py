@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
 from fastio.converters.source import Problem
+from fastio.converters.text.rows import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
 
-__all__ = ["BLOCK_BYTES", "MAX_DOCUMENT_BYTES", "Documents", "Gathering", "Limits", "TextOptions", "TextSource"]
+__all__ = ["BLOCK_BYTES", "Documents", "Gathering", "Limits", "TextOptions", "TextSource"]
 
 BLOCK_BYTES = 1 << 20  # of text that is read, tokenised and written as one piece of work
 BLOCK_DOCUMENTS = 8192
-MAX_DOCUMENT_BYTES = 64 << 20
 
 
 _MEANING = {

@@ -21,21 +21,10 @@ from fastio.converters.source import Problem
 from fastio.converters.streams import opened, plain_name
 from fastio.converters.text.documents import Documents, Limits, TextOptions
 from fastio.converters.text.files import drop_twins
-from fastio.converters.text.kind import TextKind
+from fastio.converters.text.text_names import COMPRESSED, text_kind
 from fastio.errors import SourceError
 
-__all__ = ["KIND", "TEXTS", "FolderSource", "open_folder", "text_kind"]
-
-_PLAIN, _COMPRESSED = 1, 2
-
-
-def text_kind(name: str) -> int:
-    """Return 1 for a name that ends in .txt, 2 for .txt.gz and .txt.zst, 0 for others."""
-    plain = plain_name(name)
-    if not plain.lower().endswith(".txt") or plain.startswith("."):
-        return 0
-    return _PLAIN if plain == name else _COMPRESSED
-
+__all__ = ["TEXTS", "FolderSource", "open_folder"]
 
 TEXTS = Wanted(text_kind, "a text", ".txt, .txt.gz, .txt.zst")
 
@@ -121,7 +110,7 @@ class FolderSource:
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
         """Yield all files, some at a time."""
         # What is compressed is larger than its file: by how much is known when it has been read.
-        factors = [4 if text_kind(name) == _COMPRESSED else 1 for name in self.names]
+        factors = [4 if text_kind(name) == COMPRESSED else 1 for name in self.names]
         weights = self.sizes * np.array(factors, np.int64)
         for piece in cut(weights, limits.block_bytes, limits.block_documents):
             yield self._documents(slice(piece.start, piece.stop), pool)
@@ -133,7 +122,7 @@ class FolderSource:
         for i, name in enumerate(names):
             if sizes[i] > self.options.max_document_bytes:
                 problems[i] = self.options.too_long
-            elif text_kind(name) == _COMPRESSED:
+            elif text_kind(name) == COMPRESSED:
                 self._unpack(name, i, unpacked, problems)
         plain = [i for i in range(len(names)) if i not in problems and i not in unpacked]
         for i, text in unpacked.items():
@@ -172,6 +161,3 @@ class FolderSource:
             problems[i] = self.options.too_long
         else:
             unpacked[i] = text
-
-
-KIND = TextKind(name="text-folder", open=open_folder, is_file=lambda name: text_kind(name) != 0, unpacks_to="files")

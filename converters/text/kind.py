@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from fastio.converters.text.documents import TextOptions, TextSource
+if TYPE_CHECKING:
+    from fastio.converters.text.documents import TextOptions, TextSource
 
 __all__ = ["TextKind"]
 

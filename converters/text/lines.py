@@ -15,12 +15,12 @@ from fastio._native import ThreadPool
 from fastio.converters.kind import source_record
 from fastio.converters.source import Problem
 from fastio.converters.streams import opened, plain_name
-from fastio.converters.text.documents import MAX_DOCUMENT_BYTES, Documents, Limits, TextOptions
-from fastio.converters.text.kind import TextKind
+from fastio.converters.text.documents import Documents, Limits, TextOptions
+from fastio.converters.text.rows import MAX_DOCUMENT_BYTES
 from fastio.converters.text.separators import Separators
 from fastio.errors import SourceError
 
-__all__ = ["KIND", "LinesSource", "open_lines"]
+__all__ = ["LinesSource", "open_lines"]
 
 # What stands between two documents. Lines of blanks alone belong to it; so does the CR of a CR LF.
 _BETWEEN = {
@@ -221,6 +221,3 @@ def _ended(data: bytes, between: list[tuple[int, int]]) -> list[tuple[int, int]]
     if at < 0:
         return [*between, (len(data), len(data))]
     return [*between, (at - (data[at - 1] == ord("\r")), len(data))]
-
-
-KIND = TextKind(name="lines", open=open_lines, suffixes=(".txt",), unpacks_to="file")

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fastio.converters.streams import Stream
-from fastio.converters.text.documents import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
 
-__all__ = ["ROWS", "JsonText", "Row", "kind_in_json", "untitled_rows"]
+__all__ = ["MAX_DOCUMENT_BYTES", "ROWS", "JsonText", "Row", "kind_in_json", "untitled_rows"]
 
 # Number of the row's first line, in .json of the object; and its fields, or one sentence on what is wrong with it.
 Row = tuple[int, Mapping[str, Any] | str]
 
+MAX_DOCUMENT_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 20
 _SPACE = " \t\r\n"
 _KINDS = {str: "a string", bool: "true or false", int: "a number", float: "a number", list: "a list"}

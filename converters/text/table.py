@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,34 +11,29 @@ from fastio.converters.streams import Stream, opened
 from fastio.converters.table_labels import TableLabels
 from fastio.converters.text.documents import Documents, Gathering, Limits, TextOptions
 from fastio.converters.text.files import TextFiles
-from fastio.converters.text.kind import TextKind
 from fastio.converters.text.row_source import RowSource
 from fastio.converters.text.rows import ROWS, Row, kind_in_json
 from fastio.errors import SourceError
 
-__all__ = ["KINDS", "TableSource", "table_opener"]
+__all__ = ["TableSource", "open_table"]
 
 _TYPED = ("jsonl", "json")  # kinds of tables whose values have types, and whose bytes are all UTF-8
 
 
-def table_opener(kind: str) -> Callable[[str, TextOptions], TableSource]:
-    """Return the function that opens a file, or a folder of files, of one kind of table."""
-
-    def open_table(path: str, options: TextOptions) -> TableSource:
-        options.refuse(path, "split")
-        files = TextFiles.below(path, (f".{kind}",))
-        labels = None
-        if options.label_field is not None:
-            labels = TableLabels(is_typed=kind in _TYPED)
-        source = TableSource(kind, files, options, labels)
-        if labels is not None:
-            try:
-                labels.learn(source.labels())
-            except SourceError as exc:
-                raise SourceError(f"{path}: {exc}") from exc
-        return source
-
-    return open_table
+def open_table(kind: str, path: str, options: TextOptions) -> TableSource:
+    """Open a file, or a folder of files, of one kind of table: "jsonl", "json", "csv" or "tsv"."""
+    options.refuse(path, "split")
+    files = TextFiles.below(path, (f".{kind}",))
+    labels = None
+    if options.label_field is not None:
+        labels = TableLabels(is_typed=kind in _TYPED)
+    source = TableSource(kind, files, options, labels)
+    if labels is not None:
+        try:
+            labels.learn(source.labels())
+        except SourceError as exc:
+            raise SourceError(f"{path}: {exc}") from exc
+    return source
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +106,3 @@ def _text(row: Mapping[str, Any], field: str, *, has_bytes: bool) -> bytes | str
         return value.encode("utf-8", "surrogateescape" if has_bytes else "strict")
     except UnicodeEncodeError as exc:
         return f"has half of a character (a lone surrogate) at {exc.start} of the field {field!r}"
-
-
-KINDS = tuple(
-    TextKind(name=name, open=table_opener(name), suffixes=(f".{name}",)) for name in ("jsonl", "json", "csv", "tsv")
-)

@@ -84,7 +84,7 @@ class TextArguments:
     def options(self) -> TextOptions:
         """Return how to find the text in its source."""
         from fastio.converters.text import TextOptions
-        from fastio.converters.text.documents import MAX_DOCUMENT_BYTES
+        from fastio.converters.text.rows import MAX_DOCUMENT_BYTES
 
         return TextOptions(
             split=self.split_text,

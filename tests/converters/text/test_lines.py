@@ -162,5 +162,5 @@ def test_damaged_compression(tmp_path: Path, data: bytes) -> None:
 
 def test_no_file(tmp_path: Path) -> None:
     """What is not there is an error that names it."""
-    with pytest.raises(SourceError, match=r"none\.txt: expected a file"):
+    with pytest.raises(SourceError, match=r"none\.txt: no file or folder of that name"):
         open_text(tmp_path / "none.txt")
