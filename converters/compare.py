@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
 from fastio.converters.ahead import chunks_through
-from fastio.converters.packing import is_lossless, recorded
 from fastio.converters.pixels import same_pixels
+from fastio.converters.recorded import is_lossless, recorded
 from fastio.converters.source import Chunk, Problem, Source
 from fastio.converters.stages import stages_of
 from fastio.converters.transcode import Transcode

@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.codec.headers import read_headers
-from fastio.converters.describe_fields import describe_fields, has_many_fields
-from fastio.converters.jumps import jump_advice, jump_lines
+from fastio.converters.jump_fields import jump_advice, jump_lines
 from fastio.converters.lengths import length_histogram
 from fastio.converters.packing import packing_lines, shuffling_of
+from fastio.converters.spread import spread_rows
+from fastio.dataset.form import has_many_fields
 from fastio.store import FORMATS, SampleStore
 from fastio.store.files.local import is_local
 from fastio.store.values import read_values
 from fastio.types.picture_kinds import PICTURE_KINDS
-from fastio.types.receipt import as_hex
+from fastio.types.receipt_sum import as_hex
 from fastio.types.schema import Field
 
 __all__ = [
     "class_counts",
     "describe",
-    "store_bytes",
 ]
 
 _LEDGERS = (
@@ -43,7 +43,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
     every = np.arange(len(store))
     sizes = {field.name: store.spans(field.name, every).sizes for field in store.schema.payload}
     payload_bytes = sum(int(each.sum()) for each in sizes.values())
-    size_bytes = store_bytes(store)
+    size_bytes = store.size_bytes
     return {
         "path": store.path,
         "format": store.format,
@@ -68,8 +68,14 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
         "read_without_fastio": _plain_reader(store) if store.schema.payload and is_local(store.path) else "",
-        **(describe_fields(store) if has_many_fields(store) else {}),
+        **(_many_fields(store) if has_many_fields(store) else {}),
     }
+
+
+def _many_fields(store: SampleStore) -> dict[str, Any]:
+    from fastio.converters.describe_fields import describe_fields
+
+    return describe_fields(store)
 
 
 def _folders(store: SampleStore) -> dict[str, int]:
@@ -96,11 +102,6 @@ def _plain_reader(store: SampleStore) -> str:
 def _shuffling(store: SampleStore) -> dict[str, Any] | None:
     report = shuffling_of(store)
     return None if report is None else {**asdict(report), "text": str(report)}
-
-
-def store_bytes(store: SampleStore) -> int:
-    """Return the bytes of all files of a store."""
-    return store.size_bytes
 
 
 def class_counts(store: SampleStore) -> list[dict[str, Any]] | None:
@@ -159,7 +160,7 @@ def _payload(store: SampleStore, field: Field, sizes: NDArray[np.int64]) -> Mapp
     said["height"], said["width"] = _statistics(known[:, 0]), _statistics(known[:, 1])
     channels, counts = np.unique(known[:, 2], return_counts=True)
     said["channels"] = {str(c): n for c, n in zip(channels.tolist(), counts.tolist(), strict=True)}
-    looked_at = np.unique(np.linspace(0, len(store) - 1, min(len(store), _PROBED)).astype(np.int64))
+    looked_at = spread_rows(len(store), _PROBED)
     kinds, counts = np.unique(read_headers(read_values(store, field.name, looked_at)).kind, return_counts=True)
     said["kinds"] = {PICTURE_KINDS[kind].name: n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)}
     said["kinds_of"] = len(looked_at)

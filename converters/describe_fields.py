@@ -8,18 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.sample_words import type_words, value_words
-from fastio.dataset.form import Form
 from fastio.store import SampleStore
 
-__all__ = ["describe_fields", "has_many_fields"]
+__all__ = ["describe_fields"]
 
 _WIDTH = 100  # characters of a value in the example
 _DISTINCT = 6  # texts of a column that are listed
-
-
-def has_many_fields(store: SampleStore) -> bool:
-    """Whether samples are dicts: more fields than one payload and its labels."""
-    return bool(store.schema.payload) and Form.of(store, None).kind == "dict"
 
 
 def describe_fields(store: SampleStore) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Literal
 
 from fastio import _native
 from fastio.converters.ahead import chunks_through, pieces_of, threads
-from fastio.converters.describe import store_bytes
 from fastio.converters.lossy_masks import LossyMasks
 from fastio.converters.pack_problems import check_pictures, miscounted, nothing_left, stop_at
 from fastio.converters.pack_record import (
@@ -157,7 +156,7 @@ def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, optio
                 source_bytes=record.payload_bytes if stage is None else stage.source_bytes,
                 packing={} if stage is None else stage.record,
                 source_disk_bytes=source.disk_bytes,
-                store_bytes=store_bytes(store),
+                store_bytes=store.size_bytes,
                 shards=1,
                 files_opened=source.files_opened,
                 seconds=time.perf_counter() - begun,

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastio.converters.jpeg_counts import jpeg_lines
+from fastio.converters.kept_pictures import KEPT
 from fastio.converters.lossy_masks import lossy_mask_lines
-from fastio.converters.raw import Raw
-from fastio.converters.transcode import KEPT, Transcode
-from fastio.errors import StoreCorrupt
-from fastio.samplers.batches import OrderSampler
+from fastio.samplers.choice import choose, report
 from fastio.samplers.order import Division
+from fastio.samplers.page_cache import page_cache
 from fastio.store import SampleStore
-from fastio.types.metrics import ShuffleReport
+from fastio.types.shuffle_report import ShuffleReport
 
-__all__ = ["advice", "is_lossless", "packing_lines", "recorded", "shuffling_of"]
+__all__ = ["advice", "packing_lines", "shuffling_of"]
 
 _SMALL_SIDE = 64  # pixels; up to here decoded ones are not much more than a PNG
 
@@ -124,22 +125,6 @@ def _pictures(count: int) -> str:
     return f"{count:,} {'picture' if count == 1 else 'pictures'}"
 
 
-def recorded(store: SampleStore) -> Transcode | Raw | None:
-    """Return the options that a store's pictures were packed with; None if they were kept unchanged."""
-    said = store.metadata.get("packing")
-    if not said:
-        return None
-    try:
-        return Raw.from_json(said) if said.get("raw") else Transcode.from_json(said)
-    except (AttributeError, TypeError, ValueError) as exc:
-        raise StoreCorrupt(f"{store.path}: how it was packed is not recorded in fastio's form ({exc})") from exc
-
-
-def is_lossless(pictures: Transcode | Raw) -> bool:
-    """Return whether pictures stay encoded pictures with the same pixels."""
-    return isinstance(pictures, Transcode) and pictures.is_lossless
-
-
 def shuffling_of(store: SampleStore) -> ShuffleReport | None:
     """
     Return what ``shuffle=True`` chooses for this store, here and with batches of 256; None if there is nothing to
@@ -148,16 +133,14 @@ def shuffling_of(store: SampleStore) -> ShuffleReport | None:
     fields = store.schema.payload
     if not fields or len(store) < 2:
         return None
-    labels = store.column("label") if "label" in store.schema else None
-    sampler = OrderSampler(
-        Division(len(store), 256),
-        rank=0,
-        shuffle=True,
-        seed=0,
-        sizes=lambda: store.spans(fields[0].name, np.arange(len(store))).sizes,
-        labels=lambda: labels,
-    )
-    return sampler.report()
+    sizes = store.spans(fields[0].name, np.arange(len(store))).sizes
+    division, memory = Division(len(store), 256), page_cache(1)
+    choice = choose(sizes, partial(_labels, store), division, seed=0, memory=memory)
+    return report(choice, sizes, division, seed=0, memory=memory.nbytes)
+
+
+def _labels(store: SampleStore) -> NDArray[Any] | None:
+    return store.column("label") if "label" in store.schema else None
 
 
 def advice(store: SampleStore) -> list[str]:

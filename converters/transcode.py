@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import image_kind
+from fastio.converters.kept_pictures import KEPT
 from fastio.converters.probe import decode_problem
 from fastio.converters.resize import Subsampling, replaced, resize_all
 from fastio.converters.source import Chunk, Problem
@@ -21,7 +22,7 @@ from fastio.types.picture_kinds import PICTURE_KINDS, PNG, UNKNOWN, kind_by_name
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
-__all__ = ["KEPT", "Subsampling", "Transcode", "TranscodeStage", "check_size"]
+__all__ = ["Subsampling", "Transcode", "TranscodeStage", "check_size"]
 
 _RESIZED = int(_native.Transcoded.RESIZED)
 _LONGEST_SIDE = 65_500  # of a JPEG, as libjpeg writes them
@@ -34,13 +35,6 @@ _OUTCOMES = {
     _native.Transcoded.OTHER: "other",
     _native.Transcoded.UNUSUAL: "unusual",
     _native.Transcoded.RICH: "rich",
-}
-
-# Why pictures are kept byte for byte although something was to be done to them, in words that follow their number.
-KEPT = {
-    "other": "of a kind that is not rewritten",
-    "unusual": "not rewritten: CMYK, 12 bits, or bytes after the picture",
-    "rich": "PNG with transparency, 16 bits, a colour profile, EXIF or an animation, which a JPEG would lose",
 }
 
 

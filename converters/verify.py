@@ -17,7 +17,6 @@ from fastio.codec.headers import Headers, read_headers
 from fastio.converters.ahead import in_order
 from fastio.converters.compare import Comparison, compare, compare_chunks
 from fastio.converters.cut import cut
-from fastio.converters.describe import store_bytes
 from fastio.converters.documents import document_problems, is_document
 from fastio.converters.mask_sizes import mask_size_problems
 from fastio.converters.probe import decode_problem, header_problems, probe
@@ -85,7 +84,7 @@ def verify(
     with open_store(path, remote=remote) as store, closing(_native.ThreadPool(jobs)) as pool:
         problems = [_named(damage) for damage in verify_store(store, pool=pool)]
         if progress is not None:
-            progress(len(store), store_bytes(store))
+            progress(len(store), store.size_bytes)
         problems += _other_counts(store)
         problems += _other_mask_sizes(store, range(len(store)), {})
         decoded = parsed = 0
@@ -104,7 +103,7 @@ def verify(
         return VerifyReport(
             path=os.fspath(path),
             samples=len(store),
-            size_bytes=store_bytes(store),
+            size_bytes=store.size_bytes,
             checksums=all(shard.is_sealed or shard.checksums for shard in store.shards),
             decoded=decoded,
             parsed=parsed,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.cut import cut
-from fastio.converters.jumps import jump_fields
+from fastio.converters.jump_fields import jump_fields
 from fastio.converters.pack_record import source_metadata
 from fastio.converters.raw import Raw
 from fastio.converters.scan import shown

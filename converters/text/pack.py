@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from fastio import _native
 from fastio.converters.ahead import in_order, threads
-from fastio.converters.describe import store_bytes
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
 from fastio.converters.text.documents import Limits, TextSource
@@ -113,7 +112,7 @@ def pack_text(
             raise _nothing_left(source, report.skipped)
         writer.close(_metadata(source, encoder, report))
         with open_store(out) as store:  # an error here has the writer's note that the store is complete
-            report.format, report.shards, report.store_bytes = store.format, len(store.shard_paths), store_bytes(store)
+            report.format, report.shards, report.store_bytes = store.format, len(store.shard_paths), store.size_bytes
     report.source_bytes = source.disk_bytes
     report.seconds = time.perf_counter() - begun
     return report

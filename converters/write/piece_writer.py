@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.ahead import threads
-from fastio.converters.jumps import damage, jump_fields
+from fastio.converters.jump_fields import jump_fields
+from fastio.converters.jumps import damage
 from fastio.converters.lossy_masks import LossyMasks
 from fastio.converters.mask_sizes import mask_size_problems
 from fastio.converters.probe import picture_shapes

@@ -18,7 +18,6 @@ from typing import Any, Literal, NoReturn, Self
 import numpy as np
 from PIL import Image
 
-from fastio.converters.describe import store_bytes
 from fastio.converters.kind import source_record
 from fastio.converters.lossy_masks import lossy_mask_lines
 from fastio.converters.record_arrays import is_tensor
@@ -429,7 +428,7 @@ class Writer:
                 packed=pieces.packed,
                 skipped=tuple(skipped),
                 payload_bytes=pieces.size_bytes,
-                store_bytes=store_bytes(store),
+                store_bytes=store.size_bytes,
                 shards=len(store.shard_paths),
                 made_pngs=pieces.made_pngs,
                 notes=lossy_mask_lines(pieces.lossy_masks.metadata),

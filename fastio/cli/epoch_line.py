@@ -19,7 +19,6 @@ def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
     The rate is measured on the store's own files, past the page cache. Of a store behind a URL, it is requests and
     memory of an epoch with ``shuffle=True`` instead, by arithmetic.
     """
-    from fastio.converters.describe import store_bytes
     from fastio.measure.machine.uncached import read_uncached
 
     if store.files.holds:
@@ -27,7 +26,7 @@ def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
     read = read_uncached(store.shard_paths)
     if read is None:
         return None
-    whole = store_bytes(store)
+    whole = store.size_bytes
     return {
         "seconds": whole / read.bytes_per_s,
         "size_bytes": whole,

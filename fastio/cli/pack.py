@@ -95,7 +95,7 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
     from fastio.converters import pack as run
-    from fastio.converters.jumps import jump_advice, jump_lines, unread_lines
+    from fastio.converters.jump_fields import jump_advice, jump_lines, unread_lines
     from fastio.converters.packer import check_one_file
     from fastio.converters.packing import advice, packing_lines
     from fastio.store import FORMATS, check_target, open_store

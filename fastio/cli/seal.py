@@ -35,7 +35,7 @@ def seal(out: str, *, overwrite: bool, remote: RemoteOptions) -> None:
       fastio seal 'photos-%06d.tar'
     """
     from fastio.converters import seal as run
-    from fastio.converters.jumps import unread_lines
+    from fastio.converters.jump_fields import unread_lines
     from fastio.converters.planned.seal import noted_jumps
 
     made = run(out, overwrite=overwrite, remote=remote)

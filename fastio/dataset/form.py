@@ -10,7 +10,7 @@ from fastio.errors import SchemaError
 from fastio.store.sample_store import SampleStore
 from fastio.types.schema import Schema
 
-__all__ = ["LABEL", "Form"]
+__all__ = ["LABEL", "Form", "has_many_fields"]
 
 LABEL = "label"
 
@@ -90,3 +90,8 @@ class Form:
 def _is_pair(schema: Schema, names: Sequence[str]) -> bool:
     is_labelled = len(names) == 2 and names[1] == LABEL
     return is_labelled and schema[LABEL].is_column and not schema[names[0]].is_column
+
+
+def has_many_fields(store: SampleStore) -> bool:
+    """Whether samples are dicts: more fields than one payload and its labels."""
+    return bool(store.schema.payload) and Form.of(store, None).kind == "dict"

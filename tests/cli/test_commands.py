@@ -366,7 +366,7 @@ def test_a_signal_leaves_nothing(tmp_path, warm_python, suffix, number):
 
 
 INTERRUPTED = {  # the module and the function at whose call Ctrl-C comes
-    "s.lmdb": [("pathlib", "Path.rename"), ("fastio.converters.packer", "store_bytes")],
+    "s.lmdb": [("pathlib", "Path.rename"), ("fastio.converters.packer", "PackReport")],
     "s-%06d.tar": [("fastio.store.sets", "read_set"), ("fastio.converters.planned.pack_set", "_report")],
 }
 
