@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 from fastio.converters.arrow.features import class_names, feature_at, inner_class_names
 from fastio.converters.arrow.types import field_by_type, is_bytes, plain_type
 from fastio.converters.extra import pyarrow
+from fastio.converters.field_names import name_from_column, refuse_equal_names
 from fastio.converters.fields_asked import FieldChoice, field_rank
 from fastio.converters.kind import SourceOptions
 from fastio.converters.label_columns import ALL_OTHERS
@@ -96,7 +96,7 @@ def choose_columns(table: TableHead, options: SourceOptions) -> list[Column]:
         chosen = [*_by_rule(table, others, features), *chosen]
     if not chosen:
         raise SourceError(f"{table.place}: no column is left to pack, of {_listed(table.schema)}")
-    _refuse_twins(table.place, chosen)
+    refuse_equal_names(table.place, "column", ((each.field.name, each.where) for each in chosen))
     return sorted(chosen, key=lambda each: field_rank(each.field))
 
 
@@ -234,7 +234,7 @@ def _by_rule(table: TableHead, paths: Sequence[tuple[str, ...]], features: Mappi
     found = []
     for path in paths:
         path_to(table, path[0])  # refuses names that come twice
-        name = _field_name(table.place, path[0])
+        name = name_from_column(table.place, "column", path[0])
         is_picture = name == _LABEL and table.peek(path) is not None
         name = "mask" if is_picture else "labels" if name == _LABEL else name
         found.append(_of_type(table, name, path, feature_at(features, path)))
@@ -243,21 +243,3 @@ def _by_rule(table: TableHead, paths: Sequence[tuple[str, ...]], features: Mappi
     for each in found:
         renamed = is_free and [each] == pictures
         yield replace(each, field=replace(each.field, name="image")) if renamed else each
-
-
-def _field_name(place: str, column: str) -> str:
-    name = re.sub(r"[^a-z0-9_]", "_", column.lower()).lstrip("_0123456789")
-    if not name:
-        raise SourceError(f"{place}: column {column!r} cannot name a field: --field NAME={column} gives it a name")
-    return name
-
-
-def _refuse_twins(place: str, chosen: Sequence[Column]) -> None:
-    by_name: dict[str, Column] = {}
-    for each in chosen:
-        other = by_name.setdefault(each.field.name, each)
-        if other is not each:
-            raise SourceError(
-                f"{place}: columns {other.where!r} and {each.where!r} would both be the field {each.field.name!r}: "
-                f"name the fields, such as --field {each.field.name}_2={each.where}"
-            )

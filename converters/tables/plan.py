@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from fastio.converters.field_names import refuse_equal_names
 from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.json_path import value_at
 from fastio.converters.kind import SourceOptions
@@ -130,7 +131,7 @@ class _Planner:
         ]
         key = key or self._key(found)
         found = [each for each in found if each.path != (key,) or each.is_file or each.name in _names(self.options)]
-        self._check_names(found)
+        refuse_equal_names(self.where, "column", ((each.name, ".".join(each.path)) for each in found))
         first = next((each for each in found if each.is_file and each.path == (key,)), None)
         found.sort(key=lambda each: (each is not first, not each.is_file))
         kept = {each.path[0] for each in found} | {key}
@@ -242,17 +243,6 @@ class _Planner:
                 f"--ignore-columns {title!r} leaves it out"
             )
         return name
-
-    def _check_names(self, columns: Sequence[PlannedColumn]) -> None:
-        by_name: dict[str, PlannedColumn] = {}
-        for each in columns:
-            other = by_name.setdefault(each.name, each)
-            if other is not each:
-                both = " and ".join(repr(".".join(column.path)) for column in (other, each))
-                raise SourceError(
-                    f"{self.where}: {both} would both be the field {each.name!r}: name one by --field NAME="
-                    f"{'.'.join(each.path)}"
-                )
 
 
 def _names(options: SourceOptions) -> set[str]:

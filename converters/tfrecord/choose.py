@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastio._native import image_kind
+from fastio.converters.field_names import name_from_column, refuse_equal_names
 from fastio.converters.fields_asked import FieldChoice, field_rank
 from fastio.converters.kind import SourceOptions
 from fastio.converters.label_columns import ALL_OTHERS
@@ -96,7 +97,7 @@ def choose_features(place: str, seen: Mapping[str, SeenFeature], options: Source
         chosen = [*_by_rule(place, [each for name, each in sorted(seen.items()) if name not in used]), *chosen]
     if not chosen:
         raise SourceError(f"{place}: no feature is left to pack, of {_listed(seen)}")
-    _refuse_equal_names(place, chosen)
+    refuse_equal_names(place, "feature", ((each.field.name, each.feature) for each in chosen))
     return sorted(chosen, key=lambda each: field_rank(each.field))
 
 
@@ -202,18 +203,5 @@ def _is_text(value: bytes) -> bool:
 
 
 def _field_name(place: str, feature: str) -> str:
-    name = re.sub(r"[^a-z0-9_]", "_", feature.lower()).lstrip("_0123456789")
-    if not name:
-        raise SourceError(f"{place}: feature {feature!r} cannot name a field: --field NAME={feature} gives it a name")
+    name = name_from_column(place, "feature", feature)
     return name if name != "label" else "labels"
-
-
-def _refuse_equal_names(place: str, chosen: Sequence[FeatureField]) -> None:
-    by_name: dict[str, FeatureField] = {}
-    for each in chosen:
-        other = by_name.setdefault(each.field.name, each)
-        if other is not each:
-            raise SourceError(
-                f"{place}: features {other.feature!r} and {each.feature!r} would both be the field "
-                f"{each.field.name!r}: name the fields, such as --field {each.field.name}_2={each.feature}"
-            )
