@@ -22,7 +22,7 @@ from fastio.samplers.order import full_order
 from fastio.store.sample_store import SampleBatch, SampleStore
 from fastio.store.values import all_fetched
 from fastio.types.keys import are_plain_paths, is_plain_path
-from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kind_by_name
+from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kinds_by_name
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
@@ -238,11 +238,7 @@ def _without(count: int, problems: Mapping[int, str]) -> Indices:
 
 def _misnamed(keys: Sequence[str], headers: Headers) -> dict[int, str]:
     """Pictures that are of another kind than the extensions of their names say, by their positions."""
-    ends = {key[-4:] for key in keys}  # of most sources one, such as ".png"
-    if len(ends) == 1 and (end := ends.pop()).startswith("."):
-        promised = np.full(len(keys), kind_by_name(end), np.int32)
-    else:
-        promised = np.fromiter(map(kind_by_name, keys), np.int32, len(keys))
+    promised = np.array(kinds_by_name(keys), np.int32)
     odd = (promised != UNKNOWN) & (headers.kind != UNKNOWN) & (promised != headers.kind)
     return {
         i: f"is a {PICTURE_KINDS[headers[i].kind].name} under the name of a {PICTURE_KINDS[promised[i]].name} "

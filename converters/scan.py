@@ -20,7 +20,7 @@ from fastio import _native
 from fastio.converters.junk import APPLE_DOUBLE, is_hidden, junk_reason
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
-from fastio.types.picture_kinds import PICTURE_EXTENSIONS, kind_by_name
+from fastio.types.picture_kinds import PICTURE_EXTENSIONS, kind_by_name, kinds_by_name
 
 __all__ = ["IMAGES", "Folder", "Wanted", "check_exists", "is_utf8", "scan_folder", "scan_root", "scan_tree", "shown"]
 
@@ -132,7 +132,7 @@ def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:
     found.disk_bytes = int(seen[:, 3].sum()) * 512
     found.keys = [above + name for name in names] if above else names
     found.sizes = seen[:, 2].tolist()
-    found.kinds = list(map(wanted.kind_of, names))
+    found.kinds = kinds_by_name(names) if wanted.kind_of is kind_by_name else list(map(wanted.kind_of, names))
     if not all(found.kinds) or not all(found.sizes) or not all(map(str.isascii, (above, *names))):
         _drop_bad_files(found, wanted)
     found.problems.sort(key=attrgetter("key"))

@@ -91,17 +91,23 @@ def first_file(place: SourcePath, is_wanted: Callable[[str], bool]) -> str:
         paths = _matching(place.path)
         return next((path for path in paths if is_wanted(Path(path).name) and Path(path).is_file()), "")
     below = [f"{place.path}/{name}" for name in place.top.folders if not is_hidden(name)]
-    first = ""
-    for folder in (place.path, *below[: _MOST_FOLDERS + 1]):
+    if place.top.keys or len(below) > _MOST_FOLDERS:
+        return ""
+    firsts: list[str] = []
+    for folder in (place.path, *below):
         try:
             with os.scandir(folder) as entries:
-                names = sorted(each.name for each in entries if each.is_file())
+                names = []
+                for each in entries:  # one picture is enough: folders may have many
+                    if kind_by_name(each.name) and each.is_file():
+                        return ""
+                    if is_wanted(each.name) and each.is_file():
+                        names.append(each.name)
         except OSError:
             continue
-        if any(map(kind_by_name, names)) or len(below) > _MOST_FOLDERS:
-            return ""
-        first = first or next((f"{folder}/{name}" for name in names if is_wanted(name)), "")
-    return first
+        if names:
+            firsts.append(f"{folder}/{min(names)}")
+    return firsts[0] if firsts else ""
 
 
 def part_of(name: str) -> str:

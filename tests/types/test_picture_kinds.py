@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from fastio._native import ImageKind, image_kind
@@ -22,6 +24,7 @@ from fastio.types.picture_kinds import (
     count_beyond_imagefolder,
     is_picture_extension,
     kind_by_name,
+    kinds_by_name,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -123,3 +126,11 @@ def test_the_guide_lists_them_too() -> None:
     kinds = "kinds = " + repr(PICTURE_EXTENSIONS).replace("'", '"')
 
     assert kinds in (ROOT / "fastio" / "guide" / "formats.md").read_text()
+
+
+@given(st.lists(st.text("ab.pngjJ", max_size=5)), st.sampled_from(["", ".png", ".JPG", "jpeg", ".p.g", ".gif"]))
+def test_many_names_at_once(stems: list[str], end: str) -> None:
+    """The same kinds as name by name, whatever their ends have in common."""
+    names = [stem + end for stem in stems]
+
+    assert [kind_by_name(name) for name in names] == kinds_by_name(names)
