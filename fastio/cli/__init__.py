@@ -1,6 +1,6 @@
 """The command line: parses arguments and prints results. Each command has a file of its own.
 
-Only click is imported before a command runs, so ``fastio --help`` answers at once.
+A command line imports click and the file of its own command; that file imports what a run needs when it runs.
 """
 
 from __future__ import annotations
@@ -13,29 +13,16 @@ from typing import Any, NoReturn
 
 import click
 
-from fastio.cli.bandwidth import bandwidth
-from fastio.cli.bench import bench
-from fastio.cli.doctor import doctor
 from fastio.cli.failures import Interrupted, failed, notes, usage
-from fastio.cli.group import Group
-from fastio.cli.index import index
-from fastio.cli.info import info
+from fastio.cli.group import Group, LazyCommands
 from fastio.cli.lean_start import start_lean
-from fastio.cli.ls import ls
-from fastio.cli.merge import merge
-from fastio.cli.monitor import monitor
-from fastio.cli.pack import pack
-from fastio.cli.plan import plan
-from fastio.cli.profile import profile
-from fastio.cli.repair import repair
-from fastio.cli.seal import seal
-from fastio.cli.show import show
-from fastio.cli.stage import stage
-from fastio.cli.tune import tune
-from fastio.cli.unpack import unpack
-from fastio.cli.verify import verify
 
-__all__ = ["cli", "main"]
+__all__ = ["COMMANDS", "cli", "main"]
+
+# In the order in which people need them. The first ones run no code of the user's.
+_ABOUT_STORES = ("pack", "seal", "info", "ls", "show", "unpack", "verify", "merge", "repair", "index", "stage")
+_ABOUT_TRAINING = ("doctor", "plan", "bench", "bandwidth", "tune", "profile", "monitor")
+COMMANDS = LazyCommands({name: f"fastio.cli.{name}" for name in (*_ABOUT_STORES, *_ABOUT_TRAINING)})
 
 TERMINATED = 143  # the exit code that a shell reports for SIGTERM
 
@@ -66,10 +53,9 @@ class _Commands(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        if command in _WITHOUT_USER_CODE:
+        if args[0] in _ABOUT_STORES:
             start_lean()
-        return name, command, rest
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -106,7 +92,10 @@ def _end_quietly(ctx: click.Context) -> NoReturn:
 
 
 @click.group(
-    name="fastio", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    name="fastio",
+    cls=_Commands,
+    commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="fastio", message="fastio %(version)s")
 def cli() -> None:
@@ -120,11 +109,6 @@ def cli() -> None:
       fastio verify train.lmdb --decode
       fastio bench both train.py:loader_and_step
     """
-
-
-_WITHOUT_USER_CODE = (pack, seal, info, ls, show, unpack, verify, merge, repair, index, stage)
-for _command in (*_WITHOUT_USER_CODE, doctor, plan, bench, bandwidth, tune, profile, monitor):
-    cli.add_command(_command)
 
 
 def main() -> None:

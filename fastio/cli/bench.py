@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import click
 
-from fastio.cli.bench_both import both
-from fastio.cli.bench_bus import bus
-from fastio.cli.bench_decode import decode
-from fastio.cli.bench_disk import disk
-from fastio.cli.bench_grid import grid
-from fastio.cli.bench_io import io
-from fastio.cli.bench_train import train
-from fastio.cli.group import Group
+from fastio.cli.group import Group, LazyCommands
 
 __all__ = ["bench"]
 
 
-@click.group(cls=Group)
+_COMMANDS = LazyCommands(
+    {
+        "both": "fastio.cli.bench_both",
+        "io": "fastio.cli.bench_io",
+        "train": "fastio.cli.bench_train",
+        "grid": "fastio.cli.bench_grid",
+        "decode": "fastio.cli.bench_decode",
+        "disk": "fastio.cli.bench_disk",
+        "bus": "fastio.cli.bench_bus",
+    }
+)
+
+
+@click.group(cls=Group, commands=_COMMANDS)
 def bench() -> None:
     """
     Measure loading, training, decoding, disks and buses.
@@ -29,7 +35,3 @@ def bench() -> None:
       fastio bench io train.lmdb --shuffle --threads 4
       fastio bench both train.py:loader_and_step
     """
-
-
-for _command in (both, io, train, grid, decode, disk, bus):
-    bench.add_command(_command)

@@ -1,14 +1,42 @@
-"""How help is laid out: commands in the order in which people need them, options under headings."""
+"""Groups of commands, each imported when it is asked for, and help with options under headings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from copy import copy
+from importlib import import_module
 from typing import Any
 
 import click
 
-__all__ = ["Group", "Sections"]
+__all__ = ["Group", "LazyCommands", "Sections"]
+
+
+class LazyCommands(MutableMapping[str, click.Command]):
+    """
+    Commands by name. Each is imported when it is first asked for, from its module in ``homes``, where it has its name.
+    """
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._commands: dict[str, str | click.Command] = dict(homes)
+
+    def __getitem__(self, name: str) -> click.Command:
+        command = self._commands[name]
+        if isinstance(command, str):
+            command = self._commands[name] = getattr(import_module(command), name)
+        return command
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._commands[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands)
+
+    def __len__(self) -> int:
+        return len(self._commands)
 
 
 class Group(click.Group):
