@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from fastio.cli.text_grid import text_grid
 from fastio.types.units import counted, duration, number, parse_size, per_second, size
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ __all__ = [
 
 _PLAIN_COLUMNS = 160  # the width of a line if there is no terminal
 _BAR_FROM = 80  # columns; with fewer, the figures beside a bar would be cut off
-_FOLDED = 16  # characters to which a column of text may shrink
 _PLAIN_INTERVAL_S = 5.0  # seconds between lines of progress if there is no terminal
 
 Unit = Literal["samples", "bytes"]
@@ -68,54 +67,22 @@ def printable(text: str) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Print a whole table on stdout; long cells are folded, never cut."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
+    """Print a whole table on stdout; long cells are folded, never cut. Columns in ``right`` are aligned right."""
     cells = [[printable(cell) for cell in row] for row in rows]
-    widths, gap = _widths(titles, cells, right, columns())
-    grid = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-    for i, title in enumerate(titles):
-        grid.add_column(title, justify="right" if i in right else "left", overflow="fold", width=widths[i])
-    for row in cells:
-        grid.add_row(*map(Text, row))
-    console = Console(highlight=False, soft_wrap=False, width=max(columns(), sum(widths) + gap * len(widths)))
-    with console.capture() as text:
-        console.print(grid)
-    for line in text.get().splitlines():
-        click.echo(line.rstrip())  # not by rich itself, which takes a closed pipe for an error
+    heading, lines = text_grid(titles, cells, right=right, available=columns())
+    for line in heading:
+        click.echo(click.style(line, bold=True))
+    for line in lines:
+        click.echo(line)
 
 
 def columns() -> int:
     """Return how many characters fit into a line."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_COLUMNS
+    if not sys.stdout.isatty():
+        return _PLAIN_COLUMNS
+    import shutil
 
-
-def _widths(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], available: int
-) -> tuple[list[int], int]:
-    """
-    Return the width of each column, and of the gap between two.
-
-    Numbers (right-aligned) and words in titles stay whole. If they do not fit, lines become longer than the terminal:
-    a reader can undo that, but not a broken number.
-    """
-    from rich.cells import cell_len
-
-    widths, least = [], []
-    for i, title in enumerate(titles):
-        longest = max((cell_len(row[i]) for row in rows), default=0)
-        word = max((cell_len(word) for word in title.split()), default=0)
-        widths.append(max(longest, *map(cell_len, title.split("\n"))))
-        least.append(max(word, longest if i in right else min(longest, _FOLDED)))
-    gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= available else 1
-    excess = sum(widths) + gap * (len(widths) - 1) - available
-    for i in sorted(range(len(widths)), key=lambda i: least[i] - widths[i]):
-        taken = max(0, min(excess, widths[i] - least[i]))
-        widths[i] -= taken
-        excess -= taken
-    return widths, gap
+    return shutil.get_terminal_size().columns
 
 
 def problem_table(problems: Sequence[tuple[str, str]]) -> None:
@@ -168,6 +135,8 @@ def meter(title: str, total: int, unit: Unit = "samples") -> Iterator[Meter]:
     if not sys.stderr.isatty():
         yield Meter(title, total, None, unit)
         return
+    import shutil
+
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
