@@ -82,31 +82,3 @@ def test_source_that_is_not_built_says_so(tmp_path: Path) -> None:
 
     assert 1 == ended.returncode
     assert f"ImportError: {tmp_path}/fastio is source code whose native part is not built" in ended.stderr
-
-
-def test_the_import_brings_neither_torch_nor_h5py() -> None:
-    """The command line's help must not wait for libraries that it does not use."""
-    program = "import sys, fastio; print(sorted({'torch', 'h5py', 'PIL', 'numpy'} & set(sys.modules)))"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert ended.stdout.strip() == "[]"
-
-
-def test_a_store_is_opened_without_torch() -> None:
-    """Packing and looking into a store need no torch."""
-    program = "import sys, fastio; fastio.open_store, fastio.create_store; print('torch' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert ended.stdout.strip() == "False"
-
-
-def test_looking_into_a_store_needs_no_kind_of_source() -> None:
-    """`fastio info` and `fastio ls` start without the sixteen kinds that only packing needs."""
-    program = """if True:
-        import sys
-        from fastio.converters.describe import describe
-        from fastio.cli import info, ls
-        print([name for name in sys.modules if name.startswith("fastio.converters.sources")])"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert ended.stdout.strip() == "[]"

@@ -64,15 +64,16 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool, re
         return
     if path is None:
         raise click.UsageError("expected PATH or --build")
-    from fastio.cli.info_source import describe_path, print_source
-    from fastio.converters.describe import describe
-
     opened = _opened(path, remote)
     if opened is None:
         if only_skipped or wants_html():
             raise click.UsageError(f"{path} is not packed yet: --skipped and --html are for stores")
+        from fastio.cli.info_source import describe_path, print_source
+
         print_source(describe_path(path), as_json=as_json)
         return
+    from fastio.converters.describe import describe
+
     with opened as store:
         described = {**describe(store), "epoch": epoch_facts(store)}
         write_html(lambda: _page(described, store))

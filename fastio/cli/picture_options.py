@@ -221,11 +221,12 @@ class PictureArguments:
         """Open SRC, in the order in which to store it."""
         from fastio.converters import SOURCES, open_source
         from fastio.converters.fields_asked import parse_choice
-        from fastio.converters.tokenized_source import TokenizedSource, as_text
 
         choices = [parse_choice(words) for words in self.fields]
         of_tokens: dict[str, Field] = {}
         if self.tokens is not None:
+            from fastio.converters.tokenized_source import as_text
+
             choices, of_tokens = as_text(choices)
         source: Source = open_source(
             src,
@@ -237,6 +238,8 @@ class PictureArguments:
         )
         self._check_columns(SOURCES[source.kind])
         if self.tokens is not None:
+            from fastio.converters.tokenized_source import TokenizedSource
+
             source = TokenizedSource(source, of_tokens, self.tokens)
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 

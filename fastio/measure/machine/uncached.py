@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +64,8 @@ def read_uncached(paths: Sequence[str | Path], *, seconds: float = 0.3) -> Uncac
 
 def _timed(descriptors: Sequence[int], seconds: float) -> UncachedRead:
     """Read pieces in order with several threads until the time is up."""
+    from concurrent.futures import ThreadPoolExecutor
+
     pieces, lock = _pieces(descriptors), threading.Lock()
     begun = time.perf_counter()
 

@@ -265,21 +265,6 @@ def test_an_interpreter_that_ends_while_requests_run(server: RangeServer) -> Non
     release.set()
 
 
-def test_local_files_import_no_client(tmp_path: Path) -> None:
-    """Neither obstore nor fsspec nor boto3 is imported for paths of this machine, nor is an event loop."""
-    path = write(tmp_path / "x.tar", make_samples(3))
-    code = (
-        "import sys\n"
-        "import numpy as np\n"
-        "from fastio.store import open_store\n"
-        "from fastio.store.values import read_values\n"
-        f"read_values(open_store({path!r}), 'image', np.arange(3))\n"
-        "print(sorted({'obstore', 'fsspec', 'boto3', 'huggingface_hub'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "[]\n"
-
-
 def test_a_replaced_object_ends_the_reading(server: RangeServer, files: RemoteFiles) -> None:
     """It is an error by name, also of windows that were asked for before."""
     server.put("large", OTHER * 200)
