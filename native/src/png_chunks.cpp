@@ -73,6 +73,11 @@ Status next_chunk(Bytes& rest, Chunk& chunk) noexcept {
   return Status::ok;
 }
 
+/// Whether the next chunk, which may break off, is one of pixels.
+bool begins_data(Bytes rest) noexcept {
+  return rest.size() >= 8 && read_u32(rest.data() + 4) == name("IDAT");
+}
+
 /// Walks the chunks behind IHDR, one `take` each.
 class ChunkReader {
  public:
@@ -183,7 +188,7 @@ Status read_png_chunks(Bytes file, bool verify_data, PngChunks& chunks) noexcept
   for (bool first = true, before_data = true;; first = false) {
     Chunk chunk;
     const Status read = next_chunk(rest, chunk);
-    if (read != Status::ok) return read;
+    if (read != Status::ok) return before_data && !begins_data(rest) ? read : Status::unsupported;
     before_data = before_data && chunk.type != name("IDAT");
     if ((verify_data || before_data) && !chunk.is_intact()) return Status::corrupt;
     if (chunk.type == name("IEND")) return reader.finish();
@@ -194,13 +199,14 @@ Status read_png_chunks(Bytes file, bool verify_data, PngChunks& chunks) noexcept
   }
 }
 
-bool has_damaged_png_chunk(Bytes file) noexcept {
+Status check_png_chunks(Bytes file) noexcept {
   Bytes rest = file.subspan(std::min(file.size(), signature.size()));
-  for (Chunk chunk; next_chunk(rest, chunk) == Status::ok;) {
-    if (!chunk.is_intact()) return true;
-    if (chunk.type == name("IEND")) break;
+  for (Chunk chunk;;) {
+    const Status read = next_chunk(rest, chunk);
+    if (read != Status::ok) return read;
+    if (!chunk.is_intact()) return Status::bad_checksum;
+    if (chunk.type == name("IEND")) return Status::ok;
   }
-  return false;
 }
 
 bool has_png_chunk(Bytes file, const char (&text)[5]) noexcept {

@@ -62,7 +62,7 @@ class ProbeTask final : public Task {
  private:
   [[nodiscard]] Status checked(const ImageInfo& info, Bytes file) const noexcept {
     const bool looks = verify_ && info.status == Status::ok && info.kind == ImageKind::png;
-    return looks && has_damaged_png_chunk(file) ? Status::bad_checksum : info.status;
+    return looks && check_png_chunks(file) == Status::bad_checksum ? Status::bad_checksum : info.status;
   }
 
   const std::unique_ptr<Bytes[]> spans_;

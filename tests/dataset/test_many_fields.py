@@ -177,7 +177,7 @@ def test_blank_keeps_what_can_be_read(tmp_path: Path, suffix: str) -> None:
     path = write_fields(tmp_path / f"s.{suffix}", samples, {name: TYPES[name] for name in ("image", "sound", "label")})
     dataset = FastDataset(path)
 
-    with pytest.raises(SampleError, match=r"\('a/0001'\), field 'image': its data end too early"):
+    with pytest.raises(SampleError, match=r"\('a/0001'\), field 'image': .*: image file is truncated"):
         dataset[1]["image"].load()
     assert not np.array(dataset.blank(1)["image"]).any()
     assert (dataset.blank(1)["image"].size, dataset.blank(1)["sound"], dataset.blank(1)["label"]) == (

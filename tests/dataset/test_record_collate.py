@@ -226,7 +226,7 @@ def test_bad_samples_on_the_plain_path(tmp_path: Path, on_error: Any) -> None:
 
     with FastLoader(dataset, COUNT, on_error=on_error) as loader:
         if on_error == "raise":
-            with pytest.raises(SampleError, match=r"\('a/0002'\), field 'image': its data end too early"):
+            with pytest.raises(SampleError, match=r"\('a/0002'\), field 'image': .*: image file is truncated"):
                 next(iter(loader))
             return
         batch = next(iter(loader))

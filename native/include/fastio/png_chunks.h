@@ -53,12 +53,14 @@ struct PngChunks {
 ///
 /// The CRCs of all chunks before the first IDAT (header, palette, transparency) are always
 /// compared, as Pillow does; those of IDAT and of what follows only with `verify_data`.
-/// `truncated` where the file ends before IEND, `corrupt` where chunks break the rules,
-/// `unsupported` for what Pillow shall judge (animations, unknown critical chunks).
+/// `truncated` where the file ends before the first IDAT, `corrupt` where chunks break the rules,
+/// `unsupported` for what Pillow shall judge (animations, unknown critical chunks, files that break
+/// off between the first IDAT and IEND).
 [[nodiscard]] Status read_png_chunks(Bytes file, bool verify_data, PngChunks& chunks) noexcept;
 
-/// Whether the CRC of any chunk differs, up to IEND or to where the file breaks off.
-[[nodiscard]] bool has_damaged_png_chunk(Bytes file) noexcept;
+/// Compares the CRCs of all chunks up to IEND: `bad_checksum` at the first that differs,
+/// `truncated` or `corrupt` where the chunks break off before IEND.
+[[nodiscard]] Status check_png_chunks(Bytes file) noexcept;
 
 /// Whether a chunk of this name stands in the file, as far as its chunks follow each other.
 [[nodiscard]] bool has_png_chunk(Bytes file, const char (&name)[5]) noexcept;
