@@ -345,8 +345,9 @@ def checksum_crc32c(spans: Spans, out: NDArray[np.uint32], pool: ThreadPool | No
 def probe_images(spans: Spans, out: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = False) -> Job:
     """
     Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, and
-    ``ImageKind``. ``verify`` also compares the CRC of every chunk of a PNG: BAD_CHECKSUM
-    where one differs.
+    ``ImageKind``. ``verify`` also compares the CRC of every chunk of a PNG, BAD_CHECKSUM
+    where one differs, and looks at the end of each file: TRUNCATED beside a height and a
+    width where the file seems to break off, which decoding it must confirm.
     """
 
 def decode_images(spans: Spans, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True) -> Job:

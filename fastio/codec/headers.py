@@ -96,7 +96,8 @@ def read_headers(spans: Spans, *, verify: bool = False) -> Headers:
     """
     Read the headers of encoded pictures, in the calling thread.
 
-    With ``verify``, a PNG with a chunk that differs from its own CRC-32 is BAD_CHECKSUM.
+    With ``verify``, a PNG with a chunk that differs from its own CRC-32 is BAD_CHECKSUM, and a picture whose file seems
+    to break off is TRUNCATED beside its height and width: decoding it must confirm that.
     """
     headers = Headers.unknown(len(spans))
     _native.probe_images(spans, headers.rows, verify=verify).wait()

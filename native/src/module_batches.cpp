@@ -288,8 +288,9 @@ void bind_batches(nb::module_& m) {
         nb::sig("def probe_images(spans: Spans, out: NDArray[np.int32], "
                 "pool: ThreadPool | None = None, *, verify: bool = False) -> Job"),
         "Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, and\n"
-        "``ImageKind``. ``verify`` also compares the CRC of every chunk of a PNG: BAD_CHECKSUM\n"
-        "where one differs.");
+        "``ImageKind``. ``verify`` also compares the CRC of every chunk of a PNG, BAD_CHECKSUM\n"
+        "where one differs, and looks at the end of each file: TRUNCATED beside a height and a\n"
+        "width where the file seems to break off, which decoding it must confirm.");
   m.def("decode_images", &decode_images, "spans"_a, "out"_a.noconvert(), "status"_a.noconvert(),
         "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true,
         nb::sig("def decode_images(spans: Spans, out: NDArray[np.uint8], "

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "fastio/picture_end.h"
 #include "fastio/png_chunks.h"
 #include "probe_headers.h"
 
@@ -61,8 +62,12 @@ class ProbeTask final : public Task {
 
  private:
   [[nodiscard]] Status checked(const ImageInfo& info, Bytes file) const noexcept {
-    const bool looks = verify_ && info.status == Status::ok && info.kind == ImageKind::png;
-    return looks && check_png_chunks(file) == Status::bad_checksum ? Status::bad_checksum : info.status;
+    if (!verify_ || info.status != Status::ok) return info.status;
+    if (info.kind == ImageKind::png) {
+      const Status status = check_png_chunks(file);
+      return status == Status::corrupt ? Status::truncated : status;  // decoding says which
+    }
+    return may_break_off(file, info.kind) ? Status::truncated : Status::ok;
   }
 
   const std::unique_ptr<Bytes[]> spans_;

@@ -52,7 +52,9 @@ struct JpegFrame {
 
 /// A task that writes the five numbers of `spans[i]` to `out[5 * i]`... Owns `spans`.
 ///
-/// With `verify` the status is `bad_checksum` where a chunk of a PNG differs from its own CRC.
+/// With `verify` the status is `bad_checksum` where a chunk of a PNG differs from its own CRC, and
+/// `truncated`, beside the size that the header announces, where a file seems to break off: see
+/// `may_break_off`, and of a PNG where its chunks do not reach IEND.
 [[nodiscard]] std::unique_ptr<Task> probe_task(std::unique_ptr<Bytes[]> spans, bool verify,
                                                std::int32_t* out) noexcept;
 
