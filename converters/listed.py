@@ -65,7 +65,7 @@ class ListedSource:
     those that are missing), and ``read`` is described above. ``order`` holds the indices of the samples to pack, in
     order; None packs all of them as listed. Set ``is_by_name=False`` if that order depends on anything but names, and
     ``is_stored=True`` if samples are those of a store that fastio packed: they are copied, whatever a newer version
-    would refuse in their keys, masks, boxes and points.
+    would refuse in their keys, masks, boxes and points, and also if the data of a picture end too early.
     ``header_check(indices, headers)`` says what else is wrong with pictures of the first field, by position: a source
     that knows their sizes compares them there.
 
@@ -155,7 +155,7 @@ class ListedSource:
         for number, each in enumerate(self.schema.payload):
             if not each.traits.is_picture:
                 continue
-            headers = _headers(values.spans[each.name], each, values.problems)
+            headers = _headers(values.spans[each.name], each, values.problems, check_end=not self.is_stored)
             shapes[each.name] = np.ascontiguousarray(headers.shapes)
             for i, sentence in header_problems(headers, each).items():
                 problems.setdefault(i, sentence if number == 0 else f"field {each.name!r} {sentence}")
@@ -223,12 +223,12 @@ def read_stored(store: SampleStore, fields: Sequence[str]) -> Read:
     return begin
 
 
-def _headers(spans: Spans, field: Field, problems: Mapping[int, str]) -> Headers:
+def _headers(spans: Spans, field: Field, problems: Mapping[int, str], *, check_end: bool) -> Headers:
     """What ``probe`` says of pictures; zeros for those that have a problem already."""
     if not problems:
-        return probe(spans, field)
+        return probe(spans, field, check_end=check_end)
     good = _without(len(spans), problems)
-    return probe(spans.at(good), field).among(len(spans), good)
+    return probe(spans.at(good), field, check_end=check_end).among(len(spans), good)
 
 
 def _without(count: int, problems: Mapping[int, str]) -> Indices:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec.headers import Header, Headers, read_headers
+from fastio.converters.cut_off import settle_suspects
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
@@ -26,28 +27,32 @@ def decode_problem(status: int) -> str:
     return _DECODE_PROBLEMS.get(status, f"cannot be decoded (status {status})")
 
 
-def probe(spans: Spans, field: Field | None = None) -> Headers:
+def probe(spans: Spans, field: Field | None = None, *, check_end: bool = False) -> Headers:
     """
     Read the headers of encoded pictures that are to be packed, and check what can be checked without decoding; those of
     masks if ``field`` holds masks.
 
     A picture that is too large to be decoded (see ``fastio.codec.pixel_limit``) is TOO_LARGE, and a PNG with a chunk
-    that differs from its own CRC-32 is BAD_CHECKSUM.
+    that differs from its own CRC-32 is BAD_CHECKSUM. With ``check_end``, a picture whose data end too early, or whose
+    end is damaged, has the status that its decoder gives it (TRUNCATED, CORRUPT): only those are decoded whose last
+    bytes are unusual, and damage that leaves the end as it was is not found.
     """
     from fastio.codec.pixel_limit import is_refused  # imports Pillow
 
-    headers = _headers(spans, field, verify=True)
+    headers = read_headers(spans, verify=True)
+    settle_suspects(headers, spans, decode=check_end)
+    headers = _of_field(headers, spans, field)
     headers.status[(headers.status == _native.OK) & is_refused(headers.sizes)] = _native.TOO_LARGE
     return headers
 
 
 def picture_shapes(spans: Spans, field: Field) -> NDArray[np.int32]:
     """Return height, width and channels ``(n, 3)`` of pictures or masks that ``probe`` has found to be good."""
-    return np.ascontiguousarray(_headers(spans, field, verify=False).shapes)
+    return np.ascontiguousarray(_of_field(read_headers(spans), spans, field).shapes)
 
 
-def _headers(spans: Spans, field: Field | None, *, verify: bool) -> Headers:
-    headers = read_headers(spans, verify=verify)
+def _of_field(headers: Headers, spans: Spans, field: Field | None) -> Headers:
+    """The headers of pictures, or as those of masks if the field holds masks."""
     if field is not None and field.traits.is_mask:
         from fastio.codec.mask import with_mask_form  # imports Pillow
 
@@ -76,6 +81,8 @@ def _problem(header: Header) -> str:
         return refusal(header.height, header.width)
     if header.status == _native.BAD_CHECKSUM:
         return f"is a {kind} with a damaged chunk: it differs from its own CRC-32"
+    if header.height and header.status in (_native.TRUNCATED, _native.CORRUPT):
+        return decode_problem(header.status)
     if header.status == _native.NOT_IMAGE or header.kind == UNKNOWN:
         return "is not an image: its first bytes are those of no known kind"
     if header.status == _native.TRUNCATED:

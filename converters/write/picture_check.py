@@ -1,4 +1,4 @@
-"""PictureCheck: the header of one encoded picture, checked at once, so that an error belongs to its own sample."""
+"""PictureCheck: header and end of one encoded picture, checked at once, so that an error belongs to its own sample."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PictureCheck:
         self._is_mask = field.traits.is_mask
 
     def problem(self, data: bytes) -> str:
-        """Return what the header shows to be wrong, as a sentence of ``header_problems``; "" if nothing."""
+        """Return what header and end show to be wrong, as a sentence of ``header_problems``; "" if nothing."""
         size, spans, row = len(data), self._spans, self._row
         if size <= _COPIED_BYTES:
             self._place[:size] = data
@@ -44,4 +44,4 @@ class PictureCheck:
             limit = pixel_limit()
             if row.item(0) == _native.OK and (limit is None or row.item(1) * row.item(2) <= limit):
                 return ""
-        return header_problems(probe(spans, self._field), self._field).get(0, "")
+        return header_problems(probe(spans, self._field, check_end=True), self._field).get(0, "")

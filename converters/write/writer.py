@@ -64,12 +64,12 @@ class Writer:
     and ``shard_bytes`` are those of ``fastio.create_store``; shards are ``"out-%06d.tar"``.
 
     A sample that does not fit raises SampleError from its own ``write``, with its key and field, and is left out; the
-    writer goes on. Bytes that are no picture do so too: each header is read at once. Three things show later, and the
-    error, whose ``key`` names the sample, then comes from a later ``write``, from ``flush`` or from ``close``, after
-    all good samples are kept: a key that an earlier piece has already, a text that the ``tokenizer`` refuses, and
-    whatever does not fit among the first 64 samples while types are inferred. What is wrong in a picture after its
-    header (``fastio verify --decode`` finds it) is not looked for, unless ``jump`` is given. With ``on_error="skip"``,
-    wrong samples are listed in the store instead (``metadata["skipped"]``).
+    writer goes on. So do bytes that are no picture, and pictures whose data end too early: header and end of each are
+    looked at once. Three things show later, and the error, whose ``key`` names the sample, then comes from a later
+    ``write``, from ``flush`` or from ``close``, after all good samples are kept: a key that an earlier piece has
+    already, a text that the ``tokenizer`` refuses, and whatever does not fit among the first 64 samples while types are
+    inferred. Damage between header and end of a picture (``fastio verify --decode`` finds it) is not looked for, unless
+    ``jump`` is given. With ``on_error="skip"``, wrong samples are listed instead, in ``metadata["skipped"]``.
 
     ``jump`` reads all codes of baseline JPEGs: damaged ones are wrong samples, found as late as a second key, and the
     index keeps where their MCUs begin, so that crops decode faster.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fastio.converters.source import Chunk
 from fastio.converters.unpack import unpack
 from fastio.errors import SourceError
 from fastio.store import SampleBatch, open_store
+from tests.codec.png_writer import chunk
 from tests.conftest import as_spans
 from tests.converters.test_transcode import folder, jpeg, packed, photo, pixels
 from tests.converters.trees import files_below, picture
@@ -118,10 +120,11 @@ def test_raw_decodes_no_more_than_a_part_at_once(tmp_path, monkeypatch):
 
 
 def damaged_png() -> bytes:
-    """A PNG of 200 x 100 pixels that ends too early, behind a whole header."""
+    """A PNG of 200 x 100 pixels with whole chunks, of which the pixels end too early."""
     file = io.BytesIO()
     photo(1, (200, 100)).save(file, "PNG")
-    return file.getvalue()[:5000]
+    pixels = zlib.compress(bytes(100 * (1 + 3 * 200)))
+    return file.getvalue()[:33] + chunk(b"IDAT", pixels[: len(pixels) // 2]) + chunk(b"IEND", b"")
 
 
 def test_no_memory_for_pixels_is_one_line(tmp_path, monkeypatch):
