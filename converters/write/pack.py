@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from fastio.converters.write.fields import FieldsAsked
@@ -20,6 +20,7 @@ def pack(  # noqa: PLR0913 - an option each
     *,
     fields: FieldsAsked = None,
     key: KeyRule = None,
+    rename: Mapping[str, str] | None = None,
     jobs: int | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     overwrite: bool = False,
@@ -41,6 +42,9 @@ def pack(  # noqa: PLR0913 - an option each
     * PIL images become PNGs, which lose nothing but may be larger than the files that they were read from; images
       opened by Pillow and not touched since keep their file's bytes. ``str(report)`` counts the PNGs.
 
+    ``rename`` gives fields of dicts other names, ``{"img": "image", "fine_label": "label"}``; all other options mean
+    the new ones, and names of classes go with their field. Raises SchemaError for a field that the samples lack.
+
     ``key`` is the field with a sample's key (which the store then leaves out, unless ``fields`` names it), or a
     function of the sample; by default samples are numbered. ``jobs`` processes read and encode a dataset with a length
     (default: this process alone); the store does not depend on their number. ``on_error``, ``overwrite``,
@@ -48,6 +52,6 @@ def pack(  # noqa: PLR0913 - an option each
     work. Raises SourceError for what is no dataset, SampleError for a wrong sample, StoreError if a worker dies.
     """
     with Writer(path, fields, overwrite=overwrite, on_error=on_error, progress=progress, jump=jump) as writer:
-        writer.write_all(dataset, key=key, jobs=jobs)
+        writer.write_all(dataset, key=key, jobs=jobs, rename=rename)
         writer.flush()  # a sample that proves wrong here leaves nothing; in close(), the store would stay
     return writer.report

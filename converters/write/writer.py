@@ -27,6 +27,7 @@ from fastio.converters.record_tokens import TextTokens
 from fastio.converters.write.dataset_samples import DatasetSamples, Unreadable
 from fastio.converters.write.fields import Fields, FieldsAsked
 from fastio.converters.write.piece_writer import Ledger, PieceWriter, Refused
+from fastio.converters.write.renamed import renamed_samples
 from fastio.converters.write.report import WriteReport
 from fastio.converters.write.sample_encoder import PIECE_BYTES, PIECE_SAMPLES, Misfit, Piece, SampleEncoder, check_key
 from fastio.converters.write.sample_form import KeyRule, SampleForm
@@ -171,7 +172,9 @@ class Writer:
             if self._encoder.piece.is_full:
                 self._flush()
 
-    def write_all(self, dataset: Any, *, key: KeyRule = None, jobs: int | None = None) -> None:
+    def write_all(
+        self, dataset: Any, *, key: KeyRule = None, jobs: int | None = None, rename: Mapping[str, str] | None = None
+    ) -> None:
         """
         Add all samples of a dataset, see ``fastio.pack``; more may follow, and may have been before.
 
@@ -181,6 +184,8 @@ class Writer:
         with self._lock:
             self._require_open()
             samples = DatasetSamples.of(dataset)
+            if rename:
+                samples = renamed_samples(samples, rename)
             if jobs is not None and (jobs < 1 or samples.count is None):
                 raise ValueError(f"jobs={jobs}: expected at least 1, and a dataset with a length and numbered samples")
             self._describe(samples, type(dataset).__name__)
