@@ -17,6 +17,7 @@ from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import SIZE, counted, meter, number, per_second, printable, problem_table, size
 from fastio.cli.source_kind import source_kind_option, source_words, target_words
 from fastio.cli.text_options import TextArguments
+from fastio.cli.whole_number import WholeNumber
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Source
@@ -37,7 +38,7 @@ __all__ = ["pack"]
 @source_kind_option("What SRC is; auto decides by the names in it.", with_text=True)
 @click.option("--split", metavar="NAME", help="Pack only the folder NAME in SRC: train, val, ...")
 @click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="Threads that read SRC.  [default: all available CPUs]"
+    "--jobs", type=WholeNumber(min=1), metavar="N", help="Threads that read SRC.  [default: all available CPUs]"
 )
 @click.option(
     "--on-error",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from fastio.cli.whole_number import WholeNumber
+
 if TYPE_CHECKING:
     from fastio.converters import LabelOptions, Raw, Source, SourceKind, Transcode
     from fastio.converters.record_tokens import TextTokens
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PictureArguments", "picture_options"]
 
 _LONGEST_SIDE = 65_500
-_SIDE = click.IntRange(1, _LONGEST_SIDE)
+_SIDE = WholeNumber(1, _LONGEST_SIDE)
 
 
 def _names(context: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -89,7 +91,7 @@ _OPTIONS = (
     click.option("--many-classes", is_flag=True, help="Accept nearly as many classes as samples."),
     click.option(
         "--restart",
-        type=click.IntRange(0, 65_535),
+        type=WholeNumber(0, 65_535),
         metavar="K",
         help="Write JPEGs with a restart marker every K MCUs (8 works well): same pixels, but crops decode "
         "faster. Resized pictures have one every 8 MCUs by default; 0 turns that off.",
@@ -104,7 +106,7 @@ _OPTIONS = (
         "RGB pixels.",
     ),
     click.option(
-        "--quality", type=click.IntRange(1, 100), metavar="Q", help="JPEG quality of resized pictures.  [default: 90]"
+        "--quality", type=WholeNumber(1, 100), metavar="Q", help="JPEG quality of resized pictures.  [default: 90]"
     ),
     click.option(
         "--subsampling",
@@ -125,7 +127,7 @@ _OPTIONS = (
     ),
     click.option(
         "--shuffle",
-        type=click.IntRange(0),
+        type=WholeNumber(0),
         metavar="SEED",
         help="Store the samples in a random order, drawn from their names and SEED.",
     ),

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from fastio.cli.whole_number import WholeNumber
+
 __all__ = ["max_pixels_option"]
 
 
@@ -15,7 +17,7 @@ def max_pixels_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--max-pixels N`` to a command; it sets Pillow's limit for this process, which fastio follows."""
     return click.option(
         "--max-pixels",
-        type=click.IntRange(min=0),
+        type=WholeNumber(min=0),
         metavar="N",
         callback=_set,
         expose_value=False,

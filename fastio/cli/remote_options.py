@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastio.cli.screen import SIZE
+from fastio.cli.whole_number import WholeNumber
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions
@@ -29,7 +30,7 @@ _OPTIONS = (
     click.option("--cache-dir", metavar="DIR", help="For a URL: keep what is read in this folder."),
     click.option("--cache-limit", type=SIZE, metavar="SIZE", help="How much DIR may hold: 200GB."),
     click.option(
-        "--download-retry", type=click.IntRange(min=0), metavar="N", help="Attempts after the first.  [default: 5]"
+        "--download-retry", type=WholeNumber(min=0), metavar="N", help="Attempts after the first.  [default: 5]"
     ),
     click.option(
         "--download-timeout",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from fastio.cli.screen import SIZE
+from fastio.cli.whole_number import WholeNumber
 
 if TYPE_CHECKING:
     from fastio.converters.record_tokens import TextTokens
@@ -38,12 +39,12 @@ TEXT_OPTIONS = (
     ),
     click.option(
         "--vocab-size",
-        type=click.IntRange(min=1),
+        type=WholeNumber(min=1),
         metavar="N",
         help="Token ids in the column are below N; ids take 4 bytes if that is unknown.",
     ),
     click.option(
-        "--max-length", type=click.IntRange(min=1), metavar="N", help="Most tokens per sample, including bos and eos."
+        "--max-length", type=WholeNumber(min=1), metavar="N", help="Most tokens per sample, including bos and eos."
     ),
     click.option("--truncation", is_flag=True, help="Cut off what exceeds --max-length, and count it."),
     click.option("--split-long", is_flag=True, help="Split longer documents into several samples: key#0, key#1, ..."),

@@ -103,7 +103,7 @@ def test_shuffle_and_the_score(tmp_path: Path) -> None:
         (("--quality", 80), "add --short-side, --max-side or --resize"),
         (("--restart", 8, "--subsampling", "4:4:4"), "add --short-side, --max-side or --resize"),
         (("--restart", 0), "add --short-side, --max-side or --resize"),
-        (("--restart", -1), "not in the range"),
+        (("--restart", -1), "expected a whole number from 0"),
     ],
 )
 def test_options_that_do_not_go_together(photos: Path, tmp_path: Path, options: tuple[Any, ...], words: str) -> None:
