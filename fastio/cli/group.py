@@ -50,7 +50,8 @@ class Group(click.Group):
 
 class Sections(click.Command):
     """
-    A command with many options: ``sections`` maps headings to parameter names; all other options come first.
+    A command with many options: ``sections`` maps headings to the names of parameters, in the order in which help lists
+    them. "Options" is the heading of those that no other section names; it comes first.
 
     Its help may have names in braces; ``words`` says what is shown in their place, and is asked when help is shown.
     """
@@ -77,7 +78,8 @@ class Sections(click.Command):
         """Write the options under their headings."""
         title_of = {name: title for title, names in self._sections.items() for name in names}
         lists: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *self._sections)}
-        for parameter in self.get_params(ctx):
+        ranks = {name: rank for rank, name in enumerate(title_of)}
+        for parameter in sorted(self.get_params(ctx), key=lambda option: ranks.get(str(option.name), len(ranks))):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 lists[title_of.get(str(parameter.name), "Options")].append(record)

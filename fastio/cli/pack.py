@@ -13,7 +13,7 @@ from fastio.cli.pack_text import packs_text
 from fastio.cli.part_option import part_option
 from fastio.cli.picture_options import PictureArguments, picture_options
 from fastio.cli.pixel_option import max_pixels_option
-from fastio.cli.remote_options import remote_options
+from fastio.cli.remote_options import REMOTE_NAMES, remote_options
 from fastio.cli.screen import SIZE, counted, meter, number, per_second, printable, problem_table, size
 from fastio.cli.source_kind import source_kind_option, source_words, target_words
 from fastio.cli.text_options import TextArguments
@@ -26,10 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = ["pack"]
 
+# What most people use comes first.
+_LABELS = ("label_column", "key_column", "filters", "ignore_columns", "no_header", "many_classes", "fields", "root")
+_PICTURES = ("jump", "restart", "short_side", "max_side", "resize", "quality", "subsampling", "raw", "max_pixels")
+_SECTIONS = {
+    "Options": ("labels", "split", "shuffle", "on_error", "overwrite", "jobs", "source_kind"),
+    "Labels, tables and fields": _LABELS,
+    "Pictures": _PICTURES,
+    "Text": TextArguments.__slots__,
+    "Sets of shards": ("shard_size", "resume", "part", "append", "new_classes"),
+    "OUT behind a URL": REMOTE_NAMES,
+}
+
 
 @click.command(
     cls=Sections,
-    sections={"Pictures": PictureArguments.__slots__, "Text": TextArguments.__slots__},
+    sections=_SECTIONS,
     words={"sources": source_words, "targets": target_words},
 )
 @click.argument("src")
