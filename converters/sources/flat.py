@@ -16,7 +16,9 @@ from fastio.converters.labels import LABEL_SUFFIXES, Labels, read_labels
 from fastio.converters.listed import ListedSource
 from fastio.converters.scan import Folder, scan_tree, shown
 from fastio.converters.source import Problem
+from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
+from fastio.types.units import counted
 
 __all__ = ["KIND", "open_flat"]
 
@@ -74,6 +76,8 @@ def _assign(found: Folder, labels: Labels, path: str) -> NDArray[Any]:
     by_name, contradictions, elsewhere = _by_basename(labels, path)
     _leave_out_filtered(found, labels, path, by_name.keys() | contradictions.keys())
     values = list(map(by_name.get, found.keys))
+    if found.keys and all(value is None for value in values) and contradictions.keys().isdisjoint(found.keys):
+        raise _unmatched(found, labels, path)
     if len(values) == len(by_name) and not contradictions and not elsewhere and None not in values:
         return labels.numbered.array(values)  # the usual folder: every file has a label, every label a file
     names = set(found.keys)
@@ -104,6 +108,23 @@ def _assign(found: Folder, labels: Labels, path: str) -> NDArray[Any]:
         for name in elsewhere
     ]
     return labels.numbered.array([value for value in values if value is not None])
+
+
+def _unmatched(found: Folder, labels: Labels, path: str) -> SourceError:
+    """The error for a label file that names none of the pictures."""
+    names = [*labels.by_name, *labels.contradictions]
+    stems = {Path(key).stem for key in found.keys}
+    if "/" in names[0]:
+        hint = f"a folder in a name must be {Path(path).resolve().name!r}, the one being packed"
+    elif not stems.isdisjoint(names):
+        hint = f"add the extensions to its names, as in {names[0] + Path(found.keys[0]).suffix!r}"
+    else:
+        hint = "its names must be those of the files, with their extensions"
+    pictures, file = counted(len(found.keys), "picture"), Path(labels.path).name
+    return SourceError(
+        f"{shown(path)}: none of its {pictures} has a label in {file}: that file names {shown(names[0])!r} "
+        f"({counted(len(names), 'name')} in all), the first picture is {shown(found.keys[0])!r}; {hint}"
+    )
 
 
 def _leave_out_filtered(found: Folder, labels: Labels, path: str, labelled: Collection[str]) -> None:

@@ -189,7 +189,9 @@ def _source_line(source: Source) -> str:
         labels = _labels(source)
     else:
         labels = "no labels" + ("" if kind.own_labels else " (--labels names a file with them)")
-    return f"{printable(source.path)}: {what}, {counted(len(source), 'sample')}, {size(source.size_bytes)}, {labels}"
+    samples = f"{counted(len(source) - len(source.problems), 'sample')}, {size(source.size_bytes)}"
+    problems = f", {counted(len(source.problems), 'problem')}" if source.problems else ""
+    return f"{printable(source.path)}: {what}, {samples}, {labels}{problems}"
 
 
 def _field_words(field: Field) -> str:

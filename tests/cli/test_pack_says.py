@@ -1,0 +1,107 @@
+"""What ``fastio pack`` says to someone who mistyped something, and how its help begins."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fastio.cli import cli
+from tests.converters.trees import flat
+
+
+def said(*args: Any, code: int = 1) -> str:
+    """What a command prints; its exit code is as expected."""
+    result = CliRunner().invoke(cli, [str(arg) for arg in args])
+    assert code == result.exit_code, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("name", ["gone", "gone.jsonl", "gone.txt.gz", "gone.csv", "gone.npz", "gone/a"])
+@pytest.mark.parametrize("options", [(), ("--split", "train"), ("--tokenizer", "bytes")])
+def test_a_source_that_is_not_there(tmp_path: Path, name: str, options: tuple[str, ...]) -> None:
+    """One line that says so, without all kinds of sources."""
+    path = tmp_path / name
+
+    if options[:1] == ("--tokenizer",) and name in ("gone", "gone/a", "gone.npz"):
+        assert name in said("pack", path, tmp_path / "s.lmdb", *options, code=2)
+    else:
+        assert f"error: {path}: no file or folder of that name\n" == said("pack", path, tmp_path / "s.lmdb", *options)
+
+
+@pytest.mark.parametrize("kind", ["flat", "imagefolder", "jsonl", "zip"])
+def test_a_named_kind_that_is_not_there(tmp_path: Path, kind: str) -> None:
+    """The same if the user says what it is."""
+    path = tmp_path / "gone"
+
+    assert f"error: {path}: no file or folder of that name\n" == said(
+        "pack", path, tmp_path / "s.lmdb", "--source-kind", kind
+    )
+
+
+def test_a_broken_link_and_a_pattern(tmp_path: Path) -> None:
+    """A link that leads nowhere, and a pattern that matches nothing, are called that."""
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+
+    assert f"error: {tmp_path}/link: is a broken link\n" == said("pack", tmp_path / "link", tmp_path / "s.lmdb")
+    assert "no file has a name like that" in said("pack", tmp_path / "gone-*", tmp_path / "s.lmdb")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({"nope.jpg": 1}, "names 'nope.jpg' (1 name in all), the first picture is '0000.png'; its names must be those"),
+        ({"0000": 1, "0001": 2}, "(2 names in all), the first picture is '0000.png'; add the extensions to its names"),
+        ({"val/0000.png": 1}, "names 'val/0000.png' (1 name in all), .* a folder in a name must be 'pngs'"),
+    ],
+)
+def test_labels_of_no_picture(tmp_path: Path, labels: dict[str, int], words: str) -> None:
+    """True counts and an example of each side, also with --on-error skip."""
+    flat(tmp_path / "pngs")
+    (tmp_path / "l.json").write_text(json.dumps(labels))
+
+    for options in ((), ("--on-error", "skip")):
+        text = said("pack", tmp_path / "pngs", tmp_path / "s.lmdb", "--labels", tmp_path / "l.json", *options)
+        assert text.startswith(f"error: {tmp_path}/pngs: none of its 7 pictures has a label in l.json: that file ")
+        assert re.search(re.escape(words).replace(r"\.\*", ".*"), text)
+
+
+def test_the_first_line_counts_problems_apart(tmp_path: Path) -> None:
+    """A label without a file is no sample."""
+    labels = flat(tmp_path / "pngs") | {"nope.png": 1}
+    (tmp_path / "l.json").write_text(json.dumps(labels))
+
+    text = said(
+        *("pack", tmp_path / "pngs", tmp_path / "s.lmdb", "--labels", tmp_path / "l.json", "--on-error", "skip"), code=0
+    )
+
+    assert re.match(r".*/pngs: a folder of images, 7 samples, 1.1 kB, labels are numbers, 1 problem\n", text)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--restart", "x"), "'--restart': 'x': expected a whole number from 0 to 65,535"),
+        (("--restart", "65536"), "'--restart': '65536': expected a whole number from 0 to 65,535"),
+        (("--jobs", "0"), "'--jobs': '0': expected a whole number, 1 or more"),
+        (("--quality", "high"), "'--quality': 'high': expected a whole number from 1 to 100"),
+    ],
+)
+def test_numbers(tmp_path: Path, options: tuple[str, str], words: str) -> None:
+    """What is no number of the range is answered by the range."""
+    assert words in said("pack", tmp_path, tmp_path / "s.lmdb", *options, code=2)
+
+
+def test_help_begins_with_what_most_people_use() -> None:
+    """Labels first, URLs last."""
+    text = said("pack", "--help", code=0).partition("\nOptions:\n")
+    options = re.findall(r"^  (--[a-z-]+)", text[2], re.MULTILINE)
+
+    assert ["--labels", "--split", "--shuffle", "--on-error", "--overwrite"] == options[:5]
+    assert "--download-timeout" == options[-1]
+    titles = ["Labels, tables and fields", "Pictures", "Text", "Sets of shards", "OUT behind a URL"]
+    assert titles == re.findall(r"^([A-Z][^:\n]*):$", text[2], re.MULTILINE)
