@@ -35,20 +35,28 @@ def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
     }
 
 
-def epoch_line(facts: dict[str, Any] | None) -> str:
-    """Return these facts as one line."""
+def epoch_line(facts: dict[str, Any] | None, size_bytes: int) -> str:
+    """Return these facts of a store of ``size_bytes`` as one line; without facts, why there are none."""
     if facts is not None and "requests" in facts:
         return (
             f"epoch:  {counted(facts['requests'], 'request')} for {size(facts['size_bytes'])}, of which at most "
             f"{size(facts['memory_bytes'])} are in memory (one rank, shuffle=True, batches of {facts['batch_size']})"
         )
     if facts is None:
-        return "epoch:  not measured (the store is below 4 MiB, or its file system cannot be read past the page cache)"
+        return f"epoch:  not measured: {_why_not(size_bytes)}"
     return (
         f"epoch:  {duration(facts['seconds'])} to read it all in order, uncached, at "
         f"{size(facts['bytes_per_s'])}/s (measured now over {size(facts['measured_bytes'])}; `fastio bench "
         "disk` says more)"
     )
+
+
+def _why_not(size_bytes: int) -> str:
+    from fastio.measure.machine.uncached import LEAST_BYTES
+
+    if size_bytes < LEAST_BYTES:
+        return f"the store has {size(size_bytes)}, and a rate needs {size(LEAST_BYTES)}"
+    return "its file system cannot be read past the page cache"
 
 
 def _held_facts(store: SampleStore) -> dict[str, Any] | None:

@@ -122,7 +122,7 @@ def _print(report: dict[str, Any]) -> None:
         f"samples take {size(report['payload_bytes'])}; {number(report['overhead_bytes_per_sample'] or 0)} B a sample "
         f"on top ({report['overhead_reason']})"
     )
-    click.echo(epoch_line(report["epoch"]))
+    click.echo(epoch_line(report["epoch"], report["size_bytes"]))
     if report["receipt"] is not None:
         click.echo(f"receipt of an epoch that gives each sample once: {report['receipt']}")
     source = report["source"] or {}

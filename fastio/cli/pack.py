@@ -152,7 +152,7 @@ def pack(  # noqa: PLR0913 - an option each
             return
         with open_store(out, remote=remote) as store:
             epoch, done, better = (
-                epoch_line(epoch_facts(store)),
+                epoch_line(epoch_facts(store), store.size_bytes),
                 [*packing_lines(store.metadata), *jump_lines(store), *(unread_lines(out) if pictures.jump else ())],
                 [*advice(store), *jump_advice(store)],
             )

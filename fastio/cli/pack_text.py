@@ -147,7 +147,7 @@ def _pack(
         if report.skipped:
             problem_table([(problem.key, problem.problem) for problem in report.skipped])
         with open_store(out) as store:
-            epoch = epoch_line(epoch_facts(store))
+            epoch = epoch_line(epoch_facts(store), store.size_bytes)
         for line in (*_summary(report, encoder), epoch):
             click.echo(line)
 
