@@ -11,6 +11,7 @@ from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.html_option import html_option, wants_html, write_html
 from fastio.cli.info_fields import print_example, print_fields
 from fastio.cli.info_text import print_lengths, print_tokenizer
+from fastio.cli.open_whole import may_be_source
 from fastio.cli.remote_options import remote_options
 from fastio.cli.sample_pictures import sample_pictures
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
@@ -87,21 +88,19 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool, re
 
 def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
     """Open a store; None if ``path`` is none and not named like one, or if it is a source of another kind."""
-    from fastio.errors import StoreError
+    from fastio.errors import StoreCorrupt, StoreError
     from fastio.store import open_store
     from fastio.store.files.local import is_local
     from fastio.store.set_names import SET_SUFFIX
 
     try:
         return open_store(path, remote=remote)
+    except StoreCorrupt:  # it has a seal of fastio's
+        raise
     except StoreError:
         if not is_local(path) or path.endswith(SET_SUFFIX):
             raise
-        from fastio.converters import SOURCES, SourcePath
-        from fastio.converters.sources.store import KIND, names_store
-
-        others = [source for source in SOURCES.values() if source is not KIND and not source.needs_fields]
-        if names_store(path) and not any(source.signs(SourcePath(path)) for source in others):
+        if not may_be_source(path):
             raise
         return None
 

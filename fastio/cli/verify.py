@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.open_whole import open_whole
 from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, meter, problem_table, size
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from fastio.converters import Source
     from fastio.converters.text.again import TextAgain
     from fastio.converters.verify import VerifyReport
+    from fastio.store import SampleStore
     from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["verify"]
@@ -56,26 +58,14 @@ def verify(  # noqa: PLR0913 - one argument an option
       fastio verify train.lmdb --against ./pngs --labels labels.pkl
       fastio verify train.h5 --against train.lmdb
     """
-    from fastio.converters.origin import origin_of
-    from fastio.converters.source_again import source_again
-    from fastio.converters.sources.store import names_store
-    from fastio.converters.text.again import read_again
-    from fastio.converters.text.decode import text_field
     from fastio.converters.verify import verify as run
-    from fastio.store import open_store
 
     if against is None and (labels is not None or kind != "auto"):
         raise click.UsageError("--labels and --source-kind describe the source: add --against SRC")
     source: Source | TextAgain | None = None
-    with open_store(path, remote=remote) as store:
-        record = origin_of(store.metadata)
-        is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()
-        if against is not None and is_text and not names_store(against):
-            if labels is not None or kind != "auto":
-                raise click.UsageError("a store of text knows how it was packed: drop --labels and --source-kind")
-            source = read_again(store, against)
-        elif against is not None:
-            source = source_again(store.metadata, against, kind=kind, labels=labels)
+    with open_whole(path, remote) as store:
+        if against is not None:
+            source = _source_of(store, against, kind=kind, labels=labels)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
         report = run(path, decode=decode, against=source, jobs=jobs, progress=progress, remote=remote)
@@ -87,6 +77,23 @@ def verify(  # noqa: PLR0913 - one argument an option
         click.echo(_summary(report, against))
     if report.problems:
         ctx.exit(1)
+
+
+def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | None) -> Source | TextAgain:
+    """Return the source that a store is compared with; of text, what encodes it again as the store says."""
+    from fastio.converters.origin import origin_of
+    from fastio.converters.source_again import source_again
+    from fastio.converters.sources.store import names_store
+    from fastio.converters.text.again import read_again
+    from fastio.converters.text.decode import text_field
+
+    record = origin_of(store.metadata)
+    is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()
+    if not is_text or names_store(against):
+        return source_again(store.metadata, against, kind=kind, labels=labels)
+    if labels is not None or kind != "auto":
+        raise click.UsageError("a store of text knows how it was packed: drop --labels and --source-kind")
+    return read_again(store, against)
 
 
 def _compared(report: VerifyReport) -> str:

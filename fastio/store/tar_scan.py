@@ -85,7 +85,7 @@ def scan(file: ByteSource) -> list[Member]:
         if start + size > file.size:
             raise StoreCorrupt(
                 f"{path}: the member at byte {start - BLOCK} needs {size} bytes, but the file ends at {file.size}: "
-                "truncated"
+                "it is truncated: copy or pack it again"
             )
     for first in range(at, file.size, _TAIL_BYTES):
         if file.read(first, min(first + _TAIL_BYTES, file.size)).any():
