@@ -191,9 +191,10 @@ class RawStage:
         status = np.zeros(len(spans), np.int32)
         if self.options.resize is None:
             return _native.decode_images(spans, out, status, pool, verify=False), out, status
-        plan = plan_to(self.options.resize, shapes)
-        fill = bytes(shape[2])
-        job = _native.decode_transformed(spans, plan, out, status, pool, verify=False, filter=_BILINEAR, fill=fill)
+        from fastio.codec.codec import Geometry  # imports Pillow
+
+        geometry = Geometry(plan_to(self.options.resize, shapes), filter=_BILINEAR, fill=bytes(shape[2]))
+        job = _native.decode_transformed(spans, geometry.plan, out, status, pool, verify=False, **geometry.options)
         return job, out, status
 
     def _chunk(self, chunk: Chunk, done: Mapping[str, tuple[NDArray[np.uint8], NDArray[np.int32]]]) -> Chunk:

@@ -520,12 +520,14 @@ class PictureFunction:
 
     def __init__(self, address: int, owner: object) -> None: ...
 
-def decode_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, fast: bool = False, max_pixels: int | None = None) -> Job:
+def decode_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, cheaper_first: bool = True, fast: bool = False, max_pixels: int | None = None) -> Job:
     """
     Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.
 
     ``plan`` is (n, 13): box x y w h, virtual w h, window x y w h, place x y, flip. The
-    box of the picture becomes the virtual size (Pillow's resize to the bit); the window
+    box of the picture becomes the virtual size (Pillow's resize to the bit: that of Pillow
+    13, or without ``cheaper_first`` of those before it, which always begin with the
+    horizontal pass); the window
     of that goes to (place x, place y) of the row, ``fill`` around it, and the row is
     mirrored where flip is 1. ``out`` is (n, H, W, C) or, ``planar``, (n, C, H, W).
     ``filter``: 0 bilinear, 1 bicubic, 2 box, 3 lanczos, 4 hamming, 5 nearest. ``grey``
@@ -539,13 +541,13 @@ def decode_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.ui
     whose header announces more than ``max_pixels`` is TOO_LARGE.
     """
 
-def gather_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, height: int, width: int) -> Job:
+def gather_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, cheaper_first: bool = True, height: int, width: int) -> Job:
     """
     The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.
     With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.
     """
 
-def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, function: PictureFunction | None, numbers: NDArray[np.float64] | None, max_pixels: int | None = None, stored: tuple[int, int] | None = None) -> RowWork:
+def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, function: PictureFunction | None, numbers: NDArray[np.float64] | None, max_pixels: int | None = None, cheaper_first: bool = True, stored: tuple[int, int] | None = None) -> RowWork:
     """
     Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``
     gives the height and width of raw pictures.

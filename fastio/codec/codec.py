@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastio._native import Job, PictureFunction, ThreadPool
 from fastio.codec.headers import Headers
+from fastio.codec.pass_order import pillow_takes_cheaper_pass_first
 from fastio.types.spans import Spans
 
 __all__ = ["Codec", "Geometry"]
@@ -51,6 +52,7 @@ class Geometry:
             "grey": self.is_grey,
             "function": self.function,
             "numbers": self.numbers,
+            "cheaper_first": pillow_takes_cheaper_pass_first(),
         }
 
 

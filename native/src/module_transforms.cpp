@@ -35,6 +35,7 @@ struct Wishes {
   bool grey;
   bool fast;
   std::size_t max_pixels;
+  PassOrder order;
   nb::object function;  // a PyFunction, or none
   Numbers numbers;
   std::optional<std::array<std::size_t, 2>> stored;  // height and width of raw pictures
@@ -62,7 +63,8 @@ TransformOptions options_of(const Wishes& wishes, std::size_t channels) {
                            wishes.planar,
                            wishes.grey,
                            wishes.fast,
-                           wishes.max_pixels};
+                           wishes.max_pixels,
+                           wishes.order};
   std::memcpy(options.fill.data(), wishes.fill.c_str(), channels);
   return options;
 }
@@ -137,6 +139,10 @@ class TransformedRows final : public RowWork {
   const std::optional<Spans> intervals_;
 };
 
+PassOrder order_of(bool cheaper_first) {
+  return cheaper_first ? PassOrder::cheaper_first : PassOrder::horizontal_first;
+}
+
 nb::object borrowed(const FunctionHandle& function) {
   return function ? nb::borrow(*function) : nb::none();
 }
@@ -158,7 +164,8 @@ PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
                          bool planar, bool grey, bool fast, const FunctionHandle& function,
-                         const Numbers& numbers, std::optional<std::size_t> max_pixels) {
+                         const Numbers& numbers, std::optional<std::size_t> max_pixels,
+                         bool cheaper_first) {
   Wishes wishes{plan,
                 filter,
                 fill,
@@ -166,6 +173,7 @@ PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
                 grey,
                 fast,
                 max_pixels.value_or(any_pixels),
+                order_of(cheaper_first),
                 borrowed(function),
                 numbers,
                 {}};
@@ -177,12 +185,19 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
                          bool planar, bool grey, std::size_t height, std::size_t width,
-                         const FunctionHandle& function, const Numbers& numbers) {
-  Wishes wishes{plan,       filter,
-                fill,       planar,
-                grey,       false,
-                any_pixels, borrowed(function),
-                numbers,    std::array{height, width}};
+                         const FunctionHandle& function, const Numbers& numbers,
+                         bool cheaper_first) {
+  Wishes wishes{plan,
+                filter,
+                fill,
+                planar,
+                grey,
+                false,
+                any_pixels,
+                order_of(cheaper_first),
+                borrowed(function),
+                numbers,
+                std::array{height, width}};
   return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), out,
                     status, pool);
 }
@@ -190,7 +205,7 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
 std::unique_ptr<RowWork> transformed_rows(
     const Spans& spans, const PlanArray& plan, bool verify, int filter, const nb::bytes& fill,
     bool planar, bool grey, bool fast, const FunctionHandle& function, const Numbers& numbers,
-    std::optional<std::size_t> max_pixels,
+    std::optional<std::size_t> max_pixels, bool cheaper_first,
     std::optional<std::pair<std::size_t, std::size_t>> stored) {
   Wishes wishes{plan,
                 filter,
@@ -199,6 +214,7 @@ std::unique_ptr<RowWork> transformed_rows(
                 grey,
                 fast,
                 max_pixels.value_or(any_pixels),
+                order_of(cheaper_first),
                 borrowed(function),
                 numbers,
                 {}};
@@ -217,7 +233,8 @@ void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
   "spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], " \
   "pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, "         \
   "planar: bool = False, grey: bool = False, "                                                 \
-  "function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None"
+  "function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, "      \
+  "cheaper_first: bool = True"
 
 }  // namespace
 
@@ -241,12 +258,14 @@ void bind_transforms(nb::module_& m) {
         "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
         "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false,
         "fast"_a = false, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
-        "max_pixels"_a = nb::none(),
+        "max_pixels"_a = nb::none(), "cheaper_first"_a = true,
         nb::sig("def decode_transformed(" SPANS_AND_PLAN
                 ", fast: bool = False, max_pixels: int | None = None) -> Job"),
         "Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.\n\n"
         "``plan`` is (n, 13): box x y w h, virtual w h, window x y w h, place x y, flip. The\n"
-        "box of the picture becomes the virtual size (Pillow's resize to the bit); the window\n"
+        "box of the picture becomes the virtual size (Pillow's resize to the bit: that of Pillow\n"
+        "13, or without ``cheaper_first`` of those before it, which always begin with the\n"
+        "horizontal pass); the window\n"
         "of that goes to (place x, place y) of the row, ``fill`` around it, and the row is\n"
         "mirrored where flip is 1. ``out`` is (n, H, W, C) or, ``planar``, (n, C, H, W).\n"
         "``filter``: 0 bilinear, 1 bicubic, 2 box, 3 lanczos, 4 hamming, 5 nearest. ``grey``\n"
@@ -262,17 +281,20 @@ void bind_transforms(nb::module_& m) {
         "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
         "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "height"_a,
         "width"_a, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
+        "cheaper_first"_a = true,
         nb::sig("def gather_transformed(" SPANS_AND_PLAN ", height: int, width: int) -> Job"),
         "The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.\n"
         "With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.");
   m.def(
       "transformed_rows", &transformed_rows, "spans"_a, "plan"_a.noconvert(), nb::kw_only(),
       "verify"_a, "filter"_a, "fill"_a, "planar"_a, "grey"_a, "fast"_a, "function"_a.none(),
-      "numbers"_a.noconvert().none(), "max_pixels"_a = nb::none(), "stored"_a = nb::none(),
+      "numbers"_a.noconvert().none(), "max_pixels"_a = nb::none(), "cheaper_first"_a = true,
+      "stored"_a = nb::none(),
       nb::sig("def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, "
               "filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, "
               "function: PictureFunction | None, numbers: NDArray[np.float64] | None, "
-              "max_pixels: int | None = None, stored: tuple[int, int] | None = None) "
+              "max_pixels: int | None = None, cheaper_first: bool = True, "
+              "stored: tuple[int, int] | None = None) "
               "-> RowWork"),
       "Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``\n"
       "gives the height and width of raw pictures.");

@@ -89,10 +89,11 @@ double shrinkage(const Axis& axis) noexcept {
 
 const ResizePasses scalar_passes{horizontal, vertical};
 
-bool Resizer::prepare(const Axis& x, const Axis& y, Filter filter) noexcept {
+bool Resizer::prepare(const Axis& x, const Axis& y, Filter filter, PassOrder order) noexcept {
   x_changes_ = changes(x);
   y_changes_ = changes(y);
-  vertical_first_ = shrinkage(y) > 0 && shrinkage(y) > 2 * shrinkage(x);
+  vertical_first_ =
+      order == PassOrder::cheaper_first && shrinkage(y) > 0 && shrinkage(y) > 2 * shrinkage(x);
   return x_.prepare(x, filter) && y_.prepare(y, filter);
 }
 

@@ -132,9 +132,10 @@ bool Transformer::begin(const Plan& plan, const TransformOptions& options,
     region_ = {unsign(plan.window_x), unsign(plan.window_y), unsign(plan.window_w),
                unsign(plan.window_h)};
   } else {
-    const bool prepared = resizer_.prepare(
-        axis_of(x, plan.virtual_w, plan.window_x, plan.window_w, plan.flip == 1),
-        axis_of(y, plan.virtual_h, plan.window_y, plan.window_h, false), options.filter);
+    const bool prepared =
+        resizer_.prepare(axis_of(x, plan.virtual_w, plan.window_x, plan.window_w, plan.flip == 1),
+                         axis_of(y, plan.virtual_h, plan.window_y, plan.window_h, false),
+                         options.filter, options.order);
     if (!prepared) return false;
     region_ = resizer_.region();
   }

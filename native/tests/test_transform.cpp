@@ -17,6 +17,7 @@ namespace {
 
 using fastio::Axis;
 using fastio::Filter;
+using fastio::PassOrder;
 using fastio::Plan;
 using fastio::SimdLevel;
 using Pixels = std::vector<std::uint8_t>;
@@ -64,9 +65,9 @@ std::vector<SimdLevel> levels() {
 
 /// One resampling, from a copy of exactly the region needed into memory of exactly the size.
 Pixels resampled(const Axis& x, const Axis& y, Filter filter, int channels, const Pixels& picture,
-                 SimdLevel level) {
+                 SimdLevel level, PassOrder order = PassOrder::cheaper_first) {
   fastio::Resizer resizer;
-  EXPECT(resizer.prepare(x, y, filter));
+  EXPECT(resizer.prepare(x, y, filter, order));
   const fastio::Region region = resizer.region();
   EXPECT(region.x + region.width <= static_cast<std::size_t>(x.high));
   EXPECT(region.y + region.height <= static_cast<std::size_t>(y.high));
@@ -127,6 +128,34 @@ void test_resizing(int channels) {
   }
 }
 
+void test_order_of_passes(int channels) {
+  for (int repeat = 0; repeat < 200; ++repeat) {
+    const std::int32_t width = between(1, 70);
+    const std::int32_t height = between(1, 70);
+    const std::int32_t new_width = between(1, 70);
+    const std::int32_t new_height = between(1, 70);
+    const auto pixel_bytes = static_cast<std::size_t>(channels);
+    const auto picture = noise(static_cast<std::size_t>(width * height) * pixel_bytes);
+    const auto filter = static_cast<Filter>(between(0, 5));
+    for (const PassOrder order : {PassOrder::horizontal_first, PassOrder::cheaper_first}) {
+      const bool by_columns = order == PassOrder::cheaper_first && height > new_height &&
+                              height - new_height > 2 * (width - new_width);
+      const std::int32_t mid_width = by_columns ? width : new_width;
+      const std::int32_t mid_height = by_columns ? new_height : height;
+      const Pixels middle = resampled(axis_of(width, mid_width), axis_of(height, mid_height),
+                                      filter, channels, picture, SimdLevel::none);
+      const Pixels steps = resampled(axis_of(mid_width, new_width), axis_of(mid_height, new_height),
+                                     filter, channels, middle, SimdLevel::none);
+      const auto at_once = [&](SimdLevel level) {
+        return resampled(axis_of(width, new_width), axis_of(height, new_height), filter, channels,
+                         picture, level, order);
+      };
+      EXPECT(steps == at_once(SimdLevel::none));
+      for (const SimdLevel level : levels()) EXPECT(steps == at_once(level));
+    }
+  }
+}
+
 void test_mirrored_rows(int channels) {
   constexpr std::size_t rows = 3;
   for (std::size_t pixels = 1; pixels < 80; ++pixels) {
@@ -178,6 +207,7 @@ int main() {
   test_plans();
   for (const int channels : {1, 3, 4}) {
     test_resizing(channels);
+    test_order_of_passes(channels);
     test_mirrored_rows(channels);
     test_split_rows(channels);
   }

@@ -136,7 +136,7 @@ class LazyPicture(Image.Image):
         """
         target = plain_size(size)
         if self._core is None and target is not None and (box is None or tuple(box) == (0, 0, *self._size)):
-            kernel = native_filter(resample, self._size, target)
+            kernel = native_filter(resample)
             if kernel is not None and target == self._size:
                 return self.copy()
             gap = None if resample == Image.Resampling.NEAREST else reducing_gap

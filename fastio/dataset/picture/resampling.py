@@ -16,18 +16,16 @@ from fastio.dataset.picture.render import by_pillow, from_array
 __all__ = ["native_filter", "plain_size", "reduces_first"]
 
 _NUMBERS: Final = {int(resampling): number for number, resampling in enumerate(FILTERS)}
-_TRIED: Final = {False: ((13, 60), (90, 120)), True: ((20, 11), (60, 30))}  # sizes that 41 x 97 pixels become
+_TRIED: Final = ((13, 60), (90, 120), (20, 11), (60, 30))  # sizes that 41 x 97 pixels become
 _LONGEST_SIDE: Final = 1 << 20  # a number of the native core
 
 
-def native_filter(resample: int | None, old: tuple[int, int], new: tuple[int, int]) -> int | None:
+def native_filter(resample: int | None) -> int | None:
     """
     Return the native core's number for one of Pillow's filters (None: its default), or None if Pillow has to do it.
-
-    ``old`` and ``new`` are sizes (width, height) before and after.
     """
     number = _NUMBERS.get(int(Image.Resampling.BICUBIC) if resample is None else resample)
-    return number if number is not None and _equals_pillow(number, _is_vertical_first(old, new)) else None
+    return number if number is not None and _equals_pillow(number) else None
 
 
 def plain_size(size: Iterable[Any]) -> tuple[int, int] | None:
@@ -48,20 +46,15 @@ def reduces_first(old: tuple[int, int], new: tuple[int, int], gap: float | None)
     return not gap >= 1.0 or any(int(before / after / gap) > 1 for before, after in zip(old, new, strict=True))
 
 
-def _is_vertical_first(old: tuple[int, int], new: tuple[int, int]) -> bool:
-    """Return whether the native core, like Pillow since 13, resamples columns before rows."""
-    return old[1] > new[1] and old[1] - new[1] > 2 * (old[0] - new[0])
-
-
 @cache
-def _equals_pillow(number: int, is_vertical_first: bool) -> bool:
+def _equals_pillow(number: int) -> bool:
     """
     Return whether this process's Pillow resamples like the native core, tested on a small picture.
 
-    Pillow before 13 always starts with the rows, and Pillow-SIMD computes other weights.
+    Pillow-SIMD does not: it computes other weights.
     """
     pixels = np.random.default_rng(0).integers(0, 256, (97, 41, 3), np.uint8)
-    for size in _TRIED[is_vertical_first]:
+    for size in _TRIED:
         pending = Pending.nothing(41, 97, "RGB").resized(size, number)
         assert pending is not None
         if not np.array_equal(from_array(pixels, "RGB", pending), by_pillow(pixels, "RGB", pending)):

@@ -1,8 +1,7 @@
 /// Antialiased resampling of 8-bit pixels, equal to Pillow's to the bit.
 ///
-/// As there: weights in 22-bit fixed point, two passes with 8 bits between them. The horizontal
-/// comes first, but where the height shrinks by more than twice what the width shrinks, as in
-/// Pillow 13. Earlier versions differ there by what rounding between the passes does.
+/// As there: weights in 22-bit fixed point, two passes with 8 bits between them. Their order
+/// decides how values between the passes are rounded, see PassOrder.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +22,13 @@ enum class Filter : std::int32_t {
   lanczos = 3,
   hamming = 4,
   nearest = 5,
+};
+
+/// Which of the two passes comes first.
+enum class PassOrder : std::uint8_t {
+  horizontal_first,  ///< always, as in Pillow before 13
+  cheaper_first,     ///< the vertical one if the height shrinks by more than twice what the width
+                     ///< does, as in Pillow since 13
 };
 
 /// One axis: [start, start + size) of the input becomes `virtual_size` positions, of which
@@ -120,7 +126,7 @@ class Resizer {
   static constexpr std::size_t slack = 64;
 
   /// Prepares both axes; false when there is no memory.
-  [[nodiscard]] bool prepare(const Axis& x, const Axis& y, Filter filter) noexcept;
+  [[nodiscard]] bool prepare(const Axis& x, const Axis& y, Filter filter, PassOrder order) noexcept;
 
   /// The part of the input that will be read; never empty.
   [[nodiscard]] Region region() const noexcept;

@@ -20,6 +20,7 @@ struct TransformOptions {
   bool grey;                         ///< luma of the result in every channel; not with 4
   bool fast;                         ///< JPEGs may be shrunk as `shrink_of` says, before resampling
   std::size_t max_pixels = any_pixels;  ///< of an encoded picture; larger ones are not decoded
+  PassOrder order = PassOrder::cheaper_first;
 };
 
 /// By how much (1, 2, 4 or 8) a JPEG may be shrunk by its decoder before the plan resamples it:
