@@ -48,6 +48,14 @@ def test_pixels_are_pillows(data: st.DataObject) -> None:
     assert_pillows(file, (x, y, data.draw(st.integers(1, width - x)), data.draw(st.integers(1, height - y))))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_alpha_of_every_row_of_a_lossy_picture(seed: int) -> None:
+    """libwebp's own crop gives alpha of other rows, or none, in one of ten regions."""
+    file = webp(4, 17, mode="RGBA", seed=seed, lossless=False, quality=0)
+    for y in range(17):
+        assert_pillows(file, (seed % 4, y, 1, 1))
+
+
 def test_animations_are_left_to_pillow() -> None:
     """Pillow puts the frames of an animation together."""
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]

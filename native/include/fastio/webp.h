@@ -39,6 +39,7 @@ class WebpDecoder {
   Bytes stream_;  // the frame's chunks
   std::size_t width_ = 0;
   std::size_t height_ = 0;
+  bool has_lossy_colours_and_alpha_ = false;
   Scratch memory_;  // a region that is larger than the one wanted, or is to become grey
 };
 
