@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
+from typing import Final
 
 import torch
 
@@ -11,6 +12,8 @@ from fastio.transforms.batch.finish import Finish
 from fastio.transforms.batch.geometry import RenderTarget, gather
 
 __all__ = ["one_pass", "plain_pass"]
+
+_OLDEST_TRITON: Final = (3, 4)  # that the kernels are tested with; torch for CUDA includes it since 2.8
 
 
 def one_pass(
@@ -42,5 +45,10 @@ def plain_pass(
 
 @cache
 def _has_triton() -> bool:
-    """Return whether Triton is installed; torch for CUDA includes it on most platforms."""
-    return find_spec("triton") is not None
+    """Return whether a Triton that the kernels run with is installed; torch for CUDA includes one on most platforms."""
+    if find_spec("triton") is None:
+        return False
+    import triton
+
+    major, minor = triton.__version__.split(".")[:2]
+    return (int(major), int(minor)) >= _OLDEST_TRITON
