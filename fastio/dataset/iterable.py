@@ -96,7 +96,8 @@ class SequentialDataset(IterableDataset[Any]):
         self._next = _Position()
         agreement, begun = self._agreement, position.samples
         is_compared = agreement is None or not agreement.is_open
-        with closing(self._chunks(cut(self._piece(position.history, reader), position.samples), reader)) as chunks:
+        column = self._pieces(position.history, reader)
+        with closing(self._chunks(cut(column[self.rank], position.samples), reader)) as chunks:
             for chunk in chunks:
                 if not is_compared and position.samples > begun:
                     is_compared = self._compare(position)
@@ -108,6 +109,9 @@ class SequentialDataset(IterableDataset[Any]):
         if get_worker_info() is None:
             # A worker stays at its end instead: it must not start over when the other workers' epoch is continued.
             position.history, position.samples, position.reader = [], 0, None
+        else:
+            # Its last batch was short, or none: that of a rank whose piece is longer by one has the last sample, too.
+            position.samples = max(sum(map(len, piece)) for piece in column)
 
     def _chunks(self, runs: Runs, reader: tuple[int, int]) -> Generator[range]:
         """Yield the runs in pieces for one native call each; what follows each one is asked for meanwhile."""
@@ -125,11 +129,10 @@ class SequentialDataset(IterableDataset[Any]):
     def _options(self) -> dict[str, Any]:
         return {"world_size": self.world_size, **self._configuration()}
 
-    def _piece(self, history: list[Entry], reader: tuple[int, int]) -> Runs:
-        """Return the samples of this rank and this reader, without those of the history."""
+    def _pieces(self, history: list[Entry], reader: tuple[int, int]) -> list[Runs]:
+        """Return the samples of this reader on each rank, without those of the history."""
         worker, workers = reader
-        column = pieces(len(self.dataset), history, world_size=self.world_size, workers=workers, worker=worker)
-        return column[self.rank]
+        return pieces(len(self.dataset), history, world_size=self.world_size, workers=workers, worker=worker)
 
     def state_dict(self) -> dict[str, Any]:
         """

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch.utils.data._utils.worker as torch_worker
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastio import FastDataset
@@ -157,6 +157,7 @@ divisions = st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(0, 12))
     history=st.lists(divisions, min_size=1, max_size=4),
     rank=st.integers(0, 4),
 )
+@example(count=33, workers=1, history=[(2, 5, 4), (1, 1, 0)], rank=0)  # rank 1 has had one sample more
 def test_any_ranks_in_step_continue(count: int, workers: int, history: list[tuple[int, int, int]], rank: int) -> None:
     """
     Each sample comes once, whatever ranks and batch sizes follow one another, from the state of any of the ranks.
