@@ -140,7 +140,8 @@ class BatchCounts(Callback):
     Lightning asks for that number once, but packed epochs differ. And a checkpoint counts the batches of its time,
     which may have had another size or number of ranks: when its epoch is continued, the count becomes that of an epoch
     in today's batches of which just as many are left. Otherwise Lightning would leave out the rest, or wait for
-    batches that do not come.
+    batches that do not come. It also counts an epoch as complete that ``max_steps`` has ended, whose rest would never
+    be trained on.
     """
 
     def __init__(self, data: FastDataModule) -> None:
@@ -156,6 +157,19 @@ class BatchCounts(Callback):
             trainer.fit_loop.max_batches = combined.limits = batches
             if isinstance(trainer.val_check_interval, float):
                 trainer.val_check_batch = max(1, int(batches * trainer.val_check_interval))
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Save an epoch that ``max_steps`` or an early stop has cut short as one under way: its rest will come."""
+        has_stopped = trainer.should_stop or 0 <= trainer.max_steps <= trainer.global_step
+        if not has_stopped or trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
+            return
+        loop = checkpoint["loops"]["fit_loop"]
+        epochs, states = loop["epoch_progress"], loop["state_dict"].get("combined_loader", [])
+        under_way = epochs["current"]["started"] - 1
+        if len(states) == 1 and states[0]["epoch"] == under_way and states[0]["consumed"]:
+            for counts in epochs.values():
+                counts["processed"] = counts["completed"] = counts["started"] - 1
+            checkpoint["epoch"] = under_way
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Correct the count that was loaded, after the loader has loaded its position."""
