@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 from fastio.errors import SampleError
 from fastio.loader.device import Numbered
 from fastio.loader.iteration import BatchIteration
+from fastio.loader.option_names import explains_names
 from fastio.loader.options import (
     PREFETCH_BATCHES,
     Cache,
@@ -120,10 +121,11 @@ class FastLoader:
       Each rank keeps all of them. Pictures of different sizes are kept after the leading ``transforms`` that are not
       random.
 
-    Raises, when built, TypeError or ValueError for options that do not fit each other or the dataset, SchemaError for
-    samples that cannot be in one batch, StoreNotFound, StoreIncomplete or StoreCorrupt for a path that does not open,
-    and MemoryError for a ``cache`` that does not fit; when iterated, SampleError for a bad sample
-    (``on_error="raise"``) and SchemaError for pictures of several sizes.
+    Raises, when built, TypeError for an option that does not exist (the message says which does), TypeError or
+    ValueError for options that do not fit each other or the dataset, SchemaError for samples that cannot be in one
+    batch, StoreNotFound, StoreIncomplete or StoreCorrupt for a path that does not open, and MemoryError for a
+    ``cache`` that does not fit; when iterated, SampleError for a bad sample (``on_error="raise"``) and SchemaError for
+    pictures of several sizes.
 
     Use it as a context manager or drop it: its threads end with it. A forked child that continues with an inherited
     loader gets threads of its own. Join threads that iterate before the program ends: a daemon thread is left asleep in
@@ -134,6 +136,7 @@ class FastLoader:
     num_workers: ClassVar[int] = 0
     prefetch_factor: ClassVar[int | None] = None
 
+    @explains_names
     def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
         self,
         dataset: Dataset[Any] | str | Path,
