@@ -2,6 +2,7 @@
 
     FastioError
     ├── SchemaError(ValueError)        fields, dtypes or shapes do not fit the data
+    │   └── UnequalSizesError          samples of one batch have different sizes; not exported by ``fastio``
     ├── SourceError(ValueError)        a file to be packed is not as expected; the message names it
     ├── StoreError
     │   ├── StoreNotFound(FileNotFoundError)
@@ -24,6 +25,7 @@ __all__ = [
     "StoreError",
     "StoreIncomplete",
     "StoreNotFound",
+    "UnequalSizesError",
 ]
 
 
@@ -33,6 +35,13 @@ class FastioError(Exception):
 
 class SchemaError(FastioError, ValueError):
     """Fields, dtypes or shapes do not fit the data."""
+
+
+class UnequalSizesError(SchemaError):
+    """Samples of one batch have different sizes; ``args`` are two sentences: which samples, and what to do."""
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.args))
 
 
 class SourceError(FastioError, ValueError):

@@ -17,13 +17,13 @@ from fastio.codec.pixel_limit import is_refused, pixel_limit, refusal, warn_of_l
 from fastio.codec.raw import RawCodec
 from fastio.dataset.mask_rows import MaskRows
 from fastio.dataset.undecoded import DecodedBatch, PixelsToRow, UndecodedRows
-from fastio.errors import SampleError, SchemaError
+from fastio.errors import SampleError, SchemaError, UnequalSizesError
 from fastio.store.files.pieces import fetch_pieces
 from fastio.store.sample_store import SampleStore
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
-__all__ = ["RowReader", "Shape", "UnequalSizesError", "is_uniform", "label_values", "one_by_one"]
+__all__ = ["RowReader", "Shape", "is_uniform", "label_values", "one_by_one"]
 
 _CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
 
@@ -32,13 +32,6 @@ Shape = tuple[int, ...]
 # Larger values in an index or header are not believed: memory for them would be requested.
 _MOST_CHANNELS = 4
 _MOST_SIDE = 1 << 20  # pixels; the native core plans no larger picture
-
-
-class UnequalSizesError(SchemaError):
-    """Samples of one batch have different sizes; ``args`` are two sentences: which samples, and what to do."""
-
-    def __str__(self) -> str:
-        return "; ".join(map(str, self.args))
 
 
 class RowReader:

@@ -12,11 +12,11 @@ from weakref import WeakSet
 import numpy as np
 
 from fastio import _native
-from fastio.dataset.row_reader import UnequalSizesError
-from fastio.errors import SampleError, SchemaError
+from fastio.errors import SampleError, SchemaError, UnequalSizesError
 from fastio.loader.device import Numbered
 from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.producer import FinishedBatch
+from fastio.loader.producer.bad_samples import add_advice
 from fastio.loader.producer.decoding_pass import decodes_pictures
 from fastio.loader.producer.held_reader import HeldReader, HeldUnits
 from fastio.loader.producer.producer import Submitted
@@ -116,13 +116,19 @@ class BatchIteration:
             if not is_compared:
                 self._compare(begin)
             cursor.end_epoch()
-        except UnequalSizesError as exc:
-            if not self._late_crop:
-                raise
-            raise SchemaError(f"{exc.args[0]}; {self._late_crop}") from exc
+        except (SampleError, UnequalSizesError) as exc:
+            self._advise(exc)
+            raise
         finally:
             loop.cancel()
             held.close()
+
+    def _advise(self, error: SampleError | UnequalSizesError) -> None:
+        """Add to an error that ends the loop what the user can do about it."""
+        if isinstance(error, SampleError):
+            add_advice(error, on_error=self._options.on_error)
+        elif self._late_crop:
+            raise SchemaError(f"{error.args[0]}; {self._late_crop}") from error
 
     def report(self) -> LoaderStats:
         """Return the counters since the loader was made, with the producer's present threads and memory."""

@@ -46,6 +46,19 @@ def test_raise_stops_at_the_batch(dataset: FastDataset) -> None:
             next(batches)
 
 
+def test_the_error_names_the_option_that_goes_on(dataset: FastDataset) -> None:
+    """Whoever meets a bad sample in training learns of on_error; outside of a loader, there is no such option."""
+    with FastLoader(dataset, 5) as loader:
+        for _ in range(2):
+            with pytest.raises(SampleError, match=r"; FastLoader\(\.\.\., on_error=.skip.\) leaves .*") as caught:
+                list(loader)
+            assert (1, 1) == (caught.value.index, str(caught.value).count("on_error"))
+    with pytest.raises(SampleError) as direct:
+        np.asarray(dataset[1][0])
+
+    assert "on_error" not in str(direct.value)
+
+
 def test_skip_leaves_out_and_lists(dataset: FastDataset, caplog: pytest.LogCaptureFixture) -> None:
     """Bad samples are left out of their batch, named once in the log and in the ledger; the rest is untouched."""
     caplog.set_level(logging.WARNING)
@@ -66,8 +79,9 @@ def test_skip_with_a_batch_of_bad_samples_only(dataset: FastDataset) -> None:
     """Alone, the loader goes on without that batch; among ranks, which would wait for it, it raises."""
     with FastLoader(dataset, 1, on_error="skip") as loader:
         assert [labels.item() for _, labels in loader] == [0, 2, 3, 4, 5, 7, 8, 9]
-    with FastLoader(dataset, 1, on_error="skip", rank=1, world_size=2) as loader, pytest.raises(SampleError):
-        list(loader)
+    ranked = FastLoader(dataset, 1, on_error="skip", rank=1, world_size=2)
+    with ranked, pytest.raises(SampleError, match='other ranks would wait for one: on_error="zero"'):
+        list(ranked)
 
 
 def test_zero_is_a_black_picture(tmp_path: Path) -> None:
