@@ -55,7 +55,7 @@ def too_many_workers(facts: Facts) -> Iterator[Caution]:
         yield Caution(
             f"{loader.workers} workers on {cpus} CPUs",
             f"more of them only cost memory and start time: set num_workers={cpus} at most",
-            "affinity, cgroup quota and SLURM_CPUS_PER_TASK of this process",
+            "affinity, cgroup quota, SLURM_CPUS_PER_TASK and LOCAL_WORLD_SIZE of this process",
         )
 
 

@@ -90,9 +90,10 @@ class FastLoader:
       out, "repeat" fills the last batches. Ranks with another seed, store, order or position raise ValueError.
     * ``mesh``: a DeviceMesh that gives both: processes that differ only in dimensions such as "tp" get the same
       samples. ``replication``: so many processes in a row get the same samples.
-    * ``threads=0``: all CPUs this process may use; threads that are not needed are dropped after a second
-      (``stats.threads``). Any other number is kept. ``prefetch_batches`` are decoded ahead; memory is that of
-      ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
+    * ``threads=0``: all CPUs this process may use, of which the ranks that torchrun starts on a node get equal
+      parts; threads that are not needed are dropped after a second (``stats.threads``). Any other number is kept.
+      ``prefetch_batches`` are decoded ahead; memory is that of ``prefetch_batches + 2`` batches and of what the loop
+      keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
       Batches of token ids are made in chunks of about 4 MiB (16 by pread), at least two at a time, whatever
       ``prefetch_batches``.
     * ``on_error``: "raise" raises SampleError; "skip" leaves bad samples out of their batch, which becomes shorter;

@@ -1,9 +1,10 @@
-"""CPUs that this process may use, by affinity, cgroup and SLURM."""
+"""CPUs that this process may use, by affinity, cgroup, SLURM and the ranks on its node."""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,16 +18,35 @@ def available_cpus(*, root: Path = ROOT, environ: Mapping[str, str] = os.environ
     Return how many CPUs this process may really use: the least of affinity, cgroup quota and SLURM's allotment.
 
     ``os.cpu_count()`` counts the CPUs of the machine; a pool of that size is throttled inside a container or a SLURM
-    step. A quota of 1.5 CPUs counts as 2. Never less than 1.
+    step. A quota of 1.5 CPUs counts as 2. Ranks that torchrun has started on one node (LOCAL_WORLD_SIZE) share quota,
+    allotment and the CPUs of their launcher equally. Never less than 1.
     """
-    limits = [len(os.sched_getaffinity(0))]
+    own = len(os.sched_getaffinity(0))
+    shared = [own]
     quota = _cgroup_cpus(root)
     if quota is not None:
-        limits.append(math.ceil(quota))
+        shared.append(math.ceil(quota))
     allotted = environ.get("SLURM_CPUS_PER_TASK", "")
     if allotted.isdecimal():
-        limits.append(int(allotted))
-    return max(1, min(limits))
+        shared.append(int(allotted))
+    ranks = environ.get("LOCAL_WORLD_SIZE", "")
+    if ranks.isdecimal() and int(ranks) > 1 and not _are_tasks(ranks, environ):
+        shared[0] = _cpus_of_parent() or own  # own: the launcher may have bound each rank to its part already
+        return max(1, min(own, min(shared) // int(ranks)))
+    return max(1, min(shared))
+
+
+def _are_tasks(ranks: str, environ: Mapping[str, str]) -> bool:
+    """Return whether srun has started the ranks of a node, as a task each: SLURM gives CPUs to each task."""
+    return ranks in re.sub(r"\(x\d+\)", "", environ.get("SLURM_STEP_TASKS_PER_NODE", "")).split(",")
+
+
+def _cpus_of_parent() -> int | None:
+    """Return how many CPUs the parent of this process may use; None if it cannot be asked."""
+    try:
+        return len(os.sched_getaffinity(os.getppid()))
+    except OSError:
+        return None
 
 
 def _cgroup_cpus(root: Path) -> float | None:

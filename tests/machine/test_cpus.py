@@ -1,8 +1,9 @@
-"""CPUs by affinity, cgroup and SLURM."""
+"""CPUs by affinity, cgroup, SLURM and ranks on the node."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,61 @@ def test_slurm_allotment_is_a_limit(tmp_path: Path) -> None:
     """SLURM_CPUS_PER_TASK binds also where SLURM does not bind by affinity; other text does not."""
     assert available_cpus(root=tmp_path, environ={"SLURM_CPUS_PER_TASK": "1"}) == 1
     assert available_cpus(root=tmp_path, environ={"SLURM_CPUS_PER_TASK": "x"}) == CPUS
+
+
+@pytest.fixture
+def affinity(monkeypatch: pytest.MonkeyPatch) -> dict[int, Iterable[int]]:
+    """The CPUs of this process (0) and of its parent, 16 of each unless a test says otherwise."""
+    by_process: dict[int, Iterable[int]] = {0: range(16), os.getppid(): range(16)}
+
+    def cpus_of(process: int) -> set[int]:
+        if process not in by_process:
+            raise ProcessLookupError(process)
+        return set(by_process[process])
+
+    monkeypatch.setattr(os, "sched_getaffinity", cpus_of)
+    return by_process
+
+
+@pytest.mark.usefixtures("affinity")
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"LOCAL_WORLD_SIZE": "1"}, 16),
+        ({"LOCAL_WORLD_SIZE": "4"}, 4),
+        ({"LOCAL_WORLD_SIZE": "3"}, 5),
+        ({"LOCAL_WORLD_SIZE": "32"}, 1),
+        ({"LOCAL_WORLD_SIZE": "many"}, 16),
+        ({"LOCAL_WORLD_SIZE": "0"}, 16),
+        ({"LOCAL_WORLD_SIZE": "4", "SLURM_CPUS_PER_TASK": "8"}, 2),
+        ({"LOCAL_WORLD_SIZE": "4", "SLURM_CPUS_PER_TASK": "8", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, 2),
+        ({"LOCAL_WORLD_SIZE": "4", "SLURM_CPUS_PER_TASK": "8", "SLURM_STEP_TASKS_PER_NODE": "4(x2),3"}, 8),
+    ],
+)
+def test_ranks_of_a_node_share_its_cpus(tmp_path: Path, environ: dict[str, str], expected: int) -> None:
+    """Each rank that torchrun has started on a node gets an equal part of what srun's task has there."""
+    assert expected == available_cpus(root=tmp_path, environ=environ)
+
+
+def test_ranks_share_a_quota(tmp_path: Path, affinity: dict[int, Iterable[int]]) -> None:
+    """A container's quota is for all ranks in it."""
+    root = written_root(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "800000 100000\n"})
+
+    assert len(set(affinity[0])) == 16
+    assert 2 == available_cpus(root=root, environ={"LOCAL_WORLD_SIZE": "4"})
+
+
+def test_a_rank_that_is_bound_to_its_cpus_keeps_them(tmp_path: Path, affinity: dict[int, Iterable[int]]) -> None:
+    """What a launcher has divided by affinity is not divided again, unless several ranks share it."""
+    environ = {"LOCAL_WORLD_SIZE": "4"}
+    affinity[0] = range(4)
+    assert 4 == available_cpus(root=tmp_path, environ=environ)
+    affinity[0] = range(8)  # a NUMA node, of two ranks
+    assert 4 == available_cpus(root=tmp_path, environ=environ)
+
+
+def test_a_parent_that_has_ended_is_no_limit(tmp_path: Path, affinity: dict[int, Iterable[int]]) -> None:
+    """Then the CPUs of this process are divided."""
+    del affinity[os.getppid()]
+
+    assert 4 == available_cpus(root=tmp_path, environ={"LOCAL_WORLD_SIZE": "4"})

@@ -27,8 +27,8 @@ def free_threads(spans: Spans, pixel_count: int) -> Generator[ThreadPool | None,
     Lend the threads that decode the one picture ``spans`` in bands; None if the calling thread decodes it alone.
 
     Alone: pictures without places to start within them (``--jump``, ``--restart``); small ones; all while another
-    Python thread has the threads; all if there is one CPU; and all in a process that another Python process has started
-    for its work, as DataLoader does: these share the CPUs already.
+    Python thread has the threads; all if this process has one CPU, maybe as one of many ranks on its node; and all in
+    a process that another Python process has started for its work, as DataLoader does: these share the CPUs already.
     """
     if not _are_of_use(spans, pixel_count) or not _in_use.acquire(blocking=False):
         yield None
