@@ -60,13 +60,18 @@ class Staging:
     def _slot(self, size_bytes: int) -> _Slot:
         if self._left > 0 or not self._free:
             self._left -= 1
-            return _Slot(self._lane.pinned(size_bytes))
+            return _Slot(self._pinned(size_bytes))
         slot = self._free.popleft()
         if slot.read is not None:
             slot.read.wait()
         if slot.memory.nbytes < size_bytes:
-            slot.memory = self._lane.pinned(size_bytes)
+            slot.memory = self._pinned(size_bytes)
         return slot
+
+    def _pinned(self, size_bytes: int) -> torch.Tensor:
+        """Return memory that may be filled in and outside of inference mode, whichever is on now."""
+        with torch.inference_mode(mode=False):
+            return self._lane.pinned(size_bytes)
 
     def give_back(self, slot: _Slot) -> None:
         """The slot may be used again behind what the lane was given so far."""
