@@ -55,15 +55,18 @@ class BackgroundStage:
         close_at_exit(self._work)
         self._work.thread.start()
 
-    def offer(self, name: str, start: int, data: Any) -> None:
-        """Put bytes of a file into its copy if this process makes it. A full disk is no error."""
+    def offer(self, name: str, start: int, data: Any) -> bool:
+        """
+        Put bytes of a file into its copy; returns whether this process makes the copy. A full disk is not an error.
+        """
         file = self._arrived.of(name)
         if file is None or self._process != os.getpid():
-            return
+            return False
         try:
             file.write(start, data)
         except OSError:  # whoever copies meets it too, and says so
             self._arrived.end()
+        return True
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the copy is whole, or was given up; False when not done in time."""

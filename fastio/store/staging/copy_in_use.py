@@ -14,6 +14,7 @@ from fastio.store.files.local import aligned
 from fastio.store.staging.background import BackgroundStage
 from fastio.store.staging.block_record import blocks_of
 from fastio.store.staging.file_copy import hidden_files, is_copy
+from fastio.store.staging.handover import hand_over
 from fastio.store.staging.stage_plan import CopyContent
 from fastio.store.staging.stage_record import StageRecord
 
@@ -58,8 +59,8 @@ class CopyInUse:
 
     def offer(self, start: int, data: Any) -> None:
         """See LocalCopy."""
-        if self.stage is not None:
-            self.stage.offer(self._content.name, start, data)
+        if self.stage is None or not self.stage.offer(self._content.name, start, data):
+            hand_over(self._path.parent, self._content, start, data)
 
     def distrust(self, start: int, stop: int) -> None:
         """See LocalCopy."""

@@ -24,6 +24,7 @@ from fastio.store.sealed import Shard, read_shard
 from fastio.store.set_object import SetMember, read_set, write_set
 from fastio.store.staging.arrived_ranges import ArrivedRanges
 from fastio.store.staging.file_copy import FileCopy, hidden_files, is_copy
+from fastio.store.staging.handover import accept_handed, refuse_handed
 from fastio.store.staging.movers import Mover, ThreadMover
 from fastio.store.staging.stage_lock import Waiting, stage_lock
 from fastio.store.staging.stage_plan import StagedFile, StagePlan, member_files, plan_stage
@@ -106,7 +107,11 @@ def copy_store(
         with stage_lock(target, f"copying {path}", waiting) as progressed:
             record = StageRecord.read(target, plan.result)
             if record is None or record.content != plan.content or not record.holds(target):
-                return _Run(plan, target, options, mover, meter, progressed, arrived or ArrivedRanges()).report(begun)
+                run = _Run(plan, target, options, mover, meter, progressed, arrived or ArrivedRanges())
+                try:
+                    return run.report(begun)
+                finally:
+                    refuse_handed(target)  # also if copying was given up: nobody would take what is left there
     size_bytes = sum(size for _, size, _ in record.files)
     result = str(target / plan.result)
     return StageReport(path, result, len(record.files), size_bytes, 0, time.monotonic() - begun)
@@ -216,8 +221,12 @@ class _Run:
         self._check_free([*missing, *kept])
         marked = [(name, 0, 0) for name in sorted({*names, *self._ours})]
         StageRecord(self._plan.path, self._plan.content, False, marked).write(self._folder, self._plan.result)
+        if missing and not is_local(self._plan.path):
+            needed, free = self._needed_and_free(missing)
+            with writing(str(self._folder)):
+                accept_handed(self._folder, free - needed)
         for file in missing:
-            self._arrived.begin(file.name, hidden_files(self._folder / file.name)[0])
+            self._arrived.begin(file.content, hidden_files(self._folder / file.name)[0])
         copies = (FileCopy(file, self._folder, self._arrived.of(file.name)) for file in missing)
         self._transfer(copies, self._publish, self._meter(sum(file.source.size for file in missing)))
 
@@ -267,14 +276,18 @@ class _Run:
                 )
 
     def _check_free(self, files: Sequence[StagedFile]) -> None:
-        needed = sum(max(0, file.source.size - _allocated(hidden_files(self._folder / file.name)[0])) for file in files)
-        with writing(str(self._folder)):
-            free = shutil.disk_usage(self._folder).free
+        """Raise StoreError if the disk has no space for the rest of these files."""
+        needed, free = self._needed_and_free(files)
         if needed > free:
             raise StoreError(
                 f"{self._folder}: {self._plan.path} needs {shown_size(needed)} more, {shown_size(free)} are free: free "
                 "space, or choose another folder"
             )
+
+    def _needed_and_free(self, files: Sequence[StagedFile]) -> tuple[int, int]:
+        needed = sum(max(0, file.source.size - _allocated(hidden_files(self._folder / file.name)[0])) for file in files)
+        with writing(str(self._folder)):
+            return needed, shutil.disk_usage(self._folder).free
 
     def _remove_former(self, names: frozenset[str]) -> None:
         """Remove what belonged to a version that this one replaced."""

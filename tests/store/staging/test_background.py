@@ -21,10 +21,12 @@ import torch
 
 from fastio import FastDataset, FastLoader
 from fastio.store import SampleBatch, create_store, open_store
+from fastio.store.atomic import pwrite_all
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.index import SealedStore
-from fastio.store.staging import arrived_ranges, file_copy, movers, stage, staged_path
+from fastio.store.staging import arrived_ranges, background, file_copy, handover, movers, stage, staged_path
 from fastio.store.staging.background import BackgroundStage
+from fastio.store.staging.handover import accept_handed
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from tests.conftest import as_spans, encode, pictures
 from tests.servers.fault_server import Fault
@@ -141,6 +143,47 @@ def test_what_was_fetched_is_not_fetched_again(
     assert contents(served.root) == contents(tmp_path / "copy")
 
 
+def test_what_another_process_fetched_is_not_fetched_again(
+    url: str, served: Served, tmp_path: Path, held: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two processes copies; an epoch of the other one goes into the copy, too."""
+    monkeypatch.setattr(handover, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(handover, "_SPARE_BYTES", 0)
+    with loader(url, stage=tmp_path / "copy") as first:
+        held.release(-(-(served.root / "in.fastio-set").stat().st_size // BLOCK))
+        while copying(first.dataset)._arrived.of("in-000000.tar") is None:  # once the set object is there
+            assert not copying(first.dataset).wait(0.01)
+        monkeypatch.setattr(background, "_running", {})  # as in another process
+        with loader(url, stage=tmp_path / "copy") as second:
+            assert copying(first.dataset) is not copying(second.dataset)
+            epoch(second)
+            held.release(1_000)
+            assert copying(first.dataset).wait(30)
+            assert copying(second.dataset).wait(30)
+    size_bytes = sum(path.stat().st_size for path in served.root.glob("*.tar"))
+
+    assert served.server.body_bytes(".tar") < 1.05 * size_bytes
+    assert contents(served.root) == contents(tmp_path / "copy")
+    assert not (tmp_path / "copy" / ".fastio-stage.arrived").exists()
+
+
+def test_wrong_bytes_of_another_process(
+    url: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it left is compared with the checksums of the shard, and fetched again."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    accept_handed(copy, 1 << 40)
+    with open_store(served.root / "in.fastio-set") as store:
+        for shard in store.shards:
+            name = f"0-4096-{shard.content_crc:08x}-{Path(shard.path).name}"
+            (copy / ".fastio-stage.arrived" / name).write_bytes(bytes(4096))
+    stage(url, str(copy))
+
+    assert contents(served.root) == contents(copy)
+    assert [".fastio-stage.lock", ".in.fastio-set.staged"] == sorted(p.name for p in copy.glob(".*"))
+
+
 def test_a_whole_copy_is_read_at_once(url: str, served: Served, tmp_path: Path) -> None:
     """One request says that it is the same set still; index and samples come from the disk."""
     stage(url, str(tmp_path))
@@ -212,6 +255,31 @@ def test_a_full_disk(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
     assert 1 == len(caplog.records)
     assert "No space left on device" in caplog.text
+
+
+def test_nothing_is_handed_over_once_copying_was_given_up(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Otherwise each epoch would write to a disk that is full, for nobody."""
+    is_full = threading.Event()
+
+    def filling(fd: int, data: Any, start: int) -> None:
+        if Path(f"/proc/self/fd/{fd}").readlink().name.endswith(".tar.partial"):
+            is_full.set()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        pwrite_all(fd, data, start)
+
+    monkeypatch.setattr(handover, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(handover, "_SPARE_BYTES", 0)
+    monkeypatch.setattr(file_copy, "pwrite_all", filling)
+    monkeypatch.setattr(arrived_ranges, "pwrite_all", filling)
+    with loader(url, stage=tmp_path) as staged, caplog.at_level(logging.WARNING):
+        assert copying(staged.dataset).wait(30)
+        epoch(staged)
+
+    assert is_full.is_set()
+    assert 1 == len(caplog.records)
+    assert not (tmp_path / ".fastio-stage.arrived").exists()
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
