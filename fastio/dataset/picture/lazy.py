@@ -30,19 +30,19 @@ class LazyPicture(Image.Image):
     A bad sample raises SampleError, with key and field, when its pixels are first accessed. ``np.asarray`` returns
     the decoded pixels themselves, read-only as with Pillow; ``np.array`` a copy. ``filename`` is the sample's key.
     Pickling makes an ordinary, decoded picture. A LazyPicture keeps its encoded bytes alive, but no other sample's.
+    Several threads may read one, as they may read Pillow's pictures.
     """
 
-    # Exactly one of these holds the pixels: Pillow's memory, or the pending steps on the source.
+    # Exactly one of these holds the pixels: Pillow's memory, or a source and the pending steps on it. Another thread
+    # may fill the memory and then change the plan: whoever looks at both looks at the plan first.
     _core: Any
-    _source: PixelSource
-    _pending: Pending
+    _plan: tuple[PixelSource, Pending]
 
     def __init__(self, source: PixelSource, pending: Pending, *, is_opened: bool = False) -> None:
         self.__dict__.update(_NEW)
         self._own_info: dict[str | tuple[int, int], Any] | None = None
         self._core = None
-        self._source = source
-        self._pending = pending
+        self._plan = source, pending
         self._is_opened = is_opened
         self._mode = pending.mode
         self._size = pending.size
@@ -59,10 +59,11 @@ class LazyPicture(Image.Image):
     @property
     def _im(self) -> Any:
         """Pillow's memory, filled on first use; whoever has it may write to it."""
+        source, pending = self._plan
         if self._core is None:
-            pixels = self._decoded()
-            self._core = Image.frombytes(self._pending.mode, self._pending.size, pixels.data).im
-            self._source = self._source.origin  # for info; the array is no longer needed
+            pixels = self._decoded(source, pending)
+            self._core = Image.frombytes(pending.mode, pending.size, pixels.data).im
+            self._plan = source.origin, pending  # for info; the array is no longer needed
         return self._core
 
     @_im.setter
@@ -76,7 +77,7 @@ class LazyPicture(Image.Image):
     def info(self) -> dict[str | tuple[int, int], Any]:
         """Pillow's ``info``, read from the file's header on first use. Raises SampleError if the header is bad."""
         if self._own_info is None:
-            header = self._source.origin.header
+            header = self._origin.header
             self._own_info = dict(header.info)
         return self._own_info
 
@@ -87,40 +88,48 @@ class LazyPicture(Image.Image):
     @cached_property
     def format(self) -> str | None:  # type: ignore[override] # Pillow's is an attribute
         """The file's format ("JPEG", "PNG", ...); None, as in Pillow, for pictures derived from others."""
-        return self._source.origin.header.format if self._is_opened else None
+        return self._origin.header.format if self._is_opened else None
 
     @cached_property
     def filename(self) -> str:
         """The sample's key: its path in the source of the store."""
-        return self._source.origin.key
+        return self._origin.key
+
+    @property
+    def _origin(self) -> StoredPicture:
+        return self._plan[0].origin
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
+        plan = self._plan
         if self._core is not None:
             return super().__array_interface__
-        pixels = self._decoded()
+        pixels = self._decoded(*plan)
         shape = pixels.shape if pixels.shape[2] > 1 else pixels.shape[:2]
         return {"version": 3, "shape": shape, "typestr": "|u1", "data": pixels}
 
     def tobytes(self, encoder_name: str = "raw", *args: Any) -> bytes:
+        plan = self._plan
         if self._core is None and encoder_name == "raw" and not args:
-            return self._decoded().tobytes()
+            return self._decoded(*plan).tobytes()
         return super().tobytes(encoder_name, *args)
 
     # What waits ----------------------------------------------------------------------------------------------------
 
     def copy(self) -> Image.Image:
-        return super().copy() if self._core is not None else self._derived(self._pending)
+        plan = self._plan
+        return super().copy() if self._core is not None else self._derived(*plan)
 
     def crop(self, box: tuple[float, float, float, float] | None = None) -> Image.Image:
         """As in Pillow; put off if the box lies inside."""
+        source, pending = self._plan
         if self._core is None:
             if box is None:
                 return self.copy()
             left, top, right, bottom = map(round, box)
             width, height = self._size
             if 0 <= left < right <= width and 0 <= top < bottom <= height and _is_no_bomb(right - left, bottom - top):
-                return self._derived(self._pending.cropped((left, top, right - left, bottom - top)))
+                return self._derived(source, pending.cropped((left, top, right - left, bottom - top)))
         return super().crop(box)
 
     def resize(
@@ -134,7 +143,7 @@ class LazyPicture(Image.Image):
         As in Pillow; put off, except for Pillow 13's new filters, a ``box``, and the averaged blocks of
         ``reducing_gap``.
         """
-        target = plain_size(size)
+        target, plan = plain_size(size), self._plan
         if self._core is None and target is not None and (box is None or tuple(box) == (0, 0, *self._size)):
             kernel = native_filter(resample)
             if kernel is not None and target == self._size:
@@ -142,21 +151,23 @@ class LazyPicture(Image.Image):
             gap = None if resample == Image.Resampling.NEAREST else reducing_gap
             # With a transparent colour, Pillow compares bytes that only its own resize leaves in its memory.
             if kernel is not None and not reduces_first(self._size, target, gap) and not self._has_transparency():
-                return self._resized(target, kernel)
+                return self._resized(*plan, target, kernel)
         return super().resize(size, resample, box, reducing_gap)
 
     def transpose(self, method: Image.Transpose) -> Image.Image:
-        turned = self._pending.turned(method) if self._core is None else None
-        return super().transpose(method) if turned is None else self._derived(turned)
+        source, pending = self._plan
+        turned = pending.turned(method) if self._core is None else None
+        return super().transpose(method) if turned is None else self._derived(source, turned)
 
     def convert(self, mode: str | None = None, matrix: Any = None, *args: Any, **kwargs: Any) -> Image.Image:
         """As in Pillow; put off for "L" from colours and "RGB" from pictures with alpha."""
+        source, pending = self._plan
         if self._core is None and not matrix:
             if mode is None or mode == self._mode:
                 return self.copy()
-            converted = self._pending.converted(mode, can_read=self._source.can_read)
+            converted = pending.converted(mode, can_read=source.can_read)
             if converted is not None and not self._has_transparency():
-                return self._derived(converted)
+                return self._derived(source, converted)
         return super().convert(mode, matrix, *args, **kwargs)
 
     def thumbnail(
@@ -174,7 +185,7 @@ class LazyPicture(Image.Image):
             return
         resized = self.resize(*wish.arguments)
         if isinstance(resized, LazyPicture):
-            self._source, self._pending, self._core = resized._source, resized._pending, resized._core
+            self._plan, self._core = resized._plan, resized._core
         else:
             self._core = resized.im
         self._size = resized.size
@@ -210,37 +221,37 @@ class LazyPicture(Image.Image):
 
     # The machinery -------------------------------------------------------------------------------------------------
 
-    def _decoded(self) -> Pixels:
-        """Return the pixels ``(H, W, C)``, read-only."""
-        return self._staged().pixels
+    def _decoded(self, source: PixelSource, pending: Pending) -> Pixels:
+        """Return the pixels ``(H, W, C)`` of its plan, read-only."""
+        return self._staged(source, pending).pixels
 
-    def _staged(self) -> StagedPixels:
-        """Return the pending steps as a stage of its own; what comes next starts from its result."""
-        source = self._source
-        if not isinstance(source, StagedPixels) or self._pending != source.nothing:
-            source = self._source = StagedPixels(source, self._pending)
-            self._pending = source.nothing
+    def _staged(self, source: PixelSource, pending: Pending) -> StagedPixels:
+        """Return its plan as a stage of its own; what comes next starts from its result."""
+        if not isinstance(source, StagedPixels) or pending != source.nothing:
+            source = StagedPixels(source, pending)
+            self._plan = source, source.nothing
         return source
 
-    def _derived(self, pending: Pending) -> LazyPicture:
-        """Return a new picture from the same source; as in Pillow, it starts with this one's ``info``."""
-        picture = LazyPicture(self._source, pending)
+    def _derived(self, source: PixelSource, pending: Pending) -> LazyPicture:
+        """Return a new picture from this source; as in Pillow, it starts with this one's ``info``."""
+        picture = LazyPicture(source, pending)
         if self._own_info is not None:
             picture._own_info = self._copy_info() if hasattr(self, "_copy_info") else self._own_info.copy()
         return picture
 
-    def _resized(self, size: tuple[int, int], kernel: int) -> LazyPicture:
-        pending = self._pending.resized(size, kernel)
-        if pending is None:
-            pending = self._staged().nothing.resized(size, kernel)
-            assert pending is not None, "an unchanged source can be resampled"
-        return self._derived(pending)
+    def _resized(self, source: PixelSource, pending: Pending, size: tuple[int, int], kernel: int) -> LazyPicture:
+        resized = pending.resized(size, kernel)
+        if resized is None:
+            source = self._staged(source, pending)
+            resized = source.nothing.resized(size, kernel)
+            assert resized is not None, "an unchanged source can be resampled"
+        return self._derived(source, resized)
 
     def _has_transparency(self) -> bool:
         """Return whether ``info`` names a transparent colour, which Pillow converts too."""
         if self._own_info is not None:
             return "transparency" in self._own_info
-        return self._source.origin.may_have_transparency
+        return self._origin.may_have_transparency
 
 
 # What Pillow sets up in a new picture, except what is a property here. Copying that takes a third of the time.

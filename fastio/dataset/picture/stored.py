@@ -98,9 +98,10 @@ class StoredPicture:
             pixels = self._decode(pending)
             self._is_asked_again = True
             return pixels
-        if self._whole is None:
-            self._whole = self._decode(Pending.nothing(*self.size, self.mode))
-        return from_array(self._whole, self.mode, pending)
+        whole = self._whole
+        if whole is None:
+            whole = self._whole = self._decode(Pending.nothing(*self.size, self.mode))
+        return from_array(whole, self.mode, pending)
 
     def _decode(self, pending: Pending) -> Pixels:
         spans, rows, status = self._spans, empty_row(pending), np.empty(1, np.int32)

@@ -54,7 +54,7 @@ def opened(name: str, mode: str = "RGB") -> Image.Image:
 
 def is_waiting(picture: Image.Image) -> bool:
     """Whether nothing of it has been decoded."""
-    return isinstance(picture, LazyPicture) and picture._core is None and picture._source is picture._source.origin
+    return isinstance(picture, LazyPicture) and picture._core is None and picture._plan[0] is picture._origin
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_a_picture_keeps_its_own_bytes_alone(store: Path) -> None:
     """Read by pread, a picture that is kept lets the values go that were read with it; it outlives the store."""
     with FastDataset(store, read="pread") as dataset:
         kept = dataset.__getitems__(range(8))[0][0]
-    spans, position = kept._source.origin._place
+    spans, position = kept._origin._place
 
     assert len(FILES["jpeg"]) == len(spans.view(position)) == spans.sizes.sum()
     with pytest.raises(IndexError):
