@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import partial
 from time import perf_counter
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
@@ -67,7 +66,7 @@ class BatchIteration:
         self._may_be_unpacked = decodes_pictures(selection.base) and selection.plan.share.rank == 0
         self._stats = LoaderStats()
         self._is_closed = False
-        self._loops: WeakSet[_native.BatchLoop] = WeakSet()
+        self._loops: set[_native.BatchLoop] = set()  # of the iterations under way
         self.skipped: dict[int, SampleError] = {}
 
     def run(self, cursor: Cursor, consumer: Cursor, *, is_numbered: bool) -> Iterator[Any]:
@@ -120,6 +119,7 @@ class BatchIteration:
             self._advise(exc)
             raise
         finally:
+            self._loops.discard(loop)
             loop.cancel()
             held.close()
 
@@ -144,7 +144,7 @@ class BatchIteration:
     def close(self) -> None:
         """Stop the producer's threads; iterations that continue raise ValueError. Calling it twice is harmless."""
         self._is_closed = True
-        for loop in list(self._loops):
+        for loop in self._loops.copy():
             loop.stop()
         self._agreement.close()
         self._producer.close()

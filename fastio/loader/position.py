@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,9 +58,11 @@ class LoaderPosition:
     Counts the epochs of a loader, follows its latest iteration, and saves and loads states.
 
     ``pixels`` is what a state says about the values of samples; it must be equal for the state to be loaded.
+    Iterations of several threads that begin at once get an epoch each.
     """
 
     def __init__(self, selection: Chosen, pixels: Mapping[str, Any]) -> None:
+        self._beginning = threading.Lock()
         self._selection = selection
         self._store = selection.base.store.identity  # kept: a state is asked for after close() too
         self._path = selection.base.store.path
@@ -87,12 +90,13 @@ class LoaderPosition:
 
         ``ahead`` is where batches are asked for and ``consumer`` where they arrive: one cursor, or two.
         """
-        for cursor in (ahead, consumer):
-            cursor.move(self._next.place)
-        consumer.has_begun = True
-        if consumer is self._latest:
-            self._saved = consumer
-        self._next = Cursor(ahead.epoch + 1)
+        with self._beginning:
+            for cursor in (ahead, consumer):
+                cursor.move(self._next.place)
+            consumer.has_begun = True
+            if consumer is self._latest:
+                self._saved = consumer
+            self._next = Cursor(ahead.epoch + 1)
 
     def open_ledger(self, consumer: Cursor, fields: tuple[str, ...], samples: int, batches: Batches) -> EpochLedger:
         """

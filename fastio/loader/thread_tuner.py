@@ -79,10 +79,11 @@ class ThreadTuner:
         """Note a batch: the time, the seconds waited and the batches so far."""
         if self._is_settled:
             return
-        if self._begin is None:
+        begin = self._begin  # once: an iteration in another thread may restart
+        if begin is None:
             self._begin = now_s, loading_s, pool.cpu_seconds, batches
             return
-        begin_s, waited_before_s, busy_before_s, batches_before = self._begin
+        begin_s, waited_before_s, busy_before_s, batches_before = begin
         if now_s - begin_s < _WINDOW_S or batches - batches_before < _LEAST_BATCHES:
             return
         self._begin = None

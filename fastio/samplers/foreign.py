@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -25,6 +26,9 @@ Order = TypeVar("Order")
 # A sampler that yields more than this many indices per sample is considered endless.
 _MOST_A_SAMPLE = 1000
 _MOST = 1_000_000
+
+# One draw at a time: the global generators are the process's, and a loader may be iterated over in several threads.
+_drawing = threading.RLock()
 
 
 class Epochs(Generic[Order]):
@@ -68,17 +72,18 @@ class Epochs(Generic[Order]):
         Return what it yields in this epoch. Raises ValueError if it is endless or its length differs from its
         ``len``.
         """
-        if self._latest is None or self._latest[0] != epoch:
-            # Without generators of its own, no epoch depends on earlier ones.
-            for passed in range(len(self._states) - 1, epoch) if self._generators else ():
-                self._draw(passed)
-            items = self._draw(epoch)
-            if self.length not in (None, len(items)):
-                raise ValueError(
-                    f"{self.name}: yields {len(items)} items, but its len() is {self.length}: correct its __len__"
-                )
-            self._latest = epoch, self._read(items, epoch)
-        return self._latest[1]
+        with _drawing:
+            if self._latest is None or self._latest[0] != epoch:
+                # Without generators of its own, no epoch depends on earlier ones.
+                for passed in range(len(self._states) - 1, epoch) if self._generators else ():
+                    self._draw(passed)
+                items = self._draw(epoch)
+                if self.length not in (None, len(items)):
+                    raise ValueError(
+                        f"{self.name}: yields {len(items)} items, but its len() is {self.length}: correct its __len__"
+                    )
+                self._latest = epoch, self._read(items, epoch)
+            return self._latest[1]
 
     def _draw(self, epoch: int) -> list[Any]:
         for part in parts_of(self._iterable):

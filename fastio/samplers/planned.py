@@ -74,11 +74,12 @@ class PlannedSampler(ABC):
         self._share.check_ranks(f"this {type(self).__name__}")
         rule = self._rule()
         key = epoch, consumed or [], rule
-        if self._planned is None or self._planned[0] != key:
+        planned = self._planned  # once: another thread may plan another epoch
+        if planned is None or planned[0] != key:
             draws = Draws(int(self.seed), epoch if self.shuffle else None)
             rest = BegunEpoch(self._lengths, draws, consumed or [])
-            self._planned = key, rest.plan(rule, self.rank, self._rule_of)
-        return self._planned[1]
+            planned = self._planned = key, rest.plan(rule, self.rank, self._rule_of)
+        return planned[1]
 
     def count(self, epoch: int, consumed: History | None = None) -> int:
         """Return the number of batches that one rank still gets in an epoch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -79,15 +80,17 @@ class PillowCount:
     def __init__(self, path: str) -> None:
         self._path = path
         self.native = BatchCounts()  # of batches that Python has not seen
+        self._counting = threading.Lock()  # a loader may have iterations in several threads
         self._pictures = 0
         self._kinds: Counter[str] = Counter()
         self._is_told = False
 
     def add(self, pictures: int, kinds: Counter[str] | None = None, *, is_last: bool = False) -> None:
         """Count a batch; ``kinds`` are those that Pillow decoded, ``is_last`` says that the epoch ends with it."""
-        self._pictures += pictures
-        if kinds:
-            self._kinds.update(kinds)
+        with self._counting:
+            self._pictures += pictures
+            if kinds:
+                self._kinds.update(kinds)
         if self._kinds and not self._is_told and (is_last or self._total >= _ENOUGH):
             self.tell()
 

@@ -38,9 +38,10 @@ class ExpectedNumber:
 
     def of(self, epoch: int, dropped: int) -> Expected:
         """Return what an epoch should give of which the last ``dropped`` samples are left out."""
-        if self._latest is None or self._latest[0] != (epoch, dropped):
-            self._latest = (epoch, dropped), self._worked_out(epoch, dropped)
-        return self._latest[1]
+        latest = self._latest  # once: another thread may ask for another epoch
+        if latest is None or latest[0] != (epoch, dropped):
+            latest = self._latest = (epoch, dropped), self._worked_out(epoch, dropped)
+        return latest[1]
 
     def _worked_out(self, epoch: int, dropped: int) -> Expected:
         sampler, base = self._selection.sampler, self._selection.base

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ class EpochLedger:
     Sums up the samples of the batches that reached their consumer: ``note`` takes the proof of batches that are about
     to be handed out, and ``fold``, now and then, sums up.
 
+    Any thread may ask for its ``part``, also while another one folds.
+
     ``arrived`` returns how many of all batches have reached the consumer, or None once it has come to the end of the
     epoch: with copies to a device, the latest ones are still on their way.
     """
@@ -49,6 +52,7 @@ class EpochLedger:
         self.share = share
         self.is_known = True  # every batch says which samples it has
         self._arrived = arrived
+        self._folding = threading.Lock()  # held while batches move from the proofs to the sums
         self._proofs: deque[Proof | None] = deque()  # of batches that have not all been summed up
         self._errors: dict[int, Sequence[SampleError]] = {}  # by the number of the batch
         self.note = self._proofs.append
@@ -69,23 +73,28 @@ class EpochLedger:
 
     def part(self, stop: Any) -> ReceiptPart:
         """Return the sum over everything that has reached the consumer, which now stands at ``stop``."""
-        self.fold()
         share = self.share
-        return ReceiptPart(
-            share.rank,
-            share.world_size,
-            share.start,
-            stop,
-            self._number,
-            self._samples,
-            self._repeated,
-            self._skipped,
-            self._is_verified,
-            share.fields,
-        )
+        with self._folding:
+            self._fold()
+            return ReceiptPart(
+                share.rank,
+                share.world_size,
+                share.start,
+                stop,
+                self._number,
+                self._samples,
+                self._repeated,
+                self._skipped,
+                self._is_verified,
+                share.fields,
+            )
 
     def fold(self) -> None:
         """Sum up the batches that have arrived; their indices and checksums are kept until then."""
+        with self._folding:
+            self._fold()
+
+    def _fold(self) -> None:
         arrived = self._arrived()
         while self._proofs:
             proof = self._proofs[0]
