@@ -158,7 +158,7 @@ void bind_classes(nb::module_& m) {
 
   nb::class_<PyJob>(m, "Job",
                     "One batch under way. Keeps its inputs and outputs alive until it is done.")
-      .def("wait", &PyJob::wait, "timeout_s"_a = -1.0,
+      .def("wait", &PyJob::wait, "timeout_s"_a = -1.0, nb::lock_self(),
            "Wait without the GIL; False when not done in time. RuntimeError in a forked child.")
       .def("cancel", &PyJob::cancel,
            "Skip the samples not yet begun; wait() then returns as usual.")
@@ -207,6 +207,7 @@ NB_MODULE(_native, m) {
   fastio::python::bind_status(m);
   fastio::python::bind_image_kinds(m);
   fastio::python::bind_classes(m);
+  fastio::python::bind_spans();
   fastio::python::bind_batch_loop(m);
   fastio::python::bind_batch_plans(m);
   fastio::python::bind_read_plans(m);

@@ -9,6 +9,7 @@
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -122,6 +123,24 @@ template <typename... T>
 Kept keep(T... objects) {
   return std::make_shared<std::tuple<T...>>(std::move(objects)...);
 }
+
+/// Lets one thread at a time use an object that must not be used by two: the second one gets a
+/// RuntimeError. Neither the GIL nor a lock on the object keeps it out, since the first lets go of
+/// them while it works without Python, or waits.
+class SoleUse {
+ public:
+  SoleUse(std::atomic<bool>& used, const char* what) : used_(used) {
+    if (used_.exchange(true, std::memory_order_acquire)) {
+      throw std::runtime_error(std::string("another thread is using ") + what);
+    }
+  }
+  SoleUse(const SoleUse&) = delete;
+  SoleUse& operator=(const SoleUse&) = delete;
+  ~SoleUse() { used_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool>& used_;
+};
 
 /// Waits without the GIL, and looks for Ctrl-C now and then; false when not done in time (negative:
 /// for ever). The job is one of this process.
@@ -247,6 +266,7 @@ void bind_note_points(nb::module_& m);
 void bind_range_log(nb::module_& m);
 void bind_read_plans(nb::module_& m);
 void bind_row_batches(nb::module_& m);
+void bind_spans();
 void bind_tar_members(nb::module_& m);
 void bind_transcode(nb::module_& m);
 void bind_token_batches(nb::module_& m);

@@ -46,8 +46,10 @@ class BatchLoop {
   }
 
   nb::object next() {
+    const SoleUse use(used_, "this loop of batches");
+    const nb::object is_watched = is_watched_;  // its own reference: run() may replace the other
     while (left_ > 0 && !stopped_.load(std::memory_order_relaxed)) {
-      if (!is_watched_.is_none() && nb::cast<bool>(is_watched_())) break;
+      if (!is_watched.is_none() && nb::cast<bool>(is_watched())) break;
       const auto begun = Clock::now();
       begin_ahead();
       if (under_way_.empty()) break;
@@ -74,6 +76,7 @@ class BatchLoop {
     dropped.swap(under_way_);
     for (const Item& item : dropped) {
       if (item.group != nullptr) {
+        const nb::ft_object_guard guard(item.object);
         item.group->cancel();
       } else {
         item.object.attr(names_.cancel)();
@@ -112,13 +115,20 @@ class BatchLoop {
       }
       BatchGroup* group = nullptr;
       (void)nb::try_cast(object, group);
-      if (group != nullptr && group->begun == group->size()) {
-        throw nb::value_error("a group of batches was yielded more often than it has batches");
-      }
-      const std::size_t number = group == nullptr ? 0 : group->begun++;
-      if (group != nullptr) group->begin(number);
+      const std::size_t number = group == nullptr ? 0 : begin_next_of(*group, object);
       under_way_.push_back({std::move(object), group, number});
     }
+  }
+
+  /// Begins the next batch of a group, which is `object` in Python; its number.
+  static std::size_t begin_next_of(BatchGroup& group, const nb::object& object) {
+    const nb::ft_object_guard guard(object);
+    if (group.begun == group.size()) {
+      throw nb::value_error("a group of batches was yielded more often than it has batches");
+    }
+    const std::size_t number = group.begun++;
+    group.begin(number);
+    return number;
   }
 
   /// The batch, counted; nothing where all its samples were left out.
@@ -126,6 +136,7 @@ class BatchLoop {
     nb::object finished;
     if (item.group != nullptr) {
       if (item.number == 0) note_(item.group->proof());
+      const nb::ft_object_guard guard(item.object);
       auto ready = item.group->finish(item.number);
       if (ready) {
         count(*ready, 0, begun);
@@ -155,6 +166,7 @@ class BatchLoop {
     constexpr auto longest_run = std::chrono::milliseconds(100);  // others want to look, too
     const auto now = Clock::now();
     const std::chrono::duration<double> waited = now - begun;
+    const nb::ft_object_guard guard(counts_object_);
     counts_.count(ready.samples, ready.nbytes, waited.count(), is_first_);
     counts_.decoded_on_device += on_device;
     counts_.tokens += ready.tokens;
@@ -181,6 +193,7 @@ class BatchLoop {
   bool is_first_ = true;
   bool has_ended_ = false;
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> used_{false};
 };
 
 nb::list waits_of(const BatchCounts& counts) {
@@ -248,20 +261,22 @@ void expect_cuts(const Int64s& cuts, std::size_t count) {
 void bind_batch_loop(nb::module_& m) {
   nb::class_<BatchCounts>(m, "BatchCounts", "What a loader counts, shared by its iterations.")
       .def(nb::init<>())
-      .def_rw("batches", &BatchCounts::batches)
-      .def_rw("samples", &BatchCounts::samples)
-      .def_rw("batch_bytes", &BatchCounts::batch_bytes, "Bytes of the largest batch.")
-      .def_rw("tokens", &BatchCounts::tokens)
-      .def_rw("slots", &BatchCounts::slots)
-      .def_rw("decoded_on_device", &BatchCounts::decoded_on_device)
-      .def_rw("loading_s", &BatchCounts::loading_s)
-      .def_rw("first_batch_s", &BatchCounts::first_batch_s)
+      .def_rw("batches", &BatchCounts::batches, nb::lock_self())
+      .def_rw("samples", &BatchCounts::samples, nb::lock_self())
+      .def_rw("batch_bytes", &BatchCounts::batch_bytes, nb::lock_self(),
+              "Bytes of the largest batch.")
+      .def_rw("tokens", &BatchCounts::tokens, nb::lock_self())
+      .def_rw("slots", &BatchCounts::slots, nb::lock_self())
+      .def_rw("decoded_on_device", &BatchCounts::decoded_on_device, nb::lock_self())
+      .def_rw("loading_s", &BatchCounts::loading_s, nb::lock_self())
+      .def_rw("first_batch_s", &BatchCounts::first_batch_s, nb::lock_self())
       .def_prop_ro(
-          "waits", &waits_of, nb::sig("def waits(self) -> list[int]"),
+          "waits", &waits_of, nb::lock_self(), nb::sig("def waits(self) -> list[int]"),
           "Number k counts waits from 2**(k-1) up to 2**k microseconds; the last takes all longer.")
       .def("count", &BatchCounts::count, "samples"_a, "nbytes"_a, nb::kw_only(), "waited_s"_a,
-           "first"_a, "Count one batch that came after ``waited_s`` seconds.")
-      .def("__getstate__", &state_of, nb::sig("def __getstate__(self) -> tuple[Any, ...]"))
+           "first"_a, nb::lock_self(), "Count one batch that came after ``waited_s`` seconds.")
+      .def("__getstate__", &state_of, nb::lock_self(),
+           nb::sig("def __getstate__(self) -> tuple[Any, ...]"))
       .def("__setstate__", &set_state,
            nb::sig("def __setstate__(self, state: tuple[Any, ...]) -> None"));
 
@@ -291,7 +306,7 @@ void bind_batch_loop(nb::module_& m) {
             nb::cast<BatchLoop&>(self).run(limit, std::move(is_watched));
             return nb::borrow(self);
           },
-          "limit"_a, "is_watched"_a.none() = nb::none(),
+          "limit"_a, "is_watched"_a.none() = nb::none(), nb::lock_self(),
           nb::sig("def run(self, limit: int, is_watched: Callable[[], bool] | None = None) "
                   "-> BatchLoop"),
           "Return itself, an iterator that ends after ``limit`` batches, after a tenth of a\n"
@@ -299,11 +314,13 @@ void bind_batch_loop(nb::module_& m) {
       .def(
           "__iter__", [](nb::handle self) { return nb::borrow(self); },
           nb::sig("def __iter__(self) -> BatchLoop"))
-      .def("__next__", &BatchLoop::next, nb::sig("def __next__(self) -> Any"))
+      .def("__next__", &BatchLoop::next, nb::lock_self(), nb::sig("def __next__(self) -> Any"))
       .def("stop", &BatchLoop::stop, "End the run before its next batch; from any thread.")
-      .def("cancel", &BatchLoop::cancel, "Let go of the batches under way.")
-      .def_prop_ro("is_done", &BatchLoop::is_done, "Whether all batches were handed out.")
-      .def_prop_ro("number", &BatchLoop::number, "How many were handed out or left out so far.");
+      .def("cancel", &BatchLoop::cancel, nb::lock_self(), "Let go of the batches under way.")
+      .def_prop_ro("is_done", &BatchLoop::is_done, nb::lock_self(),
+                   "Whether all batches were handed out.")
+      .def_prop_ro("number", &BatchLoop::number, nb::lock_self(),
+                   "How many were handed out or left out so far.");
 }
 
 }  // namespace fastio::python

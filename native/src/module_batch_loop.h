@@ -8,7 +8,8 @@
 
 namespace fastio::python {
 
-/// Counters of a loader, shared by its iterations.
+/// Counters of a loader, shared by its iterations; without a GIL, the lock of the Python object
+/// guards them.
 struct BatchCounts {
   static constexpr std::size_t buckets = 26;  // of waits: the last one takes all longer ones
 
@@ -46,7 +47,8 @@ struct ReadyBatch {
 };
 
 /// Neighbouring batches of an epoch, looked up together. Each is begun once and finished once, in
-/// order, with the GIL held; several may be under way.
+/// order, with the GIL held, and without a GIL the lock of the Python object; several may be under
+/// way.
 class BatchGroup {
  public:
   /// `proof` says which samples they are, for receipts. `repair(k, status)` makes batch k by

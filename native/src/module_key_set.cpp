@@ -18,7 +18,7 @@ void bind_key_set(nb::module_& m) {
           [](KeySet& self, const nb::bytes& joined) {
             return self.rise({joined.c_str(), joined.size()});
           },
-          "joined"_a,
+          "joined"_a, nb::lock_self(),
           "Whether names joined by NUL rise, each above all before, by bytes or with runs of\n"
           "digits as numbers; accepted all or none, and after a no none will ever.")
       .def(
@@ -26,7 +26,7 @@ void bind_key_set(nb::module_& m) {
           [](KeySet& self, const nb::bytes& joined) {
             return self.insert({joined.c_str(), joined.size()});
           },
-          "joined"_a,
+          "joined"_a, nb::lock_self(),
           "Keep 128 bits of each name; the place of the first that was there, and then none is "
           "kept.");
 }

@@ -52,27 +52,13 @@ std::vector<Bytes> read_fields(const nb::sequence& fields, std::size_t width,
   return values;
 }
 
-/// Refuses a second thread, as the first works without the GIL. The mark is touched with it.
-class Use {
- public:
-  explicit Use(bool& used) : used_(used) {
-    if (used_) throw std::runtime_error("these pages are being written to by another thread");
-    used_ = true;
-  }
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
-  ~Use() { used_ = false; }
-
- private:
-  bool& used_;
-};
-
 /// Pages of one file, and the buffers that they are written to.
 class PyLmdbPages {
  public:
   explicit PyLmdbPages(const nb::sequence& suffixes) : pages_(read_suffixes(suffixes)) {}
 
   ByteArray append(const nb::sequence& fields) {
+    const SoleUse use(used_, what);
     const std::size_t width = nb::len(fields);
     if (width != pages_.fields()) {
       throw nb::value_error(("expected spans of " + std::to_string(pages_.fields()) +
@@ -84,7 +70,6 @@ class PyLmdbPages {
     if (width > 0 && values.size() / width > pages_.samples_left()) {
       throw nb::value_error("there are more samples than a key has digits for");
     }
-    const Use use(used_);
     ByteArray out = acquire(ring_, pages_.appended_bytes(values));
     const WithoutGil released;
     pages_.append(values, out.data());
@@ -92,7 +77,7 @@ class PyLmdbPages {
   }
 
   nb::tuple finish() {
-    const Use use(used_);
+    const SoleUse use(used_, what);
     ByteArray last = acquire(ring_, pages_.finished_bytes());
     pages_.finish(last.data());
     const auto& starts = pages_.starts();
@@ -103,11 +88,16 @@ class PyLmdbPages {
                           rows(leaves.empty() ? nullptr : leaves.data()->data(), leaves.size(), 2));
   }
 
-  [[nodiscard]] std::uint64_t overflow_pages() const { return pages_.overflow_pages(); }
+  [[nodiscard]] std::uint64_t overflow_pages() {
+    const SoleUse use(used_, what);
+    return pages_.overflow_pages();
+  }
 
  private:
+  static constexpr const char* what = "these pages";
+
   LmdbPages pages_;
-  bool used_ = false;
+  std::atomic<bool> used_{false};
   BufferRing ring_{2};
 };
 

@@ -27,8 +27,9 @@ class PyJumpTables {
 
   [[nodiscard]] std::size_t size() const { return batch_->pictures.size(); }
   [[nodiscard]] std::shared_ptr<NotedBatch> begin() {
-    if (begun_) throw std::runtime_error("a batch has been begun with this already");
-    begun_ = true;
+    if (begun_.exchange(true)) {
+      throw std::runtime_error("a batch has been begun with this already");
+    }
     return batch_;
   }
 
@@ -55,7 +56,7 @@ class PyJumpTables {
 
  private:
   const std::shared_ptr<NotedBatch> batch_;
-  bool begun_ = false;
+  std::atomic<bool> begun_{false};
 };
 
 PyJob note_points(const Spans& spans, nb::handle_t<PyJumpTables> out, const PoolHandle& pool,

@@ -54,17 +54,25 @@ void count_stretches(const Spans& spans, const Int64s& cuts, const Array<std::in
   }
 }
 
-void init(RecentlyUsed* self, const Int64s& sizes, std::uint64_t capacity) {
+/// A cache that works without the GIL, for one thread at a time.
+struct PyRecentlyUsed : RecentlyUsed {
+  using RecentlyUsed::RecentlyUsed;
+
+  std::atomic<bool> used{false};
+};
+
+void init(PyRecentlyUsed* self, const Int64s& sizes, std::uint64_t capacity) {
   constexpr std::size_t most = (1UL << 32) - 2;
   const std::span<const std::int64_t> all(sizes.data(), sizes.size());
   if (all.size() > most || std::ranges::any_of(all, [](std::int64_t size) { return size < 0; })) {
     throw nb::value_error("sizes: expected fewer than 2**32 - 1, none negative");
   }
-  new (self) RecentlyUsed({all.begin(), all.end()}, capacity);
+  new (self) PyRecentlyUsed({all.begin(), all.end()}, capacity);
 }
 
-void use(RecentlyUsed& self, const Int64s& samples, const Int64s& cuts,
+void use(PyRecentlyUsed& self, const Int64s& samples, const Int64s& cuts,
          const Array<std::int64_t, 1>& missed) {
+  const SoleUse sole(self.used, "this cache");
   expect_cuts(cuts, samples.size());
   expect_length("missed", missed.size(), cuts.size() - 1);
   const std::span<const std::int64_t> all(samples.data(), samples.size());
@@ -90,9 +98,9 @@ void bind_read_plans(nb::module_& m) {
                 "reads: NDArray[np.int64], nbytes: NDArray[np.int64]) -> None"),
         "Write how many stretches are read for the spans from ``cuts[k]`` up to ``cuts[k + 1]``,\n"
         "and their bytes, for every k. Nothing is read.");
-  nb::class_<RecentlyUsed>(m, "RecentlyUsed",
-                           "What a cache of ``capacity`` bytes holds of samples of these sizes: "
-                           "those used most recently.")
+  nb::class_<PyRecentlyUsed>(m, "RecentlyUsed",
+                             "What a cache of ``capacity`` bytes holds of samples of these sizes: "
+                             "those used most recently.")
       .def("__init__", &init, "sizes"_a.noconvert(), "capacity"_a,
            nb::sig("def __init__(self, sizes: NDArray[np.int64], capacity: int) -> None"))
       .def("use", &use, "samples"_a.noconvert(), "cuts"_a.noconvert(), "missed"_a.noconvert(),

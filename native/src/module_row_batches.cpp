@@ -110,7 +110,10 @@ class RowBatches final : public BatchGroup {
     const auto is_bad = [](std::int32_t status) { return status != 0; };
     if (std::ranges::any_of(filling.status, is_bad)) return {};
     is_good_ = true;
-    made_.samples += static_cast<std::int64_t>(samples(k));
+    {
+      const nb::ft_object_guard guard(request_.made);
+      made_.samples += static_cast<std::int64_t>(samples(k));
+    }
     return ready(filling, k);
   }
 
@@ -246,8 +249,9 @@ void bind_row_batches(nb::module_& m) {
       .def(
           "__iter__", [](nb::handle self) { return nb::borrow(self); },
           nb::sig("def __iter__(self) -> RowBatches"))
-      .def("__next__", &next_of, nb::sig("def __next__(self) -> RowBatches"))
-      .def_ro("yielded", &RowBatches::yielded, "How many batches iterating has yielded.");
+      .def("__next__", &next_of, nb::lock_self(), nb::sig("def __next__(self) -> RowBatches"))
+      .def_ro("yielded", &RowBatches::yielded, nb::lock_self(),
+              "How many batches iterating has yielded.");
   m.def("row_batches", &row_batches, "work"_a, "cuts"_a.noconvert(), nb::kw_only(), "shape"_a,
         "dtype"_a, "channels_last"_a, "labels"_a.noconvert().none(), "pool"_a, "ring"_a,
         "from_dlpack"_a, "made"_a, "proof"_a, "repair"_a,

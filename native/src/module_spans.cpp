@@ -3,7 +3,8 @@
 
 #include "module.h"
 
-#ifndef Py_LIMITED_API
+#if !defined(Py_LIMITED_API) && !defined(Py_GIL_DISABLED)
+#define FASTIO_READS_SLOTS
 // Needs Python.h before it.
 #include <structmember.h>
 #endif
@@ -15,7 +16,8 @@ enum Name { buffers_, shard_, starts_, sizes_, checksums_, intervals_, name_coun
 
 /// Reads the attributes of a class with __slots__ from where they lie in its objects. Looking each
 /// up by name takes 0.1 to 0.2 us a call more, which Python code that passes them one by one does
-/// not spend either. The stable ABI does not tell where slots lie: there, names are looked up.
+/// not spend either. The stable ABI does not tell where slots lie, and without the GIL another
+/// thread may replace what lies there between the look and the reference: names are looked up then.
 class Slots {
  public:
   Slots() {
@@ -26,7 +28,7 @@ class Slots {
 
   /// The object's attribute, or null, without an exception, where it has none of this name.
   nb::object get(nb::handle object, Name name) {
-#ifndef Py_LIMITED_API
+#ifdef FASTIO_READS_SLOTS
     if (Py_TYPE(object.ptr()) == type_ || learn(Py_TYPE(object.ptr()))) {
       const char* slot = reinterpret_cast<const char*>(object.ptr()) + offsets_[name];
       return nb::borrow(*reinterpret_cast<PyObject* const*>(slot));  // null where it was deleted
@@ -38,7 +40,7 @@ class Slots {
   }
 
  private:
-#ifndef Py_LIMITED_API
+#ifdef FASTIO_READS_SLOTS
   /// Takes the class for the one whose objects come from now on; false where it has other
   /// attributes, or none.
   bool learn(PyTypeObject* type) {
@@ -65,9 +67,16 @@ class Slots {
   std::array<PyObject*, name_count> names_;
 };
 
+/// The one of the process; first asked for by `bind_spans`. (A thread that waits for another to
+/// make a static would not let Python stop all threads, and making this one may have to wait for
+/// that.)
+Slots& slots() {
+  static Slots slots;
+  return slots;
+}
+
 nb::object attribute(nb::handle object, Name name) noexcept {
-  static Slots slots;  // touched with the GIL
-  return slots.get(object, name);
+  return slots().get(object, name);
 }
 
 /// Takes the attribute for an array, without converting it; false where it is none of this type.
@@ -81,6 +90,10 @@ bool read_array(nb::handle object, Name name, T& out, nb::detail::cleanup_list* 
 }
 
 }  // namespace
+
+void bind_spans() {
+  (void)slots();
+}
 
 bool Spans::read(nb::handle source, nb::detail::cleanup_list* cleanup) noexcept {
   buffers = attribute(source, buffers_);

@@ -92,6 +92,7 @@ class TokenBatches final : public BatchGroup {
 
   /// What finish() and repair() say, for whoever has no loop.
   nb::object status(std::size_t k) {
+    const SoleUse use(used_, what);
     begin(k);
     pass(k);
     Filling& filling = fillings_.front();
@@ -101,6 +102,7 @@ class TokenBatches final : public BatchGroup {
   }
 
   nb::tuple take(std::size_t k) {
+    const SoleUse use(used_, what);
     begin(k);
     pass(k);
     const ReadyBatch ready = batch_of(fillings_.front(), k);
@@ -108,6 +110,8 @@ class TokenBatches final : public BatchGroup {
   }
 
  private:
+  static constexpr const char* what = "these batches";
+
   [[nodiscard]] std::int64_t cut(std::size_t k) const { return request_.cuts.data()[k]; }
   [[nodiscard]] std::size_t samples(std::size_t k) const {
     return static_cast<std::size_t>(cut(k + 1) - cut(k));
@@ -118,7 +122,10 @@ class TokenBatches final : public BatchGroup {
 
   /// Lets go of the jobs before that of batch k; IndexError where it has none.
   void pass(std::size_t k) {
-    while (!fillings_.empty() && fillings_.front().last <= k) fillings_.pop_front();
+    while (!fillings_.empty() && fillings_.front().last <= k) {
+      const Filling passed = std::move(fillings_.front());  // apart: its job is waited for
+      fillings_.pop_front();
+    }
     if (!fillings_.empty() && fillings_.front().first <= k) return;
     throw nb::index_error(("batch " + std::to_string(k) + " of " + std::to_string(size()) +
                            ": there is none, or a later one was asked for before")
@@ -366,6 +373,7 @@ class TokenBatches final : public BatchGroup {
   std::deque<Filling> fillings_;
   std::size_t begun_ = 0;  // batches
   const pid_t pid_ = getpid();
+  std::atomic<bool> used_{false};
 };
 
 TokenLayout layout_of(const std::string& name) {
@@ -420,13 +428,13 @@ void bind_token_batches(nb::module_& m) {
   nb::class_<TokenBatches, BatchGroup>(m, "TokenBatches", nb::is_weak_referenceable(),
                                        nb::type_slots(traversed<TokenBatches>),
                                        "Batches of token ids on their way: see TokenFiller.")
-      .def("begin", &TokenBatches::begin, "k"_a, "Have threads work on batch k.")
-      .def("cancel", &TokenBatches::cancel, "Let go of whatever is under way.")
-      .def("status", &TokenBatches::status, "k"_a,
+      .def("begin", &TokenBatches::begin, "k"_a, nb::lock_self(), "Have threads work on batch k.")
+      .def("cancel", &TokenBatches::cancel, nb::lock_self(), "Let go of whatever is under way.")
+      .def("status", &TokenBatches::status, "k"_a, nb::lock_self(),
            nb::sig("def status(self, k: int) -> NDArray[np.int32]"),
            "Wait for batch k, and return the status of its samples. ValueError where it does not\n"
            "fit its layout. Batches must be asked for in order.")
-      .def("take", &TokenBatches::take, "k"_a,
+      .def("take", &TokenBatches::take, "k"_a, nb::lock_self(),
            nb::sig("def take(self, k: int) -> tuple[dict[str, Any], int, int, int, int]"),
            "Batch k, for which ``status`` has waited, whatever that was; its samples, its bytes,\n"
            "its tokens and its slots.");

@@ -1,7 +1,7 @@
 /// What batches of token ids share: their layout, and who lends them memory and threads.
 #pragma once
 
-#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <new>
 #include <utility>
@@ -37,7 +37,7 @@ struct TokenMemory {
   std::uint8_t* data = nullptr;
 };
 
-/// Lends memory and threads to the batches of one process.
+/// Lends memory and threads to the batches of one process. Several Python threads may ask at once.
 class TokenFiller {
  public:
   TokenFiller(const TokenRules& rules, nb::object pool, nb::object ring, nb::object from_dlpack,
@@ -51,7 +51,8 @@ class TokenFiller {
   /// At least `nbytes`. A ring's buffer is as large as the largest so far, so that it can be lent
   /// again.
   TokenMemory take(std::size_t nbytes) {
-    largest_ = std::max(largest_, nbytes);
+    std::size_t largest = largest_.load();
+    while (largest < nbytes && !largest_.compare_exchange_weak(largest, nbytes)) continue;
     if (!pinned_.is_none()) return take_pinned(nbytes);
     std::shared_ptr<fastio::BufferRing::Lease> lease =
         nb::cast<fastio::BufferRing&>(ring_).acquire(largest_);
@@ -76,7 +77,8 @@ class TokenFiller {
 
   [[nodiscard]] std::size_t largest() const { return largest_; }
   [[nodiscard]] double job_batches() const {
-    return jobs_ == 0 ? 1.0 : static_cast<double>(batches_) / static_cast<double>(jobs_);
+    const std::size_t jobs = jobs_;
+    return jobs == 0 ? 1.0 : static_cast<double>(batches_) / static_cast<double>(jobs);
   }
   [[nodiscard]] const nb::object& pinned() const { return pinned_; }
 
@@ -96,9 +98,9 @@ class TokenFiller {
 
   const nb::object ring_;
   const nb::object pinned_;
-  std::size_t largest_ = 0;
-  std::size_t jobs_ = 0;
-  std::size_t batches_ = 0;
+  std::atomic<std::size_t> largest_ = 0;
+  std::atomic<std::size_t> jobs_ = 0;
+  std::atomic<std::size_t> batches_ = 0;
 };
 
 }  // namespace fastio::python

@@ -22,16 +22,19 @@ std::pair<T*, nb::capsule> allocate(std::size_t count) {
 /// What one batch became. Filled by the threads of its job, taken once when that is done.
 class PyTranscoded {
  public:
-  explicit PyTranscoded(std::size_t count) : results_(std::make_shared<TranscodedBatch>(count)) {}
+  explicit PyTranscoded(std::size_t count)
+      : count_(count), results_(std::make_shared<TranscodedBatch>(count)) {}
 
-  [[nodiscard]] std::size_t size() const { return results_->pictures.size(); }
+  [[nodiscard]] std::size_t size() const { return count_; }
   [[nodiscard]] std::shared_ptr<TranscodedBatch> begin() {
-    if (begun_) throw std::runtime_error("a batch has been begun with this already");
-    begun_ = true;
+    if (begun_.exchange(true)) {
+      throw std::runtime_error("a batch has been begun with this already");
+    }
     return results_;
   }
 
   nb::tuple take(BufferRing& ring) {
+    const SoleUse use(used_, "this batch");
     const std::vector<Transcoded>& all = results_->pictures;
     if (results_->done.load(std::memory_order_acquire) < all.size()) {
       throw std::runtime_error("the batch is not done: wait for it");
@@ -62,7 +65,7 @@ class PyTranscoded {
       if (counts[i] > 0) std::memcpy(next_place, each.intervals.bytes().data(), 4 * counts[i]);
       next_place += counts[i];
     }
-    results_ = std::make_shared<TranscodedBatch>(0);
+    std::vector<Transcoded>().swap(results_->pictures);
     return nb::make_tuple(data, Owned<std::int64_t, 1>(sizes, {count}, sizes_owner),
                           Owned<std::int32_t, 2>(facts, {count, 5}, facts_owner),
                           Owned<std::uint32_t, 1>(intervals, {places}, intervals_owner),
@@ -70,8 +73,10 @@ class PyTranscoded {
   }
 
  private:
-  std::shared_ptr<TranscodedBatch> results_;
-  bool begun_ = false;
+  const std::size_t count_;
+  const std::shared_ptr<TranscodedBatch> results_;
+  std::atomic<bool> begun_{false};
+  std::atomic<bool> used_{false};
 };
 
 [[noreturn]] void refuse(const std::string& text) {

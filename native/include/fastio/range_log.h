@@ -45,7 +45,7 @@ class RangeLog {
   std::vector<Range> ranges_;
   std::size_t most_ = 0;
   std::size_t dropped_ = 0;
-  pid_t pid_ = 0;
+  std::atomic<pid_t> pid_{0};
 };
 
 }  // namespace fastio
