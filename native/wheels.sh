@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # wheels.sh [aarch64]: builds dist/*.whl with the codecs inside, for this processor or for 64-bit ARM: one for CPython
-# 3.11 and one for 3.12 and later, with the interpreters that find_python.sh finds. What has none is left out, with a
-# line that says so.
+# 3.11, one for 3.12 and later, and, for this processor, one for 3.14 without a GIL, with the interpreters that
+# find_python.sh finds. What has none is left out, with a line that says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 processor=${1:-$(uname -m)}
@@ -34,8 +34,14 @@ if [ "$is_cross" ]; then
 fi
 mkdir -p dist
 rm -f dist/fastio-*_"$processor".whl
-for tag in cp311-cp311 cp312-abi3; do
-    if [ $tag = cp311-cp311 ]; then versions=(3.11); else versions=(3.12 3.13 3.14); fi
+tags=(cp311-cp311 cp312-abi3)
+[ "$is_cross" ] || tags+=(cp314-cp314t) # its headers are those of one processor
+for tag in "${tags[@]}"; do
+    case $tag in
+        cp311-cp311) versions=(3.11) ;;
+        cp312-abi3) versions=(3.12 3.13 3.14) ;;
+        cp314-cp314t) versions=(3.14t) ;;
+    esac
     if ! python=$(native/find_python.sh "${versions[@]}"); then
         echo "left out the wheel $tag: no Python ${versions[*]} with headers here (PYTHON${versions[0]/./}=... names one)" >&2
         continue
