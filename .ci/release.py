@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,8 @@ def main() -> None:
     problems = reasons_against(ROOT, version)
     if problems:
         _refuse(f"{version} cannot be released", problems)
-    address = home(ROOT)
+    # By its path: fastio is not installed where a release is built.
+    address = runpy.run_path(str(ROOT / "fastio/guide/site/address.py"))["repository_address"](ROOT)
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     with _checkout(ROOT) as folder:
@@ -103,11 +105,10 @@ def _reasons_in_changelog(text: str, version: str) -> list[str]:
 
 def missing_files(files: list[Path]) -> list[str]:
     """Return which kinds of files a release must have and these lack."""
-    wanted = {
-        "a source archive": r"\.tar\.gz$",
-        "a wheel for CPython 3.11 on x86-64": r"-cp311-cp311-manylinux\S*x86_64\.whl$",
-        "a wheel for CPython 3.12 and later on x86-64": r"-cp312-abi3-manylinux\S*x86_64\.whl$",
-    }
+    wanted = {"a source archive": r"\.tar\.gz$"}
+    for processor, in_names in (("x86-64", "x86_64"), ("64-bit ARM", "aarch64")):
+        wanted[f"a wheel for CPython 3.11 on {processor}"] = rf"-cp311-cp311-manylinux\S*{in_names}\.whl$"
+        wanted[f"a wheel for CPython 3.12 and later on {processor}"] = rf"-cp312-abi3-manylinux\S*{in_names}\.whl$"
     return [
         f"{what} is missing among {', '.join(file.name for file in files) or 'no files'}"
         for what, pattern in wanted.items()
@@ -159,14 +160,6 @@ def upload_commands(version: str, files: list[Path]) -> str:
 
 def _refuse(what: str, reasons: list[str]) -> NoReturn:
     sys.exit("\n".join([f"error: {what}:", *(f"  * {reason}" for reason in reasons)]))
-
-
-def home(root: Path) -> str | None:
-    """Return the address of the project's pages: [project.urls] Source, else that of origin; None without either."""
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    origin = _git(root, "remote", "get-url", "origin") if "origin" in _git(root, "remote").split() else ""
-    address = project.get("urls", {}).get("Source", origin)
-    return address.removesuffix(".git").rstrip("/") if address.startswith("https://") else None
 
 
 def readme_for_index(text: str, address: str | None, version: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
+import sys
 import zipfile
 from datetime import date, timedelta
 from pathlib import Path
@@ -12,9 +13,15 @@ from types import ModuleType
 
 import pytest
 
+from fastio.guide.site.address import repository_address
+
 TOP = Path(__file__).parent.parent
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n## 1.2.0 - 2020-02-02\n\n* More.\n\n## 1.1.0 - 2020-01-01\n\n* First.\n"
-WHEELS = ["fastio-1.2.0-cp311-cp311-manylinux_2_36_x86_64.whl", "fastio-1.2.0-cp312-abi3-manylinux_2_36_x86_64.whl"]
+WHEELS = [
+    f"fastio-1.2.0-{tag}-manylinux_2_24_{processor}.whl"
+    for processor in ("x86_64", "aarch64")
+    for tag in ("cp311-cp311", "cp312-abi3")
+]
 
 
 def _load() -> ModuleType:
@@ -58,6 +65,14 @@ def _changed(project: Path, old: str, new: str) -> list[str]:
     _git(project, "commit", "--quiet", "--all", "--message", "Edit")
     reasons: list[str] = release.reasons_against(project, "1.2.0")
     return reasons
+
+
+def test_the_script_needs_nothing_that_is_installed() -> None:
+    """Releases are built in an environment without fastio, whose source alone cannot be imported."""
+    command = [sys.executable, "-I", "-S", TOP / ".ci" / "release.py"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ended.stderr == "error: say which version: make release VERSION=0.2.0\n"
 
 
 def test_nothing_is_said_against_a_project_that_is_ready(project: Path) -> None:
@@ -113,13 +128,15 @@ def test_a_tag_of_another_commit(project: Path) -> None:
 
 
 def test_files_that_are_missing() -> None:
-    """A release has a source archive and a wheel for each Python."""
+    """A release has a source archive, and for both processors a wheel for each Python."""
     files = [Path("fastio-1.2.0.tar.gz"), *map(Path, WHEELS)]
 
     assert release.missing_files(files) == []
     assert [reason.split(" is missing")[0] for reason in release.missing_files(files[:1])] == [
         "a wheel for CPython 3.11 on x86-64",
         "a wheel for CPython 3.12 and later on x86-64",
+        "a wheel for CPython 3.11 on 64-bit ARM",
+        "a wheel for CPython 3.12 and later on 64-bit ARM",
     ]
 
 
@@ -163,12 +180,15 @@ def test_code_in_the_readme_stays() -> None:
 
 
 def test_the_address_is_that_of_origin(project: Path) -> None:
-    """An address that only its owner can reach is none."""
-    assert release.home(project) is None
+    """An address that only its owner can reach is none; pyproject.toml may name another."""
+    assert repository_address(project) is None
     _git(project, "remote", "add", "origin", "git@example.org:f.git")
-    assert release.home(project) is None
+    assert repository_address(project) is None
     _git(project, "remote", "set-url", "origin", "https://example.org/f.git")
-    assert release.home(project) == "https://example.org/f"
+    assert repository_address(project) == "https://example.org/f"
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[project.urls]\nHomepage = "https://example.org/f-docs"\nSource = "https://example.org/g/"\n')
+    assert repository_address(project) == "https://example.org/g"
 
 
 @pytest.mark.parametrize("path", sorted((TOP / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)

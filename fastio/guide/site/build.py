@@ -9,13 +9,13 @@ import os
 import posixpath
 import shutil
 import sys
-import tomllib
 from pathlib import Path
 
 import click
 from sphinx.cmd.build import build_main
 
 from fastio.cli import cli
+from fastio.guide.site.address import repository_address
 from fastio.guide.site.check import problems_of
 from fastio.guide.site.commands import command_pages
 from fastio.guide.site.pages import PageLink, contents, page_of, pages_of, rewrite_links
@@ -70,12 +70,6 @@ class Sources:
             path.write_bytes(content)
 
 
-def repository() -> str | None:
-    """Return the address that pyproject.toml gives for the repository, if it gives one."""
-    urls = tomllib.loads((TOP / "pyproject.toml").read_text())["project"].get("urls", {})
-    return next((urls[name].rstrip("/") for name in ("Repository", "Source", "Homepage") if name in urls), None)
-
-
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--links", is_flag=True, help="Ask for every address on other sites instead of writing pages.")
@@ -83,7 +77,7 @@ def main(out: Path, *, links: bool) -> None:
     """Build the site into OUT. Warnings are errors."""
     out = out.resolve()
     sources = out.parent / f"{out.name}-sources"
-    Sources(sources, repository()).write()
+    Sources(sources, repository_address(TOP)).write()
     target = out.with_name(f"{out.name}-links") if links else out
     shutil.rmtree(target, ignore_errors=True)  # it may hold pages of files that are gone
     # -E -a: a page that is kept from an earlier run would not repeat its warnings.
