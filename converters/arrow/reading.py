@@ -13,7 +13,7 @@ from fastio.converters.extra import pyarrow
 from fastio.converters.streams import opened, plain_name, seekable
 from fastio.errors import FastioError, SourceError
 
-__all__ = ["ARROW_SUFFIXES", "PARQUET_SUFFIXES", "OpenTable", "groups_of", "reading"]
+__all__ = ["ARROW_SUFFIXES", "PARQUET_SUFFIXES", "OpenTable", "groups_of", "reading", "size_bytes"]
 
 PARQUET_SUFFIXES, ARROW_SUFFIXES = (".parquet",), (".arrow", ".feather", ".ipc")
 _MAGIC = b"ARROW1"  # of an Arrow file; a stream has none
@@ -72,8 +72,21 @@ def groups_of(kind: str, place: str, columns: Sequence[str]) -> tuple[Any, list[
         if kind == "parquet":
             return file.schema, _row_groups(place, columns)
         names = [name for name in columns if name in file.schema.names]
-        sizes = [(batch.num_rows, sum(batch.column(name).nbytes for name in names)) for batch in file.batches]
+        sizes = [(batch.num_rows, sum(size_bytes(batch.column(name)) for name in names)) for batch in file.batches]
         return file.schema, sizes
+
+
+def size_bytes(data: Any) -> int:
+    """
+    Return the bytes of the values of a column or a batch.
+
+    Of views of strings or bytes, which older pyarrow cannot measure, return those of their buffers, which may hold
+    more.
+    """
+    try:
+        return int(data.nbytes)
+    except pyarrow("to read Arrow").ArrowTypeError:
+        return int(data.get_total_buffer_size())
 
 
 def _row_groups(place: str, columns: Sequence[str]) -> list[tuple[int, int]]:

@@ -18,6 +18,8 @@ from fastio.types.schema import COLUMN, RAGGED, RAW, Field
 __all__ = ["array_type", "field_by_type", "is_bytes", "is_picture_struct", "plain_type"]
 
 _MASKS: Final = re.compile(r"(?:.*_)?(?:masks?|annotations?|segmentations?)\Z")
+# Where Arrow and NumPy name a type differently. pyarrow's own answer, to_pandas_dtype(), needed pandas once (in 18).
+_FLOATS: Final = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _PNG_DEPTH: Final = 24  # where a PNG says how many bits a number has
 
 
@@ -100,7 +102,7 @@ def array_type(type_: Any) -> tuple[str, tuple[int | None, ...]] | None:
         else:
             return None
         type_ = plain_type(type_.value_type)
-    return np.dtype(type_.to_pandas_dtype()).newbyteorder("<").str, tuple(shape)
+    return np.dtype(_FLOATS.get(str(type_), str(type_))).newbyteorder("<").str, tuple(shape)
 
 
 def _declared_array(feature: Any) -> tuple[str, tuple[int, ...]] | None:

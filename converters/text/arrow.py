@@ -12,7 +12,7 @@ import numpy as np
 from fastio._native import ThreadPool
 from fastio.converters.arrow.buffers import python_values, sound
 from fastio.converters.arrow.features import class_names, features_of
-from fastio.converters.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, reading
+from fastio.converters.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, reading, size_bytes
 from fastio.converters.arrow.saved import saved_names
 from fastio.converters.table_labels import TableLabels
 from fastio.converters.text.columns import column_documents, kind_of, known_column
@@ -138,6 +138,6 @@ class ArrowSource(RowSource):
 def _slices(batch: Any, limits: Limits) -> Iterator[Any]:
     """A batch as it came, cut where it is too large for one piece of work."""
     rows = max(batch.num_rows, 1)
-    each = max(1, min(limits.block_documents, rows * limits.block_bytes // max(batch.nbytes, 1)))
+    each = max(1, min(limits.block_documents, rows * limits.block_bytes // max(size_bytes(batch), 1)))
     for start in range(0, batch.num_rows, each):
         yield batch.slice(start, each)

@@ -140,6 +140,8 @@ class Hdf5Writer:
                 header_start = _dataset(h5, "header", np.frombuffer(encoded, np.uint8))
         except (RuntimeError, ValueError) as exc:  # what h5py raises for libhdf5's failures
             raise StoreError(f"{self._file.path}: libhdf5 failed to write metadata ({exc}); nothing was kept") from exc
+        except SystemError as exc:
+            raise _failed_write(exc) from exc
         file_size = os.fstat(self._file.fd).st_size
         regions = unsealed_regions(file_size=file_size, seal_start=0, head_size=self._base)
         file_crc = self._file.crc
@@ -167,6 +169,18 @@ class Hdf5Writer:
                 f"{self._file.path}: expected HDF5 to place the payload at byte {self._base}, got {start}; nothing "
                 f"was kept; please report this with the version of libhdf5, {h5py.version.hdf5_version}"
             )
+
+
+def _failed_write(error: SystemError) -> BaseException:
+    """
+    Return the OSError behind what Python 3.13 raises where h5py calls back once more after a failed write.
+
+    Return ``error`` itself if there is none.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return error if cause is None else cause
 
 
 class _AroundPayload(io.RawIOBase):

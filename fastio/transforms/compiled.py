@@ -122,7 +122,7 @@ def _c_function(numba: Any, function: Callable[..., None]) -> Any:
     signature = types.int32(pixels, types.int64, types.int64, types.int64, numbers, types.int64)
     try:
         return numba.cfunc(signature)(call)
-    except numba.core.errors.NumbaError as exc:
+    except (numba.core.errors.NumbaError, TypeError) as exc:  # TypeError: numba 0.60's for missing arguments
         plain = re.sub(r"\x1b\[[0-9;]*m", "", str(exc))
         lines = [line.strip() for line in plain.splitlines() if not _NOISE.search(line)]
         raise ValueError(f"{_name(function)}: numba cannot compile it: {' '.join(lines)[:300]}") from exc

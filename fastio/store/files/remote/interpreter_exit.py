@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import sys
 import threading
 import time
 import weakref
@@ -47,6 +48,8 @@ def _register() -> None:
 def _end() -> None:
     for thread in list(_closed_at_exit):
         thread.close()
+    if sys.version_info >= (3, 14):
+        return  # such a thread sleeps from then on
     began = time.monotonic()
     time.sleep(_AT_LEAST_S)
     while _thread_states() > threading.active_count() and time.monotonic() < began + _AT_MOST_S:
