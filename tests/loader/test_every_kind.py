@@ -35,7 +35,6 @@ def files() -> dict[str, bytes]:
         "GIF": (image.quantize(16), "GIF", {}),
         "bits": (image.convert("1"), "PPM", {}),
         "grey PNM": (image.convert("L"), "PPM", {}),
-        "16-bit PNM": (deep, "PPM", {}),
         "PNM": (image, "PPM", {}),
         "TIFF": (image, "TIFF", {}),
     }
@@ -44,7 +43,8 @@ def files() -> dict[str, bytes]:
         file = io.BytesIO()
         picture.save(file, kind, **options)
         written[name] = file.getvalue()
-    return written
+    deep_pnm = b"P5 %d %d 65535\n" % deep.size + np.asarray(deep).astype(">u2").tobytes()  # Pillow 10 writes none
+    return written | {"16-bit PNM": deep_pnm}
 
 
 FILES = files()

@@ -31,7 +31,7 @@ from tests.conftest import write_store
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # of any fork, from Python 3.12 on
 
-KINDS = ("JPEG", "PNG", "WEBP", "CMYK", "BMP", "GIF", "TIFF", "CMYK TIFF", "YCbCr TIFF", "I;16")
+KINDS = ("JPEG", "PNG", "WEBP", "CMYK", "BMP", "GIF", "TIFF", "CMYK TIFF", "F TIFF", "I;16")
 SIZE = (20, 26)
 CHAINS: tuple[list[Any], ...] = (
     [],
@@ -103,7 +103,7 @@ def test_equal_to_the_plain_path(
 @pytest.fixture
 def mixed(pictures: dict[tuple[str, int], bytes], tmp_path: Path) -> Path:
     """Forty pictures: each fourth a JPEG, the others for Pillow."""
-    kinds = ("JPEG", "TIFF", "CMYK TIFF", "YCbCr TIFF")
+    kinds = ("JPEG", "TIFF", "CMYK TIFF", "F TIFF")
     values = [pictures[kinds[index % 4], index % 2] for index in range(40)]
     return write_store(tmp_path / "mixed.lmdb", values, np.arange(40), shapes=np.array([(*SIZE, 3)] * 40, np.int32))
 
@@ -213,7 +213,7 @@ def test_one_warning_with_the_count(mixed: Path, caplog: pytest.LogCaptureFixtur
 
     assert [record] == caplog.records
     assert logging.WARNING == record.levelno
-    assert "Pillow decodes 30 of the first 40 pictures (10 CMYK TIFF, 10 TIFF, 10 YCbCr TIFF)" in record.getMessage()
+    assert "Pillow decodes 30 of the first 40 pictures (10 CMYK TIFF, 10 F TIFF, 10 TIFF)" in record.getMessage()
 
 
 def test_one_warning_for_all_loaders_of_a_store(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
