@@ -14,7 +14,6 @@ from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.model_options import MODEL_NAMES, MODEL_OPTION_NAMES, for_model, model_options, refuse_model_options
 from fastio.cli.screen import begun, per_second, printable, table
-from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
     from fastio.measure.loop.data import Data, DataOptions, Step
@@ -145,7 +144,7 @@ def _print(data: str, halves: Halves) -> None:
         ("both", per_second(loop.steady_samples_per_s), _ms(loop.loading.mean_s), _ms(loop.training.mean_s)),
     ]
     table(("", "samples/s", "loading ms/step", "training ms/step"), rows, right=(1, 2, 3))
-    echo_verdict(halves.verdict)
+    click.echo(f"\n{halves.verdict}")
 
 
 def _ms(seconds: float) -> str:

@@ -15,11 +15,10 @@ from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.model_options import MODEL_NAMES, MODEL_OPTION_NAMES, for_model, model_options
 from fastio.cli.screen import counted, number, per_second, printable, size, steps, table
-from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
     from fastio.measure.loop.data import Data, DataOptions
-    from fastio.measure.loop.step_timer import StepSummary
+    from fastio.measure.loop.step_summary import StepSummary
     from fastio.measure.loop.verdict import Verdict
     from fastio.trainer import StepOptions, TrainResult, TrainStep, Workload
 
@@ -179,7 +178,7 @@ def _print_verdict(limit: Verdict | None) -> None:
     if limit is None:
         click.echo("\nnothing was loaded: compare this limit of training with DATA of your own")
     else:
-        echo_verdict(limit)
+        click.echo(f"\n{limit}")
 
 
 def _row(name: str, summary: StepSummary) -> tuple[str, str, str, str, str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from fastio.cli.screen import counted, number, printable, size, table
-from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
     from fastio.measure.trace.cpu_profile import CpuProfile, FunctionTime
@@ -49,7 +48,7 @@ def print_trace(breakdown: StepBreakdown, top: int) -> None:
     _print_memory(breakdown)
     _print_top("operator", breakdown.operators[:top], breakdown)
     _print_top("kernel", breakdown.kernels[:top], breakdown)
-    echo_verdict(verdict(shares=breakdown.shares))
+    click.echo(f"\n{verdict(shares=breakdown.shares)}")
 
 
 def print_cost(cost: ProfilingCost) -> None:

@@ -20,7 +20,8 @@ from fastio.doctor.surroundings import Surroundings
 from fastio.doctor.training import Failure, failure_of
 from fastio.doctor.watch import LoaderWatch, Watcher
 from fastio.errors import FastioError
-from fastio.measure.loop.step_timer import StepSummary, StepTimer, Timeline
+from fastio.measure.loop.step_summary import StepSummary
+from fastio.measure.loop.step_timer import StepTimer, Timeline
 from fastio.measure.trace.kineto_lines import without_kineto_lines
 from fastio.measure.trace.trace import StepBreakdown, read_trace
 

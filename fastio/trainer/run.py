@@ -13,7 +13,8 @@ import torch
 
 from fastio.errors import FastioError
 from fastio.measure.loop.data import Data
-from fastio.measure.loop.step_timer import StepSummary, StepTimer, Timeline
+from fastio.measure.loop.step_summary import StepSummary
+from fastio.measure.loop.step_timer import StepTimer, Timeline
 from fastio.trainer.distributed import mean_over_ranks
 from fastio.trainer.feed import classes_of
 from fastio.trainer.step import TrainStep

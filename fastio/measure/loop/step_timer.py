@@ -15,83 +15,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from fastio.measure.loop.batch import sample_count
+from fastio.measure.loop.step_summary import Clock, StepSummary, Times
 from fastio.measure.trackers.figures import Tracker
 from fastio.measure.trackers.training import StepReport
 from fastio.types.metrics import LoaderStats
 
-__all__ = ["StepSummary", "StepTimer", "Timeline", "Times"]
-
-Clock = Literal["host", "events", "synchronized"]
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """
-    Times of one part of a step, in seconds.
-
-    ``total_s``, ``mean_s`` and ``max_s`` cover all steps, ``moving_s`` is the mean of the last ``window`` steps, and
-    the percentiles cover the last ``history`` steps. All are 0.0 before the first step.
-    """
-
-    total_s: float
-    mean_s: float
-    moving_s: float
-    p50_s: float
-    p90_s: float
-    p99_s: float
-    max_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class StepSummary:
-    """
-    What a StepTimer has measured.
-
-    ``loading`` leaves out the wait for the first batch of each epoch, when nothing could have been prepared yet;
-    ``first_batches_s`` is the sum of those waits. ``samples_per_s`` includes them, as the length of an epoch does.
-    ``stalls`` maps an upper bound in seconds to the number of waits below it (host clock, see LoaderStats).
-    """
-
-    clock: Clock
-    epochs: int
-    steps: int
-    samples: int
-    loading: Times
-    training: Times
-    first_batches_s: float
-    stalls: dict[float, int]
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of loading and training in all counted steps."""
-        return self.first_batches_s + self.loading.total_s + self.training.total_s
-
-    @property
-    def samples_per_s(self) -> float:
-        """Samples trained on per second of loading and training."""
-        return self.samples / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def steady_samples_per_s(self) -> float:
-        """The same without the waits for first batches: the rate of a long epoch."""
-        steady = self.loading.total_s + self.training.total_s
-        return self.samples / steady if steady > 0 else 0.0
-
-    @property
-    def loading_share(self) -> float:
-        """Share of the time, 0 to 1, that the loop waited for data, without the first batch of each epoch."""
-        steady = self.loading.total_s + self.training.total_s
-        return self.loading.total_s / steady if steady > 0 else 0.0
-
-    @property
-    def loading_per_training(self) -> float | None:
-        """The ratio loading_time / training_time, which should be far below 1; None without training."""
-        return self.loading.total_s / self.training.total_s if self.training.total_s > 0 else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything above, for JSON."""
-        derived = ("seconds", "samples_per_s", "steady_samples_per_s", "loading_share", "loading_per_training")
-        return dataclasses.asdict(self) | {name: getattr(self, name) for name in derived}
+__all__ = ["StepTimer", "Timeline"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,13 +63,18 @@ class Verdict:
     What limits the training, why, and what to do next.
 
     ``headroom`` is how much faster loading is than training: 0.0 for equal rates, -0.75 if the loader reaches a
-    quarter of what training could use; None if unknown.
+    quarter of what training could use; None if unknown. ``print`` shows all of it.
     """
 
     bound: Bound
     headroom: float | None
     evidence: tuple[str, ...]
     next_step: str
+
+    def __str__(self) -> str:
+        headroom = "" if self.headroom is None else f", headroom of loading {self.headroom:+.0%}"
+        evidence = [f"  {line}" for line in self.evidence]
+        return "\n".join([f"{self.bound}{headroom}", *evidence, f"next: {self.next_step}"])
 
 
 def verdict(

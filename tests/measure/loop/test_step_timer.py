@@ -145,6 +145,22 @@ def test_a_step_left_early_is_not_counted(clock: FakeTime) -> None:
     assert timer.summary().training.total_s == 3.0
 
 
+def test_a_summary_is_printed_for_people(clock: FakeTime) -> None:
+    """Counts and rate, a row for waiting and one for training, and the waits that they leave out."""
+    timer = StepTimer()
+    for _ in timer(slow(clock, [5.0, 0.001, 0.002, 0.003])):
+        clock.now += 0.01
+
+    assert [
+        "4 steps in 1 epoch, 8 samples: 1.59 samples/s",
+        "                      share       mean     median  99% below    longest",
+        "waiting for data      13.0%     2.0 ms     2.0 ms     3.0 ms     3.0 ms",
+        "training              87.0%    10.0 ms    10.0 ms    10.0 ms    10.0 ms",
+        "first batches of epochs: 5.0 s in all, not in these shares",
+    ] == str(timer.summary()).splitlines()
+    assert "no steps yet" == str(StepTimer().summary())
+
+
 def test_nothing_is_zero() -> None:
     """Without a step there are no times, and no division by them."""
     seen = StepTimer().summary()
