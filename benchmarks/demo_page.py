@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastio.report.page import (
-    HEADLINES,
     Bar,
     Bars,
     Heading,
@@ -19,6 +18,7 @@ from fastio.report.page import (
     ReferenceLine,
     Section,
     Table,
+    headline,
 )
 from fastio.report.steps import rate, timeline_plot
 from fastio.types.units import counted, number, per_second
@@ -57,8 +57,6 @@ def verdict_sentence(trained: Sequence[Mapping[str, Any]]) -> str:
     """
     Say what limits the training from each source, in one sentence.
 
-    >>> files, store = ({"name": name, "training": {"bound": bound}} for name, bound in
-    ...                 (("files", "io_bound"), ("LMDB", "compute_bound")))
     >>> rates = {"io_samples_per_s": 500, "training_samples_per_s": 1000}
     >>> files, store = ({"name": name, "training": {"bound": bound, **rates}} for name, bound in
     ...                 (("files", "io_bound"), ("LMDB", "compute_bound")))
@@ -73,25 +71,37 @@ def verdict_sentence(trained: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _limit(training: Mapping[str, Any]) -> str:
-    """Return what limits a loop, as a clause. The mock training uses no CPU: what a fast loader lacks, others use."""
-    if training["bound"] == "io_bound" and training["io_samples_per_s"] > training["training_samples_per_s"]:
-        return "loading would keep up, but other programs use its CPUs"
-    headline = HEADLINES[training["bound"]]
-    return headline[:1].lower() + headline[1:]
+    """Return what limits a loop, as a clause."""
+    limit = headline(training["bound"], training["io_samples_per_s"] / training["training_samples_per_s"] - 1)
+    return limit[:1].lower() + limit[1:]
+
+
+def _lacks_cpus(training: Mapping[str, Any]) -> bool:
+    """Return whether a loop waited for a loader that keeps up when alone."""
+    return training["bound"] == "io_bound" and training["io_samples_per_s"] > training["training_samples_per_s"]
 
 
 def _verdict(trained: Sequence[Mapping[str, Any]]) -> PageVerdict:
-    bounds = [row["training"]["bound"] for row in trained]
-    names = ", ".join(f"{row['name']}: {row['training']['bound']}" for row in trained)
+    limits = {row["name"]: "CPUs busy" if _lacks_cpus(row["training"]) else row["training"]["bound"] for row in trained}
     could_use = _could_use(trained)
-    evidence = [
-        f"{row['name']}: {rate(row['training']['loop_samples_per_s'])} of the "
-        f"{per_second(could_use)} that training could use; the loop waits for data "
-        f"{row['training']['loading_share']:.0%} of the time"
-        for row in trained
-    ]
+    evidence = [_evidence(row["name"], row["training"], could_use) for row in trained]
     next_step = "pack your own pictures, `fastio pack ./photos train.lmdb`, and run `fastio doctor -- train.py`"
-    return PageVerdict(verdict_sentence(trained), names, evidence, next_step, bounds[-1])
+    names = ", ".join(f"{name}: {limit}" for name, limit in limits.items())
+    last = trained[-1]["training"]
+    colour = "" if _lacks_cpus(last) else last["bound"]
+    return PageVerdict(verdict_sentence(trained), names, evidence, next_step, colour)
+
+
+def _evidence(name: str, training: Mapping[str, Any], could_use: float) -> str:
+    """Return what the loop over one source reached; if the CPUs were busy, that the loader alone is faster."""
+    alone = (
+        f"; alone, the loader gets {rate(training['io_samples_per_s'])}: the CPUs were busy with other programs, so "
+        "run this again when they are idle"
+    )
+    return (
+        f"{name}: {rate(training['loop_samples_per_s'])} of the {per_second(could_use)} that training could use; the "
+        f"loop waits for data {training['loading_share']:.0%} of the time{alone if _lacks_cpus(training) else ''}"
+    )
 
 
 def _could_use(trained: Sequence[Mapping[str, Any]]) -> float:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 __all__ = [
-    "HEADLINES",
     "Bar",
     "Bars",
     "Cell",
@@ -28,6 +27,7 @@ __all__ = [
     "Series",
     "Shares",
     "Table",
+    "headline",
     "verdict_of",
 ]
 
@@ -36,7 +36,7 @@ Role = Literal[
     "loading", "training", "both", "device", "memory", "plain", "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"
 ]
 
-HEADLINES = {
+_HEADLINES = {
     "io_bound": "Loading is the limit",
     "compute_bound": "Training is the limit",
     "launch_bound": "The host launches too slowly",
@@ -260,9 +260,17 @@ class Page:
     figures: Sequence[tuple[str, str]] = ()
 
 
+def headline(bound: str, headroom: float | None) -> str:
+    """Return the answer in a few words; a loader that is faster than training when alone is not called the limit."""
+    if bound == "io_bound" and headroom is not None and headroom > 0:
+        return "Loading alone would keep up, but the CPUs were busy"
+    return _HEADLINES[bound]
+
+
 def verdict_of(verdict: Mapping[str, Any]) -> PageVerdict:
     """Return the verdict of a JSON form, in words."""
     evidence = list(verdict["evidence"])
     if verdict["headroom"] is not None:
         evidence.insert(0, f"headroom of loading {verdict['headroom']:+.0%}")
-    return PageVerdict(HEADLINES[verdict["bound"]], verdict["bound"], evidence, verdict["next_step"], verdict["bound"])
+    bound = verdict["bound"]
+    return PageVerdict(headline(bound, verdict["headroom"]), bound, evidence, verdict["next_step"], bound)

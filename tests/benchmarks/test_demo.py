@@ -64,10 +64,14 @@ def test_a_busy_machine_is_not_the_loader() -> None:
     """A loader that is faster than training is not called the limit where the loop waits: it lacks CPUs."""
     rows = [row("files", 1.0, training=training("io_bound", 1.0)), row("LMDB", 2.0, training=training("io_bound", 2e3))]
 
-    assert (
-        "From files, loading is the limit; from LMDB, loading would keep up, but other programs use its CPUs"
-        == verdict_sentence(rows)
+    page = demo_page({"folder": "demo", "rows": rows, "checked": []}, None)
+    assert page.verdict is not None
+
+    assert "From files, loading is the limit; from LMDB, loading alone would keep up, but the CPUs were busy" == (
+        verdict_sentence(rows)
     )
+    assert "files: io_bound, LMDB: CPUs busy" == page.verdict.name
+    assert [False, True] == ["the loader gets 2,000 samples/s: the CPUs" in line for line in page.verdict.evidence]
 
 
 def test_reading_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,12 @@ _NEXT = {
     "threads can save the few percent of waiting (`fastio tune DATA`), more only a faster step",
 }
 
+# io_bound, although loading alone is faster than training alone.
+_NEXT_WITH_CPUS = (
+    "leave loading more CPUs: end other programs, give the training fewer threads (torch.set_num_threads), transform "
+    "on the device; then measure again"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShares:
@@ -111,12 +117,14 @@ def verdict(
     evidence = (*_rates_in_words(io_rate, train_rate), *_shares_in_words(shares))
     if bound == "compute_bound" and shares.device is None:
         evidence = (*evidence, "it was not measured whether kernels or the host limit the step")
-    if bound == "io_bound" and ratio is not None and ratio > 1 + _LOADING_HIGH:
+    next_step = _NEXT[bound]
+    if bound == "io_bound" and ratio is not None and ratio > 1:
+        next_step = _NEXT_WITH_CPUS
         evidence = (
             *evidence,
             "loading alone would keep up; in the loop, it lacks CPUs, which training or other programs use",
         )
-    return Verdict(bound, None if ratio is None else ratio - 1, evidence, _NEXT[bound])
+    return Verdict(bound, None if ratio is None else ratio - 1, evidence, next_step)
 
 
 def _bound(ratio: float | None, shares: StepShares) -> Bound:

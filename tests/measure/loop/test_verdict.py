@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fastio import StepShares, verdict
 from fastio.measure.loop.verdict import Bound
+from fastio.report.page import headline
 
 BATCH = 128
 NAMES = ("io_bound", "compute_bound", "launch_bound", "sync_bound", "balanced")
@@ -88,6 +89,9 @@ def test_the_real_loop_outweighs_the_halves() -> None:
 
     assert said.bound == "io_bound"
     assert "lacks CPUs" in said.evidence[-1]
+    assert "pack" not in said.next_step
+    assert "busy" in headline(said.bound, said.headroom)
+    assert "Loading is the limit" == headline("io_bound", -0.5) == headline("io_bound", None)
     assert verdict(500, 100, shares=StepShares(loading=0.0)).bound == "compute_bound"
 
 
