@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastio.doctor.cautions import CAUTION_RULES
 from fastio.doctor.facts import Facts, MachineFacts, MakingFacts, StepFacts, TraceFacts
 from fastio.doctor.findings import Advice, Caution, Evidence, Part
-from fastio.doctor.loading import slow_part
+from fastio.doctor.loading import part_seconds, slow_part
 from fastio.doctor.loading_advice import LOADING_RULES
 from fastio.doctor.training_advice import COMPUTE_RULES, LAUNCH_RULES, SYNC_RULES
 from fastio.measure.loop.verdict import Bound, Verdict, verdict
@@ -23,11 +23,13 @@ _LEAST_SHARE = 0.01
 _TRAINING_RULES = {"sync_bound": SYNC_RULES, "launch_bound": LAUNCH_RULES, "compute_bound": COMPUTE_RULES}
 
 _PARTS: dict[Part, str] = {
-    "slow_disk": "most of a batch's time is waiting for reads from a disk or a network file system",
-    "slow_wait": "most of a batch's time is waiting for something other than a CPU or a disk",
-    "slow_decode": "most of the work on a batch is reading and decoding",
-    "slow_transform": "most of the work on a batch is its transforms",
-    "slow_collate": "most of the work on a batch is collating its samples",
+    "slow_disk": "waiting for reads from a disk or a network file system",
+    "slow_wait": "waiting for something other than a CPU or a disk",
+    "slow_decode": "reading and decoding",
+    "slow_transform": "transforms",
+    "slow_collate": "collating its samples",
+}
+_SITUATIONS: dict[Part, str] = {
     "slow_handover": "workers are idle while the loop waits: their batches take long to arrive",
     "too_few_workers": "training could use more batches than are made, and there are CPUs left",
     "too_few_cpus": "workers wait for CPUs: other programs use them, or there are more workers than CPUs",
@@ -69,7 +71,9 @@ def diagnose(facts: Facts) -> Diagnosis:
         summary = "not enough figures for a verdict: neither waiting for data nor the device's part of a step is known"
         return Diagnosis(None, None, summary, evidence, (), (), cautions, facts.unknown)
     part = slow_part(facts) if limit.bound == "io_bound" else None
-    summary = _BOUNDS[limit.bound] + ("" if part is None else f": {_PARTS[part]}{_what_stands_out(facts, part)}")
+    summary = _BOUNDS[limit.bound]
+    if part is not None:
+        summary += f": {_where_time_goes(facts, part)}{_what_stands_out(facts, part)}"
     return Diagnosis(
         pattern=limit.bound,
         part=part,
@@ -80,6 +84,30 @@ def diagnose(facts: Facts) -> Diagnosis:
         cautions=cautions,
         unknown=facts.unknown,
     )
+
+
+def _where_time_goes(facts: Facts, part: Part) -> str:
+    """
+    Return what is slow, with its share of a batch's time if that is known.
+
+    A longer wait for a CPU comes first: it is not the loader's own slowness, but the most that can be seen.
+    """
+    if part in _SITUATIONS:
+        return _SITUATIONS[part]
+    making = None if facts.loader is None else facts.loader.making
+    if making is None or making.batch_s <= 0:
+        return f"most of a batch's time is {_PARTS[part]}"
+    own_s, queued_s = part_seconds(making, part), min(making.queued_s, making.samples_s)
+    own = f"{_share(making, own_s):.0%}"
+    if queued_s <= own_s:
+        return f"{own} of a batch's time is {_PARTS[part]}"
+    queued = f"{_share(making, queued_s):.0%}"
+    return f"{queued} of a batch's time is waiting for a CPU that others use, {own} is {_PARTS[part]}"
+
+
+def _share(making: MakingFacts, seconds: float) -> float:
+    """Return these seconds as a share of a batch's time, at most 1: two clocks of the kernel differ a little."""
+    return min(1.0, seconds / making.batch_s)
 
 
 def _what_stands_out(facts: Facts, part: Part) -> str:
@@ -95,7 +123,7 @@ def _what_stands_out(facts: Facts, part: Part) -> str:
         return ""
     slowest = max(making.transforms, key=lambda step: step.seconds, default=None)
     if part == "slow_transform" and slowest is not None:
-        return f"; {slowest.name} takes {making.share(slowest.seconds):.0%} of it"
+        return f", {slowest.name} alone {_share(making, slowest.seconds):.0%}"
     return ""
 
 
@@ -171,7 +199,7 @@ def _of_making(making: MakingFacts) -> Iterator[Evidence]:
         ("collate", making.collate_s),
     ]
     for name, seconds in parts:
-        yield Evidence("batch", name, seconds, "s", min(1.0, seconds / making.batch_s))
+        yield Evidence("batch", name, seconds, "s", _share(making, seconds))
     if making.busy is not None:
         yield Evidence("batch", "workers at work", 100 * making.busy, "%")
     if making.read_bytes:

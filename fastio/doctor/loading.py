@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastio.doctor.facts import Facts, LoaderFacts, MachineFacts, MakingFacts, StepFacts
 from fastio.doctor.findings import Part
 
-__all__ = ["Pace", "pace", "slow_part"]
+__all__ = ["Pace", "pace", "part_seconds", "slow_part"]
 
 # A part that takes more than half of a batch's time is named.
 _MOST = 0.5
@@ -18,6 +18,8 @@ _IDLE_WORKERS = 0.5
 _BUSY_THREADS = 0.6
 # Disks that deliver less than this are not what a loop waits for.
 _READS_PER_S = 1e6
+# Parts of a batch's time; of equal ones, the first is named.
+_PARTS: tuple[Part, ...] = ("slow_decode", "slow_transform", "slow_collate", "slow_disk", "slow_wait")
 # Above this share, all CPUs of the machine are busy.
 SATURATED_PERCENT = 95.0
 
@@ -80,7 +82,7 @@ def slow_part(facts: Facts) -> Part | None:
     Checked in this order: queueing for a CPU, if batches would come fast enough without it or there are more workers
     than CPUs; idle workers; whatever takes more than half of a batch's time, of collating and of waiting without a
     CPU (for a disk or for something else, whichever is more); more workers, if there are CPUs left for them; the
-    transform, or else decoding.
+    largest part of a batch's time, without the queue for a CPU.
     """
     loader = facts.loader
     if loader is None:
@@ -99,7 +101,19 @@ def slow_part(facts: Facts) -> Part | None:
         return "slow_disk" if making.read_wait_s >= making.other_wait_s else "slow_wait"
     if _has_room_for_workers(facts):
         return "too_few_workers"
-    return "slow_transform" if (making.transform_s or 0.0) > most else "slow_decode"
+    return max(_PARTS, key=lambda part: part_seconds(making, part))
+
+
+def part_seconds(making: MakingFacts, part: Part) -> float:
+    """Return the seconds of a batch that a slow part takes; 0.0 for a part that is not one of a batch's time."""
+    seconds = {
+        "slow_decode": making.decode_s,
+        "slow_transform": making.transform_s or 0.0,
+        "slow_collate": making.collate_s,
+        "slow_disk": making.read_wait_s,
+        "slow_wait": making.other_wait_s,
+    }
+    return seconds.get(part, 0.0)
 
 
 def _kind_of_wait(loader: LoaderFacts, machine: MachineFacts) -> Part:

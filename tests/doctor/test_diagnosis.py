@@ -126,6 +126,33 @@ def test_the_slow_part(part: Part, making: MakingFacts, workers: int, cpus: int)
 
 
 @pytest.mark.parametrize(
+    ("sentence", "making"),
+    [
+        ("97% of a batch's time is reading and decoding", MAKING),
+        (
+            "67% of a batch's time is waiting for a CPU that others use, 30% is reading and decoding",
+            replace(MAKING, cpu_s=0.04, queued_s=0.09),
+        ),
+        (
+            "41% of a batch's time is transforms, Crop alone 41%",
+            replace(MAKING, cpu_s=0.1, transform_s=0.055, transforms=(TransformFacts(name="Crop", seconds=0.055),)),
+        ),
+        (
+            "37% of a batch's time is waiting for reads from a disk or a network file system",
+            replace(MAKING, cpu_s=0.08, reading_s=0.05, transform_s=0.038),
+        ),
+    ],
+)
+def test_the_sentence_follows_the_largest_share(sentence: str, making: MakingFacts) -> None:
+    """What is said first is what the figures below show first, also if no part takes more than half."""
+    said = loading(making, workers=0, cpus=1)
+    by_share = sorted((each.share or 0.0, each.name) for each in said.evidence if each.group == "batch")
+
+    assert f"the loop waits for data: {sentence}" == said.summary
+    assert f"{by_share[-1][0]:.0%}" == sentence.partition(" ")[0]
+
+
+@pytest.mark.parametrize(
     ("part", "threads", "used", "busy"),
     [
         ("slow_decode", 4, 3.9, 50.0),
