@@ -97,7 +97,7 @@ def doctor(
     case = _read(saved) if saved else _run(command, seconds, profiled)
     if case.failure is not None:
         _print_failure(case.failure)
-    diagnosis = diagnose(case.facts)
+    diagnosis = diagnose(case.facts, ended=None if case.failure is None else case.failure.message)
     report = _as_dict(case, diagnosis)
     if as_json:
         echo_json("doctor", report)
@@ -170,15 +170,15 @@ def _print_failure(failure: Failure) -> None:
     """Print the training's own traceback on stderr."""
     if failure.text:
         click.echo(failure.text.rstrip("\n"), err=True)
-    click.echo(f"\nthe training ended early: {failure.message}; what was measured until then:\n", err=True)
+    click.echo(f"\nthe training ended early: {failure.message}\nwhat was measured until then:\n", err=True)
 
 
 def _print(case: _Case, diagnosis: Diagnosis) -> None:
     step = case.facts.step
-    steps = "" if step is None or step.steps is None else f": {counted(step.steps, 'step')} without a profiler"
+    steps = "" if step is None or not step.steps else f": {counted(step.steps, 'step')} without a profiler"
     click.echo(f"{printable(case.name)}{steps}\n")
     names = [name for name in (diagnosis.pattern, diagnosis.part) if name is not None]
-    click.secho(", ".join(names) or "no verdict", bold=True)
+    click.secho(", ".join(names) or ("no verdict" if case.failure is None else "the training ended early"), bold=True)
     click.echo(f"  {diagnosis.summary}")
     for reason in diagnosis.reasons:
         click.echo(f"  {reason}")

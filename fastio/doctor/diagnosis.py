@@ -62,13 +62,19 @@ class Diagnosis:
     unknown: tuple[str, ...]
 
 
-def diagnose(facts: Facts) -> Diagnosis:
-    """Apply every rule to the facts. Nothing is measured here."""
+def diagnose(facts: Facts, *, ended: str | None = None) -> Diagnosis:
+    """
+    Apply every rule to the facts. Nothing is measured here.
+
+    ``ended`` says how the training ended before enough was measured, such as the last line of its traceback.
+    """
     cautions = tuple(caution for rule in CAUTION_RULES for caution in rule(facts))
     evidence = tuple(_evidence(facts))
     limit = _verdict(facts)
     if limit is None:
         summary = "not enough figures for a verdict: neither waiting for data nor the device's part of a step is known"
+        if ended is not None:
+            summary = _how_it_ended(facts, ended)
         return Diagnosis(None, None, summary, evidence, (), (), cautions, facts.unknown)
     part = slow_part(facts) if limit.bound == "io_bound" else None
     summary = _BOUNDS[limit.bound]
@@ -84,6 +90,14 @@ def diagnose(facts: Facts) -> Diagnosis:
         cautions=cautions,
         unknown=facts.unknown,
     )
+
+
+def _how_it_ended(facts: Facts, ended: str) -> str:
+    """Return in which step a training ended that was too short for a verdict, and why."""
+    if facts.loader is None:
+        return f"the training ended before a loader gave it a batch: {ended}"
+    steps = None if facts.step is None else facts.step.steps
+    return f"the training ended in step {(steps or 0) + 1}: {ended}; a verdict needs 2 whole steps"
 
 
 def _where_time_goes(facts: Facts, part: Part) -> str:

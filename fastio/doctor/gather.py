@@ -36,6 +36,7 @@ from fastio.loader.prefetch import DevicePrefetcher
 from fastio.machine import available_cpus
 from fastio.measure.machine.disk_kind import disk_kind
 from fastio.measure.trace.trace import StepBreakdown
+from fastio.types.units import counted
 
 __all__ = ["facts_of", "trace_facts"]
 
@@ -82,18 +83,20 @@ def trace_facts(breakdown: StepBreakdown, *, has_loader: bool = True) -> TraceFa
 
 
 def _step(observation: Observation) -> StepFacts | None:
-    summary = observation.summary
-    if summary is None or summary.steps < 2:
+    summary, watch = observation.summary, observation.watch
+    if summary is None or watch is None:
         return None
+    if summary.steps < 2:  # too few for means
+        first_s = summary.first_batches_s if summary.steps else watch.waited_s
+        return StepFacts(steps=summary.steps, epoch_start_s=None if watch.batch_bytes is None else first_s)
     epochs = summary.epochs - 1 if observation.is_warm else summary.epochs  # timing begins in the middle of an epoch
-    watch = observation.watch
     return StepFacts(
         steps=summary.steps,
         samples_per_step=summary.samples / summary.steps,
         loading_s=summary.loading.mean_s,
         training_s=summary.training.mean_s,
         epoch_start_s=summary.first_batches_s / epochs if epochs > 0 else None,
-        steps_per_epoch=None if watch is None else _length(watch.loader),
+        steps_per_epoch=_length(watch.loader),
     )
 
 
@@ -273,8 +276,11 @@ def _own(gpus: tuple[GpuFacts, ...], model: ModelFacts | None) -> tuple[GpuFacts
 
 
 def _unknown(observation: Observation) -> list[str]:
-    lines = []
+    lines: list[str] = []
     watch = observation.watch
+    steps = 0 if observation.summary is None else observation.summary.steps
+    if observation.failure is not None and steps < 2:
+        return lines  # how the training ended says why
     if watch is None:
         lines.append(
             "waiting for data: the loop's batches do not come from a DataLoader or FastLoader in this thread; "
@@ -288,9 +294,9 @@ def _unknown(observation: Observation) -> list[str]:
             f"{type(watch.loader).__name__}"
             + ("; raise --seconds if training starts later" if observation.is_warm else "")
         )
-    steps = 0 if observation.summary is None else observation.summary.steps
     if watch is not None and not observation.is_warm:
-        lines.append(f"a steady loop: it ended after {steps} steps, so the figures are those of the start")
+        ended = f"it ended after {counted(steps, 'step')}"
+        lines.append(f"a steady loop: {ended}, so the figures are those of the start")
     if observation.trace is None and observation.optimizer_steps:
         lines.append("the parts of a step: the training ended before any step was profiled")
     if watch is not None and not CAN_WATCH:

@@ -304,13 +304,20 @@ class _Session:
     def close(self) -> Observation:
         """Stop what is running and keep what was measured; calling it twice is harmless."""
         observation = self.observation
-        if observation.watch is None and not observation.optimizer_steps and observation.watcher.watches:
-            observation.watch = max(observation.watcher.watches, key=lambda watch: watch.timer.steps)
+        if observation.watch is None:
+            observation.watch = self._likeliest()
         if self._phase in ("warming", "timing"):
             self._end_timing()
         self._phase = "over"
         self._stop_profiler()
         return observation
+
+    def _likeliest(self) -> LoaderWatch | None:
+        """Return the loader of a training that ended too early to be sure: one whose batch was trained on, if any."""
+        watches = self.observation.watcher.watches
+        if self.observation.optimizer_steps:
+            watches = [watch for watch in watches if watch.is_training and self._without_batch <= _NO_BATCHES]
+        return max(watches, key=lambda watch: watch.timer.steps, default=None)
 
     def _stop_profiler(self) -> None:
         if self._profiler is None:

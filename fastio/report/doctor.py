@@ -51,7 +51,8 @@ def _figures(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
     if report["pattern"] is None:
-        yield Section("No verdict", [Prose(report["summary"])])
+        title = "No verdict" if report["failure"] is None else "The training ended early"
+        yield Section(title, [Prose(report["summary"])])
     if report["failure"] is not None:
         failure = report["failure"]
         yield Section("How it ended", [Prose(f"Early: {failure['message']}"), Code(failure["text"])])

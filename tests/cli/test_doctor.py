@@ -103,6 +103,28 @@ def test_a_script_that_fails() -> None:
     assert "io_bound" in result.stdout
 
 
+def test_a_script_that_fails_in_its_first_step() -> None:
+    """It is said in which step and by what, and what was measured until then, instead of a missing verdict."""
+    result = run("--", "user_doctor.py", "0", seconds=60)
+
+    assert result.exit_code == 1
+    assert "RuntimeError: out of luck" in result.stderr
+    assert "the training ended early\n  the training ended in step 1: RuntimeError: out of luck; " in result.stdout
+    assert "first batch of an epoch" in result.stdout
+    assert "0 steps" not in result.stdout
+    assert "no verdict" not in result.output
+
+
+def test_a_script_that_fails_before_its_loop(folder: Path) -> None:
+    """Nothing is said of steps that did not come."""
+    (folder / "fails.py").write_text("raise KeyError('data')")
+    result = run("--", "fails.py")
+
+    assert result.exit_code == 1
+    assert "ended before a loader gave it a batch: KeyError: 'data'" in result.stdout
+    assert "not seen" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
