@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from fastio.errors import FastioError
+from fastio.report.capitalized import capitalized
 from fastio.report.finite import finite
 from fastio.report.page import Page
 
@@ -33,6 +34,7 @@ def html_of(page: Page, setting: Mapping[str, Sequence[tuple[str, str]]]) -> str
     files.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     files.filters["base64"] = lambda data: base64.b64encode(data).decode()
     files.filters["finite"] = finite
+    files.filters["capitalized"] = capitalized
     scripts = [_read("uplot/uPlot.iife.min.js"), _read("page.js")]
     return files.get_template("page.html").render(
         page=page,

@@ -59,6 +59,28 @@ def test_every_text_is_escaped() -> None:
     assert 2 == html.count("<script>")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("loading would keep up", "Loading would keep up"),
+        ("loop, 34 % slower", "Loop, 34 % slower"),
+        ("`fastio verify` compared them", "<code>fastio verify</code> compared them"),
+        ("fastio verify compared them", "fastio verify compared them"),
+        ("train.py:31 waits", "train.py:31 waits"),
+        ("io_bound", "io_bound"),
+        ("73.0% of the step", "73.0% of the step"),
+    ],
+)
+def test_sentences_begin_with_a_capital_and_commands_do_not(text: str, expected: str) -> None:
+    """A reader can paste a command or a file's name as the page shows it; the styles change no letter either."""
+    page = Page("t", "s", [Section("s", [Prose(text)])], PageVerdict("h", "n", [text]))
+    html = html_of(page, {})
+
+    assert f"<p>{expected}</p>" in html
+    assert f"<li>{expected}</li>" in html
+    assert "text-transform" not in html
+
+
 def test_figures_are_json() -> None:
     """What a plot draws survives the way through the page, and NaN becomes null."""
     html = html_of(evil_page(), {})
