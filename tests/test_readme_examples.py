@@ -101,7 +101,7 @@ def test_rates_of_changed_lines_are_those_measured() -> None:
         "FFCV, raw",
         "DALI",
     )
-    rates = [f"{rate('2026-11-23-vm-peers-floats-224.json', f'floats_224: {name}'):,.0f}" for name in names]
+    rates = [f"{rate('2026-11-23-vm-peers.json', f'floats_224: {name}'):,.0f}" for name in names]
 
     assert rates == re.findall(r"[\d,]+", row)
 
