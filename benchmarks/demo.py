@@ -51,7 +51,7 @@ def main(folder: Path, count: int, step_ms: float) -> None:
     trained = [row for row in rows if row["name"] in TRAINED]
     click.echo(f"under a mock training of {step_ms:g} ms a batch: {verdict_sentence(trained)}")
     lmdb = folder / "pictures.lmdb"
-    click.echo(f"next: fastio info | ls | show | verify | unpack {_short(lmdb)}")
+    click.echo(f"next: fastio info {_short(lmdb)}, and likewise ls, show, verify, unpack")
     page = folder / "report.html"
     _write(page, {"folder": _short(folder), "rows": rows, "checked": checked}, lmdb)
     click.echo("the same as a page, one file to open in a browser:")
