@@ -62,9 +62,10 @@ for epoch in range(options.epochs):
     model.train()
     timer, losses = StepTimer(), []
     for batch in timer(train):
-        scores = model(batch)
-        own = torch.arange(len(scores), device=device)
-        loss = (nn.functional.cross_entropy(scores, own) + nn.functional.cross_entropy(scores.T, own)) / 2
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            scores = model(batch)
+            own = torch.arange(len(scores), device=device)
+            loss = (nn.functional.cross_entropy(scores, own) + nn.functional.cross_entropy(scores.T, own)) / 2
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -69,7 +69,8 @@ for epoch in range(options.epochs):
     model.train()
     timer, losses = StepTimer(), []
     for images, masks in timer(train):
-        loss = nn.functional.cross_entropy(model(images), masks.long(), ignore_index=UNKNOWN)
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            loss = nn.functional.cross_entropy(model(images), masks.long(), ignore_index=UNKNOWN)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
