@@ -64,7 +64,8 @@ class ThreadMover:
                         under_way[pool.submit(task[0].copy, task[1])] = task
                     if not under_way:
                         break
-                    finished = wait(under_way, return_when=FIRST_COMPLETED).done
+                    wait(under_way, return_when=FIRST_COMPLETED)
+                    finished = [block for block in under_way if block.done()]  # in order, as wait's set is not
                     for done in sorted(finished, key=lambda block: block.exception() is not None):  # errors last
                         done.result()
                         _count(*under_way.pop(done), left, finish, progress)

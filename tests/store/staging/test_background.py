@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -310,6 +311,7 @@ def test_a_killed_process(url: str, served: Served, tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-m", "fastio", "stage", url, str(tmp_path), "--jobs", "1"])
     while not (tmp_path / "in-000000.tar").exists():
         assert child.poll() is None
+        time.sleep(0.01)
     with loader(served.root / "in.fastio-set") as local, loader(url, stage=tmp_path) as staged:
         expected = epoch(local)
         assert not copying(staged.dataset).wait(0.1)
