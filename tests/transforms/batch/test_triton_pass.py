@@ -127,7 +127,8 @@ def compiled(kernel: Any, card: int, pointers: dict[str, str], constants: dict[s
         for name, kind in kinds.items()
         if kind[0] == "*" or kind == "i32"
     }
-    return compile_kernel(ASTSource(kernel, kinds, constants, aligned), target=GPUTarget("cuda", card, 32))
+    source = ASTSource(kernel, kinds, constants, aligned)
+    return compile_kernel(source, target=GPUTarget("cuda", card, 32), options=triton_pass.COMPILED)
 
 
 def instructions(ptx: str) -> int:
