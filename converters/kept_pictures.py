@@ -7,6 +7,6 @@ __all__ = ["KEPT"]
 # In words that follow the number of pictures.
 KEPT = {
     "other": "of a kind that is not rewritten",
-    "unusual": "not rewritten: CMYK, 12 bits, or bytes after the picture",
+    "unusual": "not rewritten: CMYK, 12 bits, no end marker, or bytes after the picture",
     "rich": "PNG with transparency, 16 bits, a colour profile, EXIF or an animation, which a JPEG would lose",
 }

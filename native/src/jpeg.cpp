@@ -27,6 +27,7 @@ class JpegDecoder::Handle : JpegEscape {
   Status run(Bytes file, const Picture& out, Scratch& row) noexcept;
   Status run_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
   Status note_points(Bytes file, std::size_t spacing, Blob& table) noexcept;
+  bool lacks_only_end(Bytes file) noexcept;
 
  private:
   [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& row) noexcept;
@@ -230,25 +231,51 @@ Status JpegDecoder::Handle::note_points(Bytes file, std::size_t spacing, Blob& t
   return outcome;
 }
 
+bool JpegDecoder::Handle::lacks_only_end(Bytes file) noexcept {
+  if (entropy_ != Entropy::fastio) return false;
+  info_.mem = nullptr;
+  outcome = Status::truncated;
+  if (setjmp(back) == 0) {
+    open(file);
+    if (jpeg_has_multiple_scans(&info_) == 0 &&
+        start(info_.num_components == 1 ? 1 : 3) == Status::ok) {
+      outcome = read_to_end(info_, file, huffman_);
+    }
+  }
+  jpeg_destroy_decompress(&info_);
+  return outcome == Status::ok;
+}
+
 JpegDecoder::JpegDecoder(Entropy entropy) noexcept : entropy_(entropy) {}
 JpegDecoder::~JpegDecoder() = default;
 
 Status JpegDecoder::decode(Bytes file, const Picture& out) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
   if (!handle_) return Status::no_memory;
-  return handle_->run(file, out, row_);
+  return judged(handle_->run(file, out, row_), file);
 }
 
 Status JpegDecoder::decode_part(Bytes file, const PicturePart& part, PixelView& view) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
   if (!handle_) return Status::no_memory;
-  return handle_->run_part(file, part, part_, view);
+  return judged(handle_->run_part(file, part, part_, view), file);
 }
 
 Status JpegDecoder::note_points(Bytes file, std::size_t spacing, Blob& table) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
   if (!handle_) return Status::no_memory;
-  return handle_->note_points(file, spacing, table);
+  return judged(handle_->note_points(file, spacing, table), file);
+}
+
+bool JpegDecoder::lacks_only_end(Bytes file) noexcept {
+  if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
+  return handle_ && handle_->lacks_only_end(file);
+}
+
+/// `status` of a file, but for one that lacks only its end.
+Status JpegDecoder::judged(Status status, Bytes file) noexcept {
+  const bool is_left = status == Status::truncated && handle_->lacks_only_end(file);
+  return is_left ? Status::unsupported : status;
 }
 
 }  // namespace fastio

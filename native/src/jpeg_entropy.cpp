@@ -105,6 +105,15 @@ Status find_end(Bytes input) noexcept {
   }
 }
 
+/// Whether the codes before bit `end` end as an encoder ends a scan. Where they end with a byte,
+/// that must not be zero: bytes in place of missing data often are.
+bool ends_scan(Bytes file, std::uint64_t end) noexcept {
+  const std::uint64_t at = end / 8;
+  const unsigned rest = 0xFFU >> end % 8;
+  if (rest == 0xFF) return at > 1 && (file[at - 1] != 0 || file[at - 2] == 0xFF);
+  return at < file.size() && (file[at] & rest) == rest;
+}
+
 /// Called by libjpeg for every MCU; blocks are null where it skips.
 boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* blocks) noexcept {
   HuffmanDecoder& decoder = *static_cast<JpegEscape*>(info->client_data)->huffman;
@@ -177,6 +186,18 @@ Status note_points(const jpeg_decompress_struct& info, Bytes file, std::size_t s
   if (status != Status::ok) return status;
   const bool is_written = write_jump_table({points, grid.points()}, grid, file, table);
   return is_written ? Status::ok : Status::no_memory;
+}
+
+Status read_to_end(const jpeg_decompress_struct& info, Bytes file,
+                   HuffmanDecoder& decoder) noexcept {
+  if (!begin_scan(info, decoder)) return Status::truncated;
+  Bytes input(info.src->next_input_byte, info.src->bytes_in_buffer);
+  const std::size_t count = std::size_t{info.MCUs_per_row} * info.MCU_rows_in_scan;
+  for (std::size_t mcu = 0; mcu < count; ++mcu) {
+    const Status status = decoder.decode_mcu(input, nullptr);
+    if (status != Status::ok) return status;
+  }
+  return ends_scan(file, decoder.point(file, input).bit) ? Status::ok : Status::truncated;
 }
 
 void use_own_entropy_decoder(jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {

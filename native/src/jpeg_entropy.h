@@ -42,4 +42,10 @@ bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, 
 [[nodiscard]] Status note_points(const jpeg_decompress_struct& info, Bytes file,
                                  std::size_t spacing, ScanWalker& walker, Blob& table) noexcept;
 
+/// Reads all codes of the one scan that has begun, without a use for them. `ok` where they end as
+/// an encoder ends a scan: with ones up to the next byte. `truncated` where they do not, or where
+/// `decoder` cannot read them; damage as from decoding.
+[[nodiscard]] Status read_to_end(const jpeg_decompress_struct& info, Bytes file,
+                                 HuffmanDecoder& decoder) noexcept;
+
 }  // namespace fastio

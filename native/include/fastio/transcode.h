@@ -33,7 +33,7 @@ enum class Outcome : std::int32_t {
   rewritten = 1,  ///< a JPEG of the same coefficients, with restart markers
   fitting = 2,    ///< kept as it is, and as it should be
   other = 3,      ///< kept: of a kind that is not written anew
-  unusual = 4,    ///< kept: CMYK, 12 bits, bytes behind the picture, ...
+  unusual = 4,    ///< kept: CMYK, 12 bits, bytes behind the picture, no end marker, ...
   rich = 5,       ///< kept: a PNG with what a JPEG cannot hold (see transcode_task)
 };
 
