@@ -45,7 +45,7 @@ __all__ = [
     "seal",
 ]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__ = lazy_names(
     __name__,
     {
         "SOURCES": "fastio.converters.source_kinds",

@@ -77,7 +77,7 @@ __all__ = [
     "verdict",
 ]
 
-_public = lazy_names(
+_public, __dir__ = lazy_names(
     __name__,
     {
         "ChunkCollate": "fastio.dataset.token_collate",
@@ -109,7 +109,3 @@ def __getattr__(name: str) -> Any:
 
         return version("fastio")
     return _public(name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -10,13 +10,13 @@ from typing import Any
 __all__ = ["lazy_names"]
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """
-    Return the ``__getattr__`` of a package whose public names lie in other modules; ``homes`` says in which.
+    Return ``__getattr__`` and ``__dir__`` of a package whose public names lie in other modules, those of ``homes``.
 
-    A name is imported when it is first used, and is an attribute of the package from then on. The package imports the
-    same names below ``if TYPE_CHECKING``, for editors and type checkers. No name may be that of a module in the
-    package: importing the module would replace it.
+    A name is imported when it is first used, and is an attribute of the package from then on; ``dir`` lists all of
+    ``__all__`` before. The package imports the same names below ``if TYPE_CHECKING``, for editors and type checkers. No
+    name may be that of a module in the package: importing the module would replace it.
     """
 
     def public(name: str) -> Any:
@@ -28,4 +28,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         setattr(face, name, value)
         return value
 
-    return public
+    def names() -> list[str]:
+        return sorted(sys.modules[package].__all__)
+
+    return public, names

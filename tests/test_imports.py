@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,11 @@ def test_names_on_first_use_are_those_that_type_checkers_know(package: str) -> N
 
     assert homes == known
     assert set() == {each.stem for each in path.parent.iterdir()} & set(homes)
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_dir_lists_the_names_of_a_package(package: str) -> None:
+    """Completion offers every public name, also one that nothing has used yet."""
+    module = import_module(package)
+
+    assert sorted(module.__all__) == dir(module)

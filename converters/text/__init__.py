@@ -35,7 +35,7 @@ __all__ = [
     "pack_text",
 ]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__ = lazy_names(
     __name__,
     {
         "TEXT_SOURCES": "fastio.converters.text.kinds",

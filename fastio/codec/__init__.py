@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CODECS", "Codec", "describe_status"]
 
-__getattr__ = lazy_names(__name__, {"Codec": "fastio.codec.codec"})
+__getattr__, __dir__ = lazy_names(__name__, {"Codec": "fastio.codec.codec"})
 
 
 class _Codecs(Mapping[str, "Codec"]):

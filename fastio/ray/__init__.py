@@ -15,8 +15,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Sink", "pack"]
 
-__getattr__ = lazy_names(__name__, {"Sink": "fastio.ray.sink", "pack": "fastio.ray.packing"})
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, {"Sink": "fastio.ray.sink", "pack": "fastio.ray.packing"})

@@ -28,7 +28,7 @@ __all__ = [
     "open_store",
 ]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__ = lazy_names(
     __name__,
     {
         "FORMATS": "fastio.store.formats",
