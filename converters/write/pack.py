@@ -10,10 +10,12 @@ from fastio.converters.write.fields import FieldsAsked
 from fastio.converters.write.report import WriteReport
 from fastio.converters.write.sample_form import KeyRule
 from fastio.converters.write.writer import Writer
+from fastio.types.option_names import explains_names
 
 __all__ = ["pack"]
 
 
+@explains_names()
 def pack(  # noqa: PLR0913 - an option each
     dataset: Any,
     path: str | os.PathLike[str],

@@ -35,6 +35,7 @@ from fastio.converters.write.store_metadata import checked_metadata, classes_of
 from fastio.converters.write.workers import PartWork, encoded_parts
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store import check_target, create_store, open_store
+from fastio.types.option_names import explains_names
 from fastio.types.schema import Schema
 
 __all__ = ["Writer", "default_key"]
@@ -86,6 +87,7 @@ class Writer:
     does. Raises StoreError if nothing can be written under the name, and SchemaError for impossible fields.
     """
 
+    @explains_names()
     def __init__(  # noqa: PLR0913 - an option of the class each
         self,
         path: str | os.PathLike[str],

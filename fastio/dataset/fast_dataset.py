@@ -35,6 +35,7 @@ from fastio.store.files.together import fetch_together
 from fastio.store.sample_store import SampleStore
 from fastio.store.staging import staged_path
 from fastio.types.field_types import type_of
+from fastio.types.option_names import explains_names
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 from fastio.types.verification import check_verify
@@ -45,6 +46,19 @@ if TYPE_CHECKING:
 __all__ = ["FastDataset"]
 
 _LAZY = ("labels", "lengths", "targets", "keys", "extensions", "classes")  # made on first use
+_OF_THE_LOADER = "pass it to FastLoader(dataset, batch_size), or to torch's DataLoader"
+# Options of torchvision's datasets and of loaders: what to write instead.
+_ELSEWHERE = {
+    "root": "the store comes first: FastDataset(path)",
+    "train": "give the path of the store: one for training, one for validation",
+    "split": "give the path of the store: one for training, one for validation",
+    "download": "leave it out: pack the files once, with fastio pack",
+    "loader": "leave it out: pictures are decoded here, as mode= says",
+    "is_valid_file": "leave it out: fastio pack decides which files are in the store",
+    "batch_size": _OF_THE_LOADER,
+    "shuffle": _OF_THE_LOADER,
+    "num_workers": "pass it to your DataLoader; FastLoader has threads= instead",
+}
 _MAX_POSITION = 65_535  # labels without names, up to this value, are positions in a list of classes
 
 
@@ -80,6 +94,7 @@ class FastDataset(Dataset[Any]):
     lacks, ValueError for a ``mode`` or option that is unknown, and SampleError from ``dataset[i]`` for a bad sample.
     """
 
+    @explains_names(_ELSEWHERE, example='fields="image"')
     def __init__(  # noqa: PLR0913 - one flat call, as torchvision's datasets have it
         self,
         path: str | Path | SampleStore,

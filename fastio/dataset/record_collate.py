@@ -16,6 +16,7 @@ from fastio.dataset.picture_tensor import picture_tensor
 from fastio.dataset.token_collate import PadCollate
 from fastio.errors import SchemaError
 from fastio.types.field_types import type_of
+from fastio.types.option_names import explains_names
 from fastio.types.schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class FieldCollate:
     under other names, are collated as ``default_collate`` does.
     """
 
+    @explains_names()
     def __init__(self, dataset: FastDataset, collate: RowsWish | None = None) -> None:
         schema, self._form = dataset.store.schema, dataset.form
         names = self._form.names

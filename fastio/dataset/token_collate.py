@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import torch
 from torch.utils.data import default_collate
 
+from fastio.types.option_names import explains_fields
+
 __all__ = [
     "Batch",
     "ChunkCollate",
@@ -72,6 +74,7 @@ class TokenCollate(Protocol):
     def __call__(self, samples: Sequence[Any]) -> Batch: ...
 
 
+@explains_fields
 @dataclass(frozen=True, slots=True)
 class PadCollate:
     """
@@ -120,6 +123,7 @@ class PadCollate:
         return {"input_ids": ids, "attention_mask": mask, "lengths": lengths, **labels}
 
 
+@explains_fields
 @dataclass(frozen=True, slots=True)
 class PackCollate:
     """
@@ -173,6 +177,7 @@ class PackCollate:
             )
 
 
+@explains_fields
 @dataclass(frozen=True, slots=True)
 class ChunkCollate:
     """

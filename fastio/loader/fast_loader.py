@@ -13,8 +13,8 @@ from torch.utils.data import Dataset
 
 from fastio.errors import SampleError
 from fastio.loader.device import Numbered
+from fastio.loader.foreign_names import OPTIONS_ELSEWHERE
 from fastio.loader.iteration import BatchIteration
-from fastio.loader.option_names import explains_names
 from fastio.loader.options import (
     PREFETCH_BATCHES,
     Cache,
@@ -38,6 +38,7 @@ from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.share import RankOptions
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.metrics import LoaderStats, SourceReport
+from fastio.types.option_names import explains_names
 from fastio.types.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class FastLoader:
     num_workers: ClassVar[int] = 0
     prefetch_factor: ClassVar[int | None] = None
 
-    @explains_names
+    @explains_names(OPTIONS_ELSEWHERE, example="shuffle=True")
     def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
         self,
         dataset: Dataset[Any] | str | Path,

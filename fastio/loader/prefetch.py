@@ -16,6 +16,7 @@ from fastio.loader.device.nested import sample_count
 from fastio.machine import rank_and_world
 from fastio.samplers.position import whole
 from fastio.transforms.batch.recipe import AnyTransform
+from fastio.types.option_names import explains_names
 from fastio.types.receipt import Receipt
 
 __all__ = ["DevicePrefetcher"]
@@ -50,6 +51,7 @@ class DevicePrefetcher:
     that the consumer keeps.
     """
 
+    @explains_names()
     def __init__(
         self,
         batches: Iterable[Any],

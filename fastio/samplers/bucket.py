@@ -19,6 +19,7 @@ from fastio.samplers.share import RankOptions
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 from fastio.samplers.position import plain, whole
+from fastio.types.option_names import explains_names
 
 __all__ = ["LengthBucketSampler"]
 
@@ -58,6 +59,7 @@ class LengthBucketSampler(PlannedSampler):
     Raises ValueError for options or lengths that mean nothing, and for a sample that alone exceeds ``max_tokens``.
     """
 
+    @explains_names()
     def __init__(  # noqa: PLR0913 - the names of torch's samplers, which its users know
         self,
         lengths: ArrayLike,

@@ -19,6 +19,7 @@ from fastio.samplers.share import RankOptions
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 from fastio.samplers.position import plain, whole
+from fastio.types.option_names import explains_names
 
 __all__ = ["PackSampler"]
 
@@ -46,6 +47,7 @@ class PackSampler(PlannedSampler):
       have had, and the other samples are packed anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
     """
 
+    @explains_names()
     def __init__(  # noqa: PLR0913 - named like those of LengthBucketSampler
         self,
         lengths: ArrayLike,

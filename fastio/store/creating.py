@@ -13,6 +13,7 @@ from fastio.store.single_output import SingleOutput
 from fastio.store.target import target_format
 from fastio.store.write_target import Target
 from fastio.store.writer import SealedWriter
+from fastio.types.option_names import explains_names
 from fastio.types.schema import Schema
 
 __all__ = ["check_target", "create_shard", "create_store"]
@@ -20,6 +21,7 @@ __all__ = ["check_target", "create_shard", "create_store"]
 _SHARD_BYTES = 1 << 30
 
 
+@explains_names()
 def create_store(
     path: str | os.PathLike[str], schema: Schema, *, overwrite: bool = False, shard_bytes: int | None = None
 ) -> SealedWriter:

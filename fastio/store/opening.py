@@ -15,12 +15,14 @@ from fastio.store.index import SealedStore
 from fastio.store.opened_files import Way, open_shard, store_of
 from fastio.store.set_lookup import set_of_path
 from fastio.store.target import expand, match_format
+from fastio.types.option_names import explains_names
 
 __all__ = ["open_store"]
 
 _ATTEMPTS = 10  # attempts to open a set that others replace meanwhile
 
 
+@explains_names()
 def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: RemoteOptions = DEFAULT) -> SealedStore:
     """
     Open a packed dataset; its suffix names the format in FORMATS.

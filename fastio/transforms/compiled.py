@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastio._native import PictureFunction
 from fastio.transforms.canvas import Canvas, PixelFunction
 from fastio.transforms.transform import Transform
+from fastio.types.option_names import explains_fields
 
 __all__ = ["Compiled", "native_function"]
 
@@ -22,6 +23,7 @@ __all__ = ["Compiled", "native_function"]
 _NOISE = re.compile(r"Failed in nopython mode pipeline|^\s*$|^During: ")
 
 
+@explains_fields
 @dataclass(frozen=True)
 class Compiled(Transform):
     """

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.transform import Transform
+from fastio.types.option_names import explains_names
 
 __all__ = ["Compose"]
 
@@ -21,6 +22,7 @@ class Compose(Transform):
 
     transforms: tuple[Transform, ...]
 
+    @explains_names()
     def __init__(self, transforms: Iterable[Transform]) -> None:
         object.__setattr__(self, "transforms", tuple(transforms))
         for transform in self.transforms:

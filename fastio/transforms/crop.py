@@ -13,12 +13,14 @@ from fastio.errors import SchemaError
 from fastio.transforms.arguments import Interpolation, as_fill, as_kernel, as_padding, as_size, check_antialias
 from fastio.transforms.canvas import Canvas, Ints
 from fastio.transforms.transform import Transform
+from fastio.types.option_names import explains_fields
 
 __all__ = ["CenterCrop", "RandomCrop", "RandomResizedCrop"]
 
 _TRIES = 10
 
 
+@explains_fields
 @dataclass(frozen=True)
 class CenterCrop(Transform):
     """Crop the centre to ``size``, (height, width) or one number for both; a smaller picture gets black edges."""
@@ -42,6 +44,7 @@ class CenterCrop(Transform):
         canvas.crop(left.astype(np.int64), top.astype(np.int64), width=width, height=height)
 
 
+@explains_fields
 @dataclass(frozen=True)
 class RandomCrop(Transform):
     """
@@ -95,6 +98,7 @@ class RandomCrop(Transform):
         canvas.pad(more_x + left, more_y + top, more_x + right, more_y + bottom, fill=self.fill)
 
 
+@explains_fields
 @dataclass(frozen=True)
 class RandomResizedCrop(Transform):
     """

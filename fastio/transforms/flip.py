@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.transform import Transform
+from fastio.types.option_names import explains_fields
 
 __all__ = ["RandomHorizontalFlip"]
 
 
+@explains_fields
 @dataclass(frozen=True)
 class RandomHorizontalFlip(Transform):
     """Flip left and right with probability ``p``. Draws one number: whether to flip."""

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.transform import Transform
+from fastio.types.option_names import explains_fields
 
 __all__ = ["Grayscale"]
 
 
+@explains_fields
 @dataclass(frozen=True)
 class Grayscale(Transform):
     """Convert to luma as in Pillow's "L" (tensors too), in 1 channel or in 3 equal ones."""

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.rules import BoxRule, GeometryRule, PointRule
 from fastio.transforms.transform import Transform
+from fastio.types.option_names import explains_fields
 
 __all__ = ["KeepBoxes", "KeepGeometry", "KeepPoints"]
 
 
+@explains_fields
 @dataclass(frozen=True)
 class KeepBoxes(BoxRule, Transform):
     """
@@ -37,6 +39,7 @@ class KeepBoxes(BoxRule, Transform):
         canvas.keep(self)
 
 
+@explains_fields
 @dataclass(frozen=True)
 class KeepPoints(PointRule, Transform):
     """
@@ -56,6 +59,7 @@ class KeepPoints(PointRule, Transform):
         canvas.keep(self)
 
 
+@explains_fields
 @dataclass(frozen=True)
 class KeepGeometry(GeometryRule, Transform):
     """

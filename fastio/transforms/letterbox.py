@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from fastio.transforms.arguments import Interpolation, as_fill, as_kernel, as_size
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.transform import Transform
+from fastio.types.option_names import explains_fields
 
 __all__ = ["Letterbox"]
 
 Position = Literal["center", "top-left"]
 
 
+@explains_fields
 @dataclass(frozen=True)
 class Letterbox(Transform):
     """

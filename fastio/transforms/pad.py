@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from fastio.transforms.arguments import as_fill, as_padding
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.transform import Transform
+from fastio.types.option_names import explains_fields
 
 __all__ = ["Pad"]
 
 
+@explains_fields
 @dataclass(frozen=True)
 class Pad(Transform):
     """

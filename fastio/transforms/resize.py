@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from fastio.transforms.arguments import Interpolation, as_kernel, as_size, check_antialias
 from fastio.transforms.canvas import Canvas, Ints
 from fastio.transforms.transform import Transform
+from fastio.types.option_names import explains_fields
 
 __all__ = ["Resize"]
 
 
+@explains_fields
 @dataclass(frozen=True)
 class Resize(Transform):
     """

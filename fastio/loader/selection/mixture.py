@@ -16,6 +16,7 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.samplers.mixed_order import Batching, Blend
 from fastio.samplers.position import whole
 from fastio.samplers.shares import whole_weights
+from fastio.types.option_names import explains_names
 
 __all__ = ["Mixture"]
 
@@ -47,6 +48,7 @@ class Mixture(Dataset[Any]):
     cannot be in one batch.
     """
 
+    @explains_names()
     def __init__(
         self,
         members: Mapping[str, Dataset[Any] | str | Path],

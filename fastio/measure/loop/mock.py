@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastio.measure.loop.batch import keep, sample_count
+from fastio.types.option_names import explains_names
 
 __all__ = ["MockLoader", "MockResult", "MockTrainer"]
 
@@ -59,6 +60,7 @@ class MockLoader:
     [8, 8]
     """
 
+    @explains_names()
     def __init__(self, source: Any, device: Any = "cpu", *, batches: int | None = None) -> None:
         if batches is not None and batches < 1:
             raise ValueError(f"batches={batches}: expected None (for ever), or at least 1")
@@ -90,6 +92,7 @@ class MockTrainer:
     It waits by sleeping: as with training on a GPU, the CPU is free for the loader meanwhile.
     """
 
+    @explains_names()
     def __init__(self, step_ms: float | None = None) -> None:
         if step_ms is not None and step_ms < 0:
             raise ValueError(f"step_ms={step_ms}: expected None, or at least 0")

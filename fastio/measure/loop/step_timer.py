@@ -19,6 +19,7 @@ from fastio.measure.loop.step_summary import Clock, StepSummary, Times
 from fastio.measure.trackers.figures import Tracker
 from fastio.measure.trackers.training import StepReport
 from fastio.types.metrics import LoaderStats
+from fastio.types.option_names import explains_names
 
 __all__ = ["StepTimer", "Timeline"]
 
@@ -67,6 +68,7 @@ class StepTimer:
     (3, 5)
     """
 
+    @explains_names()
     def __init__(
         self,
         *,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fastio.types.option_names import explains_fields, explains_names
+
 __all__ = ["Bound", "StepShares", "Verdict", "verdict"]
 
 Bound = Literal["io_bound", "compute_bound", "launch_bound", "sync_bound", "balanced"]
@@ -41,6 +43,7 @@ _NEXT_WITH_CPUS = (
 )
 
 
+@explains_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShares:
     """
@@ -83,6 +86,7 @@ class Verdict:
         return "\n".join([f"{self.bound}{headroom}", *evidence, f"next: {self.next_step}"])
 
 
+@explains_names()
 def verdict(
     io_rate: float | None = None, train_rate: float | None = None, *, shares: StepShares | None = None
 ) -> Verdict:

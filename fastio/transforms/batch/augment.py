@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.colour import COLOURS, Change, change_groups, check_colours
 from fastio.transforms.batch.warp import matrices, warp
+from fastio.types.option_names import explains_fields
 
 __all__ = ["RandAugment", "TrivialAugmentWide"]
 
@@ -51,6 +52,7 @@ def _space(*, shear: float, shift_x: float, shift_y: float, angle: float, colour
     )
 
 
+@explains_fields
 @dataclass(frozen=True)
 class RandAugment(BatchTransform):
     """
@@ -87,6 +89,7 @@ class RandAugment(BatchTransform):
         return _changed(self, pictures, parameters)
 
 
+@explains_fields
 @dataclass(frozen=True)
 class TrivialAugmentWide(BatchTransform):
     """

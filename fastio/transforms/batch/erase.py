@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
+from fastio.types.option_names import explains_fields
 
 __all__ = ["RandomErasing"]
 
 _TRIES = 10
 
 
+@explains_fields
 @dataclass(frozen=True)
 class RandomErasing(BatchTransform):
     """

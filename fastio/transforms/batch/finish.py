@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
+from fastio.types.option_names import explains_fields, explains_names
 
 __all__ = ["ChannelsLast", "Contiguous", "Finish", "Finishing", "Normalize", "NormalizeLayer", "ToDtype"]
 
@@ -76,6 +77,7 @@ class _Finisher(BatchTransform):
         return Pictures(self.after(Finish(images.dtype)).run(images), pictures.labels)
 
 
+@explains_fields
 @dataclass(frozen=True)
 class ToDtype(_Finisher):
     """Convert to float16, bfloat16 or float32; with ``scale``, uint8 values are divided by 255."""
@@ -97,6 +99,7 @@ class ToDtype(_Finisher):
         )
 
 
+@explains_fields
 @dataclass(frozen=True)
 class Normalize(_Finisher):
     """
@@ -132,6 +135,7 @@ class Normalize(_Finisher):
         )
 
 
+@explains_fields
 @dataclass(frozen=True)
 class ChannelsLast(_Finisher):
     """Put (B, C, H, W) into channels_last memory format, for Tensor Cores."""
@@ -161,6 +165,7 @@ class NormalizeLayer(torch.nn.Module):
     the output alone. It has no parameters and nothing in ``state_dict``.
     """
 
+    @explains_names()
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         self.normalize = Normalize(mean, std)

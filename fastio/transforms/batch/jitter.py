@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.colour import COLOURS, change_groups, check_colours
+from fastio.types.option_names import explains_fields
 
 __all__ = ["ColorJitter"]
 
 _NAMES = ("brightness", "contrast", "saturation", "hue")
 
 
+@explains_fields
 @dataclass(frozen=True)
 class ColorJitter(BatchTransform):
     """

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
+from fastio.types.option_names import explains_fields
 
 __all__ = ["CutMix", "MixUp"]
 
 
+@explains_fields
 @dataclass(frozen=True)
 class MixUp(BatchTransform):
     """
@@ -47,6 +49,7 @@ class MixUp(BatchTransform):
         return Pictures(mixed.to(images.dtype), _mixed_labels(self, pictures, share))
 
 
+@explains_fields
 @dataclass(frozen=True)
 class CutMix(BatchTransform):
     """

@@ -1,0 +1,35 @@
+"""Options that FastLoader does not have, and what to write instead."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Final
+
+from fastio.dataset.fast_dataset import FastDataset
+
+__all__ = ["OPTIONS_ELSEWHERE"]
+
+_NO_WORKERS = "leave it out: native threads make the batches, and there are no worker processes"
+# Options of FastDataset and of torch's DataLoader, and other names that people try first: what to write instead.
+OPTIONS_ELSEWHERE: Final[Mapping[str, str]] = {
+    **{
+        name: f"FastDataset has it: pass FastLoader(FastDataset(path, {name}=...), ...)"
+        for name in inspect.signature(FastDataset).parameters
+    },
+    "num_workers": "pass threads=N, or leave it out for all CPUs: native threads make the batches, and there are no "
+    "worker processes",
+    "workers": "pass threads=N, or leave it out for all CPUs",
+    "collate_fn": "collate= joins samples that differ in length; for a function of your own, use torch's "
+    "DataLoader(FastDataset(path), collate_fn=...), or call it on each batch",
+    "prefetch_factor": "pass prefetch_batches=N, counted in batches for all threads together",
+    "persistent_workers": "leave it out: threads live as long as the loader",
+    "multiprocessing_context": _NO_WORKERS,
+    "worker_init_fn": _NO_WORKERS,
+    "timeout": _NO_WORKERS,
+    "generator": "pass seed=N: order and random numbers depend on it and on the epoch alone",
+    "pin_memory_device": 'pass device="cuda", which also copies the batches there',
+    "in_order": "leave it out: batches always come in order",
+    "path": "the dataset comes first: FastLoader(path, batch_size)",
+    "transform": "pass transforms=[...] of fastio.transforms, or FastDataset(path, transform)",
+}
