@@ -10,25 +10,23 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SourceError
 from fastio.store.files import ByteSource
+from fastio.store.lmdb_meta import LmdbMeta, cut_lmdb, newest_meta
+from fastio.store.sealed import bytes_from
 
 __all__ = ["LmdbValues", "read_lmdb"]
 
-_MAGIC, _VERSION = 0xBEEFC0DE, 1
-_BRANCH, _LEAF, _OVERFLOW, _META, _LEAF2 = 1, 2, 4, 8, 0x20
+_BRANCH, _LEAF, _OVERFLOW, _LEAF2 = 1, 2, 4, 0x20
 _BIG, _SUBDATA, _DUPDATA = 1, 2, 4  # flags of a node
 _NO_PAGE = (1 << 64) - 1
 _HEADER = struct.Struct("<QHHHH")
-_META_HEAD = struct.Struct("<IIQQ")
-_DB = struct.Struct("<IHHQQQQQ")
-_TAIL = struct.Struct("<QQ")
 _NODE = struct.Struct("<HHHH")
-_MOST_DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,62 +38,26 @@ class LmdbValues:
     sizes: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Meta:
-    page_size: int
-    depth: int
-    entries: int
-    root: int
-    last_page: int
-    txnid: int
-
-
 def read_lmdb(file: ByteSource) -> LmdbValues:
     """
     List an LMDB file. Raises SourceError for what is no such file, is cut off or damaged, or has named databases.
     """
-    meta = max((each for each in _metas(file)), key=lambda each: each.txnid)
+    read = partial(bytes_from, file)
+    meta = newest_meta(read)
+    if meta is None:
+        raise SourceError(f"{file.path}: is not an LMDB file that this machine reads, or its first page is damaged")
+    cut = cut_lmdb(file.size, read)
+    if cut:
+        raise SourceError(f"{file.path}: {cut}")
     if meta.root == _NO_PAGE:
         raise SourceError(f"{file.path}: is an LMDB file without any key")
     return _Walk(file, meta).values()
 
 
-def _metas(file: ByteSource) -> list[_Meta]:
-    first = _meta(file, 0)
-    second = _meta(file, first.page_size) if first is not None else None
-    found = [each for each in (first, second) if each is not None]
-    if not found:
-        raise SourceError(f"{file.path}: is not an LMDB file that this machine reads, or its first page is damaged")
-    last = max(each.last_page for each in found if each.txnid == max(one.txnid for one in found))
-    if (last + 1) * found[0].page_size > file.size:
-        raise SourceError(
-            f"{file.path}: is cut off at {file.size:,} of {(last + 1) * found[0].page_size:,} bytes: copy it again"
-        )
-    return found
-
-
-def _meta(file: ByteSource, at: int) -> _Meta | None:
-    size = _HEADER.size + _META_HEAD.size + 2 * _DB.size + _TAIL.size
-    if at + size > file.size:
-        return None
-    data = file.read(at, at + size).tobytes()
-    _, _, flags, _, _ = _HEADER.unpack_from(data)
-    magic, version, _, _ = _META_HEAD.unpack_from(data, _HEADER.size)
-    if magic != _MAGIC or version != _VERSION or not flags & _META:
-        return None
-    free = _DB.unpack_from(data, _HEADER.size + _META_HEAD.size)
-    main = _DB.unpack_from(data, _HEADER.size + _META_HEAD.size + _DB.size)
-    last_page, txnid = _TAIL.unpack_from(data, size - _TAIL.size)
-    page_size = free[0]
-    if page_size & (page_size - 1) or not 256 <= page_size <= 65536 or main[2] > _MOST_DEPTH:
-        return None
-    return _Meta(page_size, main[2], main[6], main[7], last_page, txnid)
-
-
 class _Walk:
     """Goes through the pages of one version of the tree."""
 
-    def __init__(self, file: ByteSource, meta: _Meta) -> None:
+    def __init__(self, file: ByteSource, meta: LmdbMeta) -> None:
         self._file, self._meta = file, meta
         self._seen: set[int] = set()
         self._keys: list[bytes] = []
@@ -178,7 +140,7 @@ class _Walk:
             raise self._damaged(number, "has a damaged node")
         first = int.from_bytes(page[begin : begin + 8], "little")
         start = first * self._meta.page_size + _HEADER.size
-        if not 2 <= first <= self._meta.last_page or start + size > (self._meta.last_page + 1) * self._meta.page_size:
+        if not 2 <= first <= self._meta.last_page or start + size > self._meta.file_size:
             raise self._damaged(number, "has a value outside the file")
         head = _HEADER.unpack_from(self._file.read(start - _HEADER.size, start).tobytes())
         if head[0] != first or not head[2] & _OVERFLOW:

@@ -7,7 +7,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +20,8 @@ from fastio.converters.checksum import begin_check
 from fastio.converters.listed import Indices, Values
 from fastio.errors import SourceError, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of, open_file
+from fastio.store.sealed import bytes_from
+from fastio.store.zip_archive import cut_zip
 from fastio.types.spans import Spans
 
 __all__ = ["MemberReader", "ZipMember", "ZipMembers", "inflated", "open_members"]
@@ -68,7 +72,7 @@ def open_members(path: str) -> ZipMembers:
             folders = len(archive.infolist()) - len(infos)
         file = open_file(path)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, ValueError, EOFError, struct.error) as exc:
-        raise SourceError(f"{path}: is not a whole zip archive ({exc}): copy or download it again") from exc
+        raise SourceError(f"{path}: {_reason(path, exc)}") from exc
     except (OSError, StoreError) as exc:
         raise SourceError(f"{path}: cannot be read: {exc}") from exc
     _check_count(file, len(infos) + folders)
@@ -103,6 +107,16 @@ def _member(file: ByteSource, info: zipfile.ZipInfo) -> ZipMember:
         problem = problem or f"claims {info.file_size:,} bytes, but {info.compress_size:,} cannot hold them"
     is_link = stat.S_ISLNK(info.external_attr >> 16)
     return ZipMember(info.filename, start, info.compress_size, info.file_size, info.CRC, is_stored, is_link, problem)
+
+
+def _reason(path: str, error: Exception) -> str:
+    """Return why an archive cannot be listed, and what to do."""
+    with suppress(OSError, StoreError):
+        file = open_file(path)
+        cut = cut_zip(file.size, partial(bytes_from, file))
+        if cut:
+            return cut
+    return f"is not a whole zip archive ({error}): copy or download it again"
 
 
 def _check_count(file: ByteSource, count: int) -> None:

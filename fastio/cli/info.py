@@ -11,7 +11,6 @@ from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.html_option import html_option, wants_html, write_html
 from fastio.cli.info_fields import print_example, print_fields
 from fastio.cli.info_text import print_lengths, print_tokenizer
-from fastio.cli.open_whole import may_be_source
 from fastio.cli.remote_options import remote_options
 from fastio.cli.sample_pictures import sample_pictures
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
@@ -100,9 +99,18 @@ def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
     except StoreError:
         if not is_local(path) or path.endswith(SET_SUFFIX):
             raise
-        if not may_be_source(path):
+        if not _may_be_source(path):
             raise
         return None
+
+
+def _may_be_source(path: str) -> bool:
+    """Return whether what is no store may be a source: it is not named like a store, or it is of a known kind."""
+    from fastio.converters import SOURCES, SourcePath
+    from fastio.converters.sources.store import KIND, names_store
+
+    others = [source for source in SOURCES.values() if source is not KIND and not source.needs_fields]
+    return not names_store(path) or any(source.signs(SourcePath(path)) for source in others)
 
 
 def _page(described: dict[str, Any], store: SampleStore) -> Page:

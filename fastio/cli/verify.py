@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.open_whole import open_whole
 from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, meter, problem_table, size
@@ -59,11 +58,12 @@ def verify(  # noqa: PLR0913 - one argument an option
       fastio verify train.h5 --against train.lmdb
     """
     from fastio.converters.verify import verify as run
+    from fastio.store import open_store
 
     if against is None and (labels is not None or kind != "auto"):
         raise click.UsageError("--labels and --source-kind describe the source: add --against SRC")
     source: Source | TextAgain | None = None
-    with open_whole(path, remote) as store:
+    with open_store(path, remote=remote) as store:
         if against is not None:
             source = _source_of(store, against, kind=kind, labels=labels)
         total = len(store) * (1 + decode + (source is not None))

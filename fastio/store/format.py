@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 from fastio.store.arrays import Place
 from fastio.store.atomic import PartialFile
 from fastio.store.files import ByteSource
-from fastio.store.seal import SealAt
+from fastio.store.seal import ReadBytes, SealAt
 from fastio.store.sealed import Shard
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
-__all__ = ["HEAD_BYTES", "Columns", "Ending", "ForeignFiles", "Format", "ShardWriter", "Sizes", "Values"]
+__all__ = ["HEAD_BYTES", "Columns", "CutOff", "Ending", "ForeignFiles", "Format", "ShardWriter", "Sizes", "Values"]
 
 HEAD_BYTES = 8192  # of a file, in which the marks of every format lie
 
 Values = Mapping[str, Spans]  # per payload field, one value per sample, with checksums
 Columns = Mapping[str, NDArray[Any]]
+CutOff = Callable[[int, ReadBytes], str]  # what is wrong with a file of this size without its end; "": nothing
 Sizes = Mapping[str, NDArray[np.int64]]  # bytes of every sample's value, per payload field
 
 
@@ -101,6 +102,7 @@ class Format:
     # What that code takes for several shards; None: it takes them one by one.
     plain_path: Callable[[Schema, Sequence[str]], object] = lambda schema, paths: None
     marks: tuple[tuple[int, bytes], ...] = ()  # offset and bytes: any of them tells a file of this container
+    cut_off: CutOff = lambda file_size, read: ""
     sample_bytes: Callable[[Schema, Sizes, int], NDArray[np.int64]] | None = None  # None: a store is always one file
     foreign: ForeignFiles | None = None  # None: only what fastio packed can be opened
     # What else a plan of shards depends on: another word where a newer version writes the same samples as other bytes.

@@ -74,6 +74,7 @@ from fastio.store.arrays import Place, byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.flat_pieces import FlatPieces
 from fastio.store.format import Columns, Ending, Format, Values
+from fastio.store.lmdb_meta import cut_lmdb
 from fastio.store.plain_code import has_many_fields, imports, of_bytes, readers
 from fastio.store.seal import SEAL_SIZE, always_at
 from fastio.types.schema import Field, Schema
@@ -370,4 +371,5 @@ FORMAT = Format(
     overhead=_overhead,
     plain_reader=_plain_reader,
     marks=((PAGE_HEADER, _MAGIC.to_bytes(4, "little")),),
+    cut_off=cut_lmdb,
 )

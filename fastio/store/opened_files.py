@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
@@ -13,7 +14,7 @@ from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.format import HEAD_BYTES, Format
 from fastio.store.formats import looks_like
 from fastio.store.index import SealedStore, check_set
-from fastio.store.sealed import Shard, read_shard
+from fastio.store.sealed import Shard, bytes_from, read_shard
 from fastio.store.set_names import SET_SUFFIX
 from fastio.store.tar_names import INDEX_FOLDER
 from fastio.types.units import counted
@@ -78,6 +79,7 @@ def _read_or_scan(file: ByteSource, form: Format) -> Shard:
     except StoreIncomplete as exc:
         if form.foreign is None:
             _refuse_other_content(file, form, exc)
+            _refuse_cut_off(file, form, exc)
             raise
         if not is_local(file.path):
             raise _unindexed(file) from exc
@@ -106,3 +108,10 @@ def _refuse_other_content(file: ByteSource, form: Format, error: StoreError) -> 
             f"{file.path}: its content looks like {content.name}, but its name says {form.name}: give it the "
             "right suffix"
         ) from error
+
+
+def _refuse_cut_off(file: ByteSource, form: Format, error: StoreError) -> None:
+    """Raise StoreIncomplete if a file that could not be opened says itself that its end is missing."""
+    cut = form.cut_off(file.size, partial(bytes_from, file))
+    if cut:
+        raise StoreIncomplete(f"{file.path}: {cut}") from error

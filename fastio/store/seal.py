@@ -120,6 +120,8 @@ class Seal:
         Raises StoreIncomplete if there is none, StoreError if it is newer, StoreCorrupt if it contradicts itself or
         the file.
         """
+        if file_size == 0:
+            raise StoreIncomplete(f"{path}: the file is empty: {advice}")
         if len(data) != SEAL_SIZE or data[: len(MAGIC)] != MAGIC:
             raise StoreIncomplete(
                 f"{path}: is not a complete fastio store: it was not packed by fastio, or packing or copying was "

@@ -69,7 +69,7 @@ from fastio.store.seal import SEAL_SIZE, ReadBytes
 from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.schema import Field, Schema
 
-__all__ = ["FORMAT", "ZipWriter"]
+__all__ = ["FORMAT", "ZipWriter", "cut_zip"]
 
 INDEX_FOLDER = "__fastio__/"
 _SEAL_NAME = (INDEX_FOLDER + "seal").encode("ascii")
@@ -87,6 +87,7 @@ _END_64 = struct.Struct("<4sQ2H2I4Q")
 _LOCATOR_64 = struct.Struct("<4sIQI")
 _LOCAL_MAGIC, _ENTRY_MAGIC, _END_MAGIC = b"PK\3\4", b"PK\1\2", b"PK\5\6"
 _END_64_MAGIC, _LOCATOR_64_MAGIC = b"PK\6\6", b"PK\6\7"
+_MOST_END = _END.size + 65535  # bytes of an end record with its comment
 _DATE = 1 << 5 | 1
 _UNIX, _REGULAR = 3 << 8, 0o100644 << 16
 _UTF8 = 1 << 11
@@ -382,6 +383,16 @@ def _seal_at(file_size: int, read: ReadBytes) -> int:
     return int(start) - SEAL_SIZE
 
 
+def cut_zip(file_size: int, read: ReadBytes) -> str:
+    """Say that an archive is cut off, and what to do; "" if it ends as it should, perhaps with a comment."""
+    tail = read(max(0, file_size - _MOST_END), _MOST_END)
+    end = tail[tail.rfind(_END_MAGIC) :] if _END_MAGIC in tail else b""
+    is_whole = len(end) >= _END.size and len(end) >= _END.size + _END.unpack_from(end)[-1]
+    if is_whole or read(0, len(_LOCAL_MAGIC)) != _LOCAL_MAGIC:
+        return ""
+    return f"is cut off at {file_size:,} bytes, within the list of its members or before it: copy it again"
+
+
 def _overhead(schema: Schema) -> str:
     if schema.flat is not None:
         return "index and key of each sample; zip keeps the ids in pieces of 1 MiB"
@@ -446,4 +457,5 @@ FORMAT = Format(
     overhead=_overhead,
     plain_reader=_plain_reader,
     marks=((0, _LOCAL_MAGIC),),
+    cut_off=cut_zip,
 )

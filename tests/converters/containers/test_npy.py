@@ -166,6 +166,6 @@ def test_hostile_archives(tmp_path: Path) -> None:
     members(tmp_path / "none.npz", {"a.txt": b"x"})
 
     assert "twice" in refused(tmp_path / "twice.npz")
-    assert "zip archive" in refused(tmp_path / "cut.npz")
+    assert "is cut off at" in refused(tmp_path / "cut.npz")
     assert "x.npy" in refused(tmp_path / "flipped.npz")
     assert "holds no array" in refused(tmp_path / "none.npz")
