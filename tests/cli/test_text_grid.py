@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +17,7 @@ from fastio.cli.text_grid import column_widths, text_grid
 WORDS = st.lists(st.sampled_from(["a", "cat", "1,024", "images/CPU-s", "日本語", "e\u0301", "", " lead"]), max_size=4)
 # Behind a folded word that ends with a line, rich would begin the next one with a blank: long words come last.
 CELLS = st.tuples(WORDS, st.sampled_from(["", "x" * 30, "q" * 70])).map(lambda parts: " ".join([*parts[0], parts[1]]))
+RICH = tuple(map(int, importlib.metadata.version("rich").split(".")[:2]))
 TITLES = st.sampled_from(["sample", "loading\nms/step", "bytes a sample", ""])
 NUMBERS = st.sampled_from(["9", "1,000.25"])
 
@@ -32,6 +35,7 @@ def laid_out_by_rich(titles: list[str], rows: list[list[str]], right: list[int],
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
+@pytest.mark.skipif(RICH < (14, 3), reason="rich makes a last column of numbers wider than asked")
 @given(data=st.data(), columns=st.integers(1, 4), available=st.sampled_from([20, 60, 160]))
 def test_lines_are_those_of_rich(data: st.DataObject, columns: int, available: int) -> None:
     """Words wrap, longer words fold, wide letters take two places, titles stand at the bottom."""
