@@ -5,6 +5,7 @@
 
 #include "fastio/bmp.h"
 #include "fastio/pnm.h"
+#include "probe_headers.h"
 
 namespace fastio {
 namespace {
@@ -56,9 +57,25 @@ bool bmp_breaks_off(Bytes file) noexcept {
   return little_u32(file, 2) > file.size() || read_bmp_header(file, header) == Status::truncated;
 }
 
+/// One that PnmDecoder leaves to Pillow: of 16 bits, or of another maximum. Numbers as text have
+/// no size that is known.
+bool rare_pnm_breaks_off(Bytes file) noexcept {
+  const std::size_t channels = file[1] == '6' ? 3 : file[1] == '5' ? 1 : 0;
+  std::size_t at = 2;
+  const std::int64_t width = pnm_number(file, at);
+  const std::int64_t height = pnm_number(file, at);
+  const std::int64_t maximum = pnm_number(file, at);
+  if (channels == 0 || width <= 0 || height <= 0 || maximum <= 0) return false;
+  if (at >= file.size()) return true;
+  const std::size_t bytes = maximum > 255 ? 2 : 1;
+  const std::size_t stride = static_cast<std::size_t>(width) * channels * bytes;
+  return (file.size() - at - 1) / stride < static_cast<std::size_t>(height);
+}
+
 bool pnm_breaks_off(Bytes file) noexcept {
   PnmHeader header;
-  return read_pnm_header(file, header) == Status::truncated;
+  const Status status = read_pnm_header(file, header);
+  return status == Status::unsupported ? rare_pnm_breaks_off(file) : status == Status::truncated;
 }
 
 }  // namespace
@@ -72,8 +89,8 @@ bool may_break_off(Bytes file, ImageKind kind) noexcept {
     case ImageKind::bmp: return bmp_breaks_off(file);
     case ImageKind::webp: return little_u32(file, 4) + riff_header > file.size();
     case ImageKind::pnm: return pnm_breaks_off(file);
+    case ImageKind::tiff: return tiff_breaks_off(file);
     case ImageKind::png:
-    case ImageKind::tiff:
     case ImageKind::unknown: break;
   }
   return false;

@@ -29,6 +29,10 @@ struct Size {
 [[nodiscard]] Size probe_tiff(Bytes file) noexcept;
 [[nodiscard]] Size probe_pnm(Bytes file) noexcept;
 
+/// Whether the file of a TIFF ends before its first directory does, or before a value, strip or
+/// tile that this names. False where it says of none how large they are.
+[[nodiscard]] bool tiff_breaks_off(Bytes file) noexcept;
+
 /// The next number of a PNM header, behind white space and comments; moves `at` behind it. -1 where
 /// there is none, or one of more than ten digits, which Pillow refuses.
 [[nodiscard]] std::int64_t pnm_number(Bytes file, std::size_t& at) noexcept;

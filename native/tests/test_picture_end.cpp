@@ -45,7 +45,29 @@ void test_others() {
   EXPECT(breaks_off(webp));
   const File pnm{'P', '6', '\n', '1', ' ', '1', '\n', '2', '5', '5', '\n', 1, 2};
   EXPECT(breaks_off(pnm) && !breaks_off(with(pnm, {3})));
-  EXPECT(!breaks_off({'I', 'I', '*', 0, 8, 0, 0, 0, 0, 0, 0, 0}));
+  const File deep{'P', '5', '\n', '1', ' ', '1', '\n', '2', '5', '6', '\n', 1};
+  EXPECT(breaks_off(deep) && !breaks_off(with(deep, {2})));
+  EXPECT(!breaks_off({'P', '2', ' ', '9', ' ', '9', ' ', '9', '\n'}));  // numbers as text
+}
+
+/// One strip of 5 bytes behind the directory, whose sizes lie behind the strip.
+const File tiff{'I', 'I', '*', 0, 8, 0, 0, 0, 2,  0,        // two entries
+                17,  1,   4,   0, 1, 0, 0, 0, 38, 0, 0, 0,  // where it begins
+                23,  1,   4,   0, 2, 0, 0, 0, 43, 0, 0, 0,  // two sizes, elsewhere
+                0,   0,   0,   0, 1, 2, 3, 4, 5,  5, 0, 0, 0, 9, 0, 0, 0};
+
+void test_tiffs() {
+  EXPECT(!breaks_off(tiff));
+  EXPECT(!breaks_off(with(tiff, {1, 2, 3})));
+  for (std::size_t size = 4; size < tiff.size(); ++size) {
+    EXPECT(breaks_off(File(tiff.begin(), tiff.begin() + static_cast<std::ptrdiff_t>(size))));
+  }
+  File far = tiff;
+  far[43] = 14;  // ends behind the file
+  EXPECT(breaks_off(far));
+  far = tiff;
+  far[12] = 99;  // numbers of an unknown type
+  EXPECT(!breaks_off(far));
 }
 
 }  // namespace
@@ -53,5 +75,6 @@ void test_others() {
 int main() {
   test_jpegs();
   test_others();
+  test_tiffs();
   return failures;
 }
