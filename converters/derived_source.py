@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fastio.converters.source import Problem, Source
 
@@ -43,6 +43,9 @@ class DerivedSource:
     @property
     def files_opened(self) -> int:
         return self.source.files_opened
+
+    def files(self) -> Iterable[str]:
+        return self.source.files()
 
     def __len__(self) -> int:
         return len(self.source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from fastio.errors import SourceError
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans
 
-__all__ = ["IMAGE_FIELD", "LABEL_FIELD", "FileReader", "file_source", "read_problem"]
+__all__ = ["IMAGE_FIELD", "LABEL_FIELD", "FileReader", "file_source", "paths_below", "read_problem"]
 
 # Sizes are known only when all headers have been read: the schema leaves them open, the store's shapes tell.
 IMAGE_FIELD = Field("image", IMAGE, "|u1", (None, None, None))
@@ -49,7 +49,13 @@ def file_source(path: str, found: Folder, labels: NDArray[Any] | None, metadata:
         columns={} if labels is None else {"label": labels},
         problems=found.problems,
         left_out=found.left_out,
+        paths=lambda: paths_below(path, found.keys),
     )
+
+
+def paths_below(root: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of files that are named from ``root`` on; of "", none."""
+    return (os.path.join(root, name) for name in names if name)  # noqa: PTH118 - a million of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -67,7 +67,8 @@ class ListedSource:
     ``is_stored=True`` if samples are those of a store that fastio packed: they are copied, whatever a newer version
     would refuse in their keys, masks, boxes and points, and also if the data of a picture end too early.
     ``header_check(indices, headers)`` says what else is wrong with pictures of the first field, by position: a source
-    that knows their sizes compares them there.
+    that knows their sizes compares them there. ``paths()`` returns the files that samples are read from; None means
+    that ``path`` is the only one.
 
     This class does the rest: it cuts the list into pieces, shuffles it, checks that keys are paths that ``unpack`` can
     write, reads the headers of pictures (they give each picture its size; anything else is a problem), compares masks
@@ -90,6 +91,7 @@ class ListedSource:
     is_by_name: bool = True
     is_stored: bool = False
     header_check: Callable[[Indices, Headers], Mapping[int, str]] | None = None
+    paths: Callable[[], Iterable[str]] | None = None
 
     def __post_init__(self) -> None:
         for name in ("problems", "left_out"):
@@ -109,6 +111,10 @@ class ListedSource:
     def size_bytes(self) -> int:
         """The bytes of all samples."""
         return int(self.sizes[self.indices].sum())
+
+    def files(self) -> Iterable[str]:
+        """Return the files that samples are read from; see ``Source``."""
+        return [self.path] if self.paths is None else self.paths()
 
     def __len__(self) -> int:
         return len(self.indices) + len(self.problems)

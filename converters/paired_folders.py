@@ -13,6 +13,7 @@ from fastio.converters.field_files import FieldFiles, suggested_field
 from fastio.converters.field_folders import FieldFolder, find_folder, scan_files, stem_of
 from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.file_names import describe_names
+from fastio.converters.files import paths_below
 from fastio.converters.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.listed import ListedSource, names_at
 from fastio.converters.parts import read_together
@@ -154,6 +155,9 @@ class _Pairs:
             files_opened=len(keys) * len(parts),
             problems=problems,
             left_out=self._left_out(),
+            paths=lambda: (
+                path for each, files in zip(self.folders, names, strict=True) for path in paths_below(each.path, files)
+            ),
         )
 
     def _files(self, folder: FieldFolder, names: Sequence[str]) -> FieldFiles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -149,6 +149,10 @@ class Source(Protocol):
     @property
     def files_opened(self) -> int:
         """How many files are opened to read all of it."""
+        ...
+
+    def files(self) -> Iterable[str]:
+        """Return the paths or URLs of the files that samples are read from; nothing is looked at for that."""
         ...
 
     def __len__(self) -> int: ...

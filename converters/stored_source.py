@@ -63,6 +63,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         read=_read(store, fields, is_sealed=is_sealed),
         disk_bytes=sum(Path(each).stat().st_blocks * 512 for each in store.shard_paths),
         files_opened=len(store.shard_paths),
+        paths=lambda: store.shard_paths,
         columns={} if fields is not None else _columns(store),
         problems=[*problems.values(), *(Problem(shown(each["key"]), each["problem"]) for each in not_samples)],
         order=np.setdiff1d(np.arange(len(store)), np.fromiter(problems, np.int64, len(problems))),

@@ -91,6 +91,7 @@ def table_source(
         left_out=[*files.left_out, *left_out],
         order=order,
         is_by_name=False,
+        paths=lambda: places,
     )
 
 

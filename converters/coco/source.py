@@ -17,7 +17,7 @@ from fastio.codec.headers import Headers
 from fastio.converters.coco.annotations import Annotations, CollectedAnnotations
 from fastio.converters.coco.reading import CocoFile, read_coco
 from fastio.converters.coco.roots import find_root
-from fastio.converters.files import IMAGE_FIELD, FileReader
+from fastio.converters.files import IMAGE_FIELD, FileReader, paths_below
 from fastio.converters.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.listed import Indices, ListedSource, Values, names_at
 from fastio.converters.origin import root_to_record
@@ -153,6 +153,7 @@ class _CocoSamples:
             order=order,
             is_by_name=False,
             header_check=self.images.header_check(where) if self.annotations.are_placed else None,
+            paths=lambda: [self.place.path, *paths_below(self.root, names)],
         )
 
     def _names(self) -> tuple[list[str], dict[int, str]]:

@@ -29,13 +29,16 @@ _SHOWN = 8  # arrays in a message
 
 @dataclass(frozen=True, slots=True)
 class ArraysOf:
-    """All arrays of a container; ``left_out`` says why others are none, by name. ``classes`` names the labels."""
+    """
+    All arrays of a container, which is ``files``; ``left_out`` says why others are none, by name. ``classes`` names the
+    labels.
+    """
 
     kind: str
     arrays: Sequence[RowArray]
     left_out: Sequence[Problem]
     disk_bytes: int
-    files_opened: int
+    files: Sequence[str]
     classes: Sequence[str] | None = None
 
 
@@ -67,9 +70,10 @@ def array_source(place: SourcePath, found: ArraysOf, options: SourceOptions) -> 
         sizes=_sizes(fields, count, found.disk_bytes),
         read=read_together([each.begin for each in fields if each.field.name not in columns]),
         disk_bytes=found.disk_bytes,
-        files_opened=found.files_opened,
+        files_opened=len(found.files),
         columns=columns,
         left_out=[Problem(shown(each.key), each.problem) for each in left_out],
+        paths=lambda: found.files,
     )
 
 

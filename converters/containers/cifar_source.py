@@ -57,7 +57,7 @@ def open_cifar(place: SourcePath, options: SourceOptions) -> ListedSource:
         arrays=arrays,
         left_out=_others(folder, files) if place.is_folder else [],
         disk_bytes=sum(each.stat().st_blocks * 512 for each in files),
-        files_opened=len(files),
+        files=list(map(str, files)),
         classes=classes.get("label"),
     )
     source = array_source(place, found, options)

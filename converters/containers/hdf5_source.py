@@ -58,7 +58,7 @@ def open_hdf5(place: SourcePath, options: SourceOptions) -> ListedSource:
         h5.visititems(add)
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as exc:
         raise SourceError(f"{path}: is damaged ({_one_line(exc)}): copy or download it again") from exc
-    found = ArraysOf(_KIND, arrays, left_out, Path(path).stat().st_blocks * 512, 1)
+    found = ArraysOf(_KIND, arrays, left_out, Path(path).stat().st_blocks * 512, [path])
     return array_source(place, found, options)
 
 

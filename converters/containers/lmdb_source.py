@@ -133,6 +133,7 @@ class _Pile:
             files_opened=1,
             problems=problems,
             left_out=left_out,
+            paths=lambda: [self.file.path],
         )
 
 

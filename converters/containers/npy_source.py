@@ -54,7 +54,7 @@ def open_npy(place: SourcePath, options: SourceOptions) -> ListedSource:
             left_out.append(array)
         else:
             arrays.append(array)
-    found = ArraysOf(_KIND, arrays, left_out, disk_bytes, len(files))
+    found = ArraysOf(_KIND, arrays, left_out, disk_bytes, files)
     return array_source(place, found, replace(options, fields=fields))
 
 
@@ -124,7 +124,7 @@ def _npz(path: str) -> ArraysOf:
             left_out.append(array)
         else:
             arrays.append(array)
-    return ArraysOf(_KIND, arrays, left_out, Path(path).stat().st_blocks * 512, 1)
+    return ArraysOf(_KIND, arrays, left_out, Path(path).stat().st_blocks * 512, [path])
 
 
 def _in_member(path: str, members: ZipMembers, member: ZipMember, name: str) -> RowArray | Problem:

@@ -9,6 +9,7 @@ from fastio.converters.pack_problems import nothing_left
 from fastio.converters.pack_record import join_records, sorted_problems
 from fastio.converters.pack_report import PackReport
 from fastio.converters.planned.append import check_classes, classes_at
+from fastio.converters.planned.newer_files import warn_of_newer_files
 from fastio.converters.planned.options import PackOptions
 from fastio.converters.planned.plan import PackPlan, plan_of
 from fastio.converters.planned.planned_set import PlannedSet
@@ -56,6 +57,8 @@ def pack_set(
     planned = PlannedSet.begin(plan, source, out, options)
     numbers = range(len(plan)) if options.part is None else options.part.numbers(len(plan))
     kept = planned.existing(numbers) if options.resume or options.part is not None else {}
+    if options.resume or options.part is not None:
+        warn_of_newer_files(planned, kept)
     if kept and options.progress is not None:
         options.progress(sum(shard.member.count for shard in kept.values()), 0)
     made = _made(planned, [number for number in numbers if number not in kept], make, kept=len(kept))

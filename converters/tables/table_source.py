@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.field_files import FieldFiles, suggested_field
 from fastio.converters.file_names import describe_names
+from fastio.converters.files import paths_below
 from fastio.converters.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.listed import Indices, ListedSource, Read, names_at
 from fastio.converters.origin import root_to_record
@@ -156,7 +157,14 @@ class _TableSamples:
             left_out=left_out,
             order=order,
             is_by_name=False,
+            paths=self._paths,
         )
+
+    def _paths(self) -> Iterator[str]:
+        """The table, and the files that it names."""
+        yield self.parts.table.path
+        for names in self.rows.names.values():
+            yield from paths_below(self._root, names)
 
     def _read(self) -> Read:
         reads: list[Read] = []

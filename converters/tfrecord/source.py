@@ -73,6 +73,7 @@ def record_source(
         left_out=[*files.left_out, *left_out],
         order=order,
         is_by_name=False,
+        paths=lambda: map(files.place, files.names),
     )
 
 

@@ -216,6 +216,13 @@ class SourceConformance:
         assert images <= source.size_bytes <= source.disk_bytes
         assert source.files_opened > 0
 
+    def test_files(self, source: Source) -> None:
+        """Every file that is opened is named, and is one."""
+        files = list(source.files())
+
+        assert source.files_opened == len(files) == len(set(files))
+        assert all(Path(file).is_file() for file in files)
+
     def test_a_pool_changes_nothing(self, source: Source) -> None:
         """Native threads read the same as the thread that asks."""
         pieces = source.chunks(400, 3)
