@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,8 @@ __all__ = ["PIECE_BYTES", "PIECE_SAMPLES", "Misfit", "Piece", "SampleEncoder", "
 # What is gathered before it is written: enough that writing costs little a sample, little enough to stay in memory.
 PIECE_BYTES = 4 << 20
 PIECE_SAMPLES = 512
+
+_SHOWN = 20  # names of fields in a message
 
 
 class Misfit(Exception):  # noqa: N818 - becomes an error of the writer, or an entry of its ledger
@@ -103,12 +105,21 @@ class SampleEncoder:
         return piece
 
     def _other_fields(self, sample: Mapping[str, Any]) -> Misfit:
-        fields = ", ".join(name for name, _ in self._encoders)
-        missing = [name for name, _ in self._encoders if name not in sample]
-        if missing:
-            return Misfit(f"lacks the field {missing[0]!r}; the fields are {fields}", missing[0])
-        other = next(name for name in sample if name not in self._names)
-        return Misfit(f"has a field {other!r} that the store has not; the fields are {fields}", str(other))
+        expected = [name for name, _ in self._encoders]
+        fields = f"expected {_listed(expected)}; got {_listed(sample)}"
+        missing = [name for name in expected if name not in sample]
+        others = [name for name in sample if name not in self._names]
+        if not missing:
+            return Misfit(f"has a field {others[0]!r} that the store has not: {fields}", str(others[0]))
+        instead = f" and has {others[0]!r}" if others else ""
+        return Misfit(f"lacks the field {missing[0]!r}{instead}: {fields}", missing[0])
+
+
+def _listed(names: Iterable[object]) -> str:
+    """Return the names of fields, so many as a line takes."""
+    words = list(map(str, names))
+    more = f", ... ({len(words) - _SHOWN:,} more)" if len(words) > _SHOWN else ""
+    return ", ".join(words[:_SHOWN]) + more if words else "no field"
 
 
 def check_key(key: object) -> None:

@@ -98,7 +98,7 @@ def test_a_first_sample_that_does_not_fit(tmp_path):
     with fastio.Writer(tmp_path / "out.lmdb") as writer:
         for i in range(63):
             writer.write({"a": "x", "b": [i]} if i != 7 else {"a": "x"})
-        with pytest.raises(SampleError, match="'00000007' lacks the field 'b'; the fields are a, b"):
+        with pytest.raises(SampleError, match="'00000007' lacks the field 'b': expected a, b; got a"):
             writer.write({"a": "x", "b": [1]})
         writer.write({"a": "y", "b": []})
     assert 64 == writer.report.packed

@@ -125,7 +125,7 @@ def test_values_may_change_after_they_were_written(tmp_path):
         ({"image": 3}, "image", "has a field 'image' that is int (3); expected encoded bytes, a path"),
         ({"image": "/no/such.png"}, "image", "that cannot be read: /no/such.png: No such file or directory"),
         ({"objects": {1: 2}}, "objects", "cannot be kept as JSON: the key 1 is not text"),
-        ({"other": 1}, "other", "has a field 'other' that the store has not; the fields are image, mask"),
+        ({"other": 1}, "other", "has a field 'other' that the store has not: expected image, mask, "),
         ({"caption": None}, "caption", "has a field 'caption' that is None; expected text"),
     ],
 )
@@ -146,12 +146,16 @@ def test_a_wrong_sample_is_named_and_left_out(out, change, field, message):
 
 
 def test_a_sample_that_lacks_a_field(tmp_path):
-    """It is named, with the fields that there are; so is what is no sample."""
+    """It is named, with the fields expected and those that it has; so is what is no sample."""
     with fastio.Writer(tmp_path / "out.lmdb", {"a": "text", "b": "int"}) as writer:
         writer.write({"a": "x", "b": 1})
-        with pytest.raises(SampleError, match="'00000001' lacks the field 'b'; the fields are a, b"):
+        with pytest.raises(SampleError, match="'00000001' lacks the field 'b': expected a, b; got a"):
             writer.write({"a": "x"})
-        with pytest.raises(SampleError, match="'00000002' is of type tuple; expected a dict of its fields"):
+        with pytest.raises(SampleError, match="lacks the field 'b' and has 'B': expected a, b; got B, a"):
+            writer.write({"B": 1, "a": "x"})
+        with pytest.raises(SampleError, match="lacks the field 'a': expected a, b; got no field"):
+            writer.write({})
+        with pytest.raises(SampleError, match="'00000004' is of type tuple; expected a dict of its fields"):
             writer.write(("x", 1))
 
 
