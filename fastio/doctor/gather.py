@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import logging
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 
 _MOST_WAITS = 5  # lines of code that are listed
 _BATCHES_OF_WORKER = 5  # with fewer batches, it is unknown how busy a worker is
+_STEPS_OF_RUN = 20  # steps for which --seconds suffices: warm-up, 5 timed ones, 2 profiled ones, each in its share
 
 
 def facts_of(observation: Observation) -> Facts:
@@ -295,12 +297,33 @@ def _unknown(observation: Observation) -> list[str]:
             + ("; raise --seconds if training starts later" if observation.is_warm else "")
         )
     if watch is not None and not observation.is_warm:
-        ended = f"it ended after {counted(steps, 'step')}"
-        lines.append(f"a steady loop: {ended}, so the figures are those of the start")
+        ended, more = f"it ended after {counted(steps, 'step')}", ""
+        if observation.is_stopped:
+            ended = f"--seconds {observation.plan.seconds:g} ended after {counted(steps, 'step')}"
+            more = f"; {_longer(observation)} would show more"
+        lines.append(f"a steady loop: {ended}, so the figures are those of the start{more}")
     if observation.trace is None and observation.optimizer_steps:
-        lines.append("the parts of a step: the training ended before any step was profiled")
+        lines.append(f"the parts of a step: {_why_no_trace(observation)}")
     if watch is not None and not CAN_WATCH:
         lines.append("how batches are made: fastio does not find the fetchers of this version of torch")
     if observation.trace is not None and observation.trace.idle_us is None:
         lines.append("launching and synchronising: nothing ran on a GPU")
     return lines
+
+
+def _why_no_trace(observation: Observation) -> str:
+    plan = observation.plan
+    if plan.profiled == 0:
+        return "--profiled 0 asks for none"
+    if observation.is_stopped:
+        return f"--seconds {plan.seconds:g} left no time to profile 2 steps; {_longer(observation)} would"
+    return "the training ended before any step was profiled"
+
+
+def _longer(observation: Observation) -> str:
+    """Return the option that gives such a training enough time, with a number if the length of its steps is known."""
+    step = _step(observation)
+    if step is None or step.loading_s is None or step.training_s is None:
+        return "a higher --seconds"
+    seconds = _STEPS_OF_RUN * (step.loading_s + step.training_s)
+    return f"--seconds {10 * math.ceil(max(seconds, 2 * observation.plan.seconds) / 10)}"

@@ -60,12 +60,13 @@ class Observation:
     ``watch`` is the loader that it trained from, None if none was seen. ``summary`` and ``timeline`` are its steps
     without profiler, measured from ``window[0]`` to ``window[1]`` (``perf_counter``); ``is_warm`` means that they do
     not include warm-up steps. ``waited_s`` is all waiting in that time except for a CPU, and ``own_cpu_s`` the part
-    of it in which the loop's thread computed.
+    of it in which the loop's thread computed. ``is_stopped`` means that the doctor ended it, as ``plan`` says.
     """
 
     watcher: Watcher
     model: ModelWatch
     folder: Path
+    plan: ObservationPlan
     watch: LoaderWatch | None = None
     summary: StepSummary | None = None
     timeline: Timeline | None = None
@@ -77,6 +78,7 @@ class Observation:
     surroundings: Surroundings | None = None
     trace: StepBreakdown | None = None
     failure: Failure | None = None
+    is_stopped: bool = False
 
 
 class _ObservedEnough(BaseException):
@@ -104,7 +106,7 @@ def observe(
             try:
                 training(observation.watcher)
             except _ObservedEnough:
-                pass
+                observation.is_stopped = True
             except BaseException as error:  # the user's error: shown with its traceback and exit code
                 if isinstance(error, FastioError) and not observation.watcher.watches:
                     raise
@@ -117,7 +119,7 @@ class _Session:
 
     def __init__(self, plan: ObservationPlan, folder: Path) -> None:
         self._plan = plan
-        self.observation = Observation(Watcher(self, folder), ModelWatch(), folder)
+        self.observation = Observation(Watcher(self, folder), ModelWatch(), folder, plan)
         self._phase: Literal["warming", "timing", "profiling", "over"] = "warming"
         self._steps = 0  # steps of this phase
         self._timed = 0  # steps

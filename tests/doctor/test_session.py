@@ -198,6 +198,28 @@ def test_a_training_that_ends_early() -> None:
     assert "it ended after 3 steps" in facts.unknown[0]
 
 
+@pytest.mark.parametrize(
+    ("step_s", "profiled", "words"),
+    [
+        (0.3, 0, ["the parts of a step: --profiled 0 asks for none"]),
+        (3.0, 5, ["the parts of a step: --seconds 10 left no time to profile 2 steps; --seconds 60 would"]),
+        (7.0, 5, ["a steady loop: --seconds 10 ended after 2 steps, ", "--seconds 140 would"]),
+    ],
+)
+def test_what_did_not_fit_into_the_seconds(
+    monkeypatch: pytest.MonkeyPatch, step_s: float, profiled: int, words: list[str]
+) -> None:
+    """It is the doctor that stopped a training of slow steps: it says so, and how much longer to watch."""
+    clock = Clock()
+    monkeypatch.setattr("fastio.doctor.session.time", clock)
+    monkeypatch.setattr("fastio.measure.loop.step_timer.perf_counter", clock.perf_counter)
+    training = Training(DataLoader(SlowSamples(clock, step_s / 2), batch_size=2))
+    unknown = examine(training, ObservationPlan(seconds=10.0, profiled=profiled)).unknown
+
+    assert len(words) == len(unknown)
+    assert [word for word, line in zip(words, unknown, strict=True) if word not in line] == []
+
+
 class Stumble(Training):
     """Fails in the middle."""
 
