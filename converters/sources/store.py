@@ -9,16 +9,17 @@ from fastio.converters.listed import ListedSource
 from fastio.converters.other_containers import kind_of
 from fastio.errors import SourceError
 from fastio.store.formats import holds_shards, named, shard_suffixes, suffixes
+from fastio.store.set_names import SET_SUFFIX
 
 __all__ = ["KIND", "names_store"]
 
 
 def names_store(path: str) -> bool:
     """
-    Return whether a path names a store, by the store layer's rules: a suffix of one of FORMATS, or a folder of
-    shards.
+    Return whether a path names a store, by the store layer's rules: a suffix of one of FORMATS or of a set object, or
+    a folder of shards.
     """
-    return holds_shards(path) if Path(path).is_dir() else named(path) is not None
+    return holds_shards(path) if Path(path).is_dir() else path.endswith(SET_SUFFIX) or named(path) is not None
 
 
 def _open(place: SourcePath, options: SourceOptions) -> ListedSource:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, overload
@@ -24,8 +25,6 @@ from fastio.store.set_object import SetMember, SetObject
 from fastio.types.units import counted
 
 __all__ = ["MemberShards", "open_members"]
-
-_REPAIR = "copy it again, or make it anew: fastio repair SET --against SOURCE"
 
 
 class MemberShards(Sequence[Shard]):
@@ -164,7 +163,7 @@ def _opened(path: str, set_object: SetObject, member: SetMember, read: Read) -> 
     except StoreNotFound as exc:
         raise StoreIncomplete(
             f"{path}: is missing; the set {set_object.path} lists it with {counted(member.count, 'sample')}, "
-            f"{member.size} bytes: {_REPAIR}"
+            f"{member.size} bytes: {_repair(set_object)}"
         ) from exc
 
 
@@ -173,7 +172,7 @@ def _checked_seal(file: ByteSource, set_object: SetObject, member: SetMember, fo
     if file.size != member.size:
         raise StoreIncomplete(
             f"{file.path}: expected {member.size} bytes, as the set {set_object.path} lists it, got {file.size}: "
-            f"{_REPAIR}"
+            f"{_repair(set_object)}"
         )
     if member.file_crc == 0:
         return None
@@ -181,6 +180,10 @@ def _checked_seal(file: ByteSource, set_object: SetObject, member: SetMember, fo
     if (seal.file_crc, seal.count) != (member.file_crc, member.count):
         raise StoreIncomplete(
             f"{file.path}: is another shard than the set {set_object.path} lists: expected the CRC-32 "
-            f"{member.file_crc:08x} in its seal, got {seal.file_crc:08x}: {_REPAIR}"
+            f"{member.file_crc:08x} in its seal, got {seal.file_crc:08x}: {_repair(set_object)}"
         )
     return seal
+
+
+def _repair(set_object: SetObject) -> str:
+    return f"copy it again, or make it anew: fastio repair {shlex.quote(set_object.path)} --against SOURCE"

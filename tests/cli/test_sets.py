@@ -6,10 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from fastio.cli import cli
 from tests.cli.test_json_form import check
+from tests.conftest import encode, pictures, write_store
 from tests.store.small_set import write_set
 
 
@@ -87,3 +89,31 @@ def test_repair_against_a_wrong_place(tmp_path: Path) -> None:
     assert 1 == result.exit_code
     assert f"error: {tmp_path / 'other'}: holds no shard of {tmp_path / 'set'}" in result.output
     assert "checking" not in result.output
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "pack"])
+def test_a_missing_shard_is_named(tmp_path: Path, command: str) -> None:
+    """Of a set named by its set object, with the command that mends it; it is not taken for a source."""
+    path = write_set(tmp_path / "a b", ["a", "b"])
+    (tmp_path / "a b" / "x-000001.tar").unlink()
+    out = [str(tmp_path / "out.lmdb")] if command == "pack" else []
+    result = CliRunner().invoke(cli, [command, path, *out])
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {tmp_path}/a b/x-000001.tar: is missing; the set {path} lists it")
+    assert result.stderr.endswith(f"fastio repair '{path}' --against SOURCE\n")
+
+
+def test_a_set_object_is_a_source(tmp_path: Path) -> None:
+    """A set named by its set object is packed again, and compared with."""
+    first, path, out = (str(tmp_path / name) for name in ("a.lmdb", "a.fastio-set", "out.lmdb"))
+    write_store(Path(first), [encode(pixels) for pixels in pictures(4)])
+    shards = ["pack", first, str(tmp_path / "a-%06d.tar"), "--shard-size", "4096"]
+    for arguments in (
+        shards,
+        ["pack", path, out],
+        ["verify", out, "--against", path],
+        ["verify", path, "--against", out],
+    ):
+        result = CliRunner().invoke(cli, arguments)
+        assert result.exit_code == 0, result.output
