@@ -28,7 +28,7 @@ def open_table(place: SourcePath, options: SourceOptions) -> ListedSource:
         raise SourceError(f"{place.path}: expected a table ({', '.join(TABLE_SUFFIXES)})")
     table = TableFile(place.path, has_titles=options.columns.header)
     root = options.root or os.path.dirname(place.path) or "."  # noqa: PTH120 - "" for a name alone
-    return open_rows(TableParts(KIND.name, place, table, root, _no_others), options)
+    return open_rows(TableParts(KIND.name, place, table, root, _no_others, takes_root=True), options)
 
 
 def _no_others(_named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
@@ -36,11 +36,21 @@ def _no_others(_named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
 
 
 def _names_pictures(place: SourcePath) -> bool:
-    """Whether the first row of a table has the name of a picture under "file_name"."""
+    """
+    Whether the first row of a table names a picture: under "file_name", or anywhere if there is no "text".
+
+    Columns of Parquet files have types, so that their texts are fields without further signs.
+    """
     if place.is_folder or not is_table_name(place.path):
         return False
-    name = (TableFile(place.path).first() or {}).get("file_name")
-    return isinstance(name, str) and kind_by_name(name) != 0
+    table = TableFile(place.path)
+    row = table.first() or {}
+    titles = ["file_name"] if "text" in row or table.kind == "parquet" else list(row)
+    return any(_names_picture(row.get(title)) for title in titles)
+
+
+def _names_picture(value: object) -> bool:
+    return isinstance(value, str) and "://" not in value and kind_by_name(value) != 0
 
 
 def _signs(place: SourcePath) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 from collections.abc import Sequence
@@ -46,10 +47,14 @@ def safe_name(name: object, root: str) -> tuple[str, str]:
 
 
 class FileStates:
-    """What is under some names: ``sizes`` (n,) in bytes, ``disk_bytes``, and what is wrong, by position."""
+    """
+    What is under some names: ``sizes`` (n,) in bytes, ``disk_bytes``, and what is wrong, by position.
 
-    def __init__(self, sizes: NDArray[np.int64], disk_bytes: int, problems: dict[int, str]) -> None:
-        self.sizes, self.disk_bytes, self.problems = sizes, disk_bytes, problems
+    ``missing`` is the number of names under which there is nothing.
+    """
+
+    def __init__(self, sizes: NDArray[np.int64], disk_bytes: int, problems: dict[int, str], missing: int) -> None:
+        self.sizes, self.disk_bytes, self.problems, self.missing = sizes, disk_bytes, problems, missing
 
 
 def file_states(root: str, names: Sequence[str]) -> FileStates:
@@ -69,13 +74,16 @@ def file_states(root: str, names: Sequence[str]) -> FileStates:
         if names[i]:
             problems[i] = _sentence(names[i], int(states[i, 0]), int(kinds[i]))
     sizes = np.where(kinds == _REGULAR, states[:, 2], 0)
-    return FileStates(sizes, int(states[kinds == _REGULAR, 3].sum()) * 512, problems)
+    missing = sum(bool(name) for name, error in zip(names, states[:, 0].tolist(), strict=True) if error == errno.ENOENT)
+    return FileStates(sizes, int(states[kinds == _REGULAR, 3].sum()) * 512, problems, missing)
 
 
 def _sentence(name: str, error: int, kind: int) -> str:
     name = shown(name)
+    if error == errno.ENOENT:
+        return f"is {name!r}, but there is no such file"
     if error:
-        return f"is {name!r}, but there is no such file" if error == 2 else f"is {name!r}: {os.strerror(error)}"
+        return f"is {name!r}: {os.strerror(error)}"
     if kind == _FOLDER:
         return f"is {name!r}, which is a folder"
     return f"is {name!r}, which is empty (0 bytes)" if kind == _REGULAR else f"is {name!r}, which is not a regular file"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class TableParts:
     What makes a table a source: the ``kind`` of source, the table, and the folder ``root`` of the files that it names.
 
     ``others(names)`` returns problems and files left out because no row names them, and their ``disk_bytes``.
+    ``takes_root`` says that the user may name another folder of the files.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class TableParts:
     table: TableFile
     root: str
     others: Callable[[Collection[str]], tuple[list[Problem], list[Problem]]]
+    takes_root: bool = False
 
 
 def open_rows(parts: TableParts, options: SourceOptions) -> ListedSource:
@@ -62,6 +64,8 @@ def open_rows(parts: TableParts, options: SourceOptions) -> ListedSource:
     rows = collect(parts.table, plan, root, classes)
     states = {each.name: file_states(root, rows.names[each.name]) for each in plan.files}
     for each in plan.files:
+        if parts.takes_root:
+            _check_root(parts.table.path, each, root, rows.names[each.name], states[each.name])
         for i, sentence in states[each.name].problems.items():
             rows.bad.setdefault(i, f"has a {each.path[0]!r} that {sentence}")
     _find_repeated(rows)
@@ -95,6 +99,16 @@ def _classes(plan: TablePlan, guesses: Mapping[str, ColumnGuess]) -> list[str] |
     """The names of the classes, sorted; None if labels are numbers, or if there are none."""
     label = next((each for each in plan.columns if each.is_label), None)
     return None if label is None else sorted(guesses[label.path[0]].texts)
+
+
+def _check_root(table: str, column: PlannedColumn, root: str, names: Sequence[str], states: FileStates) -> None:
+    """Raise SourceError if none of the files that a column names is in ``root``: they are in another folder."""
+    named = [name for name in names if name]
+    if named and states.missing == len(named):
+        raise SourceError(
+            f"{table}: column {column.path[0]!r} names files such as {shown(named[0])!r}, none of which is in "
+            f"{shown(root)}: name their folder with --root"
+        )
 
 
 def _find_repeated(rows: Collected) -> None:

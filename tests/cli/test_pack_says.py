@@ -105,3 +105,38 @@ def test_help_begins_with_what_most_people_use() -> None:
     assert "--download-timeout" == options[-1]
     titles = ["Labels, tables and fields", "Pictures", "Text", "Sets of shards", "OUT behind a URL"]
     assert titles == re.findall(r"^([A-Z][^:\n]*):$", text[2], re.MULTILINE)
+
+
+def picture_csv(folder: Path, titles: str) -> Path:
+    """Four pictures, and a table beside them of their names and kinds."""
+    flat(folder, 4)
+    rows = [f"{name}.png,{kind}\n" for name, kind in zip(("0000", "0001", "0002", "0003"), "abab", strict=True)]
+    table = folder / "here.csv"
+    table.write_text(f"{titles}\n{''.join(rows)}")
+    return table
+
+
+@pytest.mark.parametrize("titles", ["filename,label", "file_name,label", "photo,label"])
+def test_a_table_beside_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, titles: str) -> None:
+    """It is no text, whatever the column of the names is called; also under its bare name."""
+    monkeypatch.chdir(picture_csv(tmp_path / "a", titles).parent)
+
+    assert "here.csv: a table, 4 samples" in said("pack", "here.csv", "../out.lmdb", code=0)
+    assert "here.csv: a table (table), not packed; 4 samples" in said("info", "here.csv", code=0)
+
+
+def test_a_table_elsewhere_than_its_pictures(tmp_path: Path) -> None:
+    """Not a single file being found, their folder is asked for."""
+    table = picture_csv(tmp_path / "a", "filename,label").rename(tmp_path / "t.csv")
+    words = f"column 'filename' names files such as '0000.png', none of which is in {tmp_path}: name their folder"
+    for command in (("pack", table, tmp_path / "out.lmdb"), ("info", table)):
+        assert f"error: {table}: {words} with --root\n" == said(*command)
+    assert "4 of 4 samples" in said("pack", table, tmp_path / "out.lmdb", "--root", tmp_path / "a", code=0)
+
+
+@pytest.mark.parametrize("rows", ["url,caption\nhttps://x/0000.png,a\n", "filename,text\n0000.png,a\n"])
+def test_tables_that_stay_text(tmp_path: Path, rows: str) -> None:
+    """Addresses are no files, and a column called text is what it says."""
+    (tmp_path / "t.csv").write_text(rows)
+
+    assert "csv, text in 'text'" in said("pack", tmp_path / "t.csv", tmp_path / "out.lmdb", code=int("url" in rows))
