@@ -11,12 +11,12 @@ from typing import Any
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
 
-__all__ = ["ALL_OTHERS", "Columns", "LabelOptions", "choose_columns", "has_known_title"]
+__all__ = ["ALL_OTHERS", "LABEL_TITLES", "Columns", "LabelOptions", "choose_columns", "has_known_title"]
 
 ALL_OTHERS = "*"
 
 _NAME_TITLES = ("filename", "file_name", "file", "image", "image_name", "path", "name", "key", "fname", "img", "id")
-_LABEL_TITLES = ("label", "class", "target", "category", "labels", "class_name", "class_id", "y")
+LABEL_TITLES = ("label", "class", "target", "category", "labels", "class_name", "class_id", "y")
 _MOST_FILTER_VALUES = 6  # a column with more different values is not suggested for --filter,
 _LONGEST_FILTER_VALUE = 20  # nor one with longer values
 _LOOKED_AT = 50  # values that tell whether a column names pictures
@@ -96,7 +96,7 @@ def as_text(value: object) -> str:
 
 def has_known_title(titles: Iterable[str]) -> bool:
     """Return whether one of the titles is usual for file names or labels."""
-    known = {*_NAME_TITLES, *_LABEL_TITLES}
+    known = {*_NAME_TITLES, *LABEL_TITLES}
     return any(title.strip().lower() in known for title in titles)
 
 
@@ -126,7 +126,7 @@ def choose_columns(
     if key is None:
         key = table.first_of(_NAME_TITLES, taken)
     if not labels:
-        found = table.first_of(_LABEL_TITLES, {*ignored, -1 if key is None else key})
+        found = table.first_of(LABEL_TITLES, {*ignored, -1 if key is None else key})
         labels = () if found is None else (found,)
     if key in labels:
         raise SourceError(f"{where}: {titles[labels[0]]!r} cannot be both the file name and the label")

@@ -185,13 +185,23 @@ def _source_line(source: Source) -> str:
         what = kind.what if is_pictures else f"{kind.what}, {schema.payload[0]}"
     else:
         what = f"{kind.what}; {', '.join(map(_field_words, schema.fields))}"
-    if "label" in schema:
-        labels = _labels(source)
-    else:
-        labels = "no labels" + ("" if kind.own_labels else " (--labels names a file with them)")
+    labels = _labels(source) if "label" in schema else f"no labels{_label_hint(source)}"
     samples = f"{counted(len(source) - len(source.problems), 'sample')}, {size(source.size_bytes)}"
     problems = f", {counted(len(source.problems), 'problem')}" if source.problems else ""
     return f"{printable(source.path)}: {what}, {samples}, {labels}{problems}"
+
+
+def _label_hint(source: Source) -> str:
+    """Return which option could bring labels, in parentheses; nothing if nothing speaks for one."""
+    from fastio.converters import SOURCES
+    from fastio.converters.label_columns import LABEL_TITLES
+
+    kind = SOURCES[source.kind]
+    if not kind.own_labels:
+        return " (--labels names a file with them)"
+    titles = [each["path"][0] for each in source.metadata.get("table", {}).get("columns", ()) if len(each["path"]) == 1]
+    title = next((each for each in titles if each.lower() in LABEL_TITLES), None)
+    return "" if title is None else f" (--label-column {title} takes them from that column)"
 
 
 def _field_words(field: Field) -> str:

@@ -140,3 +140,14 @@ def test_tables_that_stay_text(tmp_path: Path, rows: str) -> None:
     (tmp_path / "t.csv").write_text(rows)
 
     assert "csv, text in 'text'" in said("pack", tmp_path / "t.csv", tmp_path / "out.lmdb", code=int("url" in rows))
+
+
+@pytest.mark.parametrize("title", ["category", "Class", "target"])
+def test_a_column_that_could_be_the_label(tmp_path: Path, title: str) -> None:
+    """It stays a field, but is named together with the option that makes it the label."""
+    table = picture_csv(tmp_path / "a", f"filename,{title}")
+
+    assert f"no labels (--label-column {title} takes them from that column)" in said(
+        "pack", table, tmp_path / "out.lmdb", code=0
+    )
+    assert "2 classes" in said("pack", table, tmp_path / "b.lmdb", "--label-column", title, code=0)
