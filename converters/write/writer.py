@@ -58,6 +58,7 @@ class Writer:
     """
     Packs samples from Python into a new store, whose suffix names the format.
 
+    >>> from pathlib import Path
     >>> with Writer("out.lmdb", {"image": "image", "caption": "text", "scores": ("float32", (3,))}) as out:
     ...     out.write({"image": Path("cat.jpg"), "caption": "a cat", "scores": [0.5, 0, 0.5]}, key="cat")
 

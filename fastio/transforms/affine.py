@@ -11,8 +11,8 @@ def invert_geometry(geometry: torch.Tensor) -> torch.Tensor:
     """
     Return the matrices ``(..., 2, 3)`` that take positions in transformed pictures back to the stored ones.
 
-    >>> invert_geometry(torch.tensor([[2.0, 0, 6], [0, -4, 8]])).tolist()
-    [[0.5, 0.0, -3.0], [0.0, -0.25, 2.0]]
+    >>> invert_geometry(torch.tensor([[2.0, 0, 6], [0, 4, 8]])).tolist()
+    [[0.5, 0.0, -3.0], [0.0, 0.25, -2.0]]
     """
     inverse = torch.linalg.inv(geometry[..., :2].to(torch.float64))
     offset = -inverse @ geometry[..., 2:].to(torch.float64)
