@@ -123,6 +123,7 @@ class RowReader:
         shapes[missing[readable]] = headers.shapes[readable]
         if not self._shapes.flags.writeable:
             self._shapes = self._shapes.copy()
+        self._shapes[indices[missing]] = 0  # so that no thread sees half of an impossible size and half of this one
         self._shapes[indices[missing]] = shapes[missing]
         return shapes
 

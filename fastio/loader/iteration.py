@@ -118,6 +118,9 @@ class BatchIteration:
         except (SampleError, UnequalSizesError) as exc:
             self._advise(exc)
             raise
+        except RuntimeError:  # the pool's, if another thread closed the loader meanwhile
+            self.check_open()
+            raise
         finally:
             self._loops.discard(loop)
             loop.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from fastio.types.receipt import Receipt
 __all__ = ["DevicePrefetcher"]
 
 _STATE_VERSION = 1
+_beginning = threading.Lock()  # of iterations, of which each thread gets an epoch of its own
 
 
 class DevicePrefetcher:
@@ -78,9 +80,11 @@ class DevicePrefetcher:
         if isinstance(self.batches, NumberedBatches):
             numbered, position, arrive = self.batches.ahead()
             return self._delivery.run(numbered, place=position, arrive=arrive)
-        counted = _Counted(iter(self.batches), epoch=self._epoch, samples=self._done)
+        batches = iter(self.batches)
+        with _beginning:
+            counted = _Counted(batches, epoch=self._epoch, samples=self._done)
+            self._epoch, self._done = self._epoch + 1, 0
         place = partial(_place, self.batches, counted)
-        self._epoch, self._done = self._epoch + 1, 0
         self._seen = seen = _Seen(place())
         return self._delivery.run(counted, place=place, arrive=partial(self._arrive, seen))
 

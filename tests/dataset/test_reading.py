@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,3 +180,28 @@ def test_a_forked_child_goes_on(png_store: Path) -> None:
         iterator = iter(loader)
         next(iterator)
         assert 45 == answer_of_fork(lambda: sum(len(labels) for _, labels in iterator))
+
+
+def test_a_size_half_written_is_not_believed(tmp_path: Path) -> None:
+    """While one thread replaces an impossible size by that of the picture's header, others never see a third one."""
+    impossible, real = (2_000_000, 5, 3), (8, 8, 3)
+    seen = set[tuple[int, ...]]()
+
+    class Slow(np.ndarray[Any, np.dtype[np.int32]]):
+        def __getitem__(self, key: Any) -> Any:
+            return np.asarray(self)[key]
+
+        def __setitem__(self, key: Any, value: Any) -> None:
+            for axis in range(3):  # as threads may find it
+                np.asarray(self)[key, axis] = np.broadcast_to(value, (1, 3))[:, axis]
+                seen.add(tuple(self[0].tolist()))
+
+    path = write_store(tmp_path / "x.lmdb", [encode(pictures(1)[0])], shapes=np.array([impossible], np.int32))
+    dataset = FastDataset(path)
+    sizes = dataset.store.shapes("image").view(Slow)
+    assert [impossible] == list(map(tuple, sizes.tolist()))
+    dataset.reader._shapes = sizes
+
+    assert (8, 8) == dataset[0].size
+    assert [real] == list(map(tuple, dataset.reader._shapes.tolist()))
+    assert {size for size in seen if 0 not in size} <= {impossible, real}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -18,9 +19,11 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
 from fastio import DevicePrefetcher, FastDataset, FastLoader, MockTrainer, SampleError
+from fastio.loader import prefetch
 from fastio.transforms import ChannelsLast, Normalize, RandomCrop, RandomHorizontalFlip, ToDtype
 from fastio.transforms.batch import Recipe
 from fastio.types.schema import RAW, Field
+from tests.at_once import at_once
 from tests.conftest import encode, pictures, write_store
 from tests.loader.device.slow_lane import SlowLane
 
@@ -417,3 +420,23 @@ def test_a_depth_that_is_none(depth: Any) -> None:
     """Depth is a number of batches."""
     with pytest.raises(ValueError, match="expected a number of batches, at least 1"):
         DevicePrefetcher([], "cpu", depth)
+
+
+def test_threads_begin_an_epoch_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iterations that several threads begin at once have different epochs, and so different random numbers."""
+    epochs, counted = list[int](), prefetch._Counted
+    prefetcher = DevicePrefetcher([torch.zeros(1)], "cpu")
+
+    def noted(batches: Iterator[Any], *, epoch: int, samples: int) -> prefetch._Counted:
+        epochs.append(epoch)
+        return counted(batches, epoch=epoch, samples=samples)
+
+    monkeypatch.setattr(prefetch, "_Counted", noted)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        at_once(lambda _: [iter(prefetcher) for _ in range(1000)])
+    finally:
+        sys.setswitchinterval(before)
+
+    assert list(range(4000)) == sorted(epochs)

@@ -28,19 +28,19 @@ class Staging:
     """
     At most ``slots`` pieces of pinned memory, each as large as the largest batch that went through it.
 
-    The oldest one is taken next, after its copies have finished. Two iterators may share one Staging: a slot in use
-    belongs to one of them.
+    The oldest one is taken next, after its copies have finished. Iterators may share one Staging, also in several
+    threads: a slot in use belongs to one of them, and when all are in use, there is one more.
     """
 
     def __init__(self, lane: Lane, slots: int) -> None:
         self._lane = lane
-        self._left = slots
-        self._free: deque[_Slot] = deque()
+        nothing = torch.empty(0, dtype=torch.uint8, device="cpu")
+        self._free = deque(_Slot(nothing) for _ in range(slots))
 
     @property
     def pinned_bytes(self) -> int:
         """Bytes pinned so far."""
-        return sum(slot.memory.nbytes for slot in self._free)
+        return sum(slot.memory.nbytes for slot in list(self._free))
 
     def take(self, batch: list[torch.Tensor]) -> StagedCopies:
         """Return pinned copies of these tensors, with the same strides if they are dense, without gradients."""
@@ -58,10 +58,10 @@ class Staging:
         return StagedCopies(self, slot, copies)
 
     def _slot(self, size_bytes: int) -> _Slot:
-        if self._left > 0 or not self._free:
-            self._left -= 1
+        try:
+            slot = self._free.popleft()
+        except IndexError:  # all are in use, by iterators of several threads
             return _Slot(self._pinned(size_bytes))
-        slot = self._free.popleft()
         if slot.read is not None:
             slot.read.wait()
         if slot.memory.nbytes < size_bytes:

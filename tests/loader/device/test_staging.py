@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from typing import Any
+
 import pytest
 import torch
 
@@ -21,3 +24,17 @@ def test_memory_taken_in_inference_mode_is_filled_outside_of_it(before: list[int
     with staging.take([torch.full((1000,), 2.0)]) as staged:
         assert not any(copy.is_inference() for copy in staged.copies)
         assert [[2] * 1000] == [copy.tolist() for copy in staged.copies]
+
+
+def test_another_thread_takes_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that see one free piece of memory get one each."""
+
+    class Taken(deque[Any]):
+        def __bool__(self) -> bool:
+            return True
+
+    staging = Staging(HostLane(), 0)
+    monkeypatch.setattr(staging, "_free", Taken())
+
+    with staging.take([torch.ones(3)]) as staged:
+        assert [[1] * 3] == [copy.tolist() for copy in staged.copies]
