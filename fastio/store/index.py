@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -30,6 +31,23 @@ if TYPE_CHECKING:
 __all__ = ["SealedStore", "check_set"]
 
 _SHOWN = 10  # numbers of missing shards in a message
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What an open store holds. Whoever has it has all of it, whenever another thread closes the store."""
+
+    shards: Sequence[Shard]
+    index: JoinedIndex
+    files: StoreFiles
+    intervals: Mapping[str, tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]]  # as ``_placed`` returns them
+
+    def interval_spans(self, field: str, shard: NDArray[np.int32], chosen: NDArray[np.int64]) -> Spans | None:
+        """Return the restart intervals of some samples; None if the field has none."""
+        if field not in self.intervals:
+            return None
+        buffers, starts, sizes = self.intervals[field]
+        return Spans(buffers, shard, starts[chosen], sizes[chosen])
 
 
 class SealedStore:
@@ -60,16 +78,11 @@ class SealedStore:
         self.set_object = set_object  # None: one file, shards that know their set, or several stores
         self.schema: Schema = shards[0].schema if set_object is None else set_object.schema
         self.shard_paths: Sequence[str] = tuple(index.paths)
-        self._closed = False
         self._ends = np.cumsum(index.counts, dtype=np.int64)
         self._begins = self._ends - index.counts
         self._count = int(self._ends[-1])
-        self._sources = index.sources
-        self._files = files_of(index.sources)
-        self._shards = shards
-        self._starts, self._sizes, self._checksums = index.starts, index.sizes, index.checksums
-        self._shapes, self._columns = index.shapes, index.columns
-        self._intervals = {name: _placed(part, len(index.counts)) for name, part in index.intervals.items()}
+        intervals = {name: _placed(part, len(index.counts)) for name, part in index.intervals.items()}
+        self._content: _Content | None = _Content(shards, index, files_of(index.sources), intervals)
 
     def __len__(self) -> int:
         return self._count
@@ -77,8 +90,8 @@ class SealedStore:
     @cached_property
     def metadata(self) -> Mapping[str, Any]:
         """What the packer stored besides the samples; parsed on first use."""
-        self._opened()
-        raw = self._shards[0].metadata if self.set_object is None else self.set_object.metadata
+        shards = self._opened().shards
+        raw = shards[0].metadata if self.set_object is None else self.set_object.metadata
         try:
             parsed = json.loads(raw)
         except (ValueError, RecursionError) as exc:
@@ -90,24 +103,23 @@ class SealedStore:
     @property
     def size_bytes(self) -> int:
         """Bytes of all files."""
-        self._opened()
+        sources = self._opened().index.sources
         own = 0 if self.set_object is None else self.set_object.file.size
-        return own + sum(source.size for source in self._sources)
+        return own + sum(source.size for source in sources)
 
     @property
     def shards(self) -> Sequence[Shard]:
         """The files of the store, for code that checks or prints them."""
-        return self._opened()
+        return self._opened().shards
 
     @property
     def files(self) -> StoreFiles:
         """What brings spans of this store into memory."""
-        self._opened()
-        return self._files
+        return self._opened().files
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
         """Return the source paths of these samples. Raises IndexError for an index outside 0..len-1."""
-        shards = self._opened()
+        shards = self._opened().shards
         chosen = self._checked(np.asarray(indices, np.int64).reshape(-1))
         which = np.searchsorted(self._ends, chosen, side="right")
         local = chosen - self._begins[which]
@@ -115,38 +127,33 @@ class SealedStore:
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
         """Return where a payload field's bytes lie. Raises IndexError for an index outside 0..len-1."""
-        self._opened()
-        starts = self._starts.get(field)
+        content = self._opened()
+        index = content.index
+        starts = index.starts.get(field)
         if starts is None:
-            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(self._starts)}")
+            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(index.starts)}")
         chosen = np.ascontiguousarray(self._checked(np.asarray(indices)))
-        count, known = len(chosen), self._checksums.get(field) if checksums else None
+        count, known = len(chosen), index.checksums.get(field) if checksums else None
         shard, placed, sized = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
         picked = None if known is None else np.empty(count, np.uint32)
-        pick_spans(self._ends, starts, self._sizes[field], known, chosen, shard, placed, sized, picked)
-        intervals = self._interval_spans(field, shard, chosen)
-        return Spans(self._files.buffers, shard, placed, sized, picked, intervals)
-
-    def _interval_spans(self, field: str, shard: NDArray[np.int32], chosen: NDArray[np.int64]) -> Spans | None:
-        if field not in self._intervals:
-            return None
-        buffers, starts, sizes = self._intervals[field]
-        return Spans(buffers, shard, starts[chosen], sizes[chosen])
+        pick_spans(self._ends, starts, index.sizes[field], known, chosen, shard, placed, sized, picked)
+        intervals = content.interval_spans(field, shard, chosen)
+        return Spans(content.files.buffers, shard, placed, sized, picked, intervals)
 
     def column(self, field: str) -> NDArray[Any]:
         """Return a column, ``(len, *shape)``, read-only."""
-        self._opened()
-        if field not in self._columns:
-            names = ", ".join(map(repr, sorted(self._columns))) or "no columns"
+        columns = self._opened().index.columns
+        if field not in columns:
+            names = ", ".join(map(repr, sorted(columns))) or "no columns"
             raise SchemaError(f"{self.path}: no column {field!r}; this store has {names}")
-        return self._columns[field]
+        return columns[field]
 
     def shapes(self, field: str) -> NDArray[np.int32]:
         """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown. Read-only."""
-        self._opened()
-        if field not in self._starts:
-            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(self._starts)}")
-        known = self._shapes.get(field)
+        index = self._opened().index
+        if field not in index.starts:
+            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(index.starts)}")
+        known = index.shapes.get(field)
         return _unknown(self._count) if known is None else known
 
     def receipt(self, fields: Sequence[str] | None = None) -> int | None:
@@ -154,13 +161,14 @@ class SealedStore:
         return number_of_all(self, fields)
 
     def close(self) -> None:
-        """Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files."""
-        self._closed = True
-        self._shards, self._sources = (), ()
-        self._files.close()
-        self._files = files_of([])
-        self._starts, self._sizes, self._checksums = {}, {}, {}
-        self._shapes, self._columns, self._intervals = {}, {}, {}
+        """
+        Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files.
+
+        Another thread that reads meanwhile gets what it asked for, or StoreError.
+        """
+        content, self._content = self._content, None
+        if content is not None:
+            content.files.close()
 
     def __enter__(self) -> Self:
         return self
@@ -180,13 +188,14 @@ class SealedStore:
     @property
     def identity(self) -> int:
         """A number that identifies the content: see SampleStore."""
-        shards = self._opened()
+        shards = self._opened().shards
         return set_checksum(map(_identity, shards)) if self.set_object is None else self.set_object.identity
 
-    def _opened(self) -> Sequence[Shard]:
-        if self._closed:
+    def _opened(self) -> _Content:
+        content = self._content
+        if content is None:
             raise StoreError(f"{self.path}: the store is closed: open it again")
-        return self._shards
+        return content
 
     def _checked(self, indices: NDArray[Any]) -> NDArray[np.int64]:
         """Check indices: negative ones would silently mean the other end."""

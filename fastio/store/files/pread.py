@@ -143,8 +143,9 @@ class PreadFiles:
 
     def close(self) -> None:
         """Close the files that nobody reads."""
-        while self._open:
-            self._sources[self._open.popitem()[0]].release()
+        for shard in list(self._open):
+            self._open.pop(shard, None)
+            self._sources[shard].release()
 
     def _descriptors(self, spans: Spans) -> tuple[NDArray[np.int32], list[_Descriptor]]:
         """A descriptor for each file of the store, -1 for those without a span, and what keeps them open."""

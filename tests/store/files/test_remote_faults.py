@@ -299,7 +299,8 @@ def test_what_a_user_sees(server: RangeServer, png_stores: dict[str, Path], on_e
     url = server.put("png.tar", png_stores["tar"].read_bytes())
     dataset = FastDataset(url)
     dataset.store.files.close()
-    dataset.store._files = RemoteFiles([_with(shard.data, OPTIONS) for shard in dataset.store.shards])
+    files = RemoteFiles([_with(shard.data, OPTIONS) for shard in dataset.store.shards])
+    dataset.store._content = replace(dataset.store._content, files=files)
     where = dataset.store.spans("image", np.array([17]))
     start = int(where.starts[0])
 

@@ -120,8 +120,11 @@ class DownloadThread:
 
     def begin(self, wanted: ByteRange, *, is_urgent: bool) -> Download:
         """Begin to fetch a range; one that ``is_urgent`` overtakes those that are not. Raises StoreError."""
-        loop, number, data = self._started(), next(self._numbers), Future[Data]()
-        self._call(loop, self._accept, number, wanted, data, is_urgent)
+        claim_process()
+        number, data = next(self._numbers), Future[Data]()
+        with self._starting:  # what ``close`` does not see here, it would leave waiting for ever
+            loop = self._started()
+            self._call(loop, self._accept, number, wanted, data, is_urgent)
         return Download(wanted, data, partial(self._call, loop, self._drop, number))
 
     def close(self) -> None:
@@ -137,16 +140,14 @@ class DownloadThread:
             thread.join(_JOIN_S)
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        claim_process()
-        with self._starting:
-            if self._is_closed:
-                raise StoreError("the store was closed: open it again")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._run, args=(self._loop,), name="fastio-remote", daemon=True)
-                self._thread.start()
-                close_at_exit(self)
-            return self._loop
+        if self._is_closed:
+            raise StoreError("the store was closed: open it again")
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._run, args=(self._loop,), name="fastio-remote", daemon=True)
+            self._thread.start()
+            close_at_exit(self)
+        return self._loop
 
     @staticmethod
     def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:

@@ -43,8 +43,9 @@ class WholeCopies:
 
     def close(self) -> None:
         """Close the files that nobody reads."""
-        if self._files is not None:
-            self._files.close()
+        files = self._files
+        if files is not None:
+            files.close()
 
     def _look(self) -> None:
         while len(self._finished) < len(self._sources):

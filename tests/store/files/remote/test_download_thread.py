@@ -1,13 +1,16 @@
-"""DownloadThread: how many ranges are on their way at once."""
+"""DownloadThread: how many ranges are on their way at once, and what becomes of them when it is closed."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from threading import Thread
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fastio.errors import StoreError
 from fastio.store.files.remote.download_thread import ByteRange, DownloadThread
 from fastio.store.files.remote.in_flight import InFlight
 
@@ -33,3 +36,28 @@ def test_small_requests_at_once(size: int, at_once: int) -> None:
     assert all(download.wait(60) for download in downloads)
     thread.close()
     assert at_once == most
+
+
+def test_closed_while_a_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever for a range that was asked for just when another thread closed the store."""
+
+    async def load(_: ByteRange) -> NDArray[np.uint8]:
+        await asyncio.Event().wait()  # as a server that does not answer
+        return np.zeros(1, np.uint8)
+
+    thread, call = DownloadThread(load, InFlight()), DownloadThread._call
+    closing = Thread(target=thread.close)
+
+    def closed_before(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
+        if function == thread._accept:
+            closing.start()
+            closing.join(0.5)  # it may have to wait until this has been called
+        call(loop, function, *args)
+
+    monkeypatch.setattr(thread, "_call", closed_before)
+    download = thread.begin(ByteRange(0, 0, 1), is_urgent=True)
+
+    assert download.wait(60)
+    with pytest.raises(StoreError, match="was closed while its samples were fetched"):
+        download.result()
+    closing.join(60)
