@@ -47,6 +47,7 @@ def run(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in bucket.server.environment().items():
         monkeypatch.setenv(name, value)
     for name in ("SCRATCH", "HOME", "TMPDIR"):
+        (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.lmdb").symlink_to(tmp_path / "made" / "train.lmdb")

@@ -32,7 +32,8 @@ def stage(path: str, folder: str, *, jobs: int | None, as_json: bool, remote: Re
     """
     Copy a store to a disk of this machine.
 
-    SET is a path or URL; a set comes with all its shards. DIR is a folder. Every byte of the copy is checked.
+    SET is a path or URL; a set comes with all its shards. DIR is a folder; the one it lies in must exist. Every byte
+    of the copy is checked.
 
     Run it again after an interruption: it goes on where it stopped. Of the processes that stage to one folder, one
     copies and the others wait. The copy is an ordinary store.

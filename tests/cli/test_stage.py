@@ -46,6 +46,18 @@ def test_errors_are_one_line(source: str, tmp_path: Path) -> None:
     ]
 
 
+def test_a_mistyped_folder_is_not_made(source: str, tmp_path: Path) -> None:
+    """Neither is the folder of a disk that is not mounted: the copy would fill another one."""
+    result = CliRunner().invoke(cli, ["stage", source, str(tmp_path / "scrach" / "copy")])
+
+    assert 1 == result.exit_code
+    assert (
+        f"error: {tmp_path}/scrach/copy: the folder {tmp_path}/scrach does not exist: check the name, mount its disk, "
+        "or create it first\n"
+    ) == result.output
+    assert ["train.tar"] == [path.name for path in tmp_path.iterdir()]
+
+
 def test_from_an_object_store(bucket: Bucket, source: str, tmp_path: Path) -> None:
     """With the options of its client."""
     folder, name = folder_of(f"{bucket.url}/train.tar", RemoteOptions(bucket.options))

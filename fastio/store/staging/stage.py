@@ -31,7 +31,7 @@ from fastio.store.staging.stage_plan import StagedFile, StagePlan, member_files,
 from fastio.store.staging.stage_record import StageRecord, stamps
 from fastio.types.units import size as shown_size
 
-__all__ = ["Meter", "StageReport", "copy_store", "stage"]
+__all__ = ["Meter", "StageReport", "check_stage", "copy_store", "stage"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,13 +75,28 @@ def stage(
     ``jobs`` blocks of 16 MiB are under way at once. Processes that stage into the same folder take turns; ``on_wait``
     is told whom this one waits for, and after ``wait_s`` seconds without progress there it raises. A copy that was
     interrupted goes on where it stopped; a whole one is left as it is; one of an older version is replaced. ``meter``
-    gets the number of bytes to copy and gives what is called with (0, bytes) for each block.
+    gets the number of bytes to copy and gives what is called with (0, bytes) for each block. ``folder`` is made if the
+    folder that it lies in is there.
 
-    Raises StoreError: the source cannot be read, was replaced or is damaged, the folder lacks space, or holds other
-    files under these names.
+    Raises StoreError: the source cannot be read, was replaced or is damaged, the folder lacks space, holds other files
+    under these names, or lies in a folder that does not exist.
     """
     default = _JOBS_LOCAL if is_local(path) else _JOBS_REMOTE
     return copy_store(path, folder, options, ThreadMover(jobs or default), Waiting(on_wait, wait_s), meter)
+
+
+def check_stage(folder: str) -> None:
+    """
+    Raise StoreError for a URL, and for a folder to be made in one that does not exist.
+
+    That is a mistyped name, or a disk that is not mounted: the copy would fill the disk of the system instead.
+    """
+    check_folder_here(folder)
+    target = Path(folder)
+    if not target.exists() and not target.parent.is_dir():
+        raise StoreError(
+            f"{folder}: the folder {target.parent} does not exist: check the name, mount its disk, or create it first"
+        )
 
 
 def copy_store(
@@ -95,12 +110,12 @@ def copy_store(
 ) -> StageReport:
     """Do what ``stage`` does; ``mover`` brings the blocks, but for what epochs put into ``arrived``."""
     begun = time.monotonic()
-    check_folder_here(folder)
+    check_stage(folder)
     options = dataclasses.replace(options, cache_dir=None, cache_limit=None)  # nothing is read twice
     plan = plan_stage(path, options)
     target = Path(folder)
     with writing(folder):
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(exist_ok=True)
     _refuse_own_folder(plan, target)
     record = StageRecord.read(target, plan.result)
     if record is None or record.content != plan.content or not record.holds(target):

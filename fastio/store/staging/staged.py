@@ -18,7 +18,7 @@ from fastio.store.sealed import bytes_from
 from fastio.store.staging.background import background_stage
 from fastio.store.staging.copy_in_use import CopyInUse
 from fastio.store.staging.progress_log import logged_meter
-from fastio.store.staging.stage import stage
+from fastio.store.staging.stage import check_stage, stage
 from fastio.store.staging.stage_plan import CopyContent, member_files
 
 __all__ = ["StageInUse", "staged_path"]
@@ -32,11 +32,12 @@ def staged_path(path: str | Path, options: RemoteOptions, read: Read = "auto") -
     that are to be mapped, or read by pread, must be there.
 
     Every process of a node calls it: the first copies, the others wait as long as that makes progress. Progress is
-    logged. Raises what ``stage`` raises.
+    logged. Raises what ``stage`` raises; for a URL that stays, only what is wrong with the name of the folder.
     """
     folder = options.stage
     if folder is None:
         return path
+    check_stage(folder)
     if not (options.stage_wait or is_local(str(path)) or read in ("map", "pread")):
         return path
     return stage(str(path), folder, options=options, meter=logged_meter(str(path), folder)).path

@@ -21,6 +21,7 @@ import pytest
 import torch
 
 from fastio import FastDataset, FastLoader
+from fastio.errors import StoreError
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.atomic import pwrite_all
 from fastio.store.files.remote_options import RemoteOptions
@@ -335,6 +336,13 @@ def test_other_processes_read_the_copy(url: str, served: Served, tmp_path: Path)
             assert expected == samples(again)
             assert again.shards[0].data.local_copy.stage is None
     assert 0 == served.server.gets()
+
+
+def test_a_mistyped_folder_is_not_made(url: str, tmp_path: Path) -> None:
+    """Opening says so at once: the whole training would fetch what it could have read from a disk."""
+    with pytest.raises(StoreError, match=r"/scrach/copy: the folder .*/scrach does not exist: check the name"):
+        FastDataset(url, stage=tmp_path / "scrach" / "copy")
+    assert not (tmp_path / "scrach").exists()
 
 
 def test_closing_ends_the_copying(url: str, tmp_path: Path, held: threading.Semaphore) -> None:
