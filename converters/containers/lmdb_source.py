@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.containers.datum import CaffeSample, parse_caffe_sample
+from fastio.converters.containers.in_place import begin_in_place
 from fastio.converters.containers.lmdb_walk import LmdbValues, read_lmdb
 from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.kind import SourceOptions, SourcePath, source_record
@@ -27,7 +28,6 @@ from fastio.store.files import ByteSource, StoreFiles, files_of, open_file
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import UNKNOWN
 from fastio.types.schema import RAW, Field, Schema
-from fastio.types.spans import Spans
 
 __all__ = ["open_lmdb"]
 
@@ -86,14 +86,11 @@ class _Pile:
         def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
             chosen = rows[indices]
             starts, sizes = self.values.starts[chosen], self.values.sizes[chosen]
-            spans = Spans(self.files.buffers, np.zeros(len(chosen), np.int32), starts, sizes)
-            job = self.files.read_ahead(spans, pool=pool)
-            fetched = self.files.fetch(spans, pool=pool, is_near=True)
+            wait = begin_in_place(self.files, starts, sizes, pool)
 
             def finish() -> Values:
-                job.wait()
-                there, status = fetched.wait()
-                problems = {} if status is None else dict.fromkeys(np.flatnonzero(status).tolist(), "cannot be read")
+                there, unread = wait()
+                problems = dict.fromkeys(unread, "cannot be read")
                 if field.traits.is_text or field.traits.is_json or field.is_column:
                     return _encoded(field, [view.tobytes() for view in there.views()], problems)
                 bad = np.flatnonzero(~field.fits(sizes)).tolist()

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.converters.containers.in_place import begin_in_place
 from fastio.converters.listed import Indices, Values
 from fastio.converters.record_values import encode_values
 from fastio.errors import SchemaError, SourceError
@@ -173,7 +174,7 @@ class ArrayField:
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """Begin to read some rows; see ``ListedSource.read``."""
         if self.is_in_place and self.array.file is not None:
-            return _begin_in_place(self, self.array.file, indices, pool)
+            return _begin_rows(self, self.array.file, indices, pool)
         return partial(self._read, indices)
 
     def _read(self, indices: Indices) -> Values:
@@ -219,20 +220,16 @@ def _joined(values: Sequence[bytes]) -> Spans:
     return Spans.joined(np.frombuffer(b"".join(values), np.uint8), sizes)
 
 
-def _begin_in_place(
+def _begin_rows(
     of: ArrayField, file: ByteSource, indices: Indices, pool: _native.ThreadPool | None
 ) -> Callable[[], Values]:
-    files, name, size = files_of([file]), of.field.name, of.field.nbytes
+    name, size = of.field.name, of.field.nbytes
     starts = of.array.start + indices * size
-    spans = Spans(files.buffers, np.zeros(len(indices), np.int32), starts, np.full(len(indices), size, np.int64))
-    job = files.read_ahead(spans, pool=pool)
-    fetched = files.fetch(spans, pool=pool, is_near=True)
+    wait = begin_in_place(files_of([file]), starts, np.full(len(indices), size, np.int64), pool)
 
     def finish() -> Values:
-        job.wait()
-        there, status = fetched.wait()
-        bad = [] if status is None else np.flatnonzero(status).tolist()
-        return Values({name: there}, dict.fromkeys(bad, f"has a field {name!r} that cannot be read: check the disk"))
+        there, unread = wait()
+        return Values({name: there}, dict.fromkeys(unread, f"has a field {name!r} that cannot be read: check the disk"))
 
     return finish
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.checksum import begin_check
+from fastio.converters.containers.in_place import begin_in_place
 from fastio.converters.listed import Indices, Values
 from fastio.errors import SourceError, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of, open_file
@@ -203,14 +204,11 @@ class MemberReader:
         starts, sizes, is_stored = self.places[indices].T.copy()
         if not is_stored.all():
             return lambda: self._inflate(indices, sizes)
-        spans = Spans(self.files.buffers, np.zeros(len(indices), np.int32), starts, sizes, self.checksums[indices])
-        job = self.files.read_ahead(spans, pool=pool)
-        fetched = self.files.fetch(spans, pool=pool, is_near=True)
+        wait = begin_in_place(self.files, starts, sizes, pool, checksums=self.checksums[indices])
 
         def finish() -> Values:
-            job.wait()
-            there, status = fetched.wait()
-            problems = {} if status is None else dict.fromkeys(np.flatnonzero(status).tolist(), "cannot be read")
+            there, unread = wait()
+            problems = dict.fromkeys(unread, "cannot be read")
             for i in begin_check(there, None)().tolist():
                 problems.setdefault(i, "differs from its checksum")
             return Values({self.field_name: there}, problems)
