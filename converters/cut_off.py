@@ -17,8 +17,9 @@ def settle_suspects(headers: Headers, spans: Spans, *, decode: bool) -> None:
     Decide which of the pictures that ``read_headers(verify=True)`` suspects of breaking off do so; ``headers`` changes.
 
     With ``decode``, each of them is decoded: its status becomes OK if that succeeds (a GIF may have bytes behind its
-    end), TOO_LARGE if it may not be decoded, or what the decoder found. Without, all become OK. Raises SourceError if
-    there is not enough memory to decode one, which says nothing of the picture.
+    end, a JPEG lack nothing but its end marker), TOO_LARGE if it may not be decoded, or what the decoder found.
+    Without, all become OK. Raises SourceError if there is not enough memory to decode one, which says nothing of the
+    picture.
     """
     is_suspect = (headers.status == _native.TRUNCATED) & (headers.sizes > 0).all(axis=1)
     for position in np.flatnonzero(is_suspect).tolist():

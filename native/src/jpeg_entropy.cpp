@@ -105,13 +105,17 @@ Status find_end(Bytes input) noexcept {
   }
 }
 
-/// Whether the codes before bit `end` end as an encoder ends a scan. Where they end with a byte,
-/// that must not be zero: bytes in place of missing data often are.
+/// Whether the codes before bit `end` (not 0) end as an encoder ends a scan, and do not lie in what
+/// fills the file to its end: one byte again and again, mostly zero, is often codes too.
 bool ends_scan(Bytes file, std::uint64_t end) noexcept {
   const std::uint64_t at = end / 8;
   const unsigned rest = 0xFFU >> end % 8;
-  if (rest == 0xFF) return at > 1 && (file[at - 1] != 0 || file[at - 2] == 0xFF);
-  return at < file.size() && (file[at] & rest) == rest;
+  const bool is_whole_byte = rest == 0xFF;
+  if (!is_whole_byte && (at >= file.size() || (file[at] & rest) != rest)) return false;
+  const Bytes tail = file.subspan((end - 1) / 8);
+  const bool is_stuffed = is_whole_byte && at > 1 && tail[0] == 0 && file[at - 2] == 0xFF;
+  return is_stuffed || tail.size() == 1 ||
+         !std::ranges::all_of(tail, [&](auto byte) { return byte == tail[0]; });
 }
 
 /// Called by libjpeg for every MCU; blocks are null where it skips.

@@ -43,8 +43,9 @@ bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, 
                                  std::size_t spacing, ScanWalker& walker, Blob& table) noexcept;
 
 /// Reads all codes of the one scan that has begun, without a use for them. `ok` where they end as
-/// an encoder ends a scan: with ones up to the next byte. `truncated` where they do not, or where
-/// `decoder` cannot read them; damage as from decoding.
+/// an encoder ends a scan, with ones up to the next byte, and before what fills the file to its
+/// end. `truncated` where they do not, or where `decoder` cannot read them; damage as from
+/// decoding.
 [[nodiscard]] Status read_to_end(const jpeg_decompress_struct& info, Bytes file,
                                  HuffmanDecoder& decoder) noexcept;
 

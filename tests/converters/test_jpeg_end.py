@@ -102,16 +102,17 @@ def test_any_tail_is_judged_as_by_pillow(kind: str, tail: bytes | list[int]) -> 
     assert_as_by_pillow(kind, bytes(tail))
 
 
+@pytest.mark.parametrize("fill", [b"\0", b"\x3f", b"\x07", b"\xff"])
 @pytest.mark.parametrize("kind", FILES)
-def test_zeros_in_place_of_data_are_found(kind: str) -> None:
+def test_filler_in_place_of_data_is_found(kind: str, fill: bytes) -> None:
     """What a download that broke off leaves of a file, and Pillow often takes for codes."""
     data = FILES[kind]
     scan = data.index(b"\xff\xda") + 14
 
     for size in range(scan, len(data) - 1):
-        assert problem(data[:size] + bytes(len(data) - size))
-        assert problem(data[:size] + bytes(4096))
-        status, _ = decode(data[:size] + bytes(4096), SIZE[:2], 3)
+        assert problem(data[:size] + fill * (len(data) - size + 2))
+        assert problem(data[:size] + fill * 4096)
+        status, _ = decode(data[:size] + fill * 4096, SIZE[:2], 3)
         assert status not in ((_native.OK, _native.UNSUPPORTED) if kind in IN_ONE_SCAN else (_native.OK,))
 
 

@@ -59,8 +59,9 @@ class JpegDecoder {
   /// do not depend on what stands in place of the end marker. Pillow decodes such a file unless
   /// its libjpeg looks further ahead than the file goes.
   ///
-  /// The last code must end as encoders let it end, with ones up to the next byte: where data are
-  /// missing, the bytes behind them may be codes too, zeros above all.
+  /// The last code must end as encoders let it end, with ones up to the next byte, and before the
+  /// run of equal bytes that ends the file: where data are missing, the bytes behind them may be
+  /// codes too, zeros above all. Other bytes in place of data may pass, as they do in Pillow.
   [[nodiscard]] bool lacks_only_end(Bytes file) noexcept;
 
  private:
