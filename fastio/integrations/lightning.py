@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -14,11 +15,14 @@ from fastio.integrations.factory import LoaderFactory, check_ranks
 from fastio.integrations.packages import imported
 from fastio.loader.fast_loader import FastLoader
 from fastio.machine import rank_and_world
+from fastio.types.units import counted
 
 if TYPE_CHECKING:
     from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 
 __all__ = ["FastDataModule"]
+
+log = logging.getLogger(__name__)
 
 
 def _package() -> str:
@@ -141,11 +145,12 @@ class BatchCounts(Callback):
     which may have had another size or number of ranks: when its epoch is continued, the count becomes that of an epoch
     in today's batches of which just as many are left. Otherwise Lightning would leave out the rest, or wait for
     batches that do not come. It also counts an epoch as complete that ``max_steps`` has ended, whose rest would never
-    be trained on.
+    be trained on: a checkpoint brings it, and a second ``fit`` without one, which begins the next epoch, says so.
     """
 
     def __init__(self, data: FastDataModule) -> None:
         self.data = data
+        self._left_out: tuple[int, int] | None = None  # epoch that a stop cut short in the ``fit`` before; its batches
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Say how many batches the epoch has."""
@@ -160,8 +165,7 @@ class BatchCounts(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Save an epoch that ``max_steps`` or an early stop has cut short as one under way: its rest will come."""
-        has_stopped = trainer.should_stop or 0 <= trainer.max_steps <= trainer.global_step
-        if not has_stopped or trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
+        if not _is_cut_short(trainer):
             return
         loop = checkpoint["loops"]["fit_loop"]
         epochs, states = loop["epoch_progress"], loop["state_dict"].get("combined_loader", [])
@@ -176,7 +180,10 @@ class BatchCounts(Callback):
         progress = trainer.fit_loop.epoch_loop.batch_progress
         epochs: Any = trainer.fit_loop.epoch_progress.current
         counted: Any = progress.current
+        left_out, self._left_out = self._left_out, None
         if not trainer.fit_loop.restarting:
+            if left_out is not None and trainer.is_global_zero:
+                _say_left_out(self.data, *left_out)
             return
         epochs.completed = epochs.processed  # Lightning does so too, but not under max_steps
         (loader,) = self.data.loaders["train"]
@@ -186,6 +193,30 @@ class BatchCounts(Callback):
             for name in ("ready", "started", "processed", "completed"):
                 setattr(counted, name, getattr(counted, name) + by)
             progress.is_last_batch = given >= trainer.num_training_batches
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note what a stop leaves of its epoch."""
+        fit = trainer.fit_loop
+        left = int(trainer.num_training_batches) - fit.epoch_loop.batch_progress.current.processed
+        under_way = fit.epoch_progress.current.started - 1
+        self._left_out = (under_way, left) if _is_cut_short(trainer) and left > 0 else None
+
+
+def _is_cut_short(trainer: Trainer) -> bool:
+    """Return whether ``max_steps`` or an early stop has ended the training within an epoch."""
+    has_stopped = trainer.should_stop or 0 <= trainer.max_steps <= trainer.global_step
+    return has_stopped and not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
+
+
+def _say_left_out(data: FastDataModule, epoch: int, left: int) -> None:
+    (loader,) = data.loaders["train"]
+    log.warning(
+        "%s: epoch %d was stopped with %s left, and Lightning goes on with the next epoch, as with any loader: to "
+        "train on the rest, save a checkpoint after the stop, and continue by fit(..., ckpt_path=...)",
+        loader.base.store.path,
+        epoch,
+        counted(left, "batch", "batches"),
+    )
 
 
 def _given(loader: FastLoader, trainer: Trainer, counted: int) -> int:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 from fastio import FastLoader
 from tests.integrations.conftest import COUNT
@@ -83,3 +85,29 @@ def test_an_epoch_that_was_ended_on_purpose_stays_ended(store: Path, tmp_path: P
 
     assert [2, BATCHES] == [len(first.seen), len(second.seen)]
     assert list(range(COUNT)) == sorted(second.epoch(1))
+
+
+def labelled_loader() -> DataLoader[Any]:
+    """The same samples by torch's loader."""
+    return DataLoader(TensorDataset(torch.arange(COUNT)[:, None].float(), torch.arange(COUNT)), 4, shuffle=True)
+
+
+@pytest.mark.parametrize(("steps", "left"), [(BATCHES + 2, 4), (2 * BATCHES - 1, 1), (BATCHES, 0)])
+def test_a_second_fit_without_a_checkpoint(
+    store: Path, caplog: pytest.LogCaptureFixture, steps: int, left: int
+) -> None:
+    """It begins the next epoch, as with a DataLoader, and says once what that leaves out."""
+    runs = []
+    for data in (data_of(store), labelled_loader()):
+        model, trainer = Model(), trainer_of(max_steps=steps, max_epochs=-1)
+        trainer.fit(model, data)
+        for more in (2, 4):
+            trainer.fit_loop.epoch_loop.max_steps = steps + more * BATCHES
+            trainer.fit(model, data)
+        runs.append([epoch for epoch, _ in model.seen])
+        assert all(list(range(COUNT)) == sorted(model.epoch(epoch)) for epoch in range(2, 4))
+    warned = [record.getMessage() for record in caplog.records if "was stopped with" in record.getMessage()]
+
+    assert runs[0] == runs[1]
+    assert bool(left) == len(warned)
+    assert not left or warned[0].startswith(f"{store}: epoch 1 was stopped with {left} batch")
