@@ -20,7 +20,12 @@ _LEAST_GAIN = 1.02
 # Share of a batch: leftovers below this get no row of their own.
 _LEAST_SHARE = 0.01
 
-_TRAINING_RULES = {"sync_bound": SYNC_RULES, "launch_bound": LAUNCH_RULES, "compute_bound": COMPUTE_RULES}
+_TRAINING_RULES = {
+    "sync_bound": SYNC_RULES,
+    "launch_bound": LAUNCH_RULES,
+    "compute_bound": COMPUTE_RULES,
+    "balanced": COMPUTE_RULES,
+}
 
 _PARTS: dict[Part, str] = {
     "slow_disk": "waiting for reads from a disk or a network file system",
@@ -39,7 +44,7 @@ _BOUNDS: dict[Bound, str] = {
     "compute_bound": "training itself is the limit",
     "launch_bound": "the CPU cannot launch work as fast as the device executes it",
     "sync_bound": "in every step the CPU waits for the device, then the device waits for the CPU",
-    "balanced": "neither loading nor training dominates; some waiting remains",
+    "balanced": "loading barely keeps up with training",
 }
 
 
@@ -77,7 +82,7 @@ def diagnose(facts: Facts, *, ended: str | None = None) -> Diagnosis:
             summary = _how_it_ended(facts, ended)
         return Diagnosis(None, None, summary, evidence, (), (), cautions, facts.unknown)
     part = slow_part(facts) if limit.bound == "io_bound" else None
-    summary = _BOUNDS[limit.bound]
+    summary = _BOUNDS[limit.bound] + _how_long(facts, limit.bound)
     if part is not None:
         summary += f": {_where_time_goes(facts, part)}{_what_stands_out(facts, part)}"
     return Diagnosis(
@@ -98,6 +103,15 @@ def _how_it_ended(facts: Facts, ended: str) -> str:
         return f"the training ended before a loader gave it a batch: {ended}"
     steps = None if facts.step is None else facts.step.steps
     return f"the training ended in step {(steps or 0) + 1}: {ended}; a verdict needs 2 whole steps"
+
+
+def _how_long(facts: Facts, bound: Bound) -> str:
+    """Return in words how much of the time the loop waits, if that is known and belongs to what is said."""
+    waits = facts.shares.loading
+    if waits is None or bound not in ("io_bound", "balanced"):
+        return ""
+    share = f"{waits:.0%} of the time"
+    return f" {share}" if bound == "io_bound" else f": the loop waits for data {share}"
 
 
 def _where_time_goes(facts: Facts, part: Part) -> str:

@@ -37,11 +37,11 @@ Role = Literal[
 ]
 
 _HEADLINES = {
-    "io_bound": "Loading is the limit",
+    "io_bound": "Training waits for data",
     "compute_bound": "Training is the limit",
     "launch_bound": "The host launches too slowly",
     "sync_bound": "The host waits for the device in every step",
-    "balanced": "Neither loading nor training dominates",
+    "balanced": "Loading barely keeps up with training",
 }
 
 

@@ -89,6 +89,34 @@ def test_published_cases(case: str, bound: Bound, facts: Facts) -> None:
     assert bound == diagnose(facts).pattern
 
 
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (Facts(step=by_step(10, 0.16)), "the loop waits for data 16% of the time"),
+        (
+            Facts(step=by_step(10, 0.07)),
+            "loading barely keeps up with training: the loop waits for data 7% of the time",
+        ),
+        (Facts(step=by_step(10, 0.029)), "training itself is the limit"),
+        (Facts(step=StepFacts(io_rate=50.0, train_rate=100.0)), "the loop waits for data"),
+        (Facts(step=StepFacts(io_rate=105.0, train_rate=100.0)), "loading barely keeps up with training"),
+    ],
+)
+def test_the_sentence_fits_the_share_of_waiting(facts: Facts, words: str) -> None:
+    """A loop that trains for 97 % of its time is not called balanced, and one that waits says for how long."""
+    assert words == diagnose(facts).summary
+
+
+def test_steps_of_a_loop_that_waits_a_little() -> None:
+    """Less waiting gains a few percent: what makes the step faster is advised as well."""
+    loader = replace(LOADER, making=replace(MAKING, samples_s=0.009), workers=1)
+    said = diagnose(Facts(step=by_step(10, 0.09), loader=loader, model=MODEL, machine=MachineFacts(cpus=4)))
+
+    assert said.pattern == "balanced"
+    assert "fastio pack" in titles(said)
+    assert "mixed precision" in titles(said)
+
+
 def loading(making: MakingFacts, *, workers: int = 1, cpus: int = 1, training_s: float = 0.005) -> Diagnosis:
     """A loop that waits for these batches."""
     return diagnose(
@@ -148,7 +176,7 @@ def test_the_sentence_follows_the_largest_share(sentence: str, making: MakingFac
     said = loading(making, workers=0, cpus=1)
     by_share = sorted((each.share or 0.0, each.name) for each in said.evidence if each.group == "batch")
 
-    assert f"the loop waits for data: {sentence}" == said.summary
+    assert f"the loop waits for data 96% of the time: {sentence}" == said.summary
     assert f"{by_share[-1][0]:.0%}" == sentence.partition(" ")[0]
 
 

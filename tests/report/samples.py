@@ -61,5 +61,5 @@ def full_page() -> Page:
         Plot("memory", "what is seen", "s", (0.0, 1.0), "bytes", [Series("used", (1e9, None), "memory")], look="held"),
         PictureGrid([Picture(coded.getvalue(), LONG, LONG), Picture(None, "damaged", "k")] * 4, 128),
     ]
-    verdict = PageVerdict("Loading is the limit", "io_bound", [LONG], "pack the files", "io_bound")
+    verdict = PageVerdict("Training waits for data", "io_bound", [LONG], "pack the files", "io_bound")
     return Page("A page", LONG, [Section("All", parts)], verdict, [("rate", "1,000 samples/s"), (LONG, LONG)])

@@ -14,9 +14,9 @@ Bound = Literal["io_bound", "compute_bound", "launch_bound", "sync_bound", "bala
 # Waiting for data for more than this share of the step is io_bound: the courses ask for 90 % of device utilisation,
 # which is then out of reach. The same tenth separates "balanced" from the rest if only rates are known.
 _LOADING_HIGH = 0.10
-# Below this share, the loader keeps up. The courses say loading << training, and their repaired run waits 0.23 %;
-# where the line lies in between is our choice.
-_LOADING_LOW = 0.02
+# Below this share, the loader keeps up: without any waiting, the training would gain less than a twentieth. The courses
+# say loading << training, and their repaired run waits 0.23 %; where the line lies in between is our choice.
+_LOADING_LOW = 0.05
 # A device that is busy for this share of the step is the limit. The courses' repaired run has 86.84 % and is limited
 # by its kernels, the mean of a real cluster is 52 %; our choice lies in between.
 _DEVICE_BUSY = 0.80
@@ -32,8 +32,8 @@ _NEXT = {
     "optimizers; mixed precision makes kernels shorter and would make this worse",
     "sync_bound": "let the host run ahead: no .item(), .cpu(), print of a tensor or unpinned copy in every step; log "
     "every 50 steps",
-    "balanced": "neither half dominates, and making one faster only exposes the other as the limit; prefetch and "
-    "threads can save the few percent of waiting (`fastio tune DATA`), more only a faster step",
+    "balanced": "prefetch and threads can save the few percent of waiting (`fastio tune DATA` tries settings); to gain "
+    "more, make both loading and the step faster",
 }
 
 # io_bound, although loading alone is faster than training alone.
@@ -101,7 +101,8 @@ def verdict(
     2. The device is known to be busy for less than 80 % of the step: ``sync_bound`` if the host waits for the device
        and the step would be at least 10 % shorter without that; ``launch_bound`` if the host is busy for longer than
        the device. If the host's part is unknown, it is what loading, waiting and device leave over.
-    3. ``balanced``: the loop waits for 2 to 10 % of the step; if that is unknown, the two rates are within 10 %.
+    3. ``balanced``: loading barely keeps up with training. The loop waits for 5 to 10 % of the step; if that is
+       unknown, the two rates are within 10 %.
     4. ``compute_bound``: training itself is the limit.
 
     The thresholds and their sources are at the top of this module. Raises ValueError unless it gets both rates, or a

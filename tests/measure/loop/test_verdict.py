@@ -76,6 +76,10 @@ def test_rates_alone(io_rate: float, bound: Bound) -> None:
         (StepShares(loading=0.0, device=0.79, cpu=0.3), "compute_bound"),
         (StepShares(loading=0.05, device=0.3, cpu=0.8), "launch_bound"),
         (StepShares(loading=0.3, device=0.3, cpu=0.8), "io_bound"),
+        (StepShares(loading=0.16), "io_bound"),
+        (StepShares(loading=0.09), "balanced"),
+        (StepShares(loading=0.05), "balanced"),
+        (StepShares(loading=0.029), "compute_bound"),
     ],
 )
 def test_parts_of_a_step(shares: StepShares, bound: Bound) -> None:
@@ -91,7 +95,7 @@ def test_the_real_loop_outweighs_the_halves() -> None:
     assert "lacks CPUs" in said.evidence[-1]
     assert "pack" not in said.next_step
     assert "busy" in headline(said.bound, said.headroom)
-    assert "Loading is the limit" == headline("io_bound", -0.5) == headline("io_bound", None)
+    assert "Training waits for data" == headline("io_bound", -0.5) == headline("io_bound", None)
     assert verdict(500, 100, shares=StepShares(loading=0.0)).bound == "compute_bound"
 
 
