@@ -209,7 +209,8 @@ class LoaderFacts:
     The loader of the loop and its settings.
 
     ``own_cpu`` is the share of the waiting in which the loop's thread computed, without queueing for a CPU.
-    ``threads`` are native threads of a FastLoader. ``waits`` are lines at which the loop's thread waits in a loader
+    ``threads`` are native threads of a FastLoader; ``is_tuned`` means that it chose them itself (``threads=0``).
+    ``waits`` are lines at which the loop's thread waits in a loader
     that is neither torch's nor fastio's. ``batch_size`` is that setting, None with a sampler of batches.
     ``data_path`` is a file or folder that the dataset names, ``data_disk`` the kind of disk below it, None if
     unknown.
@@ -223,6 +224,7 @@ class LoaderFacts:
     data_disk: DiskKind | None = None
     workers: int | None = None
     threads: int | None = None
+    is_tuned: bool | None = None
     prefetch_factor: int | None = None
     persistent_workers: bool | None = None
     pin_memory: bool | None = None

@@ -124,6 +124,7 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
             batch_size=source.batch_size,
             data_disk=disk_kind(source.base.store.shard_paths[0]),
             threads=source.stats.threads,
+            is_tuned=_is_tuned(watch.inner or watch),
             batch_bytes=watch.batch_bytes,
             own_cpu=own_cpu,
             script=_fast_script(watch.inner or watch),
@@ -169,6 +170,10 @@ def _script(
 
 def _fast_script(watch: LoaderWatch) -> ScriptFacts | None:
     return None if watch.arguments is None else fast_loader_script(watch.arguments, (watch.names or {}).get("loader"))
+
+
+def _is_tuned(watch: LoaderWatch) -> bool | None:
+    return None if watch.arguments is None else watch.arguments.get("threads", 0) == 0
 
 
 def _innermost(dataset: Any) -> Any:

@@ -148,10 +148,17 @@ def fewer_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advic
 
 
 def more_threads(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Advise native threads for all available CPUs."""
+    """Advise native threads for all available CPUs, by number if the loader, left to choose, took fewer."""
     cpus = (facts.machine or MachineFacts()).cpus
     if loader.kind != "FastLoader" or cpus is None or loader.threads is None or loader.threads >= cpus:
         return None
+    if loader.is_tuned:
+        return Advice(
+            f"threads={cpus} instead of the {loader.threads} that threads=0 chose",
+            "with threads=0, the loader looks for a second how many threads the loop needs; now the loop waits, and "
+            "a number stays",
+            _fast_loader(loader, threads=str(cpus)),
+        )
     return Advice(
         f"decode on all {cpus} CPUs instead of {loader.threads}",
         "the loop waits, and threads=0 uses all CPUs that this process may use",

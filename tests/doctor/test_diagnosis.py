@@ -249,6 +249,19 @@ def test_steps_of_a_packed_store() -> None:
     assert "pack the files" not in titles(said)
 
 
+def test_threads_that_the_loader_chose_itself() -> None:
+    """Who passed threads=0 is not told to: a number keeps what the loader's look at its first second dropped."""
+    loader = LoaderFacts(
+        kind="FastLoader", name="FastLoader", dataset="FastDataset", threads=1, is_tuned=True, data_path="a.lmdb"
+    )
+    said = diagnose(Facts(step=STEP, loader=loader, machine=MachineFacts(cpus=4, process_cpus=0.95, cpu_percent=30.0)))
+    threads = next(step for step in said.steps if "threads" in step.code)
+
+    assert "threads=4 instead of the 1 that threads=0 chose" == threads.title
+    assert "threads=4" in threads.code
+    assert "threads=0" not in threads.code
+
+
 @pytest.mark.parametrize(
     ("expected", "not_expected", "making"),
     [

@@ -195,6 +195,25 @@ def test_our_own_loader(png_stores: dict[str, Path]) -> None:
     assert diagnose(facts).pattern is not None
 
 
+@pytest.mark.parametrize("options", [{}, {"threads": 0}, {"threads": 1}])
+def test_who_chose_the_threads(png_stores: dict[str, Path], options: dict[str, int]) -> None:
+    """A loader that was left to choose its threads is told from one that got a number."""
+
+    def training(watcher: Watcher) -> None:
+        del watcher
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters())
+        with FastLoader(png_stores["lmdb"], 4, **options) as loader:
+            for images, _ in loader:
+                model(images[:, :1, 0, 0].float()).sum().backward()
+                optimizer.step()
+
+    facts = examine(training)
+
+    assert facts.loader is not None
+    assert facts.loader.is_tuned == (options != {"threads": 1})
+
+
 class OnDevice:
     """A training on a GPU with one batch that is there already, and a planted way of stepping."""
 
