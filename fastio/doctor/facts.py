@@ -213,7 +213,8 @@ class LoaderFacts:
     ``waits`` are lines at which the loop's thread waits in a loader
     that is neither torch's nor fastio's. ``batch_size`` is that setting, None with a sampler of batches.
     ``data_path`` is a file or folder that the dataset names, ``data_disk`` the kind of disk below it, None if
-    unknown.
+    unknown. ``picture_side`` is the median short side of some pictures of a packed store, in pixels, ``jump_percent``
+    how much larger ``--jump`` makes the store, None if the loader's crops would not decode faster.
     """
 
     kind: Literal["DataLoader", "FastLoader", "other"]
@@ -233,6 +234,8 @@ class LoaderFacts:
     making: MakingFacts | None = None
     script: ScriptFacts | None = None
     waits: tuple[WaitFacts, ...] = ()
+    picture_side: float | None = None
+    jump_percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

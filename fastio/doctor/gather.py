@@ -13,6 +13,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from fastio.dataset.fast_dataset import FastDataset
 from fastio.doctor.data_files import data_path
 from fastio.doctor.facts import (
     Facts,
@@ -27,9 +28,11 @@ from fastio.doctor.facts import (
     TransformFacts,
     WaitFacts,
 )
+from fastio.doctor.packed_pictures import look_at_pictures
 from fastio.doctor.probe import CAN_WATCH, BatchCost, read_costs
 from fastio.doctor.script import fast_loader_script, script_of
 from fastio.doctor.session import Observation
+from fastio.doctor.transform_timers import steps_of, transform_of
 from fastio.doctor.wait_sampler import Wait
 from fastio.doctor.watch import LoaderWatch
 from fastio.loader.fast_loader import FastLoader
@@ -115,6 +118,7 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
     name = type(watch.loader).__name__
     # Two clocks of the kernel differ a little: never use more than the whole.
     own_cpu = min(1.0, observation.own_cpu_s / observation.waited_s) if observation.waited_s > 0 else None
+    picture_side, jump_percent = _packed_pictures(watch.inner or watch)
     if isinstance(source, FastLoader):
         return LoaderFacts(
             kind="FastLoader",
@@ -128,6 +132,8 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
             batch_bytes=watch.batch_bytes,
             own_cpu=own_cpu,
             script=_fast_script(watch.inner or watch),
+            picture_side=picture_side,
+            jump_percent=jump_percent,
         )
     if not isinstance(source, DataLoader):
         blocked_s = max(0.0, observation.waited_s - observation.own_cpu_s) / max(1, watch.timer.steps)
@@ -151,6 +157,8 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
         own_cpu=own_cpu,
         making=making,
         script=_script(source, of_source, watch, transform_input),
+        picture_side=picture_side,
+        jump_percent=jump_percent,
     )
 
 
@@ -170,6 +178,20 @@ def _script(
 
 def _fast_script(watch: LoaderWatch) -> ScriptFacts | None:
     return None if watch.arguments is None else fast_loader_script(watch.arguments, (watch.names or {}).get("loader"))
+
+
+def _packed_pictures(watch: LoaderWatch) -> tuple[float | None, float | None]:
+    """Return what ``look_at_pictures`` says of a loader's store; nothing of --jump if nothing crops on a CPU."""
+    loader = watch.loader.batches if isinstance(watch.loader, DevicePrefetcher) else watch.loader
+    dataset = _innermost(getattr(loader, "dataset", None))
+    if not isinstance(dataset, FastDataset):
+        return None, None
+    arguments = watch.arguments or {}
+    transform = arguments.get("transforms") or transform_of(dataset)[2]
+    steps = [step for step, _ in steps_of(transform)] or [transform]
+    side, jump_percent = look_at_pictures(dataset.store.path)
+    is_cropped = any("Crop" in type(step).__name__ for step in steps) and arguments.get("decode") != "device"
+    return side, jump_percent if is_cropped else None
 
 
 def _is_tuned(watch: LoaderWatch) -> bool | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fastio.doctor.facts import Facts, LoaderFacts, MachineFacts, ScriptFacts, StepFacts, TraceFacts
 from fastio.doctor.findings import Advice, Part
 from fastio.doctor.loading import SATURATED_PERCENT, pace
-from fastio.doctor.paste import data_loader, fast_loader, pack_command, packed_loader, reads_packed, small_dataset
+from fastio.doctor.paste import data_loader, fast_loader, other_dataset, pack_command, packed_loader, reads_packed
 from fastio.types.units import counted, size
 
 __all__ = ["LOADING_RULES", "LoadingRule"]
@@ -22,6 +22,8 @@ _WORTH = 0.10
 _EPOCH_START = 0.05
 # The share of a step in which the device only copies.
 _COPYING = 0.05
+# Pixels to which larger pictures are advised to be packed.
+_SHORT_SIDE = 256
 _BOUND = "the gain is an upper bound: the step without"
 
 
@@ -166,22 +168,30 @@ def more_threads(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
     )
 
 
+def jump_tables(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
+    """Advise jump tables for a packed store of JPEGs whose crops are the limit: no picture changes."""
+    if loader.dataset != "FastDataset" or part != "slow_decode" or loader.data_path is None:
+        return None
+    if loader.jump_percent is None:
+        return None
+    return Advice(
+        "decode only what crops need: pack with --jump",
+        "decoding is the limit, and where a crop begins in a JPEG is known then; the pictures keep their bytes, the "
+        f"store grows by {loader.jump_percent:.1f} %",
+        _packed_again(loader, "jump.lmdb", "--jump"),
+    )
+
+
 def smaller_pictures(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     """Advise smaller pictures for a packed store whose decoding is the limit."""
     if loader.dataset != "FastDataset" or part != "slow_decode":
         return None
-    if loader.data_path is None:
+    if loader.data_path is None or (loader.picture_side is not None and loader.picture_side <= _SHORT_SIDE):
         return None
-    commands = (
-        f"$ fastio unpack {shlex.quote(loader.data_path)} pictures\n"
-        "$ fastio pack pictures small.lmdb --short-side 256\n"
-    )
-    script = loader.script or ScriptFacts()
-    code = fast_loader(script, "small.lmdb") if loader.kind == "FastLoader" else small_dataset(script)
     return Advice(
         "decode less: pack smaller pictures",
-        "decoding is the limit, and large pictures can be shrunk once, when packing",
-        commands + (code or '# then "small.lmdb" in your FastLoader'),
+        "decoding is the limit, and large pictures can be shrunk once, when packing, which loses detail",
+        _packed_again(loader, "small.lmdb", f"--short-side {_SHORT_SIDE}"),
     )
 
 
@@ -349,6 +359,15 @@ def _gain_without(facts: Facts, loader: LoaderFacts, *, work_s: float = 0.0, wai
     return known.gain_without(work_s + wait_s + queued_s)
 
 
+def _packed_again(loader: LoaderFacts, out: str, options: str) -> str:
+    """Return the command that packs the loader's store into another one, and what then reads that."""
+    assert loader.data_path is not None
+    script = loader.script or ScriptFacts()
+    code = fast_loader(script, out) if loader.kind == "FastLoader" else other_dataset(script, out)
+    command = f"$ fastio pack {shlex.quote(loader.data_path)} {out} {options}"
+    return command + "\n" + (code or f'# then "{out}" in your FastLoader')
+
+
 def _data_loader(loader: LoaderFacts, **changes: object) -> str:
     return data_loader(loader, loader.script or ScriptFacts(), changes)
 
@@ -369,6 +388,7 @@ LOADING_RULES: tuple[LoadingRule, ...] = (
     slow_step,
     more_workers,
     more_threads,
+    jump_tables,
     smaller_pictures,
     decoded_once,
     local_disk,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from fastio.doctor.facts import Facts, LoaderFacts, ScriptFacts
 
-__all__ = ["STORE", "data_loader", "fast_loader", "pack_command", "packed_loader", "reads_packed", "small_dataset"]
+__all__ = ["STORE", "data_loader", "fast_loader", "other_dataset", "pack_command", "packed_loader", "reads_packed"]
 
 STORE = "train.lmdb"
 
@@ -95,10 +95,10 @@ def reads_packed(script: ScriptFacts, loader: LoaderFacts) -> str:
     )
 
 
-def small_dataset(script: ScriptFacts) -> str:
+def other_dataset(script: ScriptFacts, path: str) -> str:
     """Return the script's FastDataset over another store."""
     transform = "" if script.transform is None else f", {script.transform}"
-    return f'from fastio import FastDataset\n\ndataset = FastDataset("small.lmdb"{transform})    # for your DataLoader'
+    return f'from fastio import FastDataset\n\ndataset = FastDataset("{path}"{transform})    # for your DataLoader'
 
 
 def _fast_loader(script: ScriptFacts, dataset: str, arguments: dict[str, str | None]) -> str:

@@ -249,6 +249,35 @@ def test_steps_of_a_packed_store() -> None:
     assert "pack the files" not in titles(said)
 
 
+PACKED = LoaderFacts(
+    kind="FastLoader", name="FastLoader", dataset="FastDataset", threads=4, data_path="my photos.lmdb", picture_side=400
+)
+
+
+def decoding(loader: LoaderFacts) -> Diagnosis:
+    """A loop that waits for native threads which decode on all CPUs."""
+    return diagnose(Facts(step=STEP, loader=loader, machine=MachineFacts(cpus=4, process_cpus=3.9, cpu_percent=99.0)))
+
+
+def test_a_store_without_jump_tables() -> None:
+    """What keeps every byte of the pictures comes before what makes them smaller, and both pack the store itself."""
+    said = decoding(replace(PACKED, jump_percent=1.31))
+    jump, smaller = (step for step in said.steps if "fastio pack" in step.code)
+
+    assert said.part == "slow_decode"
+    assert "$ fastio pack 'my photos.lmdb' jump.lmdb --jump\n" in jump.code
+    assert "1.3 %" in jump.reason
+    assert "$ fastio pack 'my photos.lmdb' small.lmdb --short-side 256\n" in smaller.code
+    assert "unpack" not in titles(said)
+    assert "--jump" not in titles(decoding(PACKED))
+
+
+@pytest.mark.parametrize("side", [256, 32])
+def test_pictures_that_are_small_already(side: float) -> None:
+    """A short side of 256 pixels is not advised for pictures that have no more."""
+    assert "--short-side" not in titles(decoding(replace(PACKED, picture_side=side)))
+
+
 def test_threads_that_the_loader_chose_itself() -> None:
     """Who passed threads=0 is not told to: a number keeps what the loader's look at its first second dropped."""
     loader = LoaderFacts(
