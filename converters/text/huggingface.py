@@ -58,14 +58,20 @@ class HuggingFaceTokenizer:
         ``named`` says which token is bos, eos, pad or unk; else ``tokenizer_config.json`` beside the file; else the
         usual names of such tokens.
         """
-        library = tokenizers(f"to read {os.fspath(path)}")
         try:
             text = Path(path).read_text(encoding="utf-8")
-            loaded = library.Tokenizer.from_str(text)
         except OSError as exc:
-            raise SourceError(f"{os.fspath(path)}: the tokenizer cannot be read: {exc.strerror or exc}") from exc
+            raise SourceError(
+                f"{os.fspath(path)}: the tokenizer cannot be read ({exc.strerror or exc}): expected bytes, or the path "
+                "of a tokenizers JSON (tokenizer.json)"
+            ) from exc
+        except UnicodeDecodeError as exc:
+            raise _no_json(path, exc) from exc
+        library = tokenizers(f"to read {os.fspath(path)}")
+        try:
+            loaded = library.Tokenizer.from_str(text)
         except Exception as exc:  # the library raises no other class for a bad file
-            raise SourceError(f"{os.fspath(path)}: expected a tokenizers JSON (tokenizer.json): {exc}") from exc
+            raise _no_json(path, exc) from exc
         special: dict[str, int | None] = {}
         configured = _configured(Path(path).with_name(_CONFIG))
         for role in ROLES:
@@ -111,6 +117,10 @@ class HuggingFaceTokenizer:
         """Return the file's own text, and what was found in it."""
         numbers = {"vocab_size": self.vocab_size, "special": dict(self.special)}
         return {"kind": "huggingface", "name": self._name, **numbers, "json": self._json}
+
+
+def _no_json(path: str | os.PathLike[str], exc: Exception) -> SourceError:
+    return SourceError(f"{os.fspath(path)}: expected a tokenizers JSON (tokenizer.json): {exc}")
 
 
 def _texts(documents: Documents) -> list[str]:

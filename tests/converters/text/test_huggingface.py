@@ -130,8 +130,16 @@ def test_what_is_no_tokenizer(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t.json").write_bytes(content)
     with pytest.raises(SourceError, match=r"t\.json: expected a tokenizers JSON"):
         load_tokenizer(str(tmp_path / "t.json"))
-    with pytest.raises(SourceError, match=r"none\.json: the tokenizer cannot be read: No such file"):
-        load_tokenizer(str(tmp_path / "none.json"))
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_a_tokenizer_that_is_not_there(monkeypatch: pytest.MonkeyPatch, is_installed: bool) -> None:
+    """A misspelt name is not answered with a package to install, but with what may be named."""
+    if not is_installed:
+        monkeypatch.setitem(sys.modules, "tokenizers", None)
+    words = r"bytez: the tokenizer cannot be read \(No such file or directory\): expected bytes, or the path of "
+    with pytest.raises(SourceError, match=words):
+        load_tokenizer("bytez")
 
 
 def test_documents_that_the_library_refuses(tmp_path: Path) -> None:
