@@ -63,11 +63,12 @@ def saturated_cpus(facts: Facts) -> Iterator[Caution]:
     """Warn if all CPUs are busy, with this training or with others."""
     machine = facts.machine or MachineFacts()
     if machine.cpu_percent is not None and machine.cpu_percent >= SATURATED_PERCENT:
+        is_packed = facts.loader is not None and facts.loader.kind == "FastLoader"
+        natively = "" if is_packed else "decode with native threads (`fastio pack`, then FastLoader), "
         own = "" if machine.process_cpus is None else f"; this training uses {machine.process_cpus:.1f} CPUs of them"
         yield Caution(
             f"the machine's CPUs are {machine.cpu_percent:.0f} % busy{own}",
-            "more workers or threads will not help: decode natively (pack), transform on the device, or stop "
-            "other programs",
+            f"more workers or threads will not help: {natively}transform on the device, or stop other programs",
             _COURSE + ": do not max out CPUs",
         )
 

@@ -391,6 +391,19 @@ def test_warnings(words: str, facts: Facts) -> None:
     assert all(caution.source for caution in said)
 
 
+def test_busy_cpus_of_a_packed_store() -> None:
+    """Who decodes with native threads is not told to begin with that."""
+    machine = MachineFacts(cpu_percent=98.0)
+    packed = LoaderFacts(kind="FastLoader", name="FastLoader", dataset="FastDataset", data_path="a.lmdb")
+    reasons = [
+        caution.reason
+        for loader in (LOADER, packed)
+        for caution in diagnose(Facts(machine=machine, loader=loader)).cautions
+    ]
+
+    assert [True, False] == ["fastio pack" in reason for reason in reasons]
+
+
 def test_a_healthy_machine_is_not_warned_of() -> None:
     """Figures within their limits say nothing."""
     machine = MachineFacts(
