@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,26 @@ def test_every_command_has_a_page() -> None:
     assert "`--overwrite`\n: Replace OUT if it exists." in made["fastio-pack"]
     assert "{sources}" not in made["fastio-pack"]
     assert "\n## fastio bench io\n" in made["fastio-bench"]
+
+
+def test_commands_are_listed_by_name_and_linked() -> None:
+    """The first page leads to each command's page, a group's page to its sections."""
+    made = commands.command_pages(cli, "fastio")
+
+    assert [(name, f"fastio-{name}.md") for name in sorted(cli.commands)] == _links(made["index"])
+    assert [("both", "#fastio-bench-both"), ("bus", "#fastio-bench-bus")] == _links(made["fastio-bench"])[:2]
+
+
+def test_options_in_help_are_code() -> None:
+    """An option within a sentence, or the name of shards, is code, which does not break behind a dash."""
+    text = commands.command_pages(cli, "fastio")["fastio-pack"]
+
+    assert "names shards: `name-%06d.tar`." in text
+    assert "unless you ask for `--restart`, `--short-side`," in text
+
+
+def _links(page: str) -> list[tuple[str, str]]:
+    return re.findall(r"(?m)^\[`(.*)`\]\((.*)\)$", page)
 
 
 def test_the_check_finds_what_is_wrong(tmp_path: Path) -> None:
