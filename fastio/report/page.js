@@ -86,6 +86,7 @@
         y: { range: (u, low, high) => rangeOf(plot, low, high) },
       },
       legend: { live: true },
+      hooks: { setCursor: [(u) => u.root.classList.toggle("at-no-point", u.cursor.idx == null)] },
       cursor: { drag: { x: true, y: false }, points: { show: plot.look !== "stack" } },
       series: [{ label: plot.xUnit === "step" ? "at" : "time", value: (u, value) => (value == null ? "–" : x(value)) }, ...seriesOf(plot)],
       axes: axes(plot),
