@@ -45,9 +45,9 @@ def epoch_line(facts: dict[str, Any] | None, size_bytes: int) -> str:
     if facts is None:
         return f"epoch:  not measured: {_why_not(size_bytes)}"
     return (
-        f"epoch:  {duration(facts['seconds'])} to read it all in order, uncached, at "
-        f"{size(facts['bytes_per_s'])}/s (measured now over {size(facts['measured_bytes'])}; `fastio bench "
-        "disk` says more)"
+        f"epoch:  reading the store once takes {duration(facts['seconds'])} at {size(facts['bytes_per_s'])}/s, what "
+        f"the disk gives without the page cache (measured now over {size(facts['measured_bytes'])}; `fastio bench disk` "
+        "says more)"
     )
 
 
@@ -55,7 +55,7 @@ def _why_not(size_bytes: int) -> str:
     from fastio.measure.machine.uncached import LEAST_BYTES
 
     if size_bytes < LEAST_BYTES:
-        return f"the store has {size(size_bytes)}, and a rate needs {size(LEAST_BYTES)}"
+        return f"the store has {size(size_bytes)}, and its rate takes at least {size(LEAST_BYTES)} to measure"
     return "its file system cannot be read past the page cache"
 
 

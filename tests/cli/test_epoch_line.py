@@ -10,7 +10,7 @@ from fastio.cli.epoch_line import epoch_line
 @pytest.mark.parametrize(
     ("size_bytes", "reason"),
     [
-        (24_800, "the store has 24.8 kB, and a rate needs 4.2 MB"),
+        (24_800, "the store has 24.8 kB, and its rate takes at least 4.2 MB to measure"),
         (1 << 30, "its file system cannot be read past the page cache"),
     ],
 )
