@@ -1,4 +1,4 @@
-"""Charts of a run beside peers: one picture for photos, one for sequences, from the JSON that is kept of it.
+"""Charts of a run with peers: one picture for photos, one for sequences, from the JSON that is kept of it.
 
 python -m benchmarks.chart RESULT.json OUT_FOLDER
 """

@@ -1,4 +1,4 @@
-"""What a GPU shows without networks: normalising beside copying, copies beside steps, waiting for a loader."""
+"""What a GPU shows without networks: normalising while copying, copies during steps, waiting for a loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a run beside peers, from the JSON that is kept of it."""
+"""The tables of a run with peers, from the JSON that is kept of it."""
 
 from __future__ import annotations
 

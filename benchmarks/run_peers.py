@@ -98,7 +98,7 @@ def _suite(kind: str, photos: Path | None) -> Suite:
 
 
 def _task(task: Task, entries: list[Entry], suite: Suite, packed: dict[Path, dict[str, Any]]) -> dict[str, Any]:
-    """What the result says of a task beside its runs."""
+    """What the result says of a task besides its runs."""
     peers = {}
     for entry in entries:
         packing = packed[suite.packed / entry.packed_name]

@@ -25,7 +25,7 @@ __all__ = ["Standing", "main", "peer_standings", "remote_standings", "standings_
 @dataclass(frozen=True, slots=True)
 class Standing:
     """
-    fastio's best row of a task beside the best peer; rates are samples a CPU-second, or a second where ``unit`` says.
+    fastio's best row of a task and the best peer's; rates are samples a CPU-second, or a second where ``unit`` says.
 
     Only rows that keep the pixels of the photos stand against each other; ``changed`` is the best peer that made
     other pictures of them when packing, if it is faster than fastio, with its rate.
@@ -75,7 +75,7 @@ def remote_standings(report: dict[str, Any]) -> Iterator[Standing]:
 
 def standings_table(standings: Iterable[Standing]) -> Table:
     """One line a task; a task in which fastio is not first says so."""
-    table = Table(title="fastio beside the best peer that keeps the pixels")
+    table = Table(title="fastio and the best peer that keeps the pixels")
     for heading in ("task", "", "fastio", "samples", "best peer", "samples", "ratio", "faster with other pictures"):
         table.add_column(heading, justify="right" if heading in ("samples", "ratio") else "left")
     for standing in standings:

@@ -1,4 +1,4 @@
-"""Loading token ids, padded and packed, beside torch's DataLoader: ``python -m benchmarks.text_loading``.
+"""Loading token ids, padded and packed, compared with torch's DataLoader: ``python -m benchmarks.text_loading``.
 
 The 200,000 sequences of ``peers/text_set.py``, batches of 64. Rounds are interleaved; each ratio is that of one round,
 so that a machine that slows down slows both of its sides. ``filled`` is the share of slots that hold a token.
@@ -88,7 +88,7 @@ def main() -> None:
         {name: _rate(loader, SEQUENCES, arguments.seconds) for name, loader in loaders.items()}
         for _ in range(arguments.rounds)
     ]
-    print(f"{'':26} {'sequences/s':>12} {'per CPU-second':>15} {'filled':>8}  beside {_BESIDE}, by CPU")
+    print(f"{'':26} {'sequences/s':>12} {'per CPU-second':>15} {'filled':>8}  times {_BESIDE}, by CPU")
     for name, (tokens, slots) in filled.items():
         wall, cpu = (statistics.median(each[name][i] for each in rounds) for i in (0, 1))
         beside = statistics.median(each[name][1] / each[_BESIDE][1] for each in rounds)

@@ -1,4 +1,4 @@
-"""Packing text beside the tokenizer by itself: ``python -m benchmarks.text_packing [TEXT]``.
+"""Packing text compared with the tokenizer alone: ``python -m benchmarks.text_packing [TEXT]``.
 
 The same documents, a paragraph each: once through ``encode_batch`` of the ``tokenizers`` library, its ids left where
 they are, and once through ``fastio pack`` into each format, synced to disk. Rounds are interleaved; each ratio is
@@ -90,7 +90,7 @@ def main() -> None:
         for suffix in _SUFFIXES:
             cases[f"bytes to {suffix}"] = _packing(source, "bytes", source.with_name(f"bytes{suffix}"))
         rounds = [{name: _rates(work) for name, work in cases.items()} for _ in range(arguments.rounds + 1)][1:]
-    print(f"{'':16} {'tokens/s':>12} {'per CPU-second':>15}  beside encode_batch: by wall, by CPU")
+    print(f"{'':16} {'tokens/s':>12} {'per CPU-second':>15}  times encode_batch: by wall, by CPU")
     for name in cases:
         wall, cpu = (statistics.median(each[name][i] for each in rounds) for i in (0, 1))
         beside = [statistics.median(each[name][i] / each["encode_batch"][i] for each in rounds) for i in (0, 1)]

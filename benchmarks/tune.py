@@ -1,4 +1,4 @@
-"""How good the setting is that ``tune`` chooses: its rate beside that of every point of the full grid.
+"""How good the setting is that ``tune`` chooses: its rate compared with that of every point of the full grid.
 
 python -m benchmarks.tune DATA... [--repeats 5] [--rounds 5] [--seconds 30] [--crop 224] [--batch-size 256]
 

@@ -34,4 +34,4 @@ def junk_reason(name: str) -> str:
         return "is a hidden file"
     if _ABOUT.match(lower):
         return "is a note about the data"
-    return "is a text beside the pictures" if lower.endswith(_TEXTS) else ""
+    return "is a text file next to the pictures" if lower.endswith(_TEXTS) else ""

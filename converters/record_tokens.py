@@ -35,7 +35,7 @@ class TextTokens:
         self.tokenizer = tokenizer
         self.sequences = sequences or Sequences()
         if self.sequences.over == "split":
-            raise SourceError("a text beside other fields is one sequence: truncate it, or refuse longer ones")
+            raise SourceError("a text with other fields is one sequence: truncate it, or refuse longer ones")
         for role in ("bos", "eos"):
             if getattr(self.sequences, role) and tokenizer.special.get(role) is None:
                 raise SourceError(f"the tokenizer has no {role} token: name it with --special {role}=TOKEN")

@@ -19,7 +19,7 @@ OF_URLS = {"fastio.store.opening_urls", "fastio.store.files.remote.clients", "fa
 OF_WRITERS = {"fastio.store.writer", "fastio.store.set_output", "fastio.converters.source_kinds"}
 LAZY = sorted(name for name, path in MODULES.items() if "= lazy_names(" in path.read_text())
 
-# Beside these commands, what none of them may import. Files are a folder of PNGs and what is packed from it.
+# Besides these commands, what none of them may import. Files are a folder of PNGs and what is packed from it.
 COMMANDS = {
     "--help": {"numpy", "PIL"} | OF_WRITERS,
     "info s.lmdb": {"PIL"} | OF_WRITERS,

@@ -1,1 +1,1 @@
-"""Samples of many fields beside what people write for them: picture and mask, picture and caption."""
+"""Samples of many fields, compared with what people write for them: picture and mask, picture and caption."""

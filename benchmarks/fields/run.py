@@ -1,4 +1,4 @@
-"""Samples of many fields beside what people write for them: ``python -m benchmarks.fields.run``.
+"""Samples of many fields, compared with what people write for them: ``python -m benchmarks.fields.run``.
 
 * picture and mask, RandomCrop(256) and flip of both alike: PNG files in a DataLoader against a store
 * picture and caption, RandomResizedCrop(224) and flip of JPEGs: webdataset against a store

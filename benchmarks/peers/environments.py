@@ -17,7 +17,7 @@ __all__ = ["HOME", "interpreter", "process_environment", "versions"]
 REQUIREMENTS = Path(__file__).parent / "requirements"
 HOME = Path(__file__).parent.parent / ".peers"
 
-# What a peer needs beside Python packages, as Debian calls it.
+# What a peer needs besides Python packages, as Debian calls it.
 DEBIAN = {
     "ffcv": ("g++", "pkg-config", "libopencv-dev", "libturbojpeg0-dev"),
     "spdl": ("libavcodec59", "libavdevice59", "libavfilter8", "libavformat59"),
@@ -66,7 +66,7 @@ def process_environment(name: str) -> dict[str, str]:
 
 
 def versions(name: str) -> list[str]:
-    """What is pinned for an environment; for "" what is installed beside fastio."""
+    """What is pinned for an environment; for "" what is installed with fastio."""
     if not name:
         names = ("fastio", "torch", "numpy", "pillow")
         return [f"{package}=={importlib.metadata.version(package)}" for package in names]

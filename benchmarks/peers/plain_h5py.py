@@ -12,7 +12,7 @@ __all__ = ["pack"]
 
 
 def pack(folder: Path, labels: Path, out: Path) -> None:
-    """Write all files' bytes one behind the other, their offsets and their classes."""
+    """Write all files' bytes one after the other, their offsets and their classes."""
     classes = pickle.loads(labels.read_bytes())
     names = sorted(classes)
     sizes = np.array([(folder / name).stat().st_size for name in names])

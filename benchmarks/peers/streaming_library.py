@@ -1,5 +1,5 @@
 """
-MosaicML Streaming, imported beside a torch for CPUs alone.
+MosaicML Streaming, imported next to a torch for CPUs alone.
 
 It imports torchvision. The operators of torchvision's wheel from PyPI are linked with CUDA and do not load there; its
 import then fails for want of the two that it describes, which nothing here calls.

@@ -26,7 +26,7 @@ def sequence_lengths(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 def text_suite(root: Path, *, count: int = SEQUENCES) -> Suite:
     """
-    A folder with ``tokens.npy`` (all ids one behind the other, uint16) and ``offsets.npy``; made once.
+    A folder with ``tokens.npy`` (all ids one after the other, uint16) and ``offsets.npy``; made once.
 
     ``expected`` holds the number of sequences, of tokens, and the sum of all ids.
     """

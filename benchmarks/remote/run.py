@@ -1,4 +1,4 @@
-"""Read photos from a server 30 ms away, 60 MB/s a connection: fastio beside LitData and WebDataset.
+"""Read photos from a server 30 ms away, 60 MB/s a connection: fastio compared with LitData and WebDataset.
 
 python -m benchmarks.remote.run [--photos DIR] [--gigabytes 2] [--rounds 3] [--threads 2] [--only TEXT] [--no-write]
 """

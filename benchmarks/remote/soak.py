@@ -173,7 +173,7 @@ def main(minutes: float, megabytes: int, chance: float, out: Path | None) -> Non
         out.write_text(json.dumps(result.to_json(), indent=1) + "\n")
     grown, left = result.growing(), result.left()
     click.echo(f"grew: {', '.join(grown) or 'nothing'}")
-    click.echo(f"left after closing, beside tokio's {_WORKERS} workers: {', '.join(left) or 'nothing'}")
+    click.echo(f"left after closing, besides tokio's {_WORKERS} workers: {', '.join(left) or 'nothing'}")
     sys.exit(bool(result.wrong or grown or left))
 
 

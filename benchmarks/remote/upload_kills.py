@@ -3,7 +3,7 @@
 python -m benchmarks.remote.upload_kills [--kills 20] [--seed 0]
 
 After each kill, every object under a final name must be one of a whole pack, to the byte, and a set object may be there
-only beside all shards. Then the pack goes on with ``--resume`` and must end with exactly the objects of a whole pack.
+only next to all shards. Then the pack goes on with ``--resume`` and must end with exactly the objects of a whole pack.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def encode_array(field: Field, array: Any, *, where: str) -> EncodedField:
 
 
 def joined(parts: Sequence[EncodedField]) -> EncodedField:
-    """Return the values of all parts, one behind the other."""
+    """Return the values of all parts, one after the other."""
     if len(parts) == 1:
         return parts[0]
     firsts = np.cumsum([0, *map(_count, parts)]).tolist()

@@ -54,11 +54,11 @@ def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource
 
 
 def _warn_of_others(path: str, found: Folder) -> None:
-    """Log how many samples ImageFolder would not have: those behind them have other numbers there."""
+    """Log how many samples ImageFolder would not have: those after them have other indices there."""
     counts = count_beyond_imagefolder(found.keys)
     if counts:
         _LOG.warning(
-            "%s: %s (%s) that torchvision's ImageFolder leaves out: samples have other numbers there",
+            "%s: %s (%s) that torchvision's ImageFolder leaves out: classes and samples may have other indices there",
             shown(path),
             counted(sum(counts.values()), "picture"),
             ", ".join(sorted(counts)),

@@ -25,7 +25,7 @@ LABEL_FIELD = Field("label", COLUMN, "<i8", ())
 
 _PROBED, _PROBED_BYTES = 16, 1 << 14  # documents of each piece that are decoded again, and the longest of them
 
-_Flat = tuple[NDArray[Any], NDArray[np.int64]]  # ids one behind the other, how many each document has
+_Flat = tuple[NDArray[Any], NDArray[np.int64]]  # ids one after the other, how many each document has
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ __all__ = ["ROLES", "BytesTokenizer", "Encoding", "Tokenizer", "as_ids", "gather
 ROLES = ("bos", "eos", "pad", "unk")
 _MOST_IDS = 1 << 32  # that fit into four bytes
 
-# Documents that can be had as ids, those ids one behind the other, how many each document has.
+# Documents that can be had as ids, those ids one after the other, how many each document has.
 Encoding = tuple[Documents, NDArray[Any], NDArray[np.int64]]
 
 

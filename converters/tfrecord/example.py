@@ -152,7 +152,7 @@ def _varint(view: Any, at: int, stop: int) -> tuple[int, int]:
 
 
 def _integers(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Varints, one behind the other, as int64: the lower seven bits of each byte, the lowest first."""
+    """Varints, one after the other, as int64: the lower seven bits of each byte, the lowest first."""
     ends = np.flatnonzero(raw < 0x80) + 1
     starts = np.concatenate(([0], ends[:-1]))
     lengths = ends - starts

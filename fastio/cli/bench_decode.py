@@ -42,7 +42,7 @@ def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: boo
     Compare Pillow, OpenCV and fastio at decoding DATA. DATA is a store or a folder of pictures.
 
     Prints images per CPU-second of one thread, and how far the pixels differ from Pillow's (of 255). Pillow-SIMD is
-    used if it is installed. With --crop, fastio decodes only what the crop needs, and its fast mode is listed beside
+    used if it is installed. With --crop, fastio decodes only what the crop needs, and its fast mode is listed next to
     the exact one.
 
     \b

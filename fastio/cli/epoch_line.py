@@ -46,8 +46,8 @@ def epoch_line(facts: dict[str, Any] | None, size_bytes: int) -> str:
         return f"epoch:  not measured: {_why_not(size_bytes)}"
     return (
         f"epoch:  reading the store once takes {duration(facts['seconds'])} at {size(facts['bytes_per_s'])}/s, what "
-        f"the disk gives without the page cache (measured now over {size(facts['measured_bytes'])}; `fastio bench disk` "
-        "says more)"
+        f"the disk gives without the page cache (measured now over {size(facts['measured_bytes'])}; `fastio bench "
+        "disk` says more)"
     )
 
 

@@ -148,7 +148,7 @@ def _print(report: dict[str, Any]) -> None:
         click.echo(report["shuffle"]["text"])
     if not source and report["ledger"]:
         left = ", ".join(f"{number(len(entries))} {_LEDGERS[name]}" for name, entries in report["ledger"].items())
-        click.echo(f"beside the samples: {left} (--skipped lists them)")
+        click.echo(f"besides the samples: {left} (--skipped lists them)")
     click.echo()
     if "types" in report:
         print_fields(report)

@@ -44,7 +44,7 @@ class Geometry:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What every native function that transforms pictures is told beside the plan."""
+        """What every native function that transforms pictures is told besides the plan."""
         return {
             "filter": self.filter,
             "fill": self.fill,

@@ -29,7 +29,7 @@ def bus_page(report: Mapping[str, Any]) -> Page:
 
 
 def _bars(rates: list[Mapping[str, Any]]) -> Part:
-    """Return pinned beside pageable memory, size by size, so that both directions compare on one page."""
+    """Return pinned and pageable memory, size by size, so that both directions compare on one page."""
     bars = [
         Bar(
             f"{rate['memory']}, {size(rate['size_bytes'])}",

@@ -48,7 +48,7 @@ def readers(schema: Schema, functions: Mapping[str, str]) -> list[str]:
 
 
 def imports(lines: Iterable[str], *always: str) -> str:
-    """Return the import that these lines need, of NumPy, json and io beside what is always imported."""
+    """Return the import that these lines need, of NumPy, json and io besides what is always imported."""
     text = "\n".join(lines)
     needed = [name for name in ("io", "json") if f"{name}." in text] + (["numpy as np"] if "np." in text else [])
     return f"import {', '.join(sorted([*needed, *always]))}"

@@ -162,7 +162,7 @@ class Fused:
         )
 
     def target(self, planned: Planned) -> RenderTarget:
-        """Return what torch needs, beside the plan, to fill rows of pictures."""
+        """Return what torch needs, besides the plan, to fill rows of pictures."""
         height, width, _ = planned.shapes[0].tolist()
         return RenderTarget(height, width, planned.fill, self._kernel)
 

@@ -1,4 +1,4 @@
-"""Receipt: one number for the samples that an epoch gave, beside that of the samples that it should give."""
+"""Receipt: one number for the samples that an epoch gave, and one for those that it should give."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class Schema:
     The fields of a sample, in order, and the version of the rules by which they are written.
 
     With ``is_per_sample``, token ids that are the only payload are a value of their own for each sample, as they are
-    beside other payload.
+    next to other payload.
     """
 
     fields: tuple[Field, ...]

@@ -38,7 +38,7 @@ ROWS = [
 
 
 def test_the_page_has_what_was_measured() -> None:
-    """Four rates, the verdict in one sentence, loading beside training, and how many samples were checked."""
+    """Four rates, the verdict in one sentence, loading next to training, and how many samples were checked."""
     checked = [{"name": name, "samples": 40, "compared": 40, "problems": 0} for name in ("LMDB", "HDF5", "tar")]
     page = demo_page({"folder": "demo", "rows": ROWS, "checked": checked}, None)
     html = html_of(page, {})

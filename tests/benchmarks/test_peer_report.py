@@ -1,4 +1,4 @@
-"""The report of a run beside peers: who is in it, in which order, and what is said of one that could not be run."""
+"""The report of a run with peers: who is in it, in which order, and what is said of one that could not be run."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def test_info_of_a_foreign_tar_says_what_is_no_sample(tmp_path):
     with tarfile.open(tmp_path / "s.tar", "a") as archive:
         archive.addfile(tarfile.TarInfo("README"))
 
-    assert "beside the samples: 1 skipped (--skipped lists them)" in run("info", tmp_path / "s.tar").output
+    assert "besides the samples: 1 skipped (--skipped lists them)" in run("info", tmp_path / "s.tar").output
     assert "README  has no extension" in run("info", tmp_path / "s.tar", "--skipped").output
 
 

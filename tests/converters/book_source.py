@@ -1,4 +1,4 @@
-"""A toy kind of source, as a user would add it: a .book file, a line of JSON and then pictures one behind the other."""
+"""A toy kind of source, as a user would add it: a .book file, a line of JSON and then pictures one after the other."""
 
 from __future__ import annotations
 

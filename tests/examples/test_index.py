@@ -13,7 +13,7 @@ NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
 README = (EXAMPLES / "README.md").read_text()
 ROW = re.compile(r"^\| \[`(\w+\.py)`\]\(\1\) \| .+ \| `(.+)` \| (.*?) ?\| (\d+) \|$", re.MULTILINE)
 ROWS = ROW.findall(README)
-# What an example needs beside what fastio always installs, by the package that it imports.
+# What an example needs besides what fastio always installs, by the package that it imports.
 NEEDS = {
     "obstore": "`fastio[remote]`",
     "pytorch_lightning": "`fastio[lightning]`",

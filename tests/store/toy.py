@@ -30,7 +30,7 @@ _ALIGNMENT = 8
 
 
 class ToyWriter:
-    """Writes values one behind the other. Satisfies ``fastio.store.format.ShardWriter``."""
+    """Writes values one after the other. Satisfies ``fastio.store.format.ShardWriter``."""
 
     base = 0
 

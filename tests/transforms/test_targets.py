@@ -214,7 +214,7 @@ def test_rows_that_belong_to_none() -> None:
 
 
 def test_a_bad_header_leaves_no_box() -> None:
-    """A sample whose picture has no size gets an empty frame, beside others that are moved."""
+    """A sample whose picture has no size gets an empty frame, next to others that are moved."""
     fused = Fused([RandomCrop(10), RandomHorizontalFlip()], seed=0, mode="RGB", is_raw=False, is_fast=False)
     planned = fused.plan(np.arange(3), np.array([(20, 20, 3), (0, 0, 0), (20, 30, 3)]), epoch=0)
     frames = fused.frames(planned, epoch=0)

@@ -1,4 +1,4 @@
-"""The Trainer of transformers: a checkpoint within an epoch goes on with the next sample.
+"""The Trainer of transformers: a checkpoint within an epoch continues with the next sample.
 
     $ fastio pack photos/ photos.lmdb --jump                        # class folders
     $ python hf_trainer.py photos.lmdb out --steps 200              # stops there, with a checkpoint

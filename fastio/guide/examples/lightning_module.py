@@ -1,4 +1,4 @@
-"""Lightning: a run that was stopped within an epoch goes on with the next sample, on any number of GPUs.
+"""Lightning: a run that was stopped within an epoch continues with the next sample, on any number of GPUs.
 
     $ fastio pack photos/ photos.lmdb --jump                                        # class folders
     $ python lightning_module.py photos.lmdb --steps 200                            # stops there

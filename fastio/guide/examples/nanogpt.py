@@ -1,4 +1,4 @@
-"""A small GPT over characters: paragraphs, one behind the other, fill rows of one length without padding.
+"""A small GPT over characters: paragraphs, one after another, fill rows of one length without padding.
 
     $ python character_tokenizer.py input.txt chars.json
     $ fastio pack input.txt text.h5 --split-text paragraph --tokenizer chars.json --eos --max-length 1024 --split-long

@@ -3,7 +3,7 @@
     $ fastio pack photos train.lmdb
     $ python slow_script_cured.py
 
-The loop is the same; native threads decode, crop and normalise beside it.
+The loop is the same; native threads decode, crop and normalise meanwhile.
 """
 
 import torch

@@ -1,8 +1,8 @@
-"""Several GPUs, or processes on CPUs: stopped at any time, a run goes on with the next sample on any number of them.
+"""Several GPUs, or processes on CPUs: stopped at any time, a run continues with the next sample on any number of them.
 
     $ fastio pack photos/ photos.lmdb --jump                        # class folders
     $ torchrun --nproc-per-node 4 torchrun.py photos.lmdb           # stop it by Ctrl-C
-    $ torchrun --nproc-per-node 3 torchrun.py photos.lmdb           # goes on behind the last checkpoint
+    $ torchrun --nproc-per-node 3 torchrun.py photos.lmdb           # continues after the last checkpoint
 
 A FastLoader learns its rank from the process group, and reads that rank's share.
 """

@@ -9,7 +9,7 @@
 
 namespace fastio {
 
-/// Pictures, one behind the other, and where the values of their bytes go, likewise.
+/// Pictures, one after the other, and where the values of their bytes go, likewise.
 struct LookUp {
   const std::uint8_t* pictures;
   std::size_t picture_bytes;  ///< a multiple of `channels`
