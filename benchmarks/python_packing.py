@@ -3,7 +3,8 @@
 The same pictures and labels, from a seed, into each format, in this process: once from files by
 ``fastio.converters.pack``, which is what the command runs; by ``fastio.Writer`` and ``fastio.pack`` from bytes that a
 program holds; by ``fastio.Writer`` from the files' paths; and from decoded pixels, compared with Pillow encoding the
-same PNGs by itself. Rounds are interleaved; each ratio is that of one round, by CPU time of the process, with all its threads.
+same PNGs by itself. Rounds are interleaved; each ratio is that of one round, by CPU time of the process, with all its
+threads.
 """
 
 from __future__ import annotations
