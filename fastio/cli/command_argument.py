@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -22,5 +23,7 @@ def command_argument(*, required: bool = False) -> Callable[[Any], Any]:
 def _checked(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
     del parameter
     if words and words[0].startswith("-") and words[0] != "-m":
-        raise click.NoSuchOption(words[0], ctx=ctx)
+        name = words[0].partition("=")[0]
+        options = [option for each in ctx.command.params for option in each.opts if option.startswith("--")]
+        raise click.NoSuchOption(name, possibilities=get_close_matches(name, options, n=1), ctx=ctx)
     return words
