@@ -117,7 +117,10 @@ def _step(data: Data, step: str | None, step_ms: float | None) -> Step:
     if step is not None:
         return open_step(step)
     if step_ms is None:
-        raise click.UsageError(f"{data.name} has no training step: give --model, --step MODULE:FUNCTION or --step-ms")
+        pair = "return a loader and step(batch) as a pair, or " if data.kind == "function" else ""
+        raise click.UsageError(
+            f"{data.name} has no training step: {pair}give --model, --step MODULE:FUNCTION or --step-ms"
+        )
     return lambda _: time.sleep(step_ms / 1e3)
 
 

@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fastio.measure.loop.user_code import error_line, load_function, user_traceback
+from torch.utils.data import DataLoader
+
+from fastio.errors import FastioError
+from fastio.loader.fast_loader import FastLoader
+from fastio.measure.loop.user_code import TRAINS, error_line, load_function, user_traceback
 
 __all__ = ["Failure", "failure_of", "function_training"]
 
@@ -27,14 +31,17 @@ def function_training(name: str, watched: Callable[[Iterable[Any]], Iterable[Any
     """
     Return the training ``module:function``, which trains, or returns a loader and ``step(batch)`` to be run for ever.
 
-    ``watched`` returns what to iterate over in place of the loader. Raises FastioError if there is no such function.
+    ``watched`` returns what to iterate over in place of the loader. Raises FastioError if there is no such function;
+    the training raises it if the function returns a loader alone.
     """
-    function = load_function(name)
+    function = load_function(name, what=TRAINS)
 
     def train() -> None:
         made = function()
         if isinstance(made, tuple) and len(made) == 2 and hasattr(made[0], "__iter__") and callable(made[1]):
             _epochs(watched(made[0]), made[1])
+        elif isinstance(made, (DataLoader, FastLoader)):
+            raise FastioError(f"{name} returned only a {type(made).__name__}; expected a function that {TRAINS}")
 
     return train
 

@@ -125,6 +125,9 @@ def test_a_step_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert "training alone" in run("bench", "both", "user_pair:pair", "--seconds", 0.1)
     assert "a step of its own" in run("bench", "both", "user_pair:pair", "--step-ms", 1, code=2)
+    assert "(did you mean 'pair'?); expected one that returns a loader, or a loader and step(batch) as a pair" in run(
+        "bench", "both", "user_pair:pairs", code=1
+    )
 
 
 def test_decode(png_stores: dict[str, Path]) -> None:

@@ -34,6 +34,9 @@ def step(batch):
 def pair():
     return DataLoader(Slow(), batch_size=2), step
 
+def loader():
+    return DataLoader(Slow(), batch_size=2)
+
 def trains():
     for batch in DataLoader(Slow(), batch_size=2):
         step(batch)
@@ -133,7 +136,15 @@ def test_a_script_that_fails_before_its_loop(folder: Path) -> None:
         (("--", "nothing.py"), "no such script"),
         (("data.lmdb",), "no such script"),
         (("--", "user_doctor.py:pair", "3"), "only a script.py or -m MODULE takes arguments"),
-        (("user_doctor.py:nothing",), "has no function"),
+        (
+            ("user_doctor.py:nothing",),
+            "has no function 'nothing'; expected one that trains, or returns a loader and step",
+        ),
+        (("user_doctor.py:train",), "has no function 'train' (did you mean 'trains'?); expected one that trains, or "),
+        (
+            ("user_doctor.py:loader",),
+            "user_doctor.py:loader returned only a DataLoader; expected a function that trains",
+        ),
         (("--from", "nothing.json"), "nothing.json"),
         (("--seconds", "0", "user_doctor.py:pair"), "--seconds"),
     ],

@@ -24,6 +24,8 @@ __all__ = ["Data", "DataOptions", "Step", "is_function", "open_data", "open_step
 
 Step = Callable[[Any], Any]
 
+_LOADER = "a loader, or a loader and step(batch) as a pair"  # what a function named as DATA has to return
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
@@ -127,7 +129,7 @@ def open_step(name: str) -> Step:
     """Call ``module:function`` without arguments and return its result: the training step, which takes a batch."""
     if not is_function_name(name):
         raise FastioError(f"{name}: expected MODULE:FUNCTION or script.py:FUNCTION that returns a training step")
-    step = load_function(name)()
+    step = load_function(name, what="returns a training step, which takes a batch")()
     if not callable(step):
         raise FastioError(f"{name} returned {type(step).__name__}, expected a callable that takes a batch")
     checked: Step = step
@@ -175,9 +177,9 @@ def _folder(path: str, options: DataOptions) -> Data:
 
 
 def _function(name: str) -> Data:
-    made = load_function(name)()
+    made = load_function(name, what=f"returns {_LOADER}")()
     loader, step = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not hasattr(loader, "__iter__") or not (step is None or callable(step)):
         what = f"({type(loader).__name__}, {type(step).__name__})" if step is not None else type(loader).__name__
-        raise FastioError(f"{name} returned {what}, expected a loader, or a loader and step(batch) as a pair")
+        raise FastioError(f"{name} returned {what}, expected {_LOADER}")
     return Data(name, "function", loader, step)

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from fastio.errors import FastioError
 
 __all__ = [
+    "TRAINS",
     "error_line",
     "is_function_name",
     "is_users_code",
@@ -28,6 +30,8 @@ __all__ = [
     "user_traceback",
     "without_python",
 ]
+
+TRAINS = "trains, or returns a loader and step(batch) as a pair"  # what a function named as a training has to do
 
 _MODULE = "-m "  # what precedes a module's name where a script could stand
 _WORKERS = "\nOriginal Traceback (most recent call last):"  # the form in which torch's DataLoader passes an error on
@@ -50,17 +54,20 @@ def is_function_name(text: str) -> bool:
     return bool(colon) and function.isidentifier() and (module.endswith(".py") or _is_dotted(module))
 
 
-def load_function(name: str) -> Callable[[], Any]:
+def load_function(name: str, *, what: str) -> Callable[[], Any]:
     """
     Import the module (the working directory is searched first) and return its function.
 
-    Raises FastioError if there is no such module or function; exceptions of the module itself pass through.
+    Raises FastioError if there is no such module or function; ``what`` is in words what the function has to do.
+    Exceptions of the module itself pass through.
     """
     module_name, _, function_name = name.rpartition(":")
     module = _script(Path(module_name)) if module_name.endswith(".py") else _module(module_name, name)
     function = getattr(module, function_name, None)
     if not callable(function):
-        raise FastioError(f"{name}: {module_name} has no function {function_name!r}: name another MODULE:FUNCTION")
+        own = [each for each, value in vars(module).items() if inspect.isfunction(value)]
+        near = "".join(f" (did you mean {each!r}?)" for each in get_close_matches(function_name, own, n=1))
+        raise FastioError(f"{name}: {module_name} has no function {function_name!r}{near}; expected one that {what}")
     signature = _signature(function)
     try:
         signature.bind()

@@ -218,7 +218,7 @@ def _sensible(settings: tuple[tuple[str, Value], ...]) -> tuple[tuple[str, Value
 
 
 def _users_dataset(name: str) -> Any:
-    dataset = load_function(name)()
+    dataset = load_function(name, what="returns a dataset with __getitem__ and __len__")()
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__") or isinstance(dataset, (tuple, list)):
         raise FastioError(
             f"{name} returned {type(dataset).__name__}; expected a dataset with __getitem__ and __len__, for "

@@ -13,7 +13,7 @@ from torch.profiler import record_function
 
 from fastio.errors import FastioError
 from fastio.measure.loop.batch import next_batch
-from fastio.measure.loop.user_code import is_function_name, load_function, run_script, without_python
+from fastio.measure.loop.user_code import TRAINS, is_function_name, load_function, run_script, without_python
 from fastio.measure.trace.trace import LOADER_PREFIX
 
 __all__ = ["Recorder", "Schedule", "run_training"]
@@ -89,7 +89,7 @@ class _CountedTraining:
         self._watched(lambda: run_script(script, arguments), script)
 
     def function(self, name: str) -> None:
-        function = load_function(name)
+        function = load_function(name, what=TRAINS)
 
         def training() -> None:
             made = function()
