@@ -95,9 +95,9 @@ def doctor(
     if bool(command) == bool(saved):
         raise click.UsageError("give a training (-- SCRIPT.py, or MODULE:FUNCTION) or --from FILE")
     case = _read(saved) if saved else _run(command, seconds, profiled)
-    if case.failure is not None:
-        _print_failure(case.failure)
     diagnosis = diagnose(case.facts, ended=None if case.failure is None else case.failure.message)
+    if case.failure is not None:
+        _print_failure(case.failure, has_verdict=diagnosis.pattern is not None)
     report = _as_dict(case, diagnosis)
     if as_json:
         echo_json("doctor", report)
@@ -166,11 +166,13 @@ def _as_dict(case: _Case, diagnosis: Diagnosis) -> dict[str, object]:
     }
 
 
-def _print_failure(failure: Failure) -> None:
-    """Print the training's own traceback on stderr."""
-    if failure.text:
-        click.echo(failure.text.rstrip("\n"), err=True)
-    click.echo(f"\nthe training ended early: {failure.message}\nwhat was measured until then:\n", err=True)
+def _print_failure(failure: Failure, *, has_verdict: bool) -> None:
+    """Print the training's own traceback on stderr, and that it ended early where nothing else says so."""
+    lines = [failure.text.rstrip("\n")] if failure.text else []
+    if has_verdict or not failure.text:
+        end = "" if failure.text else f": {failure.message}"
+        lines += ["", f"the training ended early{end}" + ("; what was measured until then:" if has_verdict else "")]
+    click.echo("\n".join([*lines, ""]), err=True)
 
 
 def _print(case: _Case, diagnosis: Diagnosis) -> None:

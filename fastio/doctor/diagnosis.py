@@ -100,9 +100,9 @@ def diagnose(facts: Facts, *, ended: str | None = None) -> Diagnosis:
 def _how_it_ended(facts: Facts, ended: str) -> str:
     """Return in which step a training ended that was too short for a verdict, and why."""
     if facts.loader is None:
-        return f"the training ended before a loader gave it a batch: {ended}"
+        return f"it ended before a loader gave it a batch: {ended}"
     steps = None if facts.step is None else facts.step.steps
-    return f"the training ended in step {(steps or 0) + 1}: {ended}; a verdict needs 2 whole steps"
+    return f"it ended in step {(steps or 0) + 1}: {ended}; a verdict needs 2 whole steps"
 
 
 def _how_long(facts: Facts, bound: Bound) -> str:

@@ -102,6 +102,8 @@ def test_a_script_that_fails() -> None:
     assert result.exit_code == 1
     assert "RuntimeError: out of luck" in result.stderr
     assert 'user_doctor.py", line' in result.stderr
+    assert result.stderr.endswith("\nthe training ended early; what was measured until then:\n\n")
+    assert 1 == result.output.count("RuntimeError: out of luck")
     assert "fastio" not in result.stderr.partition("Traceback")[2].partition("RuntimeError")[0]
     assert "io_bound" in result.stdout
 
@@ -112,7 +114,8 @@ def test_a_script_that_fails_in_its_first_step() -> None:
 
     assert result.exit_code == 1
     assert "RuntimeError: out of luck" in result.stderr
-    assert "the training ended early\n  the training ended in step 1: RuntimeError: out of luck; " in result.stdout
+    assert "the training ended early\n  it ended in step 1: RuntimeError: out of luck; " in result.stdout
+    assert "ended early" not in result.stderr
     assert "first batch of an epoch" in result.stdout
     assert "0 steps" not in result.stdout
     assert "no verdict" not in result.output
@@ -124,8 +127,18 @@ def test_a_script_that_fails_before_its_loop(folder: Path) -> None:
     result = run("--", "fails.py")
 
     assert result.exit_code == 1
-    assert "ended before a loader gave it a batch: KeyError: 'data'" in result.stdout
+    assert "the training ended early\n  it ended before a loader gave it a batch: KeyError: 'data'" in result.stdout
+    assert "ended early" not in result.stderr
     assert "not seen" not in result.stdout
+
+
+def test_a_script_that_exits(folder: Path) -> None:
+    """Without a traceback, stderr says how it ended."""
+    (folder / "exits.py").write_text("import sys\nsys.exit(3)")
+    result = run("--", "exits.py")
+
+    assert result.exit_code == 3
+    assert result.stderr.endswith("the training ended early: sys.exit(3)\n\n")
 
 
 @pytest.mark.parametrize(
