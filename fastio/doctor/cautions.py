@@ -1,25 +1,26 @@
-"""Warnings about what is near a limit: small rules, each with the source of its limit."""
+"""Warnings about what is near a limit: small rules, each with its limit, and where the figure comes from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fastio.doctor.facts import Facts, GpuFacts, MachineFacts
+from fastio.doctor.facts import Facts, GpuFacts, MachineFacts, ScriptFacts
 from fastio.doctor.findings import Caution
 from fastio.doctor.loading import SATURATED_PERCENT
+from fastio.doctor.paste import pack_command
 from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
 from fastio.measure.machine.disk_kind import DiskKind, kind_in_words
 
 __all__ = ["CAUTION_RULES"]
 
-_COURSE = "a course on training performance"
-_OURS = "our choice"
 _SMALL_SHM_BYTES = 64 << 20  # what Docker gives a container by default
-_SHM_PART = 0.5
+# A course on training performance asks for 90 % of a GPU, and not to max out CPUs, memory, the network or a GPU's
+# memory; what that means in percent is our choice, as are the other limits.
+_GPU_PERCENT = 90.0
 _MEMORY_PART = 0.90
 _NETWORK_PART = 0.90
-_GPU_PERCENT = 90.0
 _GPU_MEMORY_PART = 0.95
+_SHM_PART = 0.5
 _QUEUED = 0.25
 _IOWAIT_PERCENT = 20.0
 _FAULTS_PER_S = 100.0
@@ -39,12 +40,14 @@ def small_shm(facts: Facts) -> Iterator[Caution]:
             yield Caution(
                 f"{free} of {total} are free in /dev/shm, but the loader may need {_mb(needed)}",
                 f"{batches} are kept there; a full /dev/shm kills workers (bus error): {cure}",
-                "half of what is free, " + _OURS,
+                "limit: half of what is free",
             )
             return
     if machine.shm_total_bytes <= _SMALL_SHM_BYTES:
         yield Caution(
-            f"only {total} in /dev/shm", f"a full /dev/shm kills workers (bus error): {cure}", "Docker's default"
+            f"only {total} in /dev/shm",
+            f"a full /dev/shm kills workers (bus error): {cure}",
+            "limit: 64 MiB, Docker's default",
         )
 
 
@@ -63,14 +66,25 @@ def saturated_cpus(facts: Facts) -> Iterator[Caution]:
     """Warn if all CPUs are busy, with this training or with others."""
     machine = facts.machine or MachineFacts()
     if machine.cpu_percent is not None and machine.cpu_percent >= SATURATED_PERCENT:
-        is_packed = facts.loader is not None and facts.loader.kind == "FastLoader"
-        natively = "" if is_packed else "decode with native threads (`fastio pack`, then FastLoader), "
         own = "" if machine.process_cpus is None else f"; this training uses {machine.process_cpus:.1f} CPUs of them"
         yield Caution(
             f"the machine's CPUs are {machine.cpu_percent:.0f} % busy{own}",
-            f"more workers or threads will not help: {natively}transform on the device, or stop other programs",
-            _COURSE + ": do not max out CPUs",
+            f"more workers or threads will not help: {', or '.join(_less_for_cpus(facts))}",
+            f"limit: {SATURATED_PERCENT:.0f} %",
         )
+
+
+def _less_for_cpus(facts: Facts) -> Iterator[str]:
+    """Yield what would leave CPUs more time."""
+    loader = facts.loader
+    yield "stop other programs"
+    if loader is not None and loader.kind == "DataLoader" and loader.dataset != "FastDataset":
+        script = loader.script or ScriptFacts()
+        if loader.data_path is not None and script.data_kind is not None:
+            command = pack_command(loader, script).removeprefix("$ ").partition("    #")[0]
+            yield f"pack the files (`{command}`)"
+    if facts.model is not None and facts.model.device.startswith("cuda"):
+        yield "transform on the device"
 
 
 def queueing(facts: Facts) -> Iterator[Caution]:
@@ -81,7 +95,7 @@ def queueing(facts: Facts) -> Iterator[Caution]:
         yield Caution(
             f"{share:.0%} of the time to make a batch is spent waiting for a CPU",
             "other programs use the same CPUs; on a quiet machine the figures would be better",
-            "the kernel's schedstat; a quarter, " + _OURS,
+            f"limit: {_QUEUED:.0%}; measured by the kernel's schedstat",
         )
 
 
@@ -96,7 +110,7 @@ def full_memory(facts: Facts) -> Iterator[Caution]:
             f"{part:.0%} of {_mb(machine.memory_total_bytes)} of memory are in use",
             "data that no longer fits in the page cache is read again in every epoch: use fewer workers or "
             "less prefetch",
-            _COURSE + ": do not max out memory",
+            f"limit: {_MEMORY_PART:.0%}",
         )
 
 
@@ -107,8 +121,8 @@ def full_network(facts: Facts) -> Iterator[Caution]:
     if rate is not None and limit and rate >= _NETWORK_PART * limit:
         yield Caution(
             f"the network carries {_mb(rate)}/s of {_mb(limit)}/s",
-            "copy the data to a local disk, or pack it smaller (--short-side)",
-            _COURSE + ": do not max out the network",
+            "copy the data to a local disk (`fastio stage`), or pack smaller pictures (`fastio pack --short-side 256`)",
+            f"limit: {_NETWORK_PART:.0%} of the interface's rate",
         )
 
 
@@ -122,7 +136,7 @@ def waiting_for_disks(facts: Facts) -> Iterator[Caution]:
         yield Caution(
             f"CPUs are idle and wait for disks {machine.iowait_percent:.0f} % of the time{read}",
             f"{asked}: `fastio bench disk` measures yours",
-            f"the kernel's iowait; {_COURSE}",
+            f"limit: {_IOWAIT_PERCENT:.0f} %; measured by the kernel's iowait",
         )
 
 
@@ -131,10 +145,10 @@ def cold_cache(facts: Facts) -> Iterator[Caution]:
     making = None if facts.loader is None else facts.loader.making
     if making is not None and making.batch_s > 0 and making.major_faults / making.batch_s >= _FAULTS_PER_S:
         yield Caution(
-            f"{making.major_faults:,.0f} page faults a batch are read from a disk",
+            f"{making.major_faults / making.batch_s:,.0f} page faults a second are read from a disk",
             "mapped data is not in memory yet (cold), or does not stay there; if it is only cold, the second "
             "epoch will be faster",
-            "getrusage; 100 a second, " + _OURS,
+            f"limit: {_FAULTS_PER_S:.0f} a second; measured by getrusage",
         )
 
 
@@ -146,7 +160,7 @@ def slow_disks(facts: Facts) -> Iterator[Caution]:
             yield Caution(
                 f"{disk.path}: {_mb(disk.sequential_bytes_per_s)}/s sequentially",
                 f"{_asked_of(disk.kind)}; keep the data on a faster disk, or in memory",
-                _COURSE,
+                f"limit: {_mb(expected)}/s",
             )
 
 
@@ -163,7 +177,7 @@ def idle_gpus(facts: Facts) -> Iterator[Caution]:
             yield Caution(
                 f"{gpu.name}: {gpu.utilization_percent:.0f} % utilisation",
                 "expected 90 % or more; NVML counts any running kernel, so the real use may be even lower",
-                _COURSE,
+                f"limit: {_GPU_PERCENT:.0f} %; measured by NVML",
             )
 
 
@@ -175,7 +189,7 @@ def full_gpus(facts: Facts) -> Iterator[Caution]:
             yield Caution(
                 f"{gpu.name}: {part:.0%} of its memory in use",
                 "one larger batch would end the run: use smaller batches, mixed precision, or activation checkpointing",
-                _COURSE + ": do not max out GPU memory",
+                f"limit: {_GPU_MEMORY_PART:.0%}",
             )
 
 

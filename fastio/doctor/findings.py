@@ -49,7 +49,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """Something near a limit: what it is, why that matters and what to do, and the source of the limit."""
+    """Something near a limit: what it is, why that matters and what to do, and in ``source`` the limit."""
 
     title: str
     reason: str

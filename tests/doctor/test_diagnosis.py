@@ -369,7 +369,7 @@ CAUTIONS = [
     ("CPUs are 98 % busy", Facts(machine=MachineFacts(cpu_percent=98.0, process_cpus=2.0))),
     ("waiting for a CPU", Facts(loader=replace(LOADER, making=replace(MAKING, queued_s=0.1)))),
     ("for disks 40 %", Facts(machine=MachineFacts(iowait_percent=40.0, disk_read_bytes_per_s=3e7))),
-    ("page faults", Facts(loader=replace(LOADER, making=replace(MAKING, major_faults=500)))),
+    ("3,731 page faults a second", Facts(loader=replace(LOADER, making=replace(MAKING, major_faults=500)))),
     ("90.0 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=90e6),))),
     ("900 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=9e8, kind="nvme"),))),
     ("95% of 10,000 MB", Facts(machine=MachineFacts(memory_used_bytes=95 * GB // 10, memory_total_bytes=10 * GB))),
@@ -389,6 +389,34 @@ def test_warnings(words: str, facts: Facts) -> None:
 
     assert [True] == [words in caution.title for caution in said]
     assert all(caution.source for caution in said)
+    assert "course" not in said[0].source
+    assert "our choice" not in said[0].source
+
+
+@pytest.mark.parametrize(
+    ("loader", "words", "not_words"),
+    [
+        (LOADER, "pack the files (`fastio pack '/data/my pngs' train.lmdb`)", "FastLoader, which"),
+        (PACKED, "more workers or threads will not help: stop other programs, or transform on the device", "pack"),
+        (replace(LOADER, dataset="FastDataset"), "stop other programs", "pack"),
+        (None, "stop other programs", "pack"),
+    ],
+)
+def test_what_helps_busy_cpus(loader: LoaderFacts | None, words: str, not_words: str) -> None:
+    """Files that Python decodes are packed by the command that is named; who has packed is not told to."""
+    machine = MachineFacts(cpu_percent=98.0, process_cpus=2.0)
+    (said,) = diagnose(Facts(machine=machine, loader=loader, model=MODEL)).cautions
+
+    assert words in said.reason
+    assert not_words not in said.reason
+
+
+def test_few_page_faults_a_batch() -> None:
+    """A batch may be so short that it has none on average; the limit is one of seconds, and so is the figure."""
+    making = replace(MAKING, samples_s=0.0001, collate_s=0.0, major_faults=0.02)
+    (said,) = diagnose(Facts(loader=replace(LOADER, making=making))).cautions
+
+    assert said.title == "200 page faults a second are read from a disk"
 
 
 def test_busy_cpus_of_a_packed_store() -> None:
