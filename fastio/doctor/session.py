@@ -15,6 +15,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
+from fastio.doctor.last_words import last_words
 from fastio.doctor.model import ModelWatch
 from fastio.doctor.surroundings import Surroundings
 from fastio.doctor.training import Failure, failure_of
@@ -98,6 +99,7 @@ def observe(
         session = _Session(plan, Path(folder))
         observation = session.observation
         with ExitStack() as stack:
+            stack.enter_context(last_words(Path(folder)))
             stack.callback(session.close)
             stack.enter_context(observation.watcher)
             stack.enter_context(observation.model)

@@ -15,7 +15,7 @@ from fastio.measure.loop.user_code import TRAINS, error_line, load_function, use
 
 __all__ = ["Failure", "failure_of", "function_training"]
 
-_INTERRUPTED = 130  # the exit code that a shell reports for SIGINT
+_INTERRUPTED, _TERMINATED = 130, 143  # the exit codes that a shell reports for SIGINT and SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ def failure_of(error: BaseException) -> Failure | None:
         if error.code in (None, 0):
             return None
         code = error.code if isinstance(error.code, int) else 1
+        if code == _TERMINATED:
+            return Failure("terminated (SIGTERM)", "", code)
         call = f"sys.exit({error.code!r})"
         return Failure(call, "" if isinstance(error.code, int) else str(error.code), code)
     if isinstance(error, KeyboardInterrupt):

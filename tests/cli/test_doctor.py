@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -170,3 +173,41 @@ def test_what_cannot_be_examined(arguments: tuple[str, ...], message: str) -> No
     assert message in result.output
     assert "Traceback" not in result.output
     assert isinstance(result.exception, SystemExit)
+
+
+ENDS = """
+import os, signal, sys
+from user_doctor import *
+
+for number, batch in enumerate(DataLoader(Slow(), batch_size=2)):
+    step(batch)
+    if number == 3:
+        exec(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, "the training's process is gone, and with it what"),
+        ("os.abort()", -signal.SIGABRT, "Fatal Python error: Aborted"),
+        (
+            "sys.exit() if os.fork() == 0 else (os.wait(), os.kill(os.getpid(), signal.SIGTERM))",
+            143,
+            "the training ended early: terminated (SIGTERM)",
+        ),
+    ],
+    ids=["killed", "abort", "SIGTERM, with a fork that ended"],
+)
+def test_how_a_training_ended(end: str, code: int, words: str, tmp_path: Path) -> None:
+    """One line says how, also if its process could not, and nothing stays in the folder for temporary files."""
+    (tmp_path / "ends.py").write_text(ENDS)
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-m", "fastio", "doctor", "--seconds", "60", "--", "ends.py", end]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    assert (code, 1) == (ended.returncode, ended.stderr.count(words)), ended.stderr
+    assert (code != 143) == ("process is gone" in ended.stderr)
+    assert [] == list((tmp_path / "temporary").glob("fastio-doctor-*"))
