@@ -196,10 +196,10 @@ class BatchCounts(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note what a stop leaves of its epoch."""
-        fit = trainer.fit_loop
-        left = int(trainer.num_training_batches) - fit.epoch_loop.batch_progress.current.processed
-        under_way = fit.epoch_progress.current.started - 1
-        self._left_out = (under_way, left) if _is_cut_short(trainer) and left > 0 else None
+        epochs: Any = trainer.fit_loop.epoch_progress.current
+        batches: Any = trainer.fit_loop.epoch_loop.batch_progress.current
+        left = int(trainer.num_training_batches) - batches.processed
+        self._left_out = (epochs.started - 1, left) if _is_cut_short(trainer) and left > 0 else None
 
 
 def _is_cut_short(trainer: Trainer) -> bool:
