@@ -12,12 +12,10 @@ the numbers of each batch of each rank as JSON. The processes are forks of one t
 from __future__ import annotations
 
 import json
-import os
-import socket
 import sys
-import traceback
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -25,6 +23,8 @@ from typing import Any
 
 import torch
 from torch import distributed
+
+from tests.forking import start_ranks, wait_for_ranks
 
 __all__ = ["main"]
 
@@ -41,34 +41,21 @@ class _Start:
     world_size: int
     batch_size: int
     steps: int
-    port: int
 
 
-def _rank(start: _Start, rank: int) -> None:
-    """Be one rank; never returns."""
-    status = 1
-    world_size, folder = start.world_size, start.folder
-    ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": start.port}
-    os.environ.update({name: str(value) for name, value in {**ranks, **meeting}.items()})
-    try:
-        distributed.init_process_group("gloo", timeout=_TIMEOUT)
-        loader = getattr(start.peer, start.loader)(folder, start.batch_size)
-        saved = folder / "state.pt"
-        if saved.exists():
-            loader.load_state_dict(torch.load(saved, weights_only=False))
-        distributed.barrier()  # all have read the state
-        batches = [start.peer.numbers(batch) for batch in islice(loader, None if start.steps < 0 else start.steps)]
-        if rank == 0:
-            torch.save(loader.state_dict(), saved)
-        (folder / f"rank-{rank}.json").write_text(json.dumps(batches))
-        distributed.barrier()
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+def _be_rank(start: _Start, rank: int) -> None:
+    folder = start.folder
+    distributed.init_process_group("gloo", timeout=_TIMEOUT)
+    loader = getattr(start.peer, start.loader)(folder, start.batch_size)
+    saved = folder / "state.pt"
+    if saved.exists():
+        loader.load_state_dict(torch.load(saved, weights_only=False))
+    distributed.barrier()  # all have read the state
+    batches = [start.peer.numbers(batch) for batch in islice(loader, None if start.steps < 0 else start.steps)]
+    if rank == 0:
+        torch.save(loader.state_dict(), saved)
+    (folder / f"rank-{rank}.json").write_text(json.dumps(batches))
+    distributed.barrier()
 
 
 def main() -> None:
@@ -81,23 +68,12 @@ def main() -> None:
         print(json.dumps({"samples": int(rest[0])}))
         return
     torch.set_num_threads(1)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        start = _Start(peer, rest[0], folder, *map(int, rest[1:]), free.getsockname()[1])
-    processes = []
-    for rank in range(start.world_size):
-        process = os.fork()
-        if process == 0:
-            _rank(start, rank)
-        processes.append(process)
-    statuses = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]
+    start = _Start(peer, rest[0], folder, *map(int, rest[1:]))
+    statuses = wait_for_ranks(start_ranks(partial(_be_rank, start), start.world_size))
     if any(statuses):
         sys.exit(f"exit statuses of the ranks: {statuses}")
-    print(
-        json.dumps(
-            {"ranks": [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(len(processes))]}
-        )
-    )
+    ranks = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(start.world_size)]
+    print(json.dumps({"ranks": ranks}))
 
 
 if __name__ == "__main__":
