@@ -1,4 +1,4 @@
-"""Hides two lines of torch's profiler that tell people nothing; everything else on stderr is passed on."""
+"""Hides three lines of torch's profiler that tell people nothing; everything else on stderr is passed on."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from contextlib import contextmanager
 __all__ = ["without_kineto_lines"]
 
 _STDERR = 2
-# Kineto writes them at its highest level since torch 2.13. KINETO_LOG_LEVEL hides them only if it hides errors too.
-_LINES = re.compile(rb"^USDT:.*\bprofiler_(?:start|stop)\n", re.MULTILINE)
+# Kineto writes the first two at its highest level since torch 2.13. KINETO_LOG_LEVEL hides them only if it hides errors
+# too. The third is what a torch for CUDA says on a machine without a driver (35) or without a GPU (100).
+_LINES = re.compile(
+    rb"^USDT:.*\bprofiler_(?:start|stop)\n|^ERROR:.*\bgpuGetDeviceCount failed with code (?:35|100)\n", re.MULTILINE
+)
 
 
 @contextmanager
 def without_kineto_lines() -> Iterator[None]:
     """
     Hold back what this process writes to stderr, and release it at the end without the lines in which Kineto reports
-    its work.
+    its work, or that there is no GPU.
 
     Meant for the moments in which a profiler starts, steps and stops.
     """

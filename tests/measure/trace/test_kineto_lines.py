@@ -1,4 +1,4 @@
-"""Stderr while a profiler starts and stops: only its two lines are missing."""
+"""Stderr while a profiler starts and stops: only the lines of its work, and of a GPU that is not there, are missing."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ def test_all_others_are_let_through(capfd: pytest.CaptureFixture[str]) -> None:
         os.write(2, ERROR + START.replace(b"start", b"stop") + b"no end")
 
     assert b"mine\n" + ERROR + b"no end" == capfd.readouterr().err.encode()
+
+
+@pytest.mark.parametrize(("code", "is_hidden"), [(35, True), (100, True), (2, False), (350, False)])
+def test_no_gpu_is_no_error(code: int, is_hidden: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """That there is no driver or no GPU is nothing new to who trains on a CPU; other errors of CUDA are."""
+    line = f"ERROR:2026-11-21 10:10:26 1:1 DeviceProperties.cpp:56] gpuGetDeviceCount failed with code {code}\n"
+    with without_kineto_lines():
+        os.write(2, line.encode())
+
+    assert ("" if is_hidden else line) == capfd.readouterr().err
 
 
 def test_words_before_an_exception(capfd: pytest.CaptureFixture[str]) -> None:
