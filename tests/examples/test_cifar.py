@@ -13,7 +13,7 @@ from tests.trainer.coloured import CLASSES, coloured
 
 
 def test_it_learns_from_pngs_and_a_pickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Losses fall, and pictures that were kept for testing are classified far above chance."""
+    """Losses fall, and pictures kept for testing are classified far above chance; a line says how far an epoch is."""
     monkeypatch.chdir(tmp_path)
     pixels, labels = coloured(160)
     names = [f"{number:03d}.png" for number in range(len(labels))]
@@ -26,5 +26,6 @@ def test_it_learns_from_pngs_and_a_pickle(tmp_path: Path, monkeypatch: pytest.Mo
 
     losses, accuracies = numbers("loss", output), numbers("accuracy", output)
     assert 4 == len(losses) == len(accuracies)
+    assert "epoch 3: 5 of 9 steps\r" in output
     assert losses[-1] < losses[0]
     assert accuracies[-1] > 2 * 100 / CLASSES, output

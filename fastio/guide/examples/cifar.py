@@ -3,12 +3,11 @@
     $ fastio pack png/ pictures.lmdb --labels labels.pkl       # labels.pkl holds {file name: class}
     $ python cifar.py pictures.lmdb --epochs 10
 
-Native threads decode, crop and flip. Without a GPU, 50,000 pictures take 2.5 CPU-minutes an epoch (Intel Xeon).
+Without a GPU, an epoch of 50,000 pictures took 2.5 CPU-minutes (Intel Xeon), one of 10,000 took 1.4 (busy AMD EPYC).
 """
 
 import argparse
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -51,12 +50,11 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     dataset = FastDataset(options.store)
-    fold = np.random.default_rng(0).permutation(len(dataset)) % 10
+    fold = torch.randperm(len(dataset)).numpy() % 10
     normalize = Normalize(mean=(0.491, 0.482, 0.447), std=(0.247, 0.243, 0.262))
     augment = [RandomCrop(32, padding=4), RandomHorizontalFlip(), normalize]
     train = FastLoader(dataset, options.batch_size, indices=fold > 0, shuffle=True, transforms=augment, device=device)
     test = FastLoader(dataset, options.batch_size, indices=fold == 0, transforms=normalize, device=device)
-
     model = resnet(options.width, len(dataset.classes)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=options.epochs * len(train))
@@ -71,6 +69,8 @@ def main() -> None:
             optimizer.step()
             schedule.step()
             losses.append(loss.detach())
+            if len(losses) % 5 == 0:
+                print(f"epoch {epoch}: {len(losses)} of {len(train)} steps", end="\r", flush=True)
         print(f"epoch {epoch}: loss {torch.stack(losses).mean():.3f}, accuracy {accuracy(model, test):.1%}", end=", ")
         print("{0.samples_per_s:,.0f} pictures/s, {0.loading_share:.1%} of the time waiting".format(timer.summary()))
 
