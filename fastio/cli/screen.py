@@ -103,24 +103,26 @@ class Meter:
         self._unit = unit
         self._bar = bar
         self._task = None if bar is None else bar.add_task(title, total=total, rates="")
-        self._samples = self._bytes = 0
+        self._samples = self._bytes = self._kept = 0
         self._begun = self._printed = time.perf_counter()
 
     def __call__(self, samples: int, size_bytes: int) -> None:
-        """Add a piece."""
+        """Add a piece. A first one without bytes was there already: it counts as done, but not for the rate."""
+        if self._unit == "samples" and not self._samples and not size_bytes:
+            self._kept, self._begun = samples, time.perf_counter()
         self._samples += samples
         self._bytes += size_bytes
         done = self._samples if self._unit == "samples" else self._bytes
         now = time.perf_counter()
         passed = max(now - self._begun, 1e-6)
         rates = f"{size(self._bytes / passed)}/s"
-        if self._samples:
-            rates = f"{per_second(self._samples / passed)} samples/s, {rates}"
+        if self._samples > self._kept:
+            rates = f"{per_second((self._samples - self._kept) / passed)} samples/s, {rates}"
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, rates=rates)
         elif now - self._printed >= _PLAIN_INTERVAL_S:
             self._printed = now
-            left = max(self._total - done, 0) * passed / max(done, 1)
+            left = max(self._total - done, 0) * passed / max(done - self._kept, 1)
             shown = number if self._unit == "samples" else size
             click.echo(f"{self._title}: {shown(done)} of {shown(self._total)}, {rates}, {left:.0f} s left", err=True)
 
