@@ -113,8 +113,13 @@ def _left_aside_line(metadata: Mapping[str, Any]) -> list[str]:
     for each in entries:
         firsts.setdefault(each["problem"], each["key"])
     counts = Counter(each["problem"] for each in entries)
-    parts = [f"{count:,} such as {firsts[why]} ({why})" for why, count in counts.most_common()]
-    return [f"left out: {_files(len(entries))}, {'; '.join(parts)}"]
+    parts = [f"{_such_as(firsts[why], count)} ({why})" for why, count in counts.most_common()]
+    total = "" if len(parts) == 1 else f"{_files(len(entries))}: "
+    return [f"left out: {total}{'; '.join(parts)}"]
+
+
+def _such_as(first: str, count: int) -> str:
+    return first if count == 1 else f"{count:,} such as {first}"
 
 
 def _files(count: int) -> str:
