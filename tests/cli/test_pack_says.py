@@ -107,6 +107,18 @@ def test_help_begins_with_what_most_people_use() -> None:
     assert titles == re.findall(r"^([A-Z][^:\n]*):$", text[2], re.MULTILINE)
 
 
+def test_the_last_line_counts_as_the_first(tmp_path: Path) -> None:
+    """Samples are those that the first line announced; an empty class folder is a problem, but no sample."""
+    source = tmp_path / "classes"
+    (source / "empty").mkdir(parents=True)
+    flat(source / "cat", 3)
+    (source / "cat" / "bad.png").write_bytes(b"no picture")
+    output = said("pack", source, tmp_path / "s.lmdb", "--on-error", "skip", code=0)
+
+    assert "4 samples, " in output.splitlines()[0]
+    assert "packed 3 of 4 samples and skipped 2 problems (listed above" in output
+
+
 def picture_csv(folder: Path, titles: str) -> Path:
     """Four pictures, and a table beside them of their names and kinds."""
     flat(folder, 4)
