@@ -38,6 +38,8 @@ _SECTIONS = {
     "OUT behind a URL": REMOTE_NAMES,
 }
 
+_SIZE_CHANGE = 1.5  # changes of the pictures' sizes by less are no reason to speak of shards
+
 
 @click.command(
     cls=Sections,
@@ -63,7 +65,8 @@ _SECTIONS = {
     "--shard-size",
     type=SIZE,
     metavar="SIZE",
-    help="Bytes per shard, for an OUT like train-%06d.tar: 500MB, 1GB.  [default: 1GiB]",
+    help="Bytes per shard, for an OUT like train-%06d.tar: 500MB, 1GB; as SRC takes them, if pictures change their "
+    "sizes.  [default: 1GiB]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--append", is_flag=True, help="Add SRC to the set of shards OUT, as its next generation.")
@@ -157,9 +160,19 @@ def pack(  # noqa: PLR0913 - an option each
                 [*advice(store), *jump_advice(store)],
             )
             overhead = FORMATS[store.format].overhead(store.schema)
-        lines = [] if part is not None else _summary(report, overhead, samples=count)
+        lines = [] if part is not None else [*_summary(report, overhead, samples=count), *_shard_lines(report)]
         for line in (*lines, epoch, *map(printable, done), *better):
             click.echo(line)
+
+
+def _shard_lines(report: PackReport) -> list[str]:
+    """Return a line where pictures that changed their sizes made shards of another size than asked for; or nothing."""
+    change = max(report.payload_bytes, 1) / max(report.source_bytes, 1)
+    if report.shards < 2 or 1 / _SIZE_CHANGE < change < _SIZE_CHANGE:
+        return []
+    mean = size(report.store_bytes / report.shards)
+    times = f"{1 / change:.1f} times the --shard-size gives shards of about the size that was asked for"
+    return [f"shards have about {mean}: they were planned by the sizes in SRC; {times}"]
 
 
 def _part_line(report: PackReport, part: Part) -> str:

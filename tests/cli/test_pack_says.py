@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from fastio.cli import cli
 from tests.converters.trees import flat
@@ -117,6 +118,20 @@ def test_the_last_line_counts_as_the_first(tmp_path: Path) -> None:
 
     assert "4 samples, " in output.splitlines()[0]
     assert "packed 3 of 4 samples and skipped 2 problems (listed above" in output
+
+
+def test_shards_of_another_size_than_asked_for(tmp_path: Path) -> None:
+    """Shards are planned before pictures are made smaller, or into pixels: the size to ask for is told."""
+    source = tmp_path / "noise"
+    source.mkdir()
+    for name in range(8):
+        Image.effect_noise((64, 64), 90).save(source / f"{name}.png")
+    pack = ("pack", source, tmp_path / "s-%06d.tar", "--shard-size", "20000", "--overwrite")
+    assert "shards have about" not in said(*pack, code=0)
+    smaller = said(*pack, "--resize", "16x16", code=0)
+
+    (times,) = re.findall(r"in SRC; ([\d.]+) times the --shard-size gives shards of about the size", smaller)
+    assert float(times) > 8
 
 
 def picture_csv(folder: Path, titles: str) -> Path:
