@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from fastio.converters.pack_record import sorted_problems
@@ -44,8 +45,13 @@ def stop_at(source: Source, problem: Problem, *, of: int = 1) -> SourceError:
     more = f" (the first of {of} problems)" if of > 1 else ""
     path = shown(source.path)
     folder, slash, name = path.rpartition("/")
-    where = f"{folder}{slash}{problem.key}" if problem.key.startswith(f"{name}:") else f"{path}/{problem.key}"
-    return SourceError(f"{where}: {problem.problem}{more}; correct it, or skip such samples with --on-error skip")
+    where, sentence = f"{path}/{problem.key}", problem.problem
+    row = re.search(rf" \({re.escape(name)}:(\d+)\)\Z", sentence)
+    if row is not None:  # of a table, in which no file can be
+        where, sentence = f"{path}:{row[1]}", sentence[: row.start()]
+    elif problem.key.startswith(f"{name}:"):
+        where = f"{folder}{slash}{problem.key}"
+    return SourceError(f"{where}: {sentence}{more}; correct it, or skip such samples with --on-error skip")
 
 
 def miscounted(source: Source, *, expected: int, packed: int, skipped: int) -> SourceError:

@@ -161,6 +161,15 @@ def test_a_table_elsewhere_than_its_pictures(tmp_path: Path) -> None:
     assert "4 of 4 samples" in said("pack", table, tmp_path / "out.lmdb", "--root", tmp_path / "a", code=0)
 
 
+def test_a_file_that_a_table_names_in_vain(tmp_path: Path) -> None:
+    """The row is named, since the table is no folder that the file could be missing in."""
+    table = picture_csv(tmp_path / "a", "filename,label")
+    (tmp_path / "a" / "0002.png").unlink()
+    words = "has a 'filename' that is '0002.png', but there is no such file; correct it"
+
+    assert f"error: {table}:4: {words}" in said("pack", table, tmp_path / "out.lmdb")
+
+
 @pytest.mark.parametrize("rows", ["url,caption\nhttps://x/0000.png,a\n", "filename,text\n0000.png,a\n"])
 def test_tables_that_stay_text(tmp_path: Path, rows: str) -> None:
     """Addresses are no files, and a column called text is what it says."""
