@@ -5,6 +5,8 @@ Names, arguments, defaults and sampling rules follow ``torchvision.transforms.v2
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
 from fastio.transforms.affine import invert_geometry, move_boxes
 from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.batch import (
@@ -61,3 +63,24 @@ __all__ = [
     "invert_geometry",
     "move_boxes",
 ]
+
+_FLOATS = "leave it out before Normalize, and write ToDtype(torch.float32, scale=True) where nothing else makes floats"
+_NEEDLESS = {
+    "ToTensor": _FLOATS,
+    "ConvertImageDtype": _FLOATS,
+    "PILToTensor": "leave it out",
+    "ToImage": "leave it out",
+}
+
+if not TYPE_CHECKING:  # type checkers would take every name for one of this module
+
+    def __getattr__(name: str) -> NoReturn:
+        """
+        Explain torchvision's names of what needs no transform here.
+
+        Raises ImportError for these: ``from fastio.transforms import ToTensor`` would drop the text of any
+        AttributeError.
+        """
+        if name in _NEEDLESS:
+            raise ImportError(f"fastio.transforms has no {name}: batches are tensors already: {_NEEDLESS[name]}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,3 +18,11 @@ def test_a_transform_names_its_kind(transform: type) -> None:
     """It inherits from one of the two protocols: type checkers look for a common class, not for common methods."""
     assert 1 == len({Transform, BatchTransform} & set(transform.__mro__))
     assert BaseTransform in transform.__mro__
+
+
+@pytest.mark.parametrize("name", ["ToTensor", "PILToTensor", "ToImage", "ConvertImageDtype"])
+def test_torchvisions_names_that_are_not_needed(name: str) -> None:
+    """Importing one says that it is left out, and what to write for floats; another name is an ordinary error."""
+    with pytest.raises(ImportError, match=f"has no {name}: batches are tensors already: leave it out"):
+        exec(f"from fastio.transforms import {name}")
+    assert not hasattr(transforms, "ToTensors")
