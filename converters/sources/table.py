@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from pathlib import Path
+from typing import TypeGuard
 
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.listed import ListedSource
@@ -37,19 +39,23 @@ def _no_others(_named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
 
 def _names_pictures(place: SourcePath) -> bool:
     """
-    Whether the first row of a table names a picture: under "file_name", or anywhere if there is no "text".
+    Whether the first row of a table names a picture: under "file_name", or anywhere.
 
-    Columns of Parquet files have types, so that their texts are fields without further signs.
+    Where there is a "text", a picture under another title must lie beside the table. Columns of Parquet files have
+    types, so that their texts are fields without further signs.
     """
     if place.is_folder or not is_table_name(place.path):
         return False
     table = TableFile(place.path)
     row = table.first() or {}
-    titles = ["file_name"] if "text" in row or table.kind == "parquet" else list(row)
-    return any(_names_picture(row.get(title)) for title in titles)
+    if _names_picture(row.get("file_name")):
+        return True
+    folder = Path(place.path).parent
+    names = [] if table.kind == "parquet" else [value for value in row.values() if _names_picture(value)]
+    return bool(names) and ("text" not in row or any((folder / name).is_file() for name in names))
 
 
-def _names_picture(value: object) -> bool:
+def _names_picture(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and "://" not in value and kind_by_name(value) != 0
 
 

@@ -172,10 +172,17 @@ def test_a_file_that_a_table_names_in_vain(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", ["url,caption\nhttps://x/0000.png,a\n", "filename,text\n0000.png,a\n"])
 def test_tables_that_stay_text(tmp_path: Path, rows: str) -> None:
-    """Addresses are no files, and a column called text is what it says."""
+    """Addresses are no files, and a column called text is what it says where no such picture lies beside the table."""
     (tmp_path / "t.csv").write_text(rows)
 
     assert "csv, text in 'text'" in said("pack", tmp_path / "t.csv", tmp_path / "out.lmdb", code=int("url" in rows))
+
+
+def test_pictures_with_a_text_each(tmp_path: Path) -> None:
+    """A table of captions under the title text, beside its pictures, leaves no picture out."""
+    table = picture_csv(tmp_path / "a", "filename,text")
+
+    assert "a table; image, text, 4 samples" in said("pack", table, tmp_path / "out.lmdb", code=0)
 
 
 @pytest.mark.parametrize("title", ["category", "Class", "target"])
