@@ -49,8 +49,8 @@ def test_the_doctor_prints_the_lines_of_the_cure() -> None:
 
 
 def test_both_train() -> None:
-    """Three epochs of each; the loader's lines have changed, the loop has not."""
+    """Ten epochs of each, enough for the doctor to profile steps; the loader's lines have changed, the loop has not."""
     cli([*commands("slow_script_cured.py")[0][1:]], standalone_mode=False)
 
-    assert 3 == len(numbers("loss", run_script("slow_script.py", "photos")))
-    assert 3 == len(numbers("loss", run_script("slow_script_cured.py")))
+    assert 10 == len(numbers("loss", run_script("slow_script.py", "photos")))
+    assert 10 == len(numbers("loss", run_script("slow_script_cured.py")))

@@ -29,7 +29,7 @@ def main() -> None:
     body = [nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     model = nn.Sequential(*body, nn.Linear(32, len(dataset.classes)))
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    for epoch in range(3):
+    for epoch in range(10):
         for images, labels in loader:
             loss = nn.functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()
