@@ -24,6 +24,6 @@ def _checked(ctx: click.Context, parameter: click.Parameter, words: tuple[str, .
     del parameter
     if words and words[0].startswith("-") and words[0] != "-m":
         name = words[0].partition("=")[0]
-        options = [option for each in ctx.command.params for option in each.opts if option.startswith("--")]
+        options = [option for known in ctx.command.params for option in known.opts if option.startswith("--")]
         raise click.NoSuchOption(name, possibilities=get_close_matches(name, options, n=1), ctx=ctx)
     return words

@@ -65,8 +65,8 @@ def load_function(name: str, *, what: str) -> Callable[[], Any]:
     module = _script(Path(module_name)) if module_name.endswith(".py") else _module(module_name, name)
     function = getattr(module, function_name, None)
     if not callable(function):
-        own = [each for each, value in vars(module).items() if inspect.isfunction(value)]
-        near = "".join(f" (did you mean {each!r}?)" for each in get_close_matches(function_name, own, n=1))
+        functions = [own for own, value in vars(module).items() if inspect.isfunction(value)]
+        near = "".join(f" (did you mean {own!r}?)" for own in get_close_matches(function_name, functions, n=1))
         raise FastioError(f"{name}: {module_name} has no function {function_name!r}{near}; expected one that {what}")
     signature = _signature(function)
     try:
