@@ -141,7 +141,10 @@ def install(python: str, edge: str, environment: Path, *, keep: bool) -> None:
     wheels = sorted((TOP / "dist").glob(f"fastio-*-{tag}-*_{os.uname().machine}.whl"))
     if not wheels:
         raise FileNotFoundError(f"no dist/fastio-*-{tag}-*.whl: make wheel")
-    if not (keep and environment.exists()):
+    pip = [environment / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    if keep and environment.exists():
+        subprocess.run([*pip, "uninstall", "--yes", "fastio"], check=True)  # pip keeps what has the same version
+    else:
         shutil.rmtree(environment, ignore_errors=True)
         subprocess.run([interpreter, "-m", "venv", environment], check=True)
     constraints = environment / "constraints.txt"
@@ -149,7 +152,7 @@ def install(python: str, edge: str, environment: Path, *, keep: bool) -> None:
     constraints.write_text("\n".join(oldest_versions(project, python) if edge == "oldest" else ()))
     subprocess.run(
         [
-            *(environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
+            *(*pip, "install"),
             *("--only-binary", ":all:", "--cache-dir", FOLDER / "cache", "--constraint", constraints),
             "--no-compile",  # all of torch takes a minute, and the tests import little of it
             *(f"{wheels[-1]}[{','.join(EXTRAS)}]", *TOOLS),
