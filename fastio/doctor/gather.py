@@ -7,7 +7,7 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from fastio.doctor.packed_pictures import look_at_pictures
 from fastio.doctor.probe import CAN_WATCH, BatchCost, read_costs
 from fastio.doctor.script import fast_loader_script, script_of
 from fastio.doctor.session import Observation
-from fastio.doctor.transform_timers import steps_of, transform_of
+from fastio.doctor.transform_timers import transform_of
 from fastio.doctor.wait_sampler import Wait
 from fastio.doctor.watch import LoaderWatch
 from fastio.loader.fast_loader import FastLoader
@@ -188,10 +188,19 @@ def _packed_pictures(watch: LoaderWatch) -> tuple[float | None, float | None]:
         return None, None
     arguments = watch.arguments or {}
     transform = arguments.get("transforms") or transform_of(dataset)[2]
-    steps = [step for step, _ in steps_of(transform)] or [transform]
     side, jump_percent = look_at_pictures(dataset.store.path)
-    is_cropped = any("Crop" in type(step).__name__ for step in steps) and arguments.get("decode") != "device"
+    is_cropped = any("Crop" in type(step).__name__ for step in _steps(transform)) and arguments.get("decode") != "device"
     return side, jump_percent if is_cropped else None
+
+
+def _steps(transform: Any) -> Iterator[Any]:
+    """Yield the steps of a transform: of a list, of a Compose, or itself."""
+    held = transform if isinstance(transform, (list, tuple)) else getattr(transform, "transforms", None)
+    if isinstance(held, (list, tuple)):
+        for step in held:
+            yield from _steps(step)
+    else:
+        yield transform
 
 
 def _is_tuned(watch: LoaderWatch) -> bool | None:

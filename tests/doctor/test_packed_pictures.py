@@ -16,7 +16,7 @@ from fastio.doctor.gather import facts_of
 from fastio.doctor.packed_pictures import look_at_pictures
 from fastio.doctor.session import ObservationPlan, observe
 from fastio.doctor.watch import Watcher
-from fastio.transforms import RandomCrop, RandomResizedCrop, Resize
+from fastio.transforms import Normalize, RandomCrop, RandomResizedCrop, Resize
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +48,22 @@ def test_photos_packed_with_jump(photos: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("crop", "is_advised"), [([RandomResizedCrop(64)], True), ([Resize((64, 64))], False), (RandomCrop(64), True)]
+    ("transforms", "is_advised"),
+    [
+        ([RandomResizedCrop(64)], True),
+        ([Resize((64, 64))], False),
+        ([RandomCrop(64), Normalize([0.5] * 3, [0.5] * 3)], True),
+        (RandomCrop(64), True),
+    ],
 )
-def test_only_crops_gain(photos: Path, tmp_path: Path, crop: Any, is_advised: bool) -> None:
+def test_only_crops_gain(photos: Path, tmp_path: Path, transforms: Any, is_advised: bool) -> None:
     """A loader that needs whole pictures is not told to pack with --jump."""
     pack(open_source(photos), tmp_path / "a.lmdb")
 
     def training(watcher: Watcher) -> None:
         del watcher
         optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
-        transforms = crop if isinstance(crop, list) else [crop]
-        with FastLoader(tmp_path / "a.lmdb", 1, transforms=transforms, threads=1) as loader:
+        with FastLoader(tmp_path / "a.lmdb", 1, transforms=transforms, threads=1, device="cpu") as loader:
             for _ in loader:
                 optimizer.step()
 
