@@ -189,7 +189,9 @@ def _packed_pictures(watch: LoaderWatch) -> tuple[float | None, float | None]:
     arguments = watch.arguments or {}
     transform = arguments.get("transforms") or transform_of(dataset)[2]
     side, jump_percent = look_at_pictures(dataset.store.path)
-    is_cropped = any("Crop" in type(step).__name__ for step in _steps(transform)) and arguments.get("decode") != "device"
+    is_cropped = (
+        any("Crop" in type(step).__name__ for step in _steps(transform)) and arguments.get("decode") != "device"
+    )
     return side, jump_percent if is_cropped else None
 
 
