@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from fastio.measure.loop.verdict import headroom_in_words
+
 __all__ = [
     "Bar",
     "Bars",
@@ -271,6 +273,6 @@ def verdict_of(verdict: Mapping[str, Any]) -> PageVerdict:
     """Return the verdict of a JSON form, in words."""
     evidence = list(verdict["evidence"])
     if verdict["headroom"] is not None:
-        evidence.insert(0, f"headroom of loading {verdict['headroom']:+.0%}")
+        evidence.insert(0, headroom_in_words(verdict["headroom"]))
     bound = verdict["bound"]
     return PageVerdict(headline(bound, verdict["headroom"]), bound, evidence, verdict["next_step"], bound)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from fastio.types.option_names import explains_fields, explains_names
 
-__all__ = ["Bound", "StepShares", "Verdict", "verdict"]
+__all__ = ["Bound", "StepShares", "Verdict", "headroom_in_words", "verdict"]
 
 Bound = Literal["io_bound", "compute_bound", "launch_bound", "sync_bound", "balanced"]
 
@@ -81,12 +81,22 @@ class Verdict:
     next_step: str
 
     def __str__(self) -> str:
-        headroom = "" if self.headroom is None else f", headroom of loading {self.headroom:+.0%}"
+        headroom = "" if self.headroom is None else f", {headroom_in_words(self.headroom)}"
         evidence = [f"  {line}" for line in self.evidence]
         return "\n".join([f"{self.bound}{headroom}", *evidence, f"next: {self.next_step}"])
 
 
 @explains_names()
+def headroom_in_words(headroom: float) -> str:
+    """
+    Return how fast loading alone is, compared with training alone.
+
+    >>> headroom_in_words(-0.25)
+    'loading alone has 0.75 times the rate of training alone'
+    """
+    return f"loading alone has {1 + headroom:.2f} times the rate of training alone"
+
+
 def verdict(
     io_rate: float | None = None, train_rate: float | None = None, *, shares: StepShares | None = None
 ) -> Verdict:

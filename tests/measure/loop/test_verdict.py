@@ -107,7 +107,9 @@ def test_what_is_said() -> None:
     assert [text.split(" ")[0] for text in said.evidence[1:]] == ["73.0%", "20.0%", "10.0%", "0.0%"]
     assert "pack" in said.next_step
     assert "not measured" in verdict(300, 100).evidence[-1]
-    assert str(said).startswith("io_bound, headroom of loading -73%\n  loading alone: 955 samples/s")
+    assert str(said).startswith(
+        "io_bound, loading alone has 0.27 times the rate of training alone\n  loading alone: 955 samples/s"
+    )
     assert str(said).endswith(f"\nnext: {said.next_step}")
 
 
