@@ -61,7 +61,7 @@ def verdict_sentence(trained: Sequence[Mapping[str, Any]]) -> str:
     >>> files, store = ({"name": name, "training": {"bound": bound, **rates}} for name, bound in
     ...                 (("files", "io_bound"), ("LMDB", "compute_bound")))
     >>> verdict_sentence([files, store])
-    'From files, loading is the limit; from LMDB, training is the limit'
+    'From files, training waits for data; from LMDB, training is the limit'
     """
     limits: dict[str, list[str]] = {}
     for row in trained:

@@ -44,7 +44,7 @@ def test_the_page_has_what_was_measured() -> None:
     html = html_of(page, {})
 
     assert page.verdict is not None
-    assert "From files, loading is the limit; from LMDB, training is the limit" == page.verdict.headline
+    assert "From files, training waits for data; from LMDB, training is the limit" == page.verdict.headline
     assert [
         ("packed, compared with files", "6.0 to 10.0 times as fast"),
         ("files opened", "1 instead of 40"),
@@ -60,7 +60,7 @@ def test_the_same_limit_twice_is_one_clause() -> None:
     """Sources with one limit share a clause."""
     rows = [row(name, 1.0, training=training("io_bound", 1.0)) for name in ("files", "LMDB")]
 
-    assert "From files and LMDB, loading is the limit" == verdict_sentence(rows)
+    assert "From files and LMDB, training waits for data" == verdict_sentence(rows)
 
 
 def test_a_busy_machine_is_not_the_loader() -> None:
@@ -70,7 +70,7 @@ def test_a_busy_machine_is_not_the_loader() -> None:
     page = demo_page({"folder": "demo", "rows": rows, "checked": []}, None)
     assert page.verdict is not None
 
-    assert "From files, loading is the limit; from LMDB, loading alone would keep up, but the CPUs were busy" == (
+    assert "From files, training waits for data; from LMDB, loading alone would keep up, but the CPUs were busy" == (
         verdict_sentence(rows)
     )
     assert "files: io_bound, LMDB: CPUs busy" == page.verdict.name

@@ -54,7 +54,7 @@ def test_a_stopped_training_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch
 
 def test_it_learns() -> None:
     """Losses fall, and photos of the other folder are told apart."""
-    output = run_example("imagenet_after.py", *TINY, "--epochs", "4")
+    output = run_example("imagenet_after.py", *TINY, "--epochs", "8")
 
     losses = numbers("loss", output)
     assert losses[-1] < losses[0]
