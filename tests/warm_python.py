@@ -47,6 +47,7 @@ class WarmPython:
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        pickle.dump(None, self._process.stdin)  # workers forked meanwhile may hold the other end open: it sees no end
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
@@ -85,15 +86,18 @@ def _file() -> Iterator[Path]:
 
 
 def serve() -> str:
-    """Run each script that is asked for in a fork, which returns it; returns an empty one when nobody asks any more."""
+    """Run each script that is asked for in a fork, which returns it; returns an empty one when none is to follow."""
     for module in sys.argv[1:]:
         import_module(module)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     while True:
         try:
-            script, args, folder, out, err = pickle.load(requests)
-        except EOFError:
+            request = pickle.load(requests)
+        except EOFError:  # whoever asked was killed
             return ""
+        if request is None:
+            return ""
+        script, args, folder, out, err = request
         child = os.fork()
         if child == 0:
             _become(args, folder, out, err)
