@@ -86,7 +86,6 @@ class Verdict:
         return "\n".join([f"{self.bound}{headroom}", *evidence, f"next: {self.next_step}"])
 
 
-@explains_names()
 def headroom_in_words(headroom: float) -> str:
     """
     Return how fast loading alone is, compared with training alone.
@@ -97,6 +96,7 @@ def headroom_in_words(headroom: float) -> str:
     return f"loading alone has {1 + headroom:.2f} times the rate of training alone"
 
 
+@explains_names()
 def verdict(
     io_rate: float | None = None, train_rate: float | None = None, *, shares: StepShares | None = None
 ) -> Verdict:
