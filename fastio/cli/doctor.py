@@ -138,7 +138,7 @@ def _observed(name: str, arguments: tuple[str, ...], plan: ObservationPlan, *, i
 
     def training(watcher: Watcher) -> None:
         if is_function:
-            function_training(name, watcher.watched)()
+            function_training(name, watcher.watched, lambda: bool(watcher.watches))()
         else:
             run_script(name, arguments)
 

@@ -212,6 +212,8 @@ def _label_hint(source: Source) -> str:
     kind = SOURCES[source.kind]
     if not kind.own_labels:
         return " (--labels names a file with them)"
+    if not kind.takes_columns:  # the metadata of a store are whatever its writer wanted to keep
+        return ""
     paths = [column["path"] for column in source.metadata.get("table", {}).get("columns", ())]
     title = next((path[0] for path in paths if len(path) == 1 and path[0].lower() in LABEL_TITLES), None)
     return "" if title is None else f" (--label-column {title} takes them from that column)"

@@ -18,14 +18,14 @@ _WORDS: Final = (
     "the training's process is gone, and with it what was measured: without a fatal error of Python's above, it was "
     "killed (SIGKILL, most often for lack of memory: dmesg or the job's limit tells) or ended by os._exit"
 )
-# Runs beside the training, as nobody's child: a script may wait for all of its own. Where the kernel has no pidfd, the
-# end of the pipe tells, which workers of the training hold open as well.
+# Runs beside the training, as nobody's child: a script may wait for all of its own. Where there is no pidfd, the end of
+# the pipe tells, which workers of the training hold open as well.
 _WATCH: Final = """
 import os, select, shutil, sys
 pid, folder, words = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 try:
     ends = [os.pidfd_open(pid), 0]
-except OSError:
+except (OSError, AttributeError):  # the kernel's; a Python that was built with old headers
     ends = [0]
 if os.fork():
     os._exit(0)

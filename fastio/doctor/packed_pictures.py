@@ -21,8 +21,8 @@ def look_at_pictures(path: str | os.PathLike[str]) -> tuple[float | None, float 
     """
     Return the median short side of a store's pictures, in pixels, and by how many percent --jump makes it larger.
 
-    The side is None without pictures, the percentage if --jump would not help. Both are for a store that is behind a
-    URL, or that cannot be read.
+    The side is None without pictures whose size is known, the percentage if --jump would not help. Both are None for a
+    store that is behind a URL, or that cannot be read.
     """
     if not is_local(str(path)):
         return None, None
@@ -30,7 +30,8 @@ def look_at_pictures(path: str | os.PathLike[str]) -> tuple[float | None, float 
         with open_store(path) as store:
             fields = jump_fields(store.schema) if len(store) else []
             rows = spread_rows(len(store), _LOOKED_AT)
-            sides = [float(np.median(store.shapes(field.name)[rows, :2].min(axis=1))) for field in fields]
+            shorter = [store.shapes(field.name)[rows, :2].min(axis=1) for field in fields]
+            sides = [float(np.median(pixels[pixels > 0])) for pixels in shorter if pixels.any()]  # 0: unknown
             return max(sides, default=None), max(jump_growth(store).values(), default=None)
     except (FastioError, OSError):
         return None, None

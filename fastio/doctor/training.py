@@ -27,12 +27,14 @@ class Failure:
     code: int
 
 
-def function_training(name: str, watched: Callable[[Iterable[Any]], Iterable[Any]]) -> Callable[[], None]:
+def function_training(
+    name: str, watched: Callable[[Iterable[Any]], Iterable[Any]], has_begun: Callable[[], bool]
+) -> Callable[[], None]:
     """
     Return the training ``module:function``, which trains, or returns a loader and ``step(batch)`` to be run for ever.
 
     ``watched`` returns what to iterate over in place of the loader. Raises FastioError if there is no such function;
-    the training raises it if the function returns a loader alone.
+    the training raises it if the function returns a loader alone, unless ``has_begun`` says that it iterated over one.
     """
     function = load_function(name, what=TRAINS)
 
@@ -40,7 +42,7 @@ def function_training(name: str, watched: Callable[[Iterable[Any]], Iterable[Any
         made = function()
         if isinstance(made, tuple) and len(made) == 2 and hasattr(made[0], "__iter__") and callable(made[1]):
             _epochs(watched(made[0]), made[1])
-        elif isinstance(made, (DataLoader, FastLoader)):
+        elif isinstance(made, (DataLoader, FastLoader)) and not has_begun():
             raise FastioError(f"{name} returned only a {type(made).__name__}; expected a function that {TRAINS}")
 
     return train

@@ -5,6 +5,7 @@ Names, arguments, defaults and sampling rules follow ``torchvision.transforms.v2
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from fastio.transforms.affine import invert_geometry, move_boxes
@@ -78,9 +79,11 @@ if not TYPE_CHECKING:  # type checkers would take every name for one of this mod
         """
         Explain torchvision's names of what needs no transform here.
 
-        Raises ImportError for these: ``from fastio.transforms import ToTensor`` would drop the text of any
-        AttributeError.
+        Raises ImportError in ``from fastio.transforms import ToTensor``, which would drop the text of an
+        AttributeError, and that anywhere else.
         """
         if name in _NEEDLESS:
-            raise ImportError(f"fastio.transforms has no {name}: batches are tensors already: {_NEEDLESS[name]}")
+            is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"
+            error = ImportError if is_import else AttributeError
+            raise error(f"fastio.transforms has no {name}: batches are tensors already: {_NEEDLESS[name]}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

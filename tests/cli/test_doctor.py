@@ -44,6 +44,11 @@ def trains():
     for batch in DataLoader(Slow(), batch_size=2):
         step(batch)
 
+def trains_and_returns():
+    for _, batch in zip(range(5), loader()):
+        step(batch)
+    return loader()
+
 if __name__ == "__main__":
     print("arguments", sys.argv[1:])
     for number, batch in enumerate(DataLoader(Slow(), batch_size=2)):
@@ -68,7 +73,13 @@ def run(*args: str, seconds: float = 0.4) -> Result:
 
 
 @pytest.mark.parametrize(
-    "command", [("--", "user_doctor.py", "900"), ("user_doctor.py:pair",), ("user_doctor.py:trains",)]
+    "command",
+    [
+        ("--", "user_doctor.py", "900"),
+        ("user_doctor.py:pair",),
+        ("user_doctor.py:trains",),
+        ("user_doctor.py:trains_and_returns",),
+    ],
 )
 def test_a_training_is_examined(command: tuple[str, ...]) -> None:
     """Script, loader with step, function that trains: pattern, part, and JSON on stdout alone."""

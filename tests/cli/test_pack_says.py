@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
 
+from fastio import Writer
 from fastio.cli import cli
 from tests.converters.trees import flat
 
@@ -194,3 +196,23 @@ def test_a_column_that_could_be_the_label(tmp_path: Path, title: str) -> None:
         "pack", table, tmp_path / "out.lmdb", code=0
     )
     assert "2 classes" in said("pack", table, tmp_path / "b.lmdb", "--label-column", title, code=0)
+
+
+@pytest.mark.parametrize(
+    "row", [{"text": "A long story. " * 40 + "cat.jpg"}, {"text": "a\nb", "more": "A long story. " * 400 + "cat.jpg"}]
+)
+def test_a_text_that_ends_like_a_picture(tmp_path: Path, row: dict[str, str]) -> None:
+    """It is no name of a file, which it would be too long for."""
+    (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
+
+    assert "jsonl, text in 'text'" in said("pack", tmp_path / "t.jsonl", tmp_path / "out.lmdb", code=0)
+
+
+def test_metadata_of_a_writer(tmp_path: Path) -> None:
+    """Whatever is kept there under "table", and the columns of a table that was packed, say nothing of labels."""
+    with Writer(tmp_path / "a.lmdb", {"x": ("float32", (3,))}, metadata={"table": "notes"}) as writer:
+        writer.write({"x": np.zeros(3, np.float32)})
+    said("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", code=0)
+    said("pack", picture_csv(tmp_path / "p", "filename,category"), tmp_path / "c.lmdb", code=0)
+
+    assert "no labels\n" in said("pack", tmp_path / "c.lmdb", tmp_path / "d.lmdb", code=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +79,17 @@ def test_only_crops_gain(photos: Path, tmp_path: Path, transforms: Any, is_advis
 def test_a_store_that_does_not_open(tmp_path: Path) -> None:
     """A store that went away meanwhile has no advice; nothing is raised."""
     assert (None, None) == look_at_pictures(tmp_path / "gone.lmdb")
+
+
+def test_sizes_that_a_store_does_not_know(tmp_path: Path) -> None:
+    """Shards of other tools tell no sizes: nothing is said of the side, rather than 0."""
+    with tarfile.open(tmp_path / "a.tar", "w") as shard:
+        for number in range(3):
+            picture = io.BytesIO()
+            Image.new("RGB", (600, 700)).save(picture, "JPEG")
+            member = tarfile.TarInfo(f"{number}.jpg")
+            member.size = picture.tell()
+            picture.seek(0)
+            shard.addfile(member, picture)
+
+    assert look_at_pictures(tmp_path / "a.tar")[0] is None

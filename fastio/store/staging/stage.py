@@ -93,7 +93,9 @@ def check_stage(folder: str) -> None:
     """
     check_folder_here(folder)
     target = Path(folder)
-    if not target.exists() and not target.parent.is_dir():
+    with writing(folder):
+        is_lost = not target.exists() and not target.parent.is_dir()
+    if is_lost:
         raise StoreError(
             f"{folder}: the folder {target.parent} does not exist: check the name, mount its disk, or create it first"
         )
