@@ -1,4 +1,4 @@
-"""Names and objects that are imported when they are first used, so that a command imports only what it needs."""
+"""Names of packages that are imported when they are first used, so that a command imports only what it needs."""
 
 from __future__ import annotations
 
