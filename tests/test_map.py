@@ -21,7 +21,6 @@ ROOMS = sorted(
     for path in (TOP / root).rglob("README.md")
     if not any(part.startswith(".") for part in path.relative_to(TOP).parts)  # environments and data of benchmarks
 )
-PAGES = [TOP / "README.md", NATIVE / "README.md", *(room / "README.md" for room in ROOMS)]
 
 
 def named(text: str) -> set[str]:
@@ -36,17 +35,6 @@ def files_of(room: Path) -> Iterator[Path]:
             yield path
         elif path.is_dir() and not path.name.startswith(("__pycache__", ".")) and not (path / "README.md").exists():
             yield from files_of(path)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
-def test_a_readme_stays_short(page: Path) -> None:
-    """A README has fewer than 150 lines."""
-    assert len(page.read_text().splitlines()) < 150
-
-
-def test_the_first_page_is_one_screen_and_three_snippets() -> None:
-    """The README has fewer than 1,100 words: what is more belongs into a guide."""
-    assert len((TOP / "README.md").read_text().split()) < 1100
 
 
 def is_named(path: str, names: set[str]) -> bool:
