@@ -3,7 +3,7 @@ Wall time until one large photo is there, with one CPU and with all: ``python -m
 
     [--rounds 5]
 
-STORE holds photos, of 12 megapixels for example, packed with ``--jump`` or ``--restart``. Measured are a sample of the
+STORE holds photos, of 12 megapixels for example, packed as they are or with ``--restart``. Measured are a sample of the
 dataset, whole and as a RandomResizedCrop(224), and the first batch of a FastLoader with one photo a batch. Every
 measurement is a fresh process; ratios are those of one round, their median and range over the rounds.
 """

@@ -1,4 +1,4 @@
-"""RandomResizedCrop(224) + flip from photos as they are, with jump tables or restart markers, and made smaller.
+"""RandomResizedCrop(224) + flip from photos as they are, with start points or markers or none, and made smaller.
 
 python -m benchmarks.packed_crops FOLDER [--rounds 5]
 
@@ -32,10 +32,10 @@ from fastio.types.spans import Spans
 __all__ = ["main"]
 
 YARDSTICK = "whole picture by libjpeg-turbo, scalar resize"
-JUMP = "--jump"
+NO_JUMP = "--no-jump"
 FORMS = {
     "as they are": None,
-    JUMP: None,
+    NO_JUMP: None,
     "--restart 8": Transcode(restart=8),
     "--short-side 256 --restart 0": Transcode(short_side=256, resized_restart=0),
     "--short-side 256": Transcode(short_side=256),
@@ -102,7 +102,7 @@ def main(source: str, rounds: int, measure: str | None) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, sizes = Path(name), {YARDSTICK: 0.0}
         for form, pictures in FORMS.items():
-            report = pack(open_source(source), folder / f"{form}.lmdb", pictures=pictures, jump=form == JUMP)
+            report = pack(open_source(source), folder / f"{form}.lmdb", pictures=pictures, jump=form != NO_JUMP)
             sizes[form] = report.payload_bytes / report.packed
         results = interleaved([YARDSTICK, *FORMS], lambda name: _measure(name, folder), rounds=rounds).runs
     rates = {name: [run["samples"] / run["cpu_s"] for run in runs] for name, runs in results.items()}

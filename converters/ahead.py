@@ -14,6 +14,7 @@ from fastio._native import ThreadPool
 from fastio.converters.jumps import begin_jumps
 from fastio.converters.source import Chunk, Source, Stage
 from fastio.machine import available_cpus
+from fastio.store.jump_tables import JumpRule
 
 __all__ = [
     "ShardChunk",
@@ -62,17 +63,18 @@ def read_ahead(source: Source, pieces: Iterable[range], pool: ThreadPool) -> Gen
 
 
 def chunks_through(
-    source: Source, pieces: Iterable[range], stage: Stage | None, pool: ThreadPool, *, jump: bool = False
+    source: Source, pieces: Iterable[range], stage: Stage | None, pool: ThreadPool, *, jump: JumpRule | None = None
 ) -> Generator[Chunk, None, None]:
-    """Yield the chunks of a source in order, after the stage if there is one, with jump tables; all work ahead."""
+    """Yield the chunks of a source in order, after the stage if there is one, with start points; all work ahead."""
     with ExitStack() as steps:
         chunks = steps.enter_context(closing(read_ahead(source, pieces, pool)))
         if stage is not None:
             parts = (part for chunk in chunks for part in stage.parts(chunk, source.schema))
             changes = (stage.begin(part, source.schema, pool) for part in parts)
             chunks = steps.enter_context(closing(begun_ahead(changes)))
-        if jump:
-            notes = (begin_jumps(chunk, source.schema, pool) for chunk in chunks)
+        if jump is not None:
+            stored = source.is_stored
+            notes = (begin_jumps(chunk, source.schema, pool, jump, is_stored=stored) for chunk in chunks)
             chunks = steps.enter_context(closing(begun_ahead(notes)))
         yield from chunks
 
@@ -83,11 +85,11 @@ def shard_chunks(
     stages: Callable[[], Stage] | None,
     pool: ThreadPool,
     *,
-    jump: bool = False,
+    jump: JumpRule | None = None,
 ) -> Generator[ShardChunk, None, None]:
     """
     Yield the chunks of some ranges of a source in order, the samples of each range through a stage of its own, and with
-    jump tables if asked for.
+    start points by ``jump``.
 
     Threads work ahead across the ends of ranges, so that small shards are packed as fast as large ones.
     """
@@ -108,8 +110,8 @@ def shard_chunks(
         chunks = steps.enter_context(closing(begun_ahead(reads())))
         if stages is not None:
             chunks = steps.enter_context(closing(begun_ahead(_changes(source, chunks, pool))))
-        if jump:
-            chunks = steps.enter_context(closing(begun_ahead(_notes(source, chunks, pool))))
+        if jump is not None:
+            chunks = steps.enter_context(closing(begun_ahead(_notes(source, chunks, pool, jump))))
         yield from chunks
 
 
@@ -127,11 +129,13 @@ def _changes(source: Source, chunks: Iterable[ShardChunk], pool: ThreadPool) -> 
             yield change(part, each.stage, is_last=each.is_last and number == len(parts))
 
 
-def _notes(source: Source, chunks: Iterable[ShardChunk], pool: ThreadPool) -> Iterator[Callable[[], ShardChunk]]:
+def _notes(
+    source: Source, chunks: Iterable[ShardChunk], pool: ThreadPool, rule: JumpRule
+) -> Iterator[Callable[[], ShardChunk]]:
     """Begin to note where MCUs begin in the pictures of chunks."""
 
     def note(each: ShardChunk) -> Callable[[], ShardChunk]:
-        finish = begin_jumps(each.chunk, source.schema, pool)
+        finish = begin_jumps(each.chunk, source.schema, pool, rule, is_stored=source.is_stored)
         return lambda: replace(each, chunk=finish())
 
     yield from map(note, chunks)

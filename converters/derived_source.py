@@ -44,6 +44,10 @@ class DerivedSource:
     def files_opened(self) -> int:
         return self.source.files_opened
 
+    @property
+    def is_stored(self) -> bool:
+        return self.source.is_stored
+
     def files(self) -> Iterable[str]:
         return self.source.files()
 

@@ -12,7 +12,7 @@ from fastio.store.values import read_values
 from fastio.types.schema import Field, Schema
 from fastio.types.units import size
 
-__all__ = ["jump_advice", "jump_fields", "jump_growth", "jump_lines", "unread_lines"]
+__all__ = ["jump_advice", "jump_fields", "jump_growth", "jump_lines"]
 
 _LOOKED_AT = 16  # pictures, for advice
 _PHOTO_SIDE = 256  # pixels of the short side; smaller pictures were not measured
@@ -47,8 +47,8 @@ def jump_advice(store: SampleStore) -> list[str]:
     """Return a line for each field whose pictures would decode faster with jump tables."""
     # Measured on 300 photos of ImageNet, RandomResizedCrop(224): benchmarks/README.md.
     return [
-        f"tip for the pictures of {name!r}: packed with --jump, random crops decode about 1.4 times as fast; "
-        f"the files keep their bytes, the store grows by {percent:.1f} %"
+        f"tip for the pictures of {name!r}: packed with start points (without --no-jump), random crops decode about "
+        f"1.4 times as fast; the files keep their bytes, the store grows by {percent:.1f} %"
         for name, percent in jump_growth(store).items()
     ]
 
@@ -73,12 +73,3 @@ def jump_growth(store: SampleStore) -> dict[str, float]:
             continue
         growth[field.name] = 100 * int(noted.sizes.sum()) / int(spans.sizes.sum())
     return growth
-
-
-def unread_lines(path: str) -> list[str]:
-    """Return a line that says what becomes of the jump tables of a store behind a URL; none for one on disk."""
-    line = (
-        "start points within pictures: noted in the index of each file, but not used behind URLs, so crops decode as "
-        "without --jump; a set object made there has none: seal a copy of the shards on disk to have them used"
-    )
-    return [] if is_local(path) else [line]

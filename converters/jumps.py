@@ -13,20 +13,24 @@ from fastio.converters.jump_fields import jump_fields
 from fastio.converters.probe import decode_problem
 from fastio.converters.source import Chunk, Problem
 from fastio.errors import SourceError
-from fastio.store.jump_tables import begin_jump_tables
+from fastio.store.jump_tables import JumpRule, begin_jump_tables
 from fastio.types.schema import Schema
 
-__all__ = ["begin_jumps", "damage"]
+__all__ = ["UNCHECKED", "begin_jumps", "damage"]
+
+UNCHECKED = ", or pack them unchecked, without start points: --no-jump (jump=False)"
 
 
-def begin_jumps(chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
+def begin_jumps(
+    chunk: Chunk, schema: Schema, pool: _native.ThreadPool, rule: JumpRule, *, is_stored: bool
+) -> Callable[[], Chunk]:
     """
     Begin to note where MCUs of a chunk's JPEGs begin; the result waits for it and returns the new chunk.
 
-    JPEGs that are found to be damaged become problems of the chunk.
+    JPEGs that are found to be damaged become problems of the chunk; if it ``is_stored`` (see ``Source``), they stay.
     """
     begun = {
-        field.name: begin_jump_tables(chunk.batch.spans[field.name], pool)
+        field.name: begin_jump_tables(chunk.batch.spans[field.name], pool, rule=rule)
         for field in jump_fields(schema)
         if chunk.batch.keys
     }
@@ -36,11 +40,13 @@ def begin_jumps(chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Calla
     def finish() -> Chunk:
         done = {name: finish_tables() for name, finish_tables in begun.items()}
         problems = damage((status for _, status in done.values()), chunk.batch.keys)
+        if is_stored:
+            problems = {}
         batch = replace(chunk.batch, spans={**chunk.batch.spans, **{name: spans for name, (spans, _) in done.items()}})
         if not problems:
             return replace(chunk, batch=batch)
         good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
-        listed = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
+        listed = [Problem(batch.keys[i], problems[i], UNCHECKED) for i in sorted(problems)]
         return replace(chunk, batch=batch.at(good), problems=[*chunk.problems, *listed])
 
     return finish

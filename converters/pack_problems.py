@@ -51,7 +51,9 @@ def stop_at(source: Source, problem: Problem, *, of: int = 1) -> SourceError:
         where, sentence = f"{path}:{row[1]}", sentence[: row.start()]
     elif problem.key.startswith(f"{name}:"):
         where = f"{folder}{slash}{problem.key}"
-    return SourceError(f"{where}: {sentence}{more}; correct it, or skip such samples with --on-error skip")
+    return SourceError(
+        f"{where}: {sentence}{more}; correct it, or skip such samples with --on-error skip{problem.way_out}"
+    )
 
 
 def miscounted(source: Source, *, expected: int, packed: int, skipped: int) -> SourceError:

@@ -32,6 +32,7 @@ from fastio.errors import StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.formats import shard_suffixes
+from fastio.store.jump_tables import JumpRule
 from fastio.store.target import NUMBER, target_format
 
 __all__ = ["check_one_file", "pack"]
@@ -49,7 +50,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     resume: bool = False,
     append: bool = False,
     new_classes: bool = False,
-    jump: bool = False,
+    jump: bool | None = None,
     part: Part | None = None,
     progress: Progress | None = None,
     remote: RemoteOptions = DEFAULT,
@@ -71,8 +72,10 @@ def pack(  # noqa: PLR0913 - an option of the command each
     with ``new_classes``, those come behind its own. ``out`` may be a URL, reached as ``remote`` says: each shard is a
     file in TMPDIR until it is uploaded.
 
-    ``jump`` reads all codes of baseline JPEGs once: damaged ones are bad samples, and the index keeps where their MCUs
-    begin, so that crops decode faster.
+    All codes of baseline JPEGs are read once (see ``JumpRule`` for which): damaged ones are bad samples, and the index
+    keeps where their MCUs begin, so that crops decode faster. ``jump=False`` leaves both out. By default, shards that
+    are there already decide for those that ``resume`` and ``part`` add. What is copied from a store stays,
+    also damaged.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
@@ -122,7 +125,7 @@ def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, optio
     check_target(out, overwrite=options.overwrite, shard_bytes=options.shard_bytes)
     stage = None if pictures is None else stages_of(pictures, source)()
     record = PackRecord(LossyMasks(source.schema), stage)
-    jump = options.jump and not isinstance(pictures, Raw)
+    jump = None if options.jump is False or isinstance(pictures, Raw) else JumpRule()
     with ExitStack() as writers, closing(_chunks(source, stage, options.jobs, jump=jump)) as chunks:
         writer: SampleWriter | None = None
         for chunk in chunks:
@@ -163,9 +166,11 @@ def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, optio
             )
 
 
-def _chunks(source: Source, stage: Stage | None, jobs: int | None, *, jump: bool) -> Generator[Chunk, None, None]:
+def _chunks(
+    source: Source, stage: Stage | None, jobs: int | None, *, jump: JumpRule | None
+) -> Generator[Chunk, None, None]:
     """
-    The source's chunks in order, after the stage if there is one, with jump tables if asked for.
+    The source's chunks in order, after the stage if there is one, with start points by ``jump``.
 
     When the packer leaves early, the threads end before its files are removed.
     """

@@ -18,10 +18,15 @@ __all__ = ["Chunk", "Problem", "Scanned", "Source", "Stage", "TextCounts"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why one sample of a source is not packed: its key (path in the source) and one plain sentence."""
+    """
+    Why one sample of a source is not packed: its key (path in the source) and one plain sentence.
+
+    ``way_out`` is what could be done about it, besides correcting or skipping it, in words that follow these two.
+    """
 
     key: str
     problem: str
+    way_out: str = ""
 
 
 class TextCounts(NamedTuple):
@@ -149,6 +154,11 @@ class Source(Protocol):
     @property
     def files_opened(self) -> int:
         """How many files are opened to read all of it."""
+        ...
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether samples are those of a store that fastio packed: they are copied, also those with damage."""
         ...
 
     def files(self) -> Iterable[str]:

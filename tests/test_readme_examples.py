@@ -92,7 +92,7 @@ def test_gains_of_the_loader_are_those_measured() -> None:
 
 def test_rates_of_changed_lines_are_those_measured() -> None:
     """The row below what a user changes, and two peers beside it."""
-    (row,) = re.findall(r"packed with `--jump` .*\n.*\n\|(.*)\|\n", TEXT)
+    (row,) = re.findall(r"files, Pillow, DataLoader \| `FastDataset`.*\n.*\n\|(.*)\|\n", TEXT)
     names = (
         "files, Pillow, DataLoader",
         "FastDataset, DataLoader",

@@ -34,7 +34,7 @@ OPENCV = "not antialiased"
 
 PHOTOS = (
     Entry("fastio", "photos.fastio_store", ""),
-    Entry("fastio, --jump", "photos.fastio_store", "", "jump"),
+    Entry("fastio, --no-jump", "photos.fastio_store", "", "no-jump"),
     Entry("fastio, --restart 8", "photos.fastio_store", "", "restart", "lossless rewrite"),
     Entry("fastio, --short-side 256", "photos.fastio_store", "", "short", "encoded anew, smaller", keeps_pixels=False),
     Entry("FFCV, JPEG mode", "photos.ffcv_beton", "ffcv", "jpg", "encoded anew", keeps_pixels=False),
@@ -62,7 +62,7 @@ FLOATS = (
     Entry("files, Pillow-SIMD, DataLoader", "photos.files_pillow", "pillow_simd", "floats-simd"),
     Entry("FastDataset, DataLoader", "photos.fastio_dataset", ""),
     Entry("FastLoader", "photos.fastio_store", ""),
-    Entry("FastLoader, --jump", "photos.fastio_store", "", "jump"),
+    Entry("FastLoader, --no-jump", "photos.fastio_store", "", "no-jump"),
     Entry("FastLoader, --restart 8", "photos.fastio_store", "", "restart", "lossless rewrite"),
     Entry("FFCV, JPEG mode", "photos.ffcv_beton", "ffcv", "jpg", "encoded anew", keeps_pixels=False),
     Entry("FFCV, raw", "photos.ffcv_beton", "ffcv", "raw", "decoded, 500 px at most", keeps_pixels=False),
@@ -73,7 +73,7 @@ FLOATS = (
 # Other kinds of pictures than plain JPEGs. FFCV is not among them: it encodes its own.
 KINDS = (
     Entry("fastio", "photos.fastio_store", ""),
-    Entry("fastio, --jump", "photos.fastio_store", "", "jump"),
+    Entry("fastio, --no-jump", "photos.fastio_store", "", "no-jump"),
     Entry("fastio, --restart 8", "photos.fastio_store", "", "restart", "JPEGs rewritten losslessly"),
     Entry("files, Pillow", "photos.files_pillow", "files_pil"),
     Entry("files, Pillow-SIMD", "photos.files_pillow", "pillow_simd", "simd"),

@@ -82,12 +82,17 @@ def _jump(spacing: int | None) -> str:
     return "off" if spacing is None else f"every {spacing} MCUs"
 
 
+def _least_bytes(size_bytes: int | None) -> str:
+    return "0 bytes on" if size_bytes is None else f"{size_bytes:,} bytes on"
+
+
 _OPTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "version": ("the version of the plan", _plain),
     "format": ("the format", _plain),
     "shard_size": ("--shard-size", size),
     "pictures": ("what is done to pictures", _pictures),
     "jump": ("--jump", _jump),
+    "jump_from": ("start points for JPEGs from", _least_bytes),
 }
 _OTHERS = {
     "schema": "fields or their types differ",

@@ -28,4 +28,4 @@ class PackOptions:
     remote: RemoteOptions = DEFAULT
     append: bool = False
     new_classes: bool = False
-    jump: bool = False
+    jump: bool | None = None  # None: as the shards that are there, else yes

@@ -12,7 +12,7 @@ from fastio.converters.planned.append import check_classes, classes_at
 from fastio.converters.planned.newer_files import warn_of_newer_files
 from fastio.converters.planned.options import PackOptions
 from fastio.converters.planned.plan import PackPlan, plan_of
-from fastio.converters.planned.planned_set import PlannedSet
+from fastio.converters.planned.planned_set import PlannedSet, set_object_at
 from fastio.converters.planned.seal import seal_shards
 from fastio.converters.planned.seal_append import seal_appended
 from fastio.converters.planned.shards import PlannedShard, open_shard
@@ -21,9 +21,12 @@ from fastio.converters.relabelled import relabelled
 from fastio.converters.source import Problem, Source
 from fastio.converters.transcode import Transcode
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
+from fastio.store.folders import folder_of
 from fastio.store.formats import shard_suffixes
+from fastio.store.jump_tables import JumpRule
 from fastio.store.publish import COMPLETE
 from fastio.store.target import target_format
+from fastio.store.write_target import Target
 from fastio.types.units import counted
 
 __all__ = ["Make", "pack_here", "pack_set", "plan_for"]
@@ -54,6 +57,8 @@ def pack_set(
         check_classes(source, classes, out, new_classes=options.new_classes)
         source = relabelled(source, classes)
     plan = plan_for(source, out, pictures, options)
+    if options.resume or options.part is not None:
+        plan = _as_begun(plan, out, options)
     planned = PlannedSet.begin(plan, source, out, options)
     numbers = range(len(plan)) if options.part is None else options.part.numbers(len(plan))
     kept = planned.existing(numbers) if options.resume or options.part is not None else {}
@@ -95,9 +100,38 @@ def check_set(out: str, shard_bytes: int | None) -> None:
 def plan_for(source: Source, out: str, pictures: Transcode | Raw | None, options: PackOptions) -> PackPlan:
     """Return the plan by which ``source`` is packed to ``out``. Raises SourceError if there is nothing to pack."""
     shard_bytes = options.shard_bytes or SHARD_BYTES
-    plan = plan_of(source, target_format(out), shard_bytes=shard_bytes, pictures=pictures, jump=options.jump)
+    plan = plan_of(source, target_format(out), shard_bytes=shard_bytes, pictures=pictures)
     if not len(plan):
         raise nothing_left(source, source.problems)
+    return plan if options.jump is False else plan.with_jump(JumpRule())
+
+
+def _as_begun(plan: PackPlan, out: str, options: PackOptions) -> PackPlan:
+    """
+    Return the plan by which shards of this source are there, where it is another one in its start points alone: those
+    of older versions of fastio have none, or also in small pictures. What ``options.jump`` asks for is kept.
+    """
+    rules = [None, JumpRule(0)] if options.jump is None else [JumpRule(0)] if options.jump else []
+    others = {other.digest: other for other in map(plan.with_jump, rules)}
+    if others.keys() <= {plan.digest}:
+        return plan
+    target = Target(out, target_format(out), options.overwrite)
+    folder, _ = folder_of(out, options.remote)
+    current = set_object_at(folder, target)
+    listed = {} if current is None else {member.name: member.plan for member in current.members}
+    digests = set(listed.values())
+    if plan.digest in digests:
+        return plan
+    for digest in digests & others.keys():
+        return others[digest]
+    for name in sorted(folder.entries()):
+        if target.number_of(name) is None or name in listed:
+            continue
+        try:
+            digest = open_shard(folder, name, target.format).member.plan
+        except StoreError:
+            continue
+        return others.get(digest, plan)
     return plan
 
 

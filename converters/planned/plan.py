@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from fastio.converters.stages import stages_of
 from fastio.converters.transcode import Transcode
 from fastio.errors import SchemaError
 from fastio.store import Format
-from fastio.store.jump_tables import JUMP_SPACING
+from fastio.store.jump_tables import JumpRule
 from fastio.types.schema import Schema
 
 __all__ = ["PackPlan", "plan_of"]
@@ -49,7 +49,7 @@ class PackPlan:
     schema: Schema  # of the shards
     record: Mapping[str, Any]
     stages: Callable[[], Stage] | None = field(compare=False)  # makes the stage of one shard
-    jump: bool = False  # whether the shards have jump tables
+    jump: JumpRule | None = None  # which pictures of the shards get start points
 
     def __len__(self) -> int:
         """How many shards there are."""
@@ -64,16 +64,22 @@ class PackPlan:
         """Return the samples of one shard."""
         return range(int(self.cuts[number]), int(self.cuts[number + 1]))
 
+    def with_jump(self, rule: JumpRule | None) -> PackPlan:
+        """Return the plan that is the same but for the start points, if the shards have pictures that may have some."""
+        kept = {name: value for name, value in self.record.items() if name not in ("shards", *JumpRule().to_json())}
+        rule = rule if jump_fields(self.schema) else None
+        record = {**kept, **({} if rule is None else rule.to_json())}
+        digest = int(_json_hash(record), 16) or 1
+        return replace(self, digest=digest, record={**record, "shards": self.record["shards"]}, jump=rule)
 
-def plan_of(
-    source: Source, form: Format, *, shard_bytes: int, pictures: Transcode | Raw | None = None, jump: bool = False
-) -> PackPlan:
+
+def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transcode | Raw | None = None) -> PackPlan:
     """
     Divide ``source`` into shards of up to ``shard_bytes``, by the sizes of its samples as the container ``form`` takes
     them, or a single larger sample.
 
-    Pictures that are made smaller count as they are in the source, those that are decoded by their pixels. With
-    ``jump``, encoded pictures get jump tables. Raises SchemaError if a key comes twice.
+    Pictures that are made smaller count as they are in the source, those that are decoded by their pixels. No
+    picture gets start points; see ``PackPlan.with_jump``. Raises SchemaError if a key comes twice.
     """
     stages = None if pictures is None else stages_of(pictures, source)
     schema = source.schema if stages is None else stages().schema(source.schema)
@@ -90,7 +96,6 @@ def plan_of(
         sizes.append(scanned.sizes)
     every = np.concatenate(sizes) if sizes else np.empty(0, np.int64)
     known = source_metadata(source)
-    jump = jump and bool(jump_fields(schema))
     record = {
         "version": _VERSION,
         "format": form.name,
@@ -101,7 +106,6 @@ def plan_of(
         "bytes": int(every.sum()),
         "metadata": _json_hash(known["metadata"]),
         "problems": _json_hash([known["skipped"], known["left_aside"]]),
-        **({"jump": JUMP_SPACING} if jump else {}),
         **{name: hash_.hexdigest() for name, hash_ in hashes.items()},
     }
     if form.layout(schema):
@@ -110,7 +114,7 @@ def plan_of(
     pieces = cut(costs, shard_bytes, max(len(every), 1))
     cuts = np.array([0, *(piece.stop for piece in pieces)], np.int64)
     digest = int(_json_hash(record), 16) or 1
-    return PackPlan(digest, cuts, schema, {**record, "shards": len(pieces)}, stages, jump)
+    return PackPlan(digest, cuts, schema, {**record, "shards": len(pieces)}, stages)
 
 
 def _blocks(source: Source) -> Iterator[Scanned]:

@@ -22,6 +22,7 @@ from fastio.errors import FastioError, StoreError
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import LocalFolder, folder_of
 from fastio.store.formats import FORMATS
+from fastio.store.jump_tables import JumpRule
 from fastio.store.repair import CannotMake, Offer
 from fastio.store.set_object import SetMember, SetObject
 from fastio.store.write_target import Target
@@ -98,8 +99,7 @@ class Remade:
                     self._format,
                     shard_bytes=shard.plan["shard_size"],
                     pictures=_pictures(shard.plan["pictures"]),
-                    jump="jump" in shard.plan,
-                )
+                ).with_jump(JumpRule.from_json(shard.plan))
                 self._plans[digest] = source, plan
                 if plan.digest == digest:
                     break

@@ -21,13 +21,13 @@ from fastio.store.generations import remove_replaced
 from fastio.store.publish import COMPLETE
 from fastio.store.set_names import SET_SUFFIX, set_path
 from fastio.store.set_object import SetMember, SetObject, read_set
-from fastio.store.sets import seal_set
+from fastio.store.sets import read_member, seal_set
 from fastio.store.store_folder import StoreFolder
 from fastio.store.target import target_format
 from fastio.store.write_target import Target
 from fastio.types.units import counted
 
-__all__ = ["joined_metadata", "noted_jumps", "seal", "seal_shards"]
+__all__ = ["joined_metadata", "seal", "seal_shards", "unread_points"]
 
 _NAMED = 5  # most shards named in a message
 
@@ -58,11 +58,23 @@ def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote
     return seal_shards(target, folder, [shards[number] for number in sorted(shards)], current, remote=remote)
 
 
-def noted_jumps(out: str | os.PathLike[str], made: SetObject, *, remote: RemoteOptions = DEFAULT) -> bool:
-    """Return whether the shards of a set that was sealed have jump tables in their indices."""
+def unread_points(out: str | os.PathLike[str], made: SetObject, *, remote: RemoteOptions = DEFAULT) -> list[str]:
+    """
+    Return a line that says what becomes of the start points of a set behind a URL, if its last shard has any; none for
+    one on disk.
+    """
     target = _target(os.fspath(out), overwrite=False)
+    if is_local(target.path):
+        return []
     folder, _ = folder_of(target.path, remote)
-    return "jump" in open_shard(folder, made.members[0].name, target.format).plan
+    shard, _ = read_member(folder, made.members[-1].name, target.format)
+    if not shard.unread_points:
+        return []
+    line = (
+        "start points within pictures: noted in the index of each shard, but not used behind URLs, so crops decode as "
+        "without them; a set object made there has none: seal a copy of the shards on disk to have them used"
+    )
+    return [line]
 
 
 def _is_damaged(folder: StoreFolder, target: Target) -> bool:

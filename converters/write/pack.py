@@ -27,7 +27,7 @@ def pack(  # noqa: PLR0913 - an option each
     on_error: Literal["raise", "skip"] = "raise",
     overwrite: bool = False,
     progress: Callable[[int, int], object] | None = None,
-    jump: bool = False,
+    jump: bool = True,
 ) -> WriteReport:
     """
     Pack a dataset of any library into a new store, in its order, and return what was written.

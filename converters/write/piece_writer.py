@@ -32,6 +32,7 @@ __all__ = ["Ledger", "PieceWriter", "Refused"]
 
 Refused = Sequence[tuple[str, Misfit]]  # samples that are left out: key, and what is wrong
 
+_UNCHECKED = '; on_error="skip" lists such samples, jump=False packs them unchecked'
 _NAMED = 3  # further bad keys in a message
 
 
@@ -51,7 +52,7 @@ class Ledger:
             self.skipped += [Problem(key, str(misfit)) for key, misfit in refused]
             return
         key, misfit = refused[0]
-        message = f"{self.path}: {key!r} {misfit}"
+        message = f"{self.path}: {key!r} {misfit}{misfit.way_out}"
         if len(refused) > 1:
             others = [repr(other) for other, _ in refused[1 : 1 + _NAMED]]
             others += ["..."] if len(refused) > 1 + _NAMED else []
@@ -72,7 +73,7 @@ class PieceWriter:
     ledger: Ledger
     tokenizer: TextTokens | None = None
     progress: Callable[[int, int], object] | None = None
-    jump: bool = False
+    jump: bool = True
     packed: int = 0
     size_bytes: int = 0
     made_pngs: int = 0
@@ -81,8 +82,6 @@ class PieceWriter:
 
     def __post_init__(self) -> None:
         self.lossy_masks = LossyMasks(self.schema)
-        if self.jump:
-            self._pool = _native.ThreadPool(threads(None))
 
     def write(self, piece: Piece, refused: Refused = ()) -> None:
         """
@@ -93,7 +92,8 @@ class PieceWriter:
             self.ledger.refuse(refused)
             return
         batch, problems = _batch(self.schema, piece, self.tokenizer)
-        if self._pool is not None:
+        if self.jump and jump_fields(self.schema):
+            self._pool = self._pool or _native.ThreadPool(threads(None))
             batch = self._with_jumps(batch, self._pool, problems)
         left = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
         left = self._append(batch, left, problems)
@@ -108,13 +108,13 @@ class PieceWriter:
         self.ledger.refuse([*refused, *((batch.keys[i], problems[i]) for i in sorted(problems))])
 
     def _with_jumps(self, batch: SampleBatch, pool: _native.ThreadPool, problems: dict[int, Misfit]) -> SampleBatch:
-        """The batch with jump tables; damaged JPEGs become problems."""
+        """The batch with start points; damaged JPEGs become problems."""
         spans = dict(batch.spans)
         begun = {field.name: begin_jump_tables(spans[field.name], pool) for field in jump_fields(self.schema)}
         for name, finish in begun.items():
             spans[name], status = finish()
             for i, sentence in damage([status], batch.keys).items():
-                problems.setdefault(i, Misfit(sentence, name))
+                problems.setdefault(i, Misfit(sentence, name, _UNCHECKED))
         return replace(batch, spans=spans)
 
     def _append(self, batch: SampleBatch, left: NDArray[np.int64], problems: dict[int, Misfit]) -> NDArray[np.int64]:

@@ -30,11 +30,15 @@ _SHOWN = 20  # names of fields in a message
 
 
 class Misfit(Exception):  # noqa: N818 - becomes an error of the writer, or an entry of its ledger
-    """A sample that does not fit the schema, in words that follow its key; ``field`` is the wrong one, or ""."""
+    """
+    A sample that does not fit the schema, in words that follow its key; ``field`` is the wrong one, or "". ``way_out``
+    is what could be done about it.
+    """
 
-    def __init__(self, sentence: str, field: str = "") -> None:
+    def __init__(self, sentence: str, field: str = "", way_out: str = "") -> None:
         super().__init__(sentence)
         self.field = field
+        self.way_out = way_out
 
 
 @dataclass(slots=True)

@@ -68,14 +68,15 @@ class Writer:
 
     A sample that does not fit raises SampleError from its own ``write``, with its key and field, and is left out; the
     writer goes on. So do bytes that are no picture, and pictures whose data end too early: header and end of each are
-    looked at once. Three things show later, and the error, whose ``key`` names the sample, then comes from a later
+    looked at once. Four things show later, and the error, whose ``key`` names the sample, then comes from a later
     ``write``, from ``flush`` or from ``close``, after all good samples are kept: a key that an earlier piece has
-    already, a text that the ``tokenizer`` refuses, and whatever does not fit among the first 64 samples while types are
-    inferred. Damage between header and end of a picture (``fastio verify --decode`` finds it) is not looked for, unless
-    ``jump`` is given. With ``on_error="skip"``, wrong samples are listed instead, in ``metadata["skipped"]``.
+    already, a text that the ``tokenizer`` refuses, a JPEG whose codes are damaged, and whatever does not fit among the
+    first 64 samples while types are inferred. With ``on_error="skip"``, wrong samples are listed instead, in
+    ``metadata["skipped"]``.
 
-    ``jump`` reads all codes of baseline JPEGs: damaged ones are wrong samples, found as late as a second key, and the
-    index keeps where their MCUs begin, so that crops decode faster.
+    All codes of baseline JPEGs of 8 KiB and more are read once: that finds damage, and the index keeps where their MCUs
+    begin, so that crops decode faster. ``jump=False`` leaves both out. In other pictures, damage between header and end
+    is not looked for (``fastio verify --decode`` finds it).
 
     The store gets its name at the end of the block, when it is complete, even if ``close`` then raises SampleError for
     a sample that it had to leave out; an exception inside the block leaves nothing.
@@ -100,7 +101,7 @@ class Writer:
         tokenizer: TextTokens | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         progress: Callable[[int, int], object] | None = None,
-        jump: bool = False,
+        jump: bool = True,
     ) -> None:
         self._state = "closed"  # for __del__, until all is checked
         if on_error not in ("raise", "skip"):

@@ -23,7 +23,7 @@ __all__ = ["index"]
 @click.option("--overwrite", is_flag=True, help="Replace a set object of this name.")
 @click.option(
     "--jump/--no-jump",
-    default=False,
+    default=True,
     show_default=True,
     help="Note where to start within each JPEG (about 1 % of its bytes), so that crops decode faster.",
 )

@@ -111,9 +111,10 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
     from fastio.converters import pack as run
-    from fastio.converters.jump_fields import jump_advice, jump_lines, unread_lines
+    from fastio.converters.jump_fields import jump_advice, jump_lines
     from fastio.converters.packer import check_one_file
     from fastio.converters.packing import advice, packing_lines
+    from fastio.converters.planned.seal import unread_points
     from fastio.store import FORMATS, check_target, open_store
     from fastio.store.publish import COMPLETE
 
@@ -154,10 +155,11 @@ def pack(  # noqa: PLR0913 - an option each
         if report.missing:
             return
         with open_store(out, remote=remote) as store:
+            unread = [] if store.set_object is None else unread_points(out, store.set_object, remote=remote)
             epoch, done, better = (
                 epoch_line(epoch_facts(store), store.size_bytes),
-                [*packing_lines(store.metadata), *jump_lines(store), *(unread_lines(out) if pictures.jump else ())],
-                [*advice(store), *jump_advice(store)],
+                [*packing_lines(store.metadata), *jump_lines(store), *unread],
+                [*advice(store), *(() if pictures.jump is False else jump_advice(store))],
             )
             overhead = FORMATS[store.format].overhead(store.schema)
         lines = [] if part is not None else [*_summary(report, overhead, samples=count), *_shard_lines(report)]

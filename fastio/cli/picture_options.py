@@ -120,10 +120,10 @@ _OPTIONS = (
     ),
     click.option(
         "--jump/--no-jump",
-        default=False,
-        show_default=True,
-        help="Note in the index (about 1 % more bytes) where to start within each JPEG: files stay as they are, crops "
-        "decode faster, damaged files are found.",
+        default=None,
+        help="Note in the index (about 1 % more bytes) where to start within each JPEG of 8 KiB and more: files stay "
+        "as they are, crops decode faster, damaged files are found.  [default: jump; for --resume and --part, as "
+        "the shards that are there]",
     ),
     click.option(
         "--shuffle",
@@ -154,7 +154,7 @@ class PictureArguments:
     quality: int | None
     subsampling: Literal["4:2:0", "4:2:2", "4:4:4"] | None
     raw: bool
-    jump: bool
+    jump: bool | None
     shuffle: int | None
     tokens: TextTokens | None  # from the options about text
 

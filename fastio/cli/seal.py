@@ -35,13 +35,11 @@ def seal(out: str, *, overwrite: bool, remote: RemoteOptions) -> None:
       fastio seal 'photos-%06d.tar'
     """
     from fastio.converters import seal as run
-    from fastio.converters.jump_fields import unread_lines
-    from fastio.converters.planned.seal import noted_jumps
+    from fastio.converters.planned.seal import unread_points
 
     made = run(out, overwrite=overwrite, remote=remote)
     size_bytes = sum(member.size for member in made.members)
     shards = counted(len(made.members), "shard")
     click.echo(f"{made.path}: a set of {shards}, {counted(len(made), 'sample')}, {size(size_bytes)}")
-    lines = unread_lines(out)
-    if lines and noted_jumps(out, made, remote=remote):
-        click.echo(lines[0])
+    for line in unread_points(out, made, remote=remote):
+        click.echo(line)

@@ -48,7 +48,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     shard_bytes: int | None = None,
     overwrite: bool = False,
     resume: bool = False,
-    jump: bool = False,
+    jump: bool | None = None,
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> PackReport:

@@ -16,6 +16,7 @@ from fastio.converters.source import Source
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 from fastio.store.folders import folder_of
+from fastio.store.jump_tables import JumpRule
 from fastio.store.target import target_format
 from fastio.store.write_target import Target
 
@@ -85,7 +86,7 @@ def _planned(work: PackWork) -> tuple[Source, PackPlan]:
     if _opened is not None and _opened[0] == work.run:
         return _opened[1:]
     source = work.open_source()
-    plan = plan_for(source, work.out, work.pictures, work.options)
+    plan = plan_for(source, work.out, work.pictures, work.options).with_jump(JumpRule.from_json(work.record))
     if plan.digest != work.digest:
         names = {*work.record, *plan.record}
         differing = sorted(name for name in names if work.record.get(name) != plan.record.get(name))

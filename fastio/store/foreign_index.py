@@ -55,13 +55,14 @@ def index_foreign(
     *,
     options: RemoteOptions = DEFAULT,
     overwrite: bool = False,
-    jump: bool = False,
+    jump: bool = True,
     progress: Callable[[int], None] = lambda nbytes: None,
 ) -> IndexReport:
     """
     Write ``folder/name.fastio-set`` for the tar shards that ``path`` names: a file, a pattern, a range, or a folder.
 
-    With ``jump``, the index keeps where MCUs of JPEGs begin (see ``begin_jump_tables``); damaged ones stay as they are.
+    The index keeps where MCUs of JPEGs begin (see ``begin_jump_tables``), unless ``jump=False``; damaged ones stay as
+    they are.
     ``progress`` is told the bytes of each shard that is done. Raises StoreError for shards that are not tar files, have
     different fields, or were packed by fastio, and if the name is taken and not to be replaced.
     """

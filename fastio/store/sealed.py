@@ -63,6 +63,7 @@ class Shard:
     metadata: bytes
     seal: Seal | None = field(default=None)  # None: a foreign file
     content_crc: int = 0  # what identifies the content of a foreign file; of a member the file_crc that its set lists
+    unread_points: Collection[str] = ()  # fields whose start points the file has, but which are not read behind URLs
     is_member: bool = False  # whether a set object lists it by its seal, which is not read for remote files
 
     @property
@@ -117,6 +118,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         key_starts=split_keys(keys, seal.count, path=path),
         metadata=arrays.get("metadata", np.empty(0, np.uint8)).tobytes() or b"{}",
         seal=seal,
+        unread_points=[name for name in fields if f"{name}_intervals" in header.places.keys() - arrays.keys()],
     )
     check_spans(shard)
     return shard

@@ -17,11 +17,15 @@ from PIL import Image
 import fastio
 from fastio import _native
 from fastio.cli import cli
-from fastio.converters import open_source, pack
+from fastio.converters import Part, open_source, pack
+from fastio.converters.planned.options import PackOptions
+from fastio.converters.planned.plan import plan_of
+from fastio.converters.planned.planned_set import PlannedSet
 from fastio.errors import SampleError, SourceError, StoreError
 from fastio.store import open_store
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.jump_tables import begin_jump_tables
+from fastio.store.formats import FORMATS
+from fastio.store.jump_tables import JumpRule, begin_jump_tables
 from fastio.types.spans import Spans
 from tests.servers.fixtures import Bucket
 
@@ -30,7 +34,7 @@ TAG = 0xFFFF_FF01  # of the first word of a table
 
 def jpeg(seed: int, **options: object) -> bytes:
     """A photo of noise, 200x160."""
-    pixels = np.random.default_rng(seed).integers(0, 256, (20, 25, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+    pixels = np.random.default_rng(seed).integers(0, 256, (40, 50, 3), np.uint8).repeat(4, 0).repeat(4, 1)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", **options)
     return file.getvalue()
@@ -75,8 +79,8 @@ def crops(spans: Spans, box: tuple[int, int, int, int]) -> tuple[NDArray[np.uint
 @pytest.mark.parametrize("name", ["s.lmdb", "s.h5", "s.zip", "s.tar", "s-%02d.tar"])
 def test_every_store_keeps_them(tmp_path: Path, source: Path, name: str) -> None:
     """Baseline JPEGs without markers have tables; bytes stay, and so do the pixels of crops."""
-    pack(open_source(source), tmp_path / name, jump=True)
-    pack(open_source(source), tmp_path / "plain.lmdb")
+    pack(open_source(source), tmp_path / name)
+    pack(open_source(source), tmp_path / "plain.lmdb", jump=False)
 
     words = tables(next(tmp_path.glob("s.fastio-set"), tmp_path / name))
     assert [TAG, None, None, TAG] == [each[0] if len(each) else None for each in words]
@@ -94,8 +98,8 @@ def test_every_store_keeps_them(tmp_path: Path, source: Path, name: str) -> None
 
 def test_a_copied_store_keeps_them(tmp_path: Path, source: Path) -> None:
     """From store to store, also where nobody asks for them again."""
-    pack(open_source(source), tmp_path / "a.lmdb", jump=True)
-    pack(open_source(tmp_path / "a.lmdb"), tmp_path / "b.h5")
+    pack(open_source(source), tmp_path / "a.lmdb")
+    pack(open_source(tmp_path / "a.lmdb"), tmp_path / "b.h5", jump=False)
 
     assert [each.tolist() for each in tables(tmp_path / "a.lmdb")] == [
         each.tolist() for each in tables(tmp_path / "b.h5")
@@ -105,41 +109,106 @@ def test_a_copied_store_keeps_them(tmp_path: Path, source: Path) -> None:
 def test_shards_are_the_same_bytes(tmp_path: Path, source: Path) -> None:
     """However they are packed; other shards are refused by name."""
     names = ("a", "b")
-    pack(open_source(source), tmp_path / "a-%d.tar", jump=True, shard_bytes=16_000, jobs=1)
+    pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=60_000, jobs=1)
     (tmp_path / "a-0.tar").rename(tmp_path / "kept.tar")
-    pack(open_source(source), tmp_path / "a-%d.tar", jump=True, shard_bytes=16_000, resume=True)
-    pack(open_source(source), tmp_path / "b-%d.tar", jump=True, shard_bytes=16_000, jobs=2)
+    pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=60_000, resume=True)
+    pack(open_source(source), tmp_path / "b-%d.tar", shard_bytes=60_000, jobs=2)
 
     assert len(list(tmp_path.glob("a-*.tar"))) > 1
     first, second = ([file.read_bytes() for file in sorted(tmp_path.glob(f"{name}-*.tar"))] for name in names)
     assert first == second
     (tmp_path / "a.fastio-set").unlink()
     with pytest.raises(StoreError, match="--jump was every 8 MCUs, now off"):
-        pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=16_000, resume=True)
+        pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=60_000, resume=True, jump=False)
+
+
+@pytest.mark.parametrize("rule", [None, JumpRule(0)])
+def test_a_set_goes_on_as_it_was_begun(tmp_path: Path, source: Path, rule: JumpRule | None) -> None:
+    """Shards of an older fastio, without start points or with some in small pictures too, are completed alike."""
+    plan = plan_of(open_source(source), FORMATS["tar"], shard_bytes=60_000).with_jump(rule)
+    options = PackOptions(shard_bytes=60_000)
+    old = PlannedSet.begin(plan, open_source(source), str(tmp_path / "a-%d.tar"), options)
+    assert [0] == list(old.pack([0]))
+    pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=60_000, resume=True)
+
+    with open_store(tmp_path / "a.fastio-set") as store:
+        assert store.set_object is not None
+        assert [plan.digest] * len(plan) == [member.plan for member in store.set_object.members]
+    pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=60_000, part=Part(0, 2))
+    if rule is None:
+        with pytest.raises(StoreError, match="--jump was off, now every 8 MCUs"):
+            pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=60_000, resume=True, jump=True)
+
+
+def test_a_set_without_them_grows_by_shards_that_have_them(tmp_path: Path) -> None:
+    """``append`` leaves the old shards alone."""
+    old = folder(tmp_path / "old", a=jpeg(0), b=jpeg(1), c=jpeg(2))
+    pack(open_source(old), tmp_path / "a-%d.tar", jump=False)
+    pack(open_source(folder(tmp_path / "more", new=jpeg(7))), tmp_path / "a-%d.tar", append=True)
+
+    assert [0, 0, 0, TAG] == [each[0] if len(each) else 0 for each in tables(tmp_path / "a.fastio-set")]
+
+
+def test_small_pictures_have_none(tmp_path: Path) -> None:
+    """Files below 8 KiB: nothing is gained there, so not a byte is added and no code is read."""
+    small = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(small).save(file, "JPEG", quality=95)
+    source = folder(tmp_path / "photos", a=file.getvalue(), b=file.getvalue()[:-200] + b"\xff\xd9")
+    pack(open_source(source), tmp_path / "s.h5")
+    pack(open_source(source), tmp_path / "t.h5", jump=False)
+
+    assert (tmp_path / "t.h5").read_bytes() == (tmp_path / "s.h5").read_bytes()
+
+
+def test_small_pictures_among_large_ones(tmp_path: Path) -> None:
+    """Each keeps its own, or none."""
+    small = jpeg(5, quality=1)
+    assert len(small) < 8192
+    source = folder(tmp_path / "photos", a=small, b=jpeg(0), c=small, d=jpeg(1))
+    pack(open_source(source), tmp_path / "s.lmdb")
+    pack(open_source(source), tmp_path / "t.lmdb", jump=False)
+
+    assert [0, TAG, 0, TAG] == [each[0] if len(each) else 0 for each in tables(tmp_path / "s.lmdb")]
+    with open_store(tmp_path / "s.lmdb") as store, open_store(tmp_path / "t.lmdb") as plain:
+        box, every = (100, 50, 60, 70), np.arange(4)
+        expected = crops(plain.spans("image", every), box)[0]
+        assert expected.tobytes() == crops(store.spans("image", every), box)[0].tobytes()
+
+
+def test_a_store_is_copied_with_its_damage(tmp_path: Path) -> None:
+    """What fastio has packed already stays, without start points."""
+    source = folder(tmp_path / "photos", cut=jpeg(1)[:-200] + b"\xff\xd9", good=jpeg(0))
+    pack(open_source(source), tmp_path / "a.lmdb", jump=False)
+    pack(open_source(tmp_path / "a.lmdb"), tmp_path / "b.lmdb")
+
+    assert [0, TAG] == [each[0] if len(each) else 0 for each in tables(tmp_path / "b.lmdb")]
 
 
 def test_damage_is_found_while_packing(tmp_path: Path) -> None:
-    """A damaged JPEG stops the run, or is listed; without the option nobody looks."""
+    """A damaged JPEG stops the run, which says the ways out, or is listed; with ``jump=False`` nobody looks."""
     cut, changed = jpeg(1)[:-200] + b"\xff\xd9", bytearray(jpeg(2))
     changed[-300:-298] = b"\xff\xd4"
     source = folder(tmp_path / "photos", changed=bytes(changed), cut=cut, good=jpeg(0))
 
-    with pytest.raises(SourceError, match=r"changed\.jpg"):
-        pack(open_source(source), tmp_path / "s.lmdb", jump=True)
-    report = pack(open_source(source), tmp_path / "s.lmdb", jump=True, on_error="skip")
+    with pytest.raises(
+        SourceError, match=r"changed\.jpg.* skip such samples with --on-error skip, or pack them unchecked.* --no-jump"
+    ):
+        pack(open_source(source), tmp_path / "s.lmdb")
+    report = pack(open_source(source), tmp_path / "s.lmdb", on_error="skip")
     assert ["a/changed.jpg", "a/cut.jpg"] == [each.key for each in report.skipped]
     assert {"cannot be decoded: its data are damaged"} == {each.problem for each in report.skipped}
-    assert 3 == pack(open_source(source), tmp_path / "t.lmdb").packed
+    assert 3 == pack(open_source(source), tmp_path / "t.lmdb", jump=False).packed
 
 
 def test_the_writer_takes_them_too(tmp_path: Path) -> None:
     """fastio.Writer and fastio.pack, with damage as a wrong sample."""
-    with fastio.Writer(tmp_path / "w.lmdb", {"image": "image"}, jump=True) as writer:
+    with fastio.Writer(tmp_path / "w.lmdb", {"image": "image"}) as writer:
         writer.write({"image": jpeg(0)})
-    fastio.pack([{"image": jpeg(0)}], tmp_path / "p.lmdb", jump=True)
+    fastio.pack([{"image": jpeg(0)}], tmp_path / "p.lmdb")
 
     assert TAG == tables(tmp_path / "w.lmdb")[0][0] == tables(tmp_path / "p.lmdb")[0][0]
-    writer = fastio.Writer(tmp_path / "x.lmdb", jump=True)
+    writer = fastio.Writer(tmp_path / "x.lmdb")
     writer.write({"image": jpeg(0)}, key="good")
     writer.write({"image": jpeg(1)[:-200] + b"\xff\xd9"}, key="bad")
     with pytest.raises(SampleError, match=r"'bad'.*damaged"):
@@ -148,7 +217,7 @@ def test_the_writer_takes_them_too(tmp_path: Path) -> None:
 
 def test_pictures_that_are_rewritten_keep_their_markers(tmp_path: Path, source: Path) -> None:
     """Only those without places of restart intervals get tables."""
-    run = ("pack", str(source), str(tmp_path / "s.lmdb"), "--jump", "--restart", "4")
+    run = ("pack", str(source), str(tmp_path / "s.lmdb"), "--restart", "4")
     assert 0 == CliRunner().invoke(cli, run, catch_exceptions=False).exit_code
 
     assert all(len(each) and each[0] != TAG for each in tables(tmp_path / "s.lmdb"))
@@ -156,7 +225,7 @@ def test_pictures_that_are_rewritten_keep_their_markers(tmp_path: Path, source: 
 
 def test_the_commands_say_it(tmp_path: Path, source: Path) -> None:
     """``pack --jump`` and ``info``."""
-    packed = CliRunner().invoke(cli, ("pack", str(source), str(tmp_path / "s.lmdb"), "--jump"), catch_exceptions=False)
+    packed = CliRunner().invoke(cli, ("pack", str(source), str(tmp_path / "s.lmdb")), catch_exceptions=False)
     info = CliRunner().invoke(cli, ("info", str(tmp_path / "s.lmdb")), catch_exceptions=False)
 
     for result in (packed, info):
@@ -170,7 +239,7 @@ def test_shards_of_other_tools(tmp_path: Path, source: Path) -> None:
     with tarfile.open(tmp_path / "x-0.tar", "w") as tar:
         tar.add(source / "a" / "plain.jpg", "0.jpg")
     before = (tmp_path / "x-0.tar").read_bytes()
-    run = ("index", str(tmp_path / "x-0.tar"), "--to", str(tmp_path / "i"), "--jump")
+    run = ("index", str(tmp_path / "x-0.tar"), "--to", str(tmp_path / "i"))
     assert 0 == CliRunner().invoke(cli, run, catch_exceptions=False).exit_code
 
     assert [TAG] == [each[0] for each in tables(next((tmp_path / "i").iterdir()))]
@@ -194,19 +263,21 @@ def large_jpeg(seed: int, **options: object) -> bytes:
     ],
 )
 def test_who_gains_is_told_of_jump(tmp_path: Path, options: list[dict[str, object]], expected: bool) -> None:
-    """If most photos are baseline JPEGs without markers; by ``pack`` and by ``info``."""
+    """If most photos are baseline JPEGs without markers; by ``info``."""
     source = folder(tmp_path / "photos", **{f"p{i}": large_jpeg(i, **chosen) for i, chosen in enumerate(options)})
-    packed = CliRunner().invoke(cli, ("pack", str(source), str(tmp_path / "s.lmdb")), catch_exceptions=False)
+    run = ("pack", str(source), str(tmp_path / "s.lmdb"), "--no-jump")
+    packed = CliRunner().invoke(cli, run, catch_exceptions=False)
     info = CliRunner().invoke(cli, ("info", str(tmp_path / "s.lmdb")), catch_exceptions=False)
 
-    for result in (packed, info):
-        assert expected == ("tip for the pictures of 'image': packed with --jump" in result.output)
+    assert 0 == packed.exit_code
+    assert "tip for the pictures" not in packed.output  # who left them out on purpose
+    assert expected == ("tip for the pictures of 'image': packed with start points" in info.output)
 
 
 def test_who_has_tables_or_small_pictures_is_not_told(tmp_path: Path, source: Path) -> None:
     """Nothing is recommended that was done, or that was not measured."""
     photos = folder(tmp_path / "large", p=large_jpeg(0))
-    for run in ((str(photos), str(tmp_path / "a.lmdb"), "--jump"), (str(source), str(tmp_path / "b.lmdb"))):
+    for run in ((str(photos), str(tmp_path / "a.lmdb")), (str(source), str(tmp_path / "b.lmdb"))):
         packed = CliRunner().invoke(cli, ("pack", *run), catch_exceptions=False)
         assert 0 == packed.exit_code
         assert "no start points" not in packed.output
@@ -216,10 +287,11 @@ def test_what_is_left_out_behind_a_url_is_said(bucket: Bucket, source: Path) -> 
     """``pack --jump`` and ``seal`` say that start points are not used there."""
     options = [word for name, value in bucket.options.items() for word in ("--storage-option", f"{name}={value}")]
     pattern = f"{bucket.url}/j-%d.tar"
-    line = "start points within pictures: noted in the index of each file, but not used behind URLs"
-    packed = CliRunner().invoke(cli, ("pack", str(source), pattern, "--jump", *options), catch_exceptions=False)
+    line = "start points within pictures: noted in the index of each shard, but not used behind URLs"
+    packed = CliRunner().invoke(cli, ("pack", str(source), pattern, *options), catch_exceptions=False)
     sealed = CliRunner().invoke(cli, ("seal", pattern, *options), catch_exceptions=False)
-    plain = CliRunner().invoke(cli, ("pack", str(source), f"{bucket.url}/p-%d.tar", *options), catch_exceptions=False)
+    run = ("pack", str(source), f"{bucket.url}/p-%d.tar", "--no-jump", *options)
+    plain = CliRunner().invoke(cli, run, catch_exceptions=False)
 
     assert line in packed.output
     assert line in sealed.output
@@ -261,9 +333,9 @@ def test_wrong_tables_change_no_pixel(data: st.DataObject) -> None:
 def test_tables_are_not_read_behind_a_url(bucket: Bucket, tmp_path: Path, source: Path) -> None:
     """Opening a set in an object store leaves them unread."""
     options = RemoteOptions(storage_options=bucket.options)
-    pack(open_source(source), f"{bucket.url}/s-%d.tar", jump=True, remote=options)
+    pack(open_source(source), f"{bucket.url}/s-%d.tar", remote=options)
     with open_store(f"{bucket.url}/s.fastio-set", remote=options) as store:
         assert store.spans("image", np.arange(4)).intervals is None
 
-    pack(open_source(source), tmp_path / "s-%d.tar", jump=True)
+    pack(open_source(source), tmp_path / "s-%d.tar")
     assert TAG == tables(tmp_path / "s.fastio-set")[0][0]

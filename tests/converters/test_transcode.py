@@ -292,7 +292,8 @@ def test_markers_of_pictures_made_smaller(tmp_path, pictures, resized, kept):
     with open_store(out) as store:
         assert resized == store.metadata["packing"]["resized_restart"]
         places = store.spans("image", np.arange(1)).intervals
-        assert (resized > 0) == (places is not None and places.sizes[0] > 0)
+        assert places is not None
+        assert (resized > 0) == (places.view(0).view("<u4")[0] != 0xFFFF_FF01)  # the first word of a jump table
 
 
 def test_options_of_a_store_written_before_markers_were_usual():

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import _native
-from fastio.store.jump_tables import begin_jump_tables
+from fastio.store.jump_tables import JumpRule, begin_jump_tables
 from fastio.types.spans import Spans
 
 SIZE = 1300, 1000  # more than the million pixels from which on bands are worth it
@@ -30,7 +30,9 @@ PHOTOS = [photo(0), photo(1, subsampling=0), photo(2, progressive=True)]
 def noted(files: list[bytes]) -> Spans:
     """Spans of these files, with their jump tables and checksums."""
     arrays = [np.frombuffer(file, np.uint8) for file in files]
-    spans = begin_jump_tables(Spans.joined(np.concatenate(arrays), np.array([len(file) for file in files])))()[0]
+    spans = begin_jump_tables(
+        Spans.joined(np.concatenate(arrays), np.array([len(file) for file in files])), rule=JumpRule(0)
+    )()[0]
     sums = np.array([_native.crc32(array) for array in arrays], np.uint32)
     return Spans(spans.buffers, spans.shard, spans.starts, spans.sizes, sums, spans.intervals)
 

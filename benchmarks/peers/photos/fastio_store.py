@@ -24,8 +24,8 @@ PICTURES = {"restart": Transcode(restart=8), "short": Transcode(short_side=256)}
 def pack(work: Work) -> None:
     """One LMDB file."""
     source = open_source(work.source, labels=work.labels)
-    is_jumping = work.variant == "jump"
-    pack_store(source, work.packed / "train.lmdb", pictures=PICTURES.get(work.variant), jump=is_jumping)
+    jump = work.variant != "no-jump"
+    pack_store(source, work.packed / "train.lmdb", pictures=PICTURES.get(work.variant), jump=jump)
 
 
 def loader(work: Work) -> Iterable[Any]:

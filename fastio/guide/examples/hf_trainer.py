@@ -1,6 +1,6 @@
 """The Trainer of transformers: a checkpoint within an epoch continues with the next sample.
 
-    $ fastio pack photos/ photos.lmdb --jump                        # class folders
+    $ fastio pack photos/ photos.lmdb                               # class folders
     $ python hf_trainer.py photos.lmdb out --steps 200              # stops there, with a checkpoint
     $ python hf_trainer.py photos.lmdb out                          # goes on
 

@@ -1,8 +1,8 @@
 """After: imagenet_before.py with native threads instead of workers, and with checkpoints within an epoch.
 Stop it at any time: --resume continues after the last checkpoint, so that no sample of the epoch is lost.
 
-    $ fastio pack photos/train train.lmdb --jump        # the same bytes; crops decode faster
-    $ fastio pack photos/val val.lmdb --jump
+    $ fastio pack photos/train train.lmdb               # the same bytes; crops decode faster
+    $ fastio pack photos/val val.lmdb
     $ python imagenet_after.py train.lmdb val.lmdb
     $ python imagenet_after.py train.lmdb val.lmdb --resume checkpoint.pt
 """

@@ -1,6 +1,6 @@
 """Lightning: a run that was stopped within an epoch continues with the next sample, on any number of GPUs.
 
-    $ fastio pack photos/ photos.lmdb --jump                                        # class folders
+    $ fastio pack photos/ photos.lmdb                                               # class folders
     $ python lightning_module.py photos.lmdb --steps 200                            # stops there
     $ python lightning_module.py photos.lmdb --resume checkpoints/last.ckpt         # goes on
 

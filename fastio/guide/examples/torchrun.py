@@ -1,6 +1,6 @@
 """Several GPUs, or processes on CPUs: stopped at any time, a run continues with the next sample on any number of them.
 
-    $ fastio pack photos/ photos.lmdb --jump                        # class folders
+    $ fastio pack photos/ photos.lmdb                               # class folders
     $ torchrun --nproc-per-node 4 torchrun.py photos.lmdb           # stop it by Ctrl-C
     $ torchrun --nproc-per-node 3 torchrun.py photos.lmdb           # continues after the last checkpoint
 
