@@ -88,7 +88,8 @@ def _first(field: Field, chunk: Chunk) -> dict[str, Any]:
         return {}
     if field.is_column:
         column = chunk.batch.columns[field.name]
-        return {"min": column.min().item(), "max": column.max().item()}
+        numbers = np.abs(column) if column.dtype.kind == "c" else column
+        return {"min": numbers.min().item(), "max": numbers.max().item()} if numbers.size else {}
     spans = chunk.batch.spans[field.name]
     sizes = spans.sizes
     found: dict[str, Any] = {"bytes": {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())}}

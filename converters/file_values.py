@@ -40,7 +40,7 @@ class FieldAsFiles:
             return file_name(self.described, key)
         field = self.field
         name = key if self.is_first else f"{key}.{field.name}"
-        if field.is_raw_picture and field.nbytes:
+        if field.is_raw_picture:
             return name if name.lower().endswith(".png") else f"{name}.png"
         if field.traits.is_picture:
             return name if self.is_first and kind_by_name(key) else name + PICTURE_KINDS[image_kind(data)].suffix
@@ -49,7 +49,7 @@ class FieldAsFiles:
     def content(self, data: _Bytes) -> _Bytes:
         """Return the bytes of the file: raw pictures as PNG, other arrays as .npy, anything else as stored."""
         field = self.field
-        if field.is_raw_picture and field.nbytes:
+        if field.is_raw_picture:
             shape = tuple(size for size in field.shape if size is not None)
             return np.frombuffer(ImageCodec().encode(data.reshape(shape)), np.uint8)
         if field.traits.extension != "npy" or (self.is_first and self.described is None):

@@ -64,7 +64,7 @@ def _number_problems(field: Field, spans: Spans) -> dict[int, str]:
     rows = np.concatenate(views).view(field.dtype).reshape(-1, *(size or 0 for size in field.shape[1:]))
     is_bad = np.zeros(len(rows), bool)
     if rows.dtype.kind in "fc":
-        is_bad |= ~np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+        is_bad |= ~np.isfinite(rows).all(axis=tuple(range(1, rows.ndim)))
     if field.is_box and rows.dtype.kind in "biuf":
         far, near = rows[:, 2:], rows[:, :2] if field.geometry == "xyxy" else 0
         is_bad |= (far < near).any(axis=1)

@@ -88,7 +88,7 @@ class TableFiles:
         columns = self.columns if columns is None else columns
         start = 0
         for number in range(int(self.group_files[group]) if len(self.group_files) else 0, len(self.places)):
-            is_first = number == self.group_files[group]
+            is_first = bool(len(self.group_files)) and number == self.group_files[group]
             first_group = int(self.group_numbers[group]) if is_first else 0
             start = int(self.group_starts[group] if is_first else self.file_starts[number])
             with reading(self.kind, self.places[number], columns, first_group=first_group) as file:

@@ -156,9 +156,9 @@ class Field:
 
     @property
     def is_raw_picture(self) -> bool:
-        """Whether raw bytes form a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4."""
+        """Whether raw bytes form a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4; none 0."""
         shape = self.shape
-        is_picture = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
+        is_picture = (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))) and 0 not in shape
         return self.traits.is_array and self.dtype == "|u1" and is_picture
 
     @property

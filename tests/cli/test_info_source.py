@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -79,6 +80,25 @@ def test_a_table_without_text(tmp_path: Path) -> None:
     assert f"fastio pack {path} a.lmdb --field x=x --field n=n" == command
     run(*shlex.split(command)[1:3], tmp_path / "a.lmdb", *shlex.split(command)[4:])
     assert 1 == described(tmp_path / "a.lmdb")["samples"]
+
+
+def test_columns_without_numbers(tmp_path: Path) -> None:
+    """Columns of no numbers a sample and of complex ones are described, in words and as JSON."""
+    columns = {"nothing": np.zeros((3, 0)), "wave": np.array([3 + 4j, 1, 1])}
+    np.savez(tmp_path / "a.npz", image=np.zeros((3, 5, 6, 3), np.uint8), label=columns["nothing"], wave=columns["wave"])
+    first = {field["name"]: field["first"] for field in described(tmp_path / "a.npz")["fields"]}
+
+    assert ({}, {"min": 1.0, "max": 5.0}) == (first["label"], first["wave"])
+    assert "1.0 to 5.0" in run("info", tmp_path / "a.npz")
+
+
+def test_an_arrow_file_without_a_batch(tmp_path: Path) -> None:
+    """An Arrow file that holds columns but not a single batch of rows has no samples."""
+    schema = pa.schema({"image": pa.binary(), "x": pa.int64()})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, schema):
+        pass
+
+    assert 0 == described(tmp_path / "a.arrow")["samples"]
 
 
 def test_problems_are_shown(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from fastio.cli import cli
 from fastio.converters import Source, open_source
 from fastio.converters.fields_asked import parse_choice
 from fastio.converters.origin import recorded_root
@@ -289,6 +291,26 @@ def test_what_is_bad_is_a_problem(tmp_path: Path, name: str) -> None:
 
     assert any(each.key == key and sentence in each.problem for each in report.skipped), report.skipped
     assert report.packed >= 1
+
+
+OBJECT = {"id": 1, "image_id": 0, "category_id": 1, "bbox": [0, 0, 2, 1]}
+
+
+@pytest.mark.parametrize(
+    ("count", "annotations", "bad"), [(3, [], []), (3, [{**OBJECT, "category_id": 5}], ["0.png"]), (600, [OBJECT], [])]
+)
+def test_most_images_without_objects(
+    tmp_path: Path, suffix: str, count: int, annotations: list[Any], bad: list[str]
+) -> None:
+    """Images without annotations are packed and described, also if a whole piece of them has no box at all."""
+    images = [{"id": i, "file_name": f"{i}.png"} for i in range(count)]
+    said = {"images": images, "annotations": annotations, "categories": CATEGORIES}
+    path = dataset(tmp_path / "set", said, count=count)
+    described = CliRunner().invoke(cli, ["info", str(path)])
+    report = packed(open_source(path), tmp_path / f"out.{suffix}")
+
+    assert 0 == described.exit_code, described.output
+    assert (count - len(bad), bad) == (report.packed, [each.key for each in report.skipped])
 
 
 @pytest.mark.parametrize("sizes", [{}, {"width": None, "height": 0}, {"width": 6.0}, {"width": 6, "height": 5}])

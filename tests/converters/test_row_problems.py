@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fastio
+from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.converters.fields_asked import parse_choice
 from fastio.converters.verify import verify
@@ -97,6 +102,52 @@ def test_the_writer_refuses_other_counts_of_rows(tmp_path: Path, change: dict[st
     assert ["b"] == [each.key for each in writer.report.skipped]
     with open_store(tmp_path / "skipped.lmdb") as store:
         assert ["a", "c"] == store.keys(np.arange(2))
+
+
+@pytest.mark.parametrize("samples", [[NO_ROWS], [GOOD, *[NO_ROWS] * 1030], [*[NO_ROWS] * 1030, GOOD]])
+def test_pieces_without_a_row_are_packed(tmp_path: Path, suffix: str, samples: list[dict[str, Any]]) -> None:
+    """The Writer takes any number of samples without boxes and points, one after the other or alone."""
+    with fastio.Writer(tmp_path / f"out.{suffix}", FIELDS) as writer:
+        for sample in samples:
+            writer.write(sample)
+
+    assert len(samples) == writer.report.packed
+    assert () == tuple(verify(tmp_path / f"out.{suffix}").problems)
+
+
+EMPTY: dict[str, Any] = {
+    **{type_: [] for type_ in ("xyxy", "xywh", "cxcywh", "points", "points[3]", "points[0]", "tokens", "tokens16")},
+    **{type_: [] for type_ in ("int64[*]", "bool[*]", "complex64[*]", "float16[*,2,2]", "float32[*,0]", "float32[0]")},
+    **{type_: [] for type_ in ("int64[*] per boxes", "points[2] per boxes", "float32[0] column")},
+    **{"uint8[0,4,3]": np.zeros((0, 4, 3), np.uint8), "text": "", "bytes": b"", "json": None},
+}
+
+
+@given(
+    types=st.lists(st.sampled_from(sorted(EMPTY)), min_size=1, unique=True),
+    name=st.sampled_from(["out.lmdb", "out.h5", "out.tar", "out.zip", "out-%06d.tar"]),
+    count=st.integers(1, 3),
+)
+@settings(max_examples=40)
+def test_fields_without_values(types: list[str], name: str, count: int) -> None:
+    """Samples whose values are all empty are written, read, described, verified, unpacked and packed again."""
+    fields = {"boxes": "xyxy", **{f"f{i}": type_ for i, type_ in enumerate(types)}}
+    sample = {name: EMPTY[type_] for name, type_ in fields.items()}
+    with TemporaryDirectory() as folder:
+        with fastio.Writer(f"{folder}/{name}", fields) as writer:
+            for _ in range(count):
+                writer.write(sample)
+        store = f"{folder}/{name}".replace("-%06d.tar", ".fastio-set")
+        commands = [["info"], ["info", "--json"], ["verify", "--decode"], ["unpack", f"{folder}/tree"]]
+        commands.append(["pack", f"{folder}/again.zip"])
+        results = [CliRunner().invoke(cli, [command, store, *rest]) for command, *rest in commands]
+        dataset = fastio.FastDataset(store, fields=list(fields))
+        values = [value for i in range(count) for value in dataset[i]]
+        batches = list(fastio.FastLoader(dataset, batch_size=2))
+
+    assert [0] * len(commands) == [result.exit_code for result in results], [result.output for result in results]
+    assert all(value in ("", b"", None) for value in values if np.asarray(value).size), values
+    assert (count * len(fields), -(-count // 2)) == (len(values), len(batches))
 
 
 def test_a_source_with_other_counts_of_rows(tmp_path: Path) -> None:
