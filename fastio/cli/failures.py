@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import click
 
+from fastio.cli.screen import printable
 from fastio.errors import FastioError
 
 __all__ = ["Failed", "Interrupted", "failed", "noted", "notes", "usage"]
@@ -16,7 +17,7 @@ class Failed(click.ClickException):
     """A failure, printed as one line on stderr; ``text`` is printed before it unchanged."""
 
     def __init__(self, message: str, *, text: str = "") -> None:
-        super().__init__(" ".join(message.split("\n")))
+        super().__init__(printable(" ".join(message.split("\n"))))
         self.text = text
 
     def show(self, file: object = None) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -162,3 +164,22 @@ def test_an_unknown_option_is_no_command(command: str) -> None:
     assert result.exit_code == 2
     near = r"[.;]? Did you mean '?--seconds'?\?"  # as this version of click words it
     assert re.fullmatch(f"error: No such option:? '?--sconds'?{near}; see 'fastio {command} --help'\n", result.output)
+
+
+def test_control_characters_of_a_message_are_escaped(tmp_path: Path) -> None:
+    """What another library says of a damaged file, and the file's name, cannot move the cursor."""
+    path = tmp_path / "\x1b[31mred.parquet"
+    pq.write_table(pa.table({"text": ["a"]}), path)
+    data = path.read_bytes()
+    for i in range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data) - 8):
+        path.write_bytes(data[:i] + b"\x0f" + data[i + 1 :])
+        try:
+            pq.ParquetFile(path)
+        except OSError as exc:
+            if "\x0f" in str(exc):
+                break
+    said = run("info", path).output
+
+    assert "\\x1b[31mred.parquet: expected parquet data: " in said
+    assert "\\x0f" in said
+    assert said.replace("\n", "").isprintable()
