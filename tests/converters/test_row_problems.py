@@ -119,7 +119,10 @@ EMPTY: dict[str, Any] = {
     **{type_: [] for type_ in ("xyxy", "xywh", "cxcywh", "points", "points[3]", "points[0]", "tokens", "tokens16")},
     **{type_: [] for type_ in ("int64[*]", "bool[*]", "complex64[*]", "float16[*,2,2]", "float32[*,0]", "float32[0]")},
     **{type_: [] for type_ in ("int64[*] per boxes", "points[2] per boxes", "float32[0] column")},
-    **{"uint8[0,4,3]": np.zeros((0, 4, 3), np.uint8), "text": "", "bytes": b"", "json": None},
+    "uint8[0,4,3]": np.zeros((0, 4, 3), np.uint8),
+    "text": "",
+    "bytes": b"",
+    "json": None,
 }
 
 
