@@ -41,7 +41,7 @@ class FieldFiles:
 
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """Begin to read some files; see ``ListedSource.read``. Content that does not fit the field is a problem."""
-        reader = FileReader(self.field.name, self.root, self.names_at, self.sizes)
+        reader = FileReader(self.field, self.root, self.names_at, self.sizes)
         return fitted(self.field, reader.begin(indices, pool))
 
 

@@ -12,8 +12,9 @@ from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
-__all__ = ["decode_problem", "header_problems", "probe"]
+__all__ = ["NO_IMAGE", "decode_problem", "header_problems", "probe"]
 
+NO_IMAGE = "is not an image: its first bytes are those of no known kind"
 _DECODE_PROBLEMS = {
     _native.TRUNCATED: "cannot be decoded: its data end too early",
     _native.CORRUPT: "cannot be decoded: its data are damaged",
@@ -84,7 +85,7 @@ def _problem(header: Header) -> str:
     if header.height and header.status in (_native.TRUNCATED, _native.CORRUPT):
         return decode_problem(header.status)
     if header.status == _native.NOT_IMAGE or header.kind == UNKNOWN:
-        return "is not an image: its first bytes are those of no known kind"
+        return NO_IMAGE
     if header.status == _native.TRUNCATED:
         return f"is a {kind} that ends within its header"
     return f"is a {kind} with a damaged header"

@@ -145,7 +145,7 @@ class _CocoSamples:
             metadata=self._metadata(categories),
             keys_at=names_at(names),
             sizes=states.sizes + values.sizes,
-            read=read_together([FileReader("image", self.root, names_at(names), states.sizes).begin, values.begin]),
+            read=read_together([FileReader(IMAGE_FIELD, self.root, names_at(names), states.sizes).begin, values.begin]),
             disk_bytes=states.disk_bytes + Path(self.place.path).stat().st_blocks * 512,
             files_opened=len(order) + 1,
             columns={"image_id": np.array(self.images.ids, np.int64)},

@@ -53,7 +53,7 @@ def array_source(place: SourcePath, found: ArraysOf, options: SourceOptions) -> 
     path = place.path
     if options.columns.names_columns:
         raise SourceError(f"{path}: has no columns: drop the options that name some, and choose by --field NAME=ARRAY")
-    fields = _asked(path, found.arrays, options.fields) if options.fields else _all(path, found.arrays)
+    fields = _asked(path, found, options.fields) if options.fields else _all(path, found.arrays)
     count = fields[0].array.shape[0]
     taken = {each.array.name for each in fields}
     left_out = [*found.left_out, *(Problem(a.name, "was not asked for") for a in found.arrays if a.name not in taken)]
@@ -90,11 +90,15 @@ def _record(place: SourcePath, kind: str, fields: Sequence[ArrayField], root: st
     return source_record(kind, place.name, labels=None, fields=choices, **more)
 
 
-def _asked(path: str, arrays: Sequence[RowArray], choices: Sequence[FieldChoice]) -> list[ArrayField]:
+def _asked(path: str, found: ArraysOf, choices: Sequence[FieldChoice]) -> list[ArrayField]:
+    arrays = found.arrays
     by_name = {each.name: each for each in arrays}
+    reasons = {each.key: each.problem for each in found.left_out}
     fields: list[ArrayField] = []
     for choice in choices:
         array = by_name.get(choice.where.strip("/")) or by_name.get(choice.where)
+        if array is None and choice.where in reasons:
+            raise SourceError(f"{path}: --field {choice}: {choice.where} {reasons[choice.where]}")
         if array is None:
             raise SourceError(f"{path}: --field {choice}: there is no array {choice.where!r}; there is {_list(arrays)}")
         if any(each.field.name == choice.name for each in fields):

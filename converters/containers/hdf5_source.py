@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.containers.array_source import ArraysOf, array_source
 from fastio.converters.containers.row_array import RowArray
+from fastio.converters.cut import LARGE_BYTES, check_memory, size_problem
 from fastio.converters.kind import SourceOptions, SourcePath
 from fastio.converters.listed import Indices, ListedSource
 from fastio.converters.source import Problem
@@ -36,33 +39,44 @@ def open_hdf5(place: SourcePath, options: SourceOptions) -> ListedSource:
     import h5py
 
     path = place.path
-    try:
+    with _named(path, "cannot be read as HDF5"):
         file = open_file(path)
         h5 = h5py.File(path, "r")
-    except (OSError, StoreError, RuntimeError, ValueError) as exc:
-        raise SourceError(f"{path}: cannot be read as HDF5 ({_one_line(exc)}): copy or download it again") from exc
-    if "header" in h5 and "keys" in h5 and file.read(0, 8).tobytes()[1:5] in (b"fast", _SEAL_MAGIC[1:5]):
-        raise SourceError(f"{path}: was packed by fastio, but is damaged: pack its source again")
     arrays: list[RowArray] = []
     left_out: list[Problem] = []
 
-    def add(name: str, item: object) -> None:
+    def add(name: str | bytes, item: object) -> None:
+        if isinstance(name, bytes):  # not UTF-8
+            name = name.decode("utf-8", "backslashreplace")
         if isinstance(item, h5py.Dataset):
-            reason = _reason_to_leave_out(item)
+            reason = _reason_to_leave_out(file, item)
             if reason:
                 left_out.append(Problem(name, reason))
             else:
                 arrays.append(_array(file, name, item))
 
-    try:
+    with _named(path, "is damaged"):
+        if "header" in h5 and "keys" in h5 and file.read(0, 8).tobytes()[1:5] in (b"fast", _SEAL_MAGIC[1:5]):
+            raise SourceError(f"{path}: was packed by fastio, but is damaged: pack its source again")
         h5.visititems(add)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as exc:
-        raise SourceError(f"{path}: is damaged ({_one_line(exc)}): copy or download it again") from exc
     found = ArraysOf(_KIND, arrays, left_out, Path(path).stat().st_blocks * 512, [path])
-    return array_source(place, found, options)
+    with _named(path, "is damaged"):  # values are read that tell types and names of classes
+        return array_source(place, found, options)
 
 
-def _reason_to_leave_out(dataset: h5py.Dataset) -> str:
+@contextmanager
+def _named(path: str, sentence: str) -> Iterator[None]:
+    """Turn what h5py raises for damaged files, which is of many types, into a SourceError that names the file."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except (ArithmeticError, LookupError, OSError, RuntimeError, StoreError, TypeError, ValueError) as exc:
+        reason = " ".join(str(exc).split())[:200] or type(exc).__name__
+        raise SourceError(f"{path}: {sentence} ({reason}): copy or download it again") from exc
+
+
+def _reason_to_leave_out(file: ByteSource, dataset: h5py.Dataset) -> str:
     """Why a dataset is no array of samples; "" if it may be one."""
     if dataset.shape is None or not dataset.shape:
         return "is a single value, not one per sample"
@@ -72,7 +86,16 @@ def _reason_to_leave_out(dataset: h5py.Dataset) -> str:
         return f"holds {dataset.dtype}, which is neither numbers nor strings"
     if dataset.dtype.kind == "O" and dataset.dtype.metadata and "ref" in dataset.dtype.metadata:
         return "holds references"
+    size = _unit_bytes(dataset)
+    if size > LARGE_BYTES and (problem := size_problem(size, min(dataset.id.get_storage_size(), file.size))):
+        return f"{problem}: it was never written"
     return ""
+
+
+def _unit_bytes(dataset: h5py.Dataset) -> int:
+    """The bytes that reading one row takes: those of the row, or of the chunk that it lies in."""
+    row, chunk = math.prod(dataset.shape[1:]), math.prod(dataset.chunks or ())
+    return int(max(row, chunk) * dataset.dtype.itemsize)
 
 
 def _array(file: ByteSource, name: str, dataset: h5py.Dataset) -> RowArray:
@@ -84,8 +107,8 @@ def _array(file: ByteSource, name: str, dataset: h5py.Dataset) -> RowArray:
     plain = np.dtype(dtype.str) if dtype.kind != "O" else np.dtype("O")
     start = _start(file, dataset, shape, plain)
     if start is not None:
-        return RowArray(name, shape, plain, _reader(dataset), file, start)
-    return RowArray(name, shape, plain, _reader(dataset), is_string=is_string)
+        return RowArray(name, shape, plain, _reader(file.path, name, dataset), file, start)
+    return RowArray(name, shape, plain, _reader(file.path, name, dataset), is_string=is_string)
 
 
 def _start(file: ByteSource, dataset: h5py.Dataset, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int | None:
@@ -96,20 +119,27 @@ def _start(file: ByteSource, dataset: h5py.Dataset, shape: tuple[int, ...], dtyp
     return int(start) if start is not None and size and start + size <= file.size else None
 
 
-def _reader(dataset: h5py.Dataset) -> Callable[[Indices], NDArray[Any]]:
-    """How to read rows: a slice at once, other rows in ascending order, as h5py wants them."""
+def _reader(path: str, name: str, dataset: h5py.Dataset) -> Callable[[Indices], NDArray[Any]]:
+    """
+    How to read rows: a slice at once, other rows in ascending order, as h5py wants them. What h5py raises for damaged
+    ones is left to the caller; SourceError means that memory cannot hold them.
+    """
 
     def rows(indices: Indices) -> NDArray[Any]:
         if not len(indices):
             return np.empty((0, *dataset.shape[1:]), dataset.dtype)
         first, count = int(indices[0]), len(indices)
-        if np.array_equal(indices, np.arange(first, first + count)):
-            return np.asarray(dataset[first : first + count])
-        ascending, positions = np.unique(indices, return_inverse=True)
-        return np.asarray(dataset[ascending])[positions]
+        size = count * math.prod(dataset.shape[1:]) * int(dataset.dtype.itemsize)
+        try:
+            check_memory(max(size, _unit_bytes(dataset)))
+            if np.array_equal(indices, np.arange(first, first + count)):
+                return np.asarray(dataset[first : first + count])
+            ascending, positions = np.unique(indices, return_inverse=True)
+            return np.asarray(dataset[ascending])[positions]
+        except MemoryError as exc:
+            raise SourceError(
+                f"{path}: there is not enough memory for {count:,} rows of {name} ({size:,} bytes): free some, or "
+                "choose other arrays by --field"
+            ) from exc
 
     return rows
-
-
-def _one_line(exc: BaseException) -> str:
-    return " ".join(str(exc).split())[:200]

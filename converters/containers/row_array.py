@@ -180,7 +180,9 @@ class ArrayField:
     def _read(self, indices: Indices) -> Values:
         try:
             rows = self.array.rows(indices)
-        except (OSError, RuntimeError, ValueError) as exc:  # libhdf5 says so of a damaged chunk
+        except SourceError:  # not of these rows alone
+            raise
+        except (LookupError, OSError, RuntimeError, TypeError, ValueError) as exc:  # h5py says so of a damaged chunk
             if len(indices) == 1:
                 return self._nothing(f"has a field {self.field.name!r} that cannot be read: {_one_line(exc)}")
             return self._one_by_one(indices)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.converters.checksum import begin_check
 from fastio.converters.containers.in_place import begin_in_place
+from fastio.converters.cut import check_memory, size_problem
 from fastio.converters.listed import Indices, Values
 from fastio.errors import SourceError, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of, open_file
@@ -28,7 +29,6 @@ from fastio.types.spans import Spans
 __all__ = ["MemberReader", "ZipMember", "ZipMembers", "inflated", "open_members"]
 
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
-_MOST_RATIO = 1032  # of deflate: 258 bytes of content take at least 2 bits
 _LOCAL = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 0x1 | 0x40
 _PIECE = 1 << 20
@@ -103,9 +103,9 @@ def _member(file: ByteSource, info: zipfile.ZipInfo) -> ZipMember:
         method = f"is compressed by method {info.compress_type} of zip"
         problem = problem or f"{method}, expected deflate (8) or none (0): zip it again, or unzip the archive"
     is_stored = info.compress_type == STORED
-    most = info.compress_size if is_stored else info.compress_size * _MOST_RATIO
-    if info.file_size > most or (is_stored and info.file_size != info.compress_size):
-        problem = problem or f"claims {info.file_size:,} bytes, but {info.compress_size:,} cannot hold them"
+    if is_stored and info.file_size != info.compress_size:
+        problem = problem or f"claims {info.file_size:,} bytes, but {info.compress_size:,} are there"
+    problem = problem or size_problem(info.file_size, info.compress_size)
     is_link = stat.S_ISLNK(info.external_attr >> 16)
     return ZipMember(info.filename, start, info.compress_size, info.file_size, info.CRC, is_stored, is_link, problem)
 
@@ -217,6 +217,7 @@ class MemberReader:
 
     def _inflate(self, indices: Indices, sizes: NDArray[np.int64]) -> Values:
         try:
+            check_memory(int(sizes.sum()))
             data = bytearray(int(sizes.sum()))
         except MemoryError as exc:
             largest = self.members[int(indices[int(sizes.argmax())])]

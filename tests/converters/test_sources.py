@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fastio.converters import SOURCES, files, open_source, pack
+from fastio.converters import SOURCES, cut, files, open_source, pack
+from fastio.converters.verify import verify
 from fastio.errors import SourceError
 from tests.converters.conformance import MAKERS, SourceConformance, read_all
 from tests.converters.trees import CLASSES, class_folders, flat, foreign_tar, pickled, picture
@@ -295,6 +297,40 @@ def test_a_file_larger_than_memory(tmp_path, monkeypatch):
         file.truncate(1 << 20)
     monkeypatch.setattr(files._native, "BufferRing", lambda _: Full())
     with pytest.raises(SourceError, match=r"s/0001\.png: there is not enough memory for its 1,048,576 bytes"):
+        pack(open_source(tmp_path / "s"), tmp_path / "out.lmdb", on_error="skip")
+
+
+def test_large_files_are_looked_at_before_they_are_read(tmp_path, monkeypatch):
+    """A file of gigabytes that is no picture, or that has holes only behind its head, is named and not read."""
+    flat(tmp_path / "s", 4)
+    for name, content in {"0001.png": b"", "0002.png": b"no picture"}.items():
+        with (tmp_path / "s" / name).open("ab" if not content else "wb") as file:
+            file.write(content)
+            file.truncate(6 << 30)
+    monkeypatch.setattr(files, "check_memory", lambda size: pytest.fail(f"{size:,} bytes read") if size > 1e6 else None)
+    report = pack(open_source(tmp_path / "s"), tmp_path / "out.lmdb", on_error="skip")
+    problems = {each.key: each.problem for each in report.skipped}
+
+    assert (2, {"0001.png", "0002.png"}) == (report.packed, problems.keys())
+    assert re.fullmatch(r"claims 6,442,450,944 bytes, but [\d,]+ cannot hold them", problems["0001.png"])
+    assert "is not an image" in problems["0002.png"]
+    assert not verify(tmp_path / "out.lmdb", against=open_source(tmp_path / "s")).problems
+
+
+def test_large_pictures_are_packed(tmp_path, monkeypatch):
+    """What is larger than usual is packed if it is a picture, whatever its size."""
+    flat(tmp_path / "s", 3)
+    monkeypatch.setattr(files, "LARGE_BYTES", 10)
+
+    assert 3 == pack(open_source(tmp_path / "s"), tmp_path / "out.lmdb").packed
+
+
+def test_more_than_is_free(tmp_path, monkeypatch):
+    """Memory is asked for before a large file is read: Linux would promise it."""
+    flat(tmp_path / "s", 1)
+    monkeypatch.setattr(cut, "LARGE_BYTES", 10)
+    monkeypatch.setattr(cut, "available_memory", lambda: 20)
+    with pytest.raises(SourceError, match=r"s/0000\.png: there is not enough memory for its \d+ bytes"):
         pack(open_source(tmp_path / "s"), tmp_path / "out.lmdb", on_error="skip")
 
 

@@ -9,6 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
+from fastio.converters import cut, open_source, pack
+from fastio.errors import FastioError, SourceError
 from tests.converters.containers.packed import packed, refused
 from tests.converters.trees import picture
 
@@ -147,3 +149,56 @@ def test_a_damaged_chunk_is_a_problem(tmp_path: Path, seed: int) -> None:
     assert [f"{index:02d}"] == list(skipped)
     assert "cannot be read" in skipped[f"{index:02d}"]
     assert {f"{i:02d}": X[i].tobytes() for i in range(30) if i != index} == {k: s["image"] for k, s in samples.items()}
+
+
+def test_arrays_that_were_never_written(tmp_path: Path) -> None:
+    """A row of gigabytes of which nothing is stored is named, and not read; it may have been left unwritten."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = X
+        file.create_dataset("rows", (30, 1 << 33), np.uint8, chunks=(1, 1 << 20), compression="gzip")
+        file.create_dataset("chunks", (1 << 12, 1 << 20), np.uint8, chunks=(1 << 11, 1 << 20), compression="gzip")
+        file.create_dataset("later", (30, 4), np.uint8)
+    source = open_source(tmp_path / "a.h5")
+    reasons = {each.key: each.problem for each in source.left_out}
+    types, _, _ = packed(tmp_path / "a.h5", tmp_path / "o.lmdb")
+
+    assert {"image": "uint8[5,7,3]", "later": "uint8[4]"} == types
+    assert "claims 8,589,934,592 bytes, but 0 cannot hold them: it was never written" == reasons["rows"]
+    assert "claims 2,147,483,648 bytes, but 0 cannot hold them: it was never written" == reasons["chunks"]
+    assert "--field x=rows: rows claims 8,589,934,592 bytes" in refused(tmp_path / "a.h5", "x=rows")
+
+
+def test_rows_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stop the run, also where bad samples are skipped: another machine would pack them."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=X, chunks=(1, 5, 7, 3))
+    monkeypatch.setattr(cut, "LARGE_BYTES", 10)
+    monkeypatch.setattr(cut, "available_memory", lambda: 20)
+    with pytest.raises(SourceError, match=r"a\.h5: there is not enough memory for 30 rows of x \(3,150 bytes\)"):
+        pack(open_source(tmp_path / "a.h5"), tmp_path / "o.lmdb", on_error="skip")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_files(tmp_path: Path, seed: int) -> None:
+    """Whatever h5py says of a damaged file is our error, which names the file, or a problem of a sample."""
+    random = np.random.default_rng(seed)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=X[:5], **({}, {"chunks": (2, 5, 7, 3), "compression": "gzip"})[seed % 2])
+        file["y"] = ["a", "b", "c", "d", "e"]
+    data = np.fromfile(tmp_path / "a.h5", np.uint8)
+    data[random.integers(0, min(len(data), 2500), 6)] = random.choice(np.array([0, 127, 255], np.uint8), 6)
+    data.tofile(tmp_path / "a.h5")
+    try:
+        pack(open_source(tmp_path / "a.h5"), tmp_path / "o.lmdb", on_error="skip")
+    except FastioError as exc:
+        assert str(tmp_path / "a.h5") in str(exc)  # noqa: PT017 - many of these files are still good
+
+
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    """An array whose name has become other bytes is shown with their numbers."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = X
+        file[b"caf\xe9"] = Y
+    types, _, _ = packed(tmp_path / "a.h5", tmp_path / "o.lmdb")
+
+    assert {"image": "uint8[5,7,3]", "caf_xe9": "int"} == types
