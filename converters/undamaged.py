@@ -1,11 +1,14 @@
-"""undamaged: the samples of a store whose bytes are those that were packed, and what is wrong with the others."""
+"""undamaged: the samples of a store that can be restored, and what is wrong with the others."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
+from fastio.converters.scan import shown
 from fastio.converters.source import Problem
 from fastio.converters.text.decode import StoredText, text_field
 from fastio.errors import StoreCorrupt
@@ -19,14 +22,16 @@ _CHUNK_BYTES, _CHUNK_SAMPLES = 8 << 20, 4096
 _LABEL = "label"
 
 
-def undamaged(store: SampleStore) -> tuple[SampleStore, np.ndarray[tuple[int], np.dtype[np.int64]], list[Problem]]:
+def undamaged(
+    store: SampleStore, others: Mapping[int, str]
+) -> tuple[SampleStore, np.ndarray[tuple[int], np.dtype[np.int64]], list[Problem]]:
     """
     Return a store of the undamaged samples, their indices in ``store``, and a problem for each of the others.
 
-    All fields of a sample go with a damaged one, and all pieces of a document that was split. Raises StoreCorrupt if
-    nothing is left.
+    ``others`` says by index what else is wrong with samples. All fields of a sample go with a damaged one, and all
+    pieces of a document that was split. Raises StoreCorrupt if nothing is left.
     """
-    sentences = _differing(store)
+    sentences = {**others, **_differing(store)}
     is_bad = np.zeros(len(store), bool)
     is_bad[list(sentences)] = True
     field = text_field(store.schema)
@@ -39,7 +44,11 @@ def undamaged(store: SampleStore) -> tuple[SampleStore, np.ndarray[tuple[int], n
         for index, key in zip(bad.tolist(), store.keys(bad), strict=True)
     ]
     if len(bad) and not len(good):
-        raise StoreCorrupt(f"{store.path}: nothing to unpack: all {len(store):,} samples are damaged")
+        first = problems[0]
+        raise StoreCorrupt(
+            f"{store.path}: nothing to unpack: all {len(store):,} samples are damaged; the first: "
+            f"{shown(first.key)!r:.100}: {first.problem}"
+        )
     if not len(bad):
         return store, good, []
     labels = store.column(_LABEL)[good] if _LABEL in store.schema else None

@@ -44,6 +44,8 @@ __all__ = ["UnpackReport", "check_key", "unpack"]
 
 _CHUNK_BYTES = 8 << 20
 _CHUNK_SAMPLES = 512
+_ADDED_BYTES = 128  # by which a file's name may be longer than the key: the field's name, an extension
+_PARTIAL_BYTES = 40  # by which the path of the hidden folder is longer than that of the target
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class UnpackReport:
     files: int
     size_bytes: int
     notes: Sequence[str] = ()  # what is not as it was before it was packed
-    skipped: Sequence[Problem] = ()  # damaged samples, which were left out
+    skipped: Sequence[Problem] = ()  # samples that were left out: damaged, or of a name that is too long
 
 
 def unpack(
@@ -72,9 +74,9 @@ def unpack(
 
     Everything is written beside ``out`` and moved there when complete. Existing files are replaced only with
     ``overwrite``; other files in ``out`` are left alone. Raises StoreError for a key that would lead out of the
-    folder (absolute, ``..``, through a link), and StoreCorrupt for bytes that differ from their checksum; with
-    ``on_error="skip"`` such samples are left out, with all their fields, and listed in the report. ``labels`` names a
-    label file to write (.csv, .tsv, .json or .jsonl).
+    folder (absolute, ``..``, through a link) or is longer than a file's name may be, and StoreCorrupt for bytes that
+    differ from their checksum; with ``on_error="skip"``, damaged samples and those of longer names are left out, with
+    all their fields, and listed in the report. ``labels`` names a label file to write (.csv, .tsv, .json or .jsonl).
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
@@ -89,7 +91,7 @@ def unpack(
         _check_labels(store, labels, overwrite=overwrite)
     whole, skipped = store, list[Problem]()
     if on_error == "skip":
-        store, kept, skipped = undamaged(store)
+        store, kept, skipped = undamaged(store, _too_long(store, target))
     table = StoredTable.of(store) or StoredCoco.of(store)
     field = text_field(store.schema) if table is None else None
     stored = None if field is None else StoredText.of(store, field)
@@ -248,9 +250,33 @@ def _short_enough(key: str) -> Iterator[None]:
         if exc.errno != errno.ENAMETOOLONG:
             raise
         raise StoreError(
-            f"key {key!r:.300}: is longer than a file's name may be here: unpack to a shorter path, or to "
-            "another file system"
+            f"key {key!r:.300}: is longer than a file's name may be here: unpack to a shorter path or to another file "
+            "system, or leave out such samples with --on-error skip"
         ) from exc
+
+
+def _too_long(store: SampleStore, target: Path) -> dict[int, str]:
+    """Samples of which a file would have a longer name than may be in ``target``, with a sentence, by index."""
+    table = StoredTable.of(store) or StoredCoco.of(store)
+    if table is None and text_field(store.schema) is not None:  # files named as they were, and tables
+        return {}
+    in_table = set[str]() if table is None else table.fields
+    payload = [field for field in store.schema.payload if field.name not in in_table]
+    described: Mapping[str, Any] = store.metadata.get("files") or {}
+    most_in_name, most_in_path = (os.pathconf(target.parent, name) for name in ("PC_NAME_MAX", "PC_PATH_MAX"))
+    most_in_path -= len(os.fsencode(target)) + _PARTIAL_BYTES
+    sentences: dict[int, str] = {}
+    for start in range(0, len(store), _CHUNK_SAMPLES):
+        keys = store.keys(np.arange(start, min(start + _CHUNK_SAMPLES, len(store))))
+        long = [i for i, key in enumerate(keys) if len(os.fsencode(key)) > most_in_name - _ADDED_BYTES]
+        for field in payload if long else ():
+            files = FieldAsFiles(field, field is store.schema.payload[0], described.get(field.name))
+            spans = read_values(store, field.name, np.array(long) + start)
+            for at, i in enumerate(long):
+                name = os.fsencode(files.name(keys[i], spans.view(at)))
+                if len(name) > most_in_path or max(map(len, name.split(b"/"))) > most_in_name:
+                    sentences[start + i] = "is longer than a file's name may be here"
+    return sentences
 
 
 def _write(path: str, data: np.ndarray[tuple[int], np.dtype[np.uint8]], store: SampleStore) -> None:

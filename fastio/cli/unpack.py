@@ -25,7 +25,7 @@ __all__ = ["unpack"]
     type=click.Choice(("raise", "skip")),
     default="raise",
     show_default=True,
-    help="Stop at a damaged sample, or leave it out and list it.",
+    help="Stop at a damaged sample or a name that is too long, or leave it out and list it.",
 )
 @remote_options
 def unpack(
@@ -55,7 +55,7 @@ def unpack(
         report = run(store, out, overwrite=overwrite, labels=labels, on_error=on_error, progress=progress)
     if report.skipped:
         problem_table([(problem.key, problem.problem) for problem in report.skipped])
-    left_out = f"; {counted(len(report.skipped), 'damaged sample')} left out (listed above)" if report.skipped else ""
+    left_out = f"; {counted(len(report.skipped), 'sample')} left out (listed above)" if report.skipped else ""
     click.echo(f"{out}: {counted(report.files, 'file')}, {size(report.size_bytes)}{left_out}")
     for note in report.notes:
         click.echo(f"note: {note}")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fastio
 from fastio.converters import Raw, open_source, pack
 from fastio.converters.files import LABEL_FIELD
 from fastio.converters.labels import read_labels
@@ -137,6 +138,22 @@ def test_names_that_are_too_long(tmp_path, key):
         unpack(store, tmp_path / "out")
 
     assert ["s.lmdb"] == names(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["x" * 256, "x" * 250, "ä" * 128, "x" * 300 + "/a", "x/" * 2048 + "a", "x" * 5000])
+@pytest.mark.parametrize("suffix", ["tar", "zip", "h5"])
+def test_names_that_are_too_long_are_left_out(tmp_path, suffix, key):
+    """Asked to, unpack restores all other samples, and lists these with all their fields."""
+    path = tmp_path / f"s.{suffix}"
+    with fastio.Writer(path, {"image": "image", "caption": "text"}) as writer:
+        for each in ("a.png", key, "x" * 240):
+            writer.write({"image": picture(1), "caption": "a"}, key=each)
+    with open_store(path) as store:
+        report = unpack(store, tmp_path / "out", on_error="skip")
+
+    expected = {"a.png", "a.png.caption.txt", "x" * 240 + ".png", "x" * 240 + ".caption.txt"}
+    assert expected == files_below(tmp_path / "out").keys()
+    assert [(key, "is longer than a file's name may be here")] == [(p.key, p.problem) for p in report.skipped]
 
 
 def test_folders_nested_deeper_than_calls(tmp_path, monkeypatch):
