@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.json_path import PathCheck, value_at
-from fastio.converters.record_values import encode_values
+from fastio.converters.record_values import EncodedField, encode_values
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
 from fastio.converters.tables.names import safe_name
 from fastio.converters.tables.plan import PlannedColumn, TablePlan
 from fastio.converters.tables.rows import TableFile
 from fastio.converters.tables.spool import SpooledValues, ValueSpool
+from fastio.converters.text.rows import Constant
 from fastio.errors import SourceError
 from fastio.types.field_types import type_of
 from fastio.types.keys import is_plain_path
@@ -68,6 +70,7 @@ class _Collector:
             each.name: _converter(each, table, classes, self._paths.get(each.name)) for each in plan.values
         }
         self._fields = {each.name: _field_of(each) for each in plan.values}
+        self._words = {each.name: ".".join(each.path) for each in plan.values}
         self._spools = {name: ValueSpool(name) for name, of in self._fields.items() if not of.is_column}
         self._parts: dict[str, list[NDArray[Any]]] = {name: [] for name, of in self._fields.items() if of.is_column}
         self._waiting: dict[str, list[Any]] = {name: [] for name in self._fields}
@@ -149,16 +152,17 @@ class _Collector:
         for name, values in self._waiting.items():
             of = self._fields[name]
             plain = _plain_column(of, values)
-            if plain is not None:
-                self._parts[name].append(plain)
-            else:
-                encoded = encode_values(of, values)
-                for i, sentence in encoded.problems.items():
+            encoded = EncodedField(column=plain) if plain is not None else encode_values(of, values)
+            if self._table.kind != "parquet" and _has_infinity(of, encoded):
+                for i in np.flatnonzero([_overflows(value) for value in values]).tolist():
+                    sentence = f"has a number in {self._words[name]!r} that is beyond float64: write it as text"
                     result.bad.setdefault(self._first + i, sentence)
-                if encoded.spans is not None:
-                    self._spools[name].append(encoded.spans)
-                elif encoded.column is not None:
-                    self._parts[name].append(encoded.column)
+            for i, sentence in encoded.problems.items():
+                result.bad.setdefault(self._first + i, sentence)
+            if encoded.spans is not None:
+                self._spools[name].append(encoded.spans)
+            elif encoded.column is not None:
+                self._parts[name].append(encoded.column)
             self._waiting[name] = []
         self._first = len(result.keys)
 
@@ -177,6 +181,21 @@ def _plain_column(of: Field, values: Sequence[Any]) -> NDArray[Any] | None:
         return np.array(values, of.dtype)
     except OverflowError:
         return None
+
+
+def _has_infinity(of: Field, encoded: EncodedField) -> bool:
+    """Whether an infinite number is among the values of a field."""
+    if np.dtype(of.dtype).kind != "f":
+        return False
+    arrays = [encoded.column] if encoded.spans is None else encoded.spans.runs().views()
+    return any(np.isinf(array.view(of.dtype)).any() for array in arrays if array is not None)
+
+
+def _overflows(value: Any) -> bool:
+    """Whether a number of a file of text, or one in a list, is infinite without being written so."""
+    if isinstance(value, list):
+        return any(map(_overflows, value))
+    return type(value) is float and math.isinf(value)
 
 
 _Convert = Callable[[Mapping[str, Any]], tuple[Any, str]]
@@ -203,7 +222,7 @@ def _converter(
         value = row.get(column.path[0])
         try:
             if check is not None:
-                document = json.loads(value) if isinstance(value, str) else value
+                document = json.loads(value, parse_constant=Constant) if isinstance(value, str) else value
                 value = value_at(document, check.path)
                 missing = check.look_at(document, value)
                 if missing and not of.traits.is_json:
@@ -226,14 +245,21 @@ def _cell_parser(of: Field) -> Callable[[str], Any] | None:
     if of.traits.is_text:
         return None
     if not of.shape and np.dtype(of.dtype).kind == "f":
-        return float
+        return _float_cell
     if not of.shape and np.dtype(of.dtype).kind in "iu":
         return int
     return _json_cell
+
+
+def _float_cell(cell: str) -> float:
+    """A cell as a number; "inf" and "nan" as the constants that they are."""
+    value = float(cell)
+    return value if math.isfinite(value) or any(map(str.isdecimal, cell)) else Constant(value)
 
 
 def _json_cell(cell: str) -> Any:
     """A cell as JSON; an empty one is null, and booleans may be spelled as Python does."""
     if not cell:
         return None
-    return {"True": True, "False": False}[cell] if cell in ("True", "False") else json.loads(cell)
+    known = {"True": True, "False": False}
+    return known[cell] if cell in known else json.loads(cell, parse_constant=Constant)

@@ -53,7 +53,7 @@ class ColumnGuess:
         elif type(value) is int:
             self._add_whole(value)
         else:
-            kind = type(value)
+            kind = float if isinstance(value, float) else type(value)
             self.kinds.add(_KINDS.get(kind, kind.__name__))
 
     def finish(self, rows: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from fastio.converters.streams import Stream
 from fastio.errors import SourceError
 
-__all__ = ["MAX_DOCUMENT_BYTES", "ROWS", "JsonText", "Row", "kind_in_json", "untitled_rows"]
+__all__ = ["MAX_DOCUMENT_BYTES", "ROWS", "Constant", "JsonText", "Row", "kind_in_json", "untitled_rows"]
 
 # Number of the row's first line, in .json of the object; and its fields, or one sentence on what is wrong with it.
 Row = tuple[int, Mapping[str, Any] | str]
@@ -25,7 +25,7 @@ _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # how it begins, where bytes that ar
 
 def kind_in_json(value: object) -> str:
     """Return what a value is called in JSON."""
-    return "null" if value is None else _KINDS.get(type(value), "an object")
+    return "null" if value is None else _KINDS.get(float if isinstance(value, float) else type(value), "an object")
 
 
 def _row_limit(limit: int) -> int:
@@ -48,12 +48,16 @@ def _jsonl(stream: Stream, limit: int) -> Iterator[Row]:
 
 def _json_row(line: bytes) -> Mapping[str, Any] | str:
     try:
-        found = json.loads(line.decode("utf-8"), object_pairs_hook=_object)
+        found = json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=Constant)
     except UnicodeDecodeError as exc:
         return f"is not UTF-8: byte {exc.start} of the line is 0x{line[exc.start]:02x} ({exc.reason}); convert it"
     except (ValueError, RecursionError) as exc:
         return f"is not JSON: {exc}"
     return _fields(found)
+
+
+class Constant(float):
+    """NaN or an infinity that is written by its name; other infinities are numbers beyond float64, such as 1e400."""
 
 
 class _Twice(dict[str, Any]):
@@ -122,7 +126,7 @@ class JsonText:
     def __init__(self, stream: Stream, limit: int) -> None:
         self._stream, self._limit = stream, limit
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._json = json.JSONDecoder(object_pairs_hook=_object)
+        self._json = json.JSONDecoder(object_pairs_hook=_object, parse_constant=Constant)
         self._text, self._at, self._is_end = "", 0, False
         self.line = 1
 

@@ -160,3 +160,24 @@ def test_two_tables_are_refused(tmp_path: Path) -> None:
     (root / "metadata.csv").write_bytes(as_csv(rows_of()))
     with pytest.raises(SourceError, match=r"found metadata\.csv and metadata\.jsonl"):
         opened(root)
+
+
+@pytest.mark.parametrize("name", ["metadata.jsonl", "metadata.json", "metadata.csv"])
+def test_numbers_beyond_float64(tmp_path: Path, name: str) -> None:
+    """1e400 is a problem of its row, by its column, as no float can give it back; Infinity by its name is a number."""
+    numbers = [("0.5", "[1, 2]"), ("1e400", "[1, 2]"), ("0.5", "[1, -1e400]"), ("Infinity", "[NaN, 2]")]
+    objects = [f'{{"file_name": "images/{i}.png", "score": {a}, "all": {b}}}' for i, (a, b) in enumerate(numbers)]
+    cells = ["file_name,score,all", *(f'images/{i}.png,{a},"{b}"' for i, (a, b) in enumerate(numbers))]
+    text = {"jsonl": "\n".join(objects), "json": f"[{','.join(objects)}]", "csv": "\n".join(cells)}
+    dataset(tmp_path / "set", text[name.rpartition(".")[2]].encode(), name)
+    fields = ("image=file_name", "score=score:float", "all=all:float32[*]")
+    source = opened(tmp_path / "set" / name, *fields, root=tmp_path / "set")
+    report = packed(source, tmp_path / "out.lmdb")
+
+    line = (3, 4) if name.endswith("csv") else (2, 3)  # of .json, the row
+    assert {
+        "images/1.png": f"has a number in 'score' that is beyond float64: write it as text ({name}:{line[0]})",
+        "images/2.png": f"has a number in 'all' that is beyond float64: write it as text ({name}:{line[1]})",
+    } == {each.key: each.problem for each in report.skipped}
+    with open_store(tmp_path / "out.lmdb") as store:
+        assert [0.5, float("inf")] == store.column("score").tolist()
