@@ -153,8 +153,9 @@ def read_arrays(
     Return the index arrays by name; those that lie near each other in the file are read together.
 
     Behind a URL, where each read is a request, they are whatever their size. ``hints`` are larger than all others
-    together, and nothing needs them: they are not read there, and here not compared with their checksum, for which
-    they would have to be read. Decoders check them. Raises StoreCorrupt, which ends with ``advice``.
+    together, and nothing needs them: they are not read there. Here the intervals among them are not compared with
+    their checksum, for which they would have to be read: decoders compare those of a sample with a checksum of their
+    own. Raises StoreCorrupt, which ends with ``advice``.
     """
     if not is_local(file.path):
         index = {name: place for name, place in index.items() if name not in hints}
@@ -173,7 +174,7 @@ def read_arrays(
                 place,
                 together[place.start - start : stops[name] - start],
                 advice,
-                is_checked=name not in hints,
+                is_checked=name not in hints or name.endswith("_interval_counts"),
             )
     return {name: arrays[name] for name in index}
 

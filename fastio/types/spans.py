@@ -19,8 +19,8 @@ class Spans:
 
     ``shard`` is int32, ``starts`` and ``sizes`` are int64, ``checksums`` (CRC-32, as in zlib) is uint32, or None if
     the store has none; all are 1-D, of the same length, C contiguous. ``buffers`` keeps the mapped files alive.
-    ``intervals`` says where restart intervals begin in a JPEG, for decoders that jump: spans of little-endian uint32,
-    empty if nothing is known. They are hints and may be wrong.
+    ``intervals`` says where decoders may start in a JPEG: spans of little-endian uint32, empty if nothing is known.
+    They carry a checksum, which decoders compare: wrong ones change no pixel.
 
     Native functions take spans as they are, and raise IndexError before they begin if one leaves its buffer.
     """

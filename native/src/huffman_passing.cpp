@@ -13,7 +13,7 @@ void HuffmanDecoder::pass_over_all_but(const Wanted& wanted, std::size_t mcus_pe
 }
 
 void HuffmanDecoder::jump_by(const Intervals& places, Bytes file) noexcept {
-  places_ = places;
+  places_ = places.are_places_of(file) ? places : Intervals();
   file_ = file;
 }
 

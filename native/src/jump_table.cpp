@@ -39,19 +39,6 @@ constexpr std::uint32_t unfold(std::uint32_t folded) noexcept {
   return folded >> 1 ^ (0U - (folded & 1));
 }
 
-/// Of the words from the second on, and what tells one file from another.
-std::uint32_t checksum(Bytes words, Bytes file, std::size_t origin) noexcept {
-  const std::uint64_t size = file.size();
-  std::array<std::uint8_t, sizeof size> size_bytes{};
-  for (std::size_t i = 0; i < sizeof size; ++i) {
-    size_bytes[i] = static_cast<std::uint8_t>(size >> 8 * i);
-  }
-  std::uint32_t value = crc32(words.subspan(checked_from_word * word_bytes));
-  value = crc32(size_bytes, value);
-  value = crc32(file.subspan(origin, std::min(sampled_bytes, file.size() - origin)), value);
-  return crc32(file.last(std::min(sampled_bytes, file.size())), value);
-}
-
 /// What a point differs by from one before it, folded: the length, then DC.
 Fields differences(const ScanPoint* point, const ScanPoint* above) noexcept {
   Fields fields{};
@@ -178,6 +165,18 @@ int best_parameter(std::span<const Fields> all, std::size_t field) noexcept {
 
 }  // namespace
 
+std::uint32_t noted_checksum(Bytes words, Bytes file, std::size_t origin) noexcept {
+  const std::uint64_t size = file.size();
+  std::array<std::uint8_t, sizeof size> size_bytes{};
+  for (std::size_t i = 0; i < sizeof size; ++i) {
+    size_bytes[i] = static_cast<std::uint8_t>(size >> 8 * i);
+  }
+  std::uint32_t value = crc32(words.subspan(checked_from_word * word_bytes));
+  value = crc32(size_bytes, value);
+  value = crc32(file.subspan(origin, std::min(sampled_bytes, file.size() - origin)), value);
+  return crc32(file.last(std::min(sampled_bytes, file.size())), value);
+}
+
 bool is_jump_table(Bytes words) noexcept {
   return words.size() >= word_bytes && word_at(words, 0) == tag;
 }
@@ -209,7 +208,7 @@ bool write_jump_table(std::span<const ScanPoint> points, const ScanGrid& grid, B
     for (std::size_t f = 0; f <= grid.components; ++f) writer.put(fields[i][f], parameters[f]);
   }
   if (!writer.finish()) return false;
-  const std::uint32_t sum = little_endian(checksum(out.bytes().subspan(start), file, origin));
+  const std::uint32_t sum = little_endian(noted_checksum(out.bytes().subspan(start), file, origin));
   std::memcpy(out.data() + start + word_bytes, &sum, sizeof sum);
   return true;
 }
@@ -220,7 +219,8 @@ bool JumpTable::read(Bytes words, Bytes file, const ScanGrid& grid, std::size_t 
   words = words.first(words.size() / word_bytes * word_bytes);
   const std::uint32_t packed = word_at(words, 2);
   const std::size_t origin = word_at(words, 3);
-  if (origin > file.size() || word_at(words, 1) != checksum(words, file, origin)) return false;
+  if (origin > file.size() || word_at(words, 1) != noted_checksum(words, file, origin))
+    return false;
   grid_ = grid;
   grid_.spacing = packed & ScanGrid::most_spacing;
   if (grid_.spacing == 0 || grid.components > ScanPoint{}.dc.size()) return false;

@@ -91,9 +91,9 @@ def test_restart_keeps_every_pixel(tmp_path, suffix):
     with open_store(out) as store:
         known = store.spans("image", np.arange(len(store))).intervals
         for i, data in enumerate(new.values()):
-            for place in known.view(i).view("<u4").tolist():
+            for place in (~known.view(i).view("<u4")[2:]).tolist():
                 assert b"\xff\xd7" == data[place - 2 : place]
-        assert known.sizes.max() > 0
+        assert known.sizes.max() > 8  # places behind tag and checksum
         assert {"restart": 2, "pictures": {"rewritten": 9}} == {
             name: store.metadata["packing"][name] for name in ("restart", "pictures")
         }

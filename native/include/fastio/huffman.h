@@ -134,9 +134,9 @@ class HuffmanDecoder {
   /// their blocks stay zero and damage within them is not seen.
   void pass_over_all_but(const Wanted& wanted, std::size_t mcus_per_row) noexcept;
 
-  /// Behind what is passed over, goes on where `places` say that the interval begins in `file`,
-  /// and searches for its marker only where they are wrong. Up to the next `begin`; both must
-  /// stay. `decode_mcu` must be given the rest of `file`.
+  /// Behind what is passed over, goes on where `places` say that the interval begins in `file`;
+  /// searches for its marker where they are not places of this file, or damaged. Up to the next
+  /// `begin`; both must stay. `decode_mcu` must be given the rest of `file`.
   void jump_by(const Intervals& places, Bytes file) noexcept;
 
   /// From now to the next `begin`, decodes of each row that is asked for with blocks only the

@@ -3,10 +3,10 @@
 ///
 /// A table is a run of std::uint32_t, little-endian:
 ///
-///     word 0   tag and version; no place of a restart interval (jpeg_intervals.h) has its value
-///     word 1   CRC-32 of words 2 to the end, the file's size, 32 bytes of the scan's start and 32
-///              of the file's end: a table is taken for another file's, or damaged, where it
-///              differs
+///     word 0   tag and version; places of restart intervals (jpeg_intervals.h) have another
+///     word 1   noted_checksum of words 2 to the end, with word 3 as the origin: a table is taken
+///     for
+///              another file's, or damaged, where it differs
 ///     word 2   spacing (7 bits, lowest), then five Rice parameters of 5 bits: lengths, DC 0 to 3
 ///     word 3   byte of the file where the scan's data begin
 ///     word 4.. Rice codes, from the highest bit down: for each point but the first, in order, how
@@ -52,6 +52,10 @@ struct ScanGrid {
   /// All points, with one behind the last MCU.
   [[nodiscard]] std::size_t points() const noexcept { return rows * points_per_row() + 1; }
 };
+
+/// CRC-32 of `words` from the second on, of the file's size, of 32 bytes from byte `origin` of the
+/// file, and of its last 32: what tells one file from another.
+[[nodiscard]] std::uint32_t noted_checksum(Bytes words, Bytes file, std::size_t origin) noexcept;
 
 /// Adds the table of `points`, all those of `grid`, to `out`. False when there is no memory.
 [[nodiscard]] bool write_jump_table(std::span<const ScanPoint> points, const ScanGrid& grid,
