@@ -139,6 +139,7 @@ class BatchLoop {
       const nb::ft_object_guard guard(item.object);
       auto ready = item.group->finish(item.number);
       if (ready) {
+        raise_signals();
         count(*ready, 0, begun);
         return std::move(ready->batch);
       }
@@ -147,6 +148,7 @@ class BatchLoop {
       finished = item.object.attr(names_.result)();
       note_(finished.attr(names_.proof));
     }
+    raise_signals();
     const ReadyBatch ready{nb::none(), number_of(finished, names_.samples),
                            number_of(finished, names_.nbytes), number_of(finished, names_.tokens),
                            number_of(finished, names_.slots)};
@@ -156,6 +158,12 @@ class BatchLoop {
       if (ready.samples == 0) return {};
     }
     return finished.attr(names_.batch);
+  }
+
+  /// Ctrl-C that came during the wait is raised here: Python would raise it when next() has
+  /// returned, where the batch is counted as handed out but no loop has got it.
+  static void raise_signals() {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
 
   static std::int64_t number_of(const nb::object& finished, const nb::object& name) {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import multiprocessing
 import os
+import signal
 import threading
 import time
 import weakref
@@ -18,7 +20,8 @@ import psutil
 import pytest
 import torch
 
-from fastio import FastDataset, FastLoader
+from fastio import DevicePrefetcher, FastDataset, FastLoader
+from fastio.transforms import Compiled, ToDtype
 from fastio.types.schema import RAW, Field
 from tests.conftest import write_store
 from tests.dataset.test_fast_dataset import to_tensor
@@ -232,3 +235,41 @@ def test_the_interpreter_ends(big: Path, transform: str, ending: str, warm_torch
 
     assert (ended.stdout, ended.stderr) == ("", "")
     assert ended.returncode == (3 if "3" in ending else 0)
+
+
+# Without Python's own kill(), which looks for the signal at once; compiled code can call it, too.
+KILL = ctypes.CDLL(None).kill
+KILL.argtypes = [ctypes.c_int, ctypes.c_int]
+PID, CTRL_C = os.getpid(), int(signal.SIGINT)
+
+
+def interrupt_at_32(image: Any, numbers: Any) -> None:
+    """In a thread without Python: Ctrl-C, while sample 32 is made."""
+    if image[0, 0, 0] == 32:
+        KILL(PID, CTRL_C)
+
+
+def interrupt_plain(picture: Any) -> torch.Tensor:
+    """The same in a thread of Python."""
+    tensor = to_tensor(picture)
+    if tensor[0, 0, 0] == 32:
+        KILL(PID, CTRL_C)
+    return tensor
+
+
+@pytest.mark.parametrize("path", ["native", "plain", "fields", "behind transforms", "prefetcher"])
+def test_ctrl_c_while_the_loop_waits_loses_no_batch(big: Path, path: str) -> None:
+    """The state after Ctrl-C does not count a batch that the loop never got."""
+    is_plain = path == "plain"
+    fields = ("label", "image") if path == "fields" else None
+    steps: list[Any] = [] if is_plain else [Compiled(interrupt_at_32)]
+    if path == "behind transforms":
+        steps = [*steps, ToDtype(torch.float32)]
+    dataset = FastDataset(big, interrupt_plain if is_plain else None, fields=fields)
+    loader = FastLoader(dataset, 8, transforms=steps, threads=1, rank=0, world_size=1)
+    batches = DevicePrefetcher(loader, "cpu") if path == "prefetcher" else loader
+    loader.skip_to((0, 32, 0))
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(batches))
+
+    assert batches.state_dict()["consumed"] == 32

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
+import os
 import pickle
+import signal
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +22,12 @@ from fastio import _native
 from fastio.types.spans import Spans
 
 
+def finished(number: int, *, samples: int = 2, errors: tuple[str, ...] = ()) -> Any:
+    """What a pending batch has to return; its number is its proof."""
+    counts = {"nbytes": 10 * number, "tokens": 3, "slots": 4, "on_device": 1, "proof": number}
+    return SimpleNamespace(batch=f"batch {number}", samples=samples, errors=errors, **counts)
+
+
 class Pending:
     """A batch that Python makes."""
 
@@ -27,8 +37,7 @@ class Pending:
 
     def result(self) -> Any:
         self._events.append(f"finish {self._number}")
-        counts = {"nbytes": 10 * self._number, "tokens": 3, "slots": 4, "on_device": 1, "proof": self._number}
-        return SimpleNamespace(batch=f"batch {self._number}", samples=self._samples, errors=self._errors, **counts)
+        return finished(self._number, samples=self._samples, errors=self._errors)
 
     def cancel(self) -> None:
         self._events.append(f"cancel {self._number}")
@@ -111,7 +120,9 @@ def test_errors_reach_whoever_asks() -> None:
         next(loop_of(failing(), []).run(1))
 
 
-def group_of(rows: Any, cuts: list[int], repairs: list[int], *, checksums: Any = None, owner: Any = None) -> Any:
+def group_of(
+    rows: Any, cuts: list[int], repairs: list[int], *, checksums: Any = None, owner: Any = None, proof: Any = "a group"
+) -> Any:
     """Batches of rows of three bytes, repaired for ``owner``."""
     count = len(rows)
     spans = Spans.of(rows.reshape(-1), np.arange(count) * 3, np.full(count, 3), checksums=checksums)
@@ -131,7 +142,7 @@ def group_of(rows: Any, cuts: list[int], repairs: list[int], *, checksums: Any =
         ring=_native.BufferRing(2),
         from_dlpack=_from_dlpack,
         made=_native.BatchCounts(),
-        proof="a group",
+        proof=proof,
         repair=repair,
     )
 
@@ -184,6 +195,25 @@ def test_a_gradual_loop_begins_one_batch_first() -> None:
     assert events[2:] == ["begin 1", "begin 2", "finish 1"]
     next(loop.run(1))
     assert events[5:] == ["begin 3", "begin 4", "finish 2"]
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_ctrl_c_while_a_batch_is_made_leaves_it_uncounted(kind: str) -> None:
+    """Ctrl-C that comes while the loop waits is raised before the batch is counted: nobody has got it."""
+    rows, proofs = np.zeros((1, 3), np.uint8), (0, signal.SIGINT)
+    if kind == "native":
+        submitted: list[Any] = [group_of(rows, [0, 1], [], proof=proof) for proof in proofs]
+    else:
+        submitted = [SimpleNamespace(result=partial(finished, proof), cancel=int) for proof in proofs]
+    # Without Python's own kill(), which looks for the signal at once; signal 0 does nothing.
+    kill = partial(ctypes.CDLL(None).kill, os.getpid())
+    cursor, counts = SimpleNamespace(batch=7), _native.BatchCounts()
+    loop = _native.BatchLoop(iter(submitted), 0, counts=counts, cursor=cursor, note=kill, settle=print)
+
+    assert len(list(loop.run(1))) == 1
+    with pytest.raises(KeyboardInterrupt):
+        next(loop.run(1))
+    assert (cursor.batch, counts.batches, loop.number) == (8, 1, 1)
 
 
 class Trainer:
