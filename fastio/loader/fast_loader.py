@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from fastio.errors import SampleError
 from fastio.loader.device import Numbered
+from fastio.loader.epoch_iterator import EpochIterator
 from fastio.loader.foreign_names import OPTIONS_ELSEWHERE
 from fastio.loader.iteration import BatchIteration
 from fastio.loader.options import (
@@ -194,9 +195,9 @@ class FastLoader:
     def __iter__(self) -> Iterator[Any]:
         if self._delivery is None:
             cursor = self._begin()
-            return self._iteration.run(cursor, cursor, is_numbered=False)
+            return EpochIterator(self._iteration.run(cursor, cursor, is_numbered=False))
         numbered, place, arrive = self.ahead()
-        return self._delivery.run(numbered, place=place, arrive=arrive)
+        return EpochIterator(self._delivery.run(numbered, place=place, arrive=arrive))
 
     def numbered(self) -> Iterator[Numbered]:
         """Like ``iter``, but each batch comes with its epoch and the indices of its samples; always on the CPU."""

@@ -14,6 +14,7 @@ import torch
 from fastio.loader.device import Delivery, Numbered, NumberedBatches
 from fastio.loader.device.lane import lane_to
 from fastio.loader.device.nested import sample_count
+from fastio.loader.epoch_iterator import EpochIterator
 from fastio.machine import rank_and_world
 from fastio.samplers.position import whole
 from fastio.transforms.batch.recipe import AnyTransform
@@ -79,14 +80,14 @@ class DevicePrefetcher:
     def __iter__(self) -> Iterator[Any]:
         if isinstance(self.batches, NumberedBatches):
             numbered, position, arrive = self.batches.ahead()
-            return self._delivery.run(numbered, place=position, arrive=arrive)
+            return EpochIterator(self._delivery.run(numbered, place=position, arrive=arrive))
         batches = iter(self.batches)
         with _beginning:
             counted = _Counted(batches, epoch=self._epoch, samples=self._done)
             self._epoch, self._done = self._epoch + 1, 0
         place = partial(_place, self.batches, counted)
         self._seen = seen = _Seen(place())
-        return self._delivery.run(counted, place=place, arrive=partial(self._arrive, seen))
+        return EpochIterator(self._delivery.run(counted, place=place, arrive=partial(self._arrive, seen)))
 
     def _arrive(self, seen: _Seen, place: dict[str, Any] | None) -> None:
         """

@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from fastio import DevicePrefetcher, FastDataset, FastLoader
 from fastio.transforms import Compiled, ToDtype
@@ -273,3 +275,51 @@ def test_ctrl_c_while_the_loop_waits_loses_no_batch(big: Path, path: str) -> Non
         next(iter(batches))
 
     assert batches.state_dict()["consumed"] == 32
+
+
+@pytest.mark.parametrize("kind", ["loader", "prefetcher", "prefetcher of others"])
+def test_an_iterator_is_for_one_thread_at_a_time(big: Path, kind: str) -> None:
+    """A second thread that asks while another one waits is told so; the first one gets its batch."""
+    is_making, may_go = threading.Event(), threading.Event()
+
+    def slow(picture: Any) -> torch.Tensor:
+        is_making.set()
+        may_go.wait()
+        return to_tensor(picture)
+
+    dataset = FastDataset(big, slow)
+    loader = DataLoader(dataset, 8) if kind == "prefetcher of others" else FastLoader(dataset, 8, threads=1)
+    batches = iter(loader if kind == "loader" else DevicePrefetcher(loader, "cpu"))
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(next, batches)
+        is_making.wait()
+        with pytest.raises(RuntimeError, match="another thread is waiting for a batch of this iterator: give each"):
+            next(batches)
+        may_go.set()
+        assert first.result()[1].tolist() == list(range(8))
+    assert next(batches)[1].tolist() == list(range(8, 16))
+
+
+def test_an_iterator_that_an_error_ended_says_so(big: Path) -> None:
+    """What is left of an epoch is not lost without a word; the loader itself goes on where the error was."""
+    errors = iter([KeyboardInterrupt])
+
+    def failing(picture: Any) -> torch.Tensor:
+        tensor = to_tensor(picture)
+        for error in errors if tensor[0, 0, 0] == 40 else ():
+            raise error
+        return tensor
+
+    loader = FastLoader(FastDataset(big, failing), 8, threads=1)
+    batches = iter(loader)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in batches:
+            pass
+    with pytest.raises(RuntimeError, match="this iterator has ended with KeyboardInterrupt: begin another iteration"):
+        next(batches)
+
+    loader.load_state_dict(loader.state_dict())
+    assert list(range(40, 64)) == labels_of(loader)
+    done = iter(loader)
+    assert len(list(done)) == 8
+    assert list(done) == []
