@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from fastio.errors import StoreError
 from fastio.store import formats
 from fastio.store.files import ByteSource, Read
-from fastio.store.seal import SEAL_SIZE, always_at, find_seal, read_seal
-from fastio.store.sealed import bytes_from
+from fastio.store.files.local import is_local
+from fastio.store.seal import SEAL_SIZE, always_at, read_seal
+from fastio.store.whole import file_crc, seal_of
 
 __all__ = ["FolderEntry", "StoreFolder", "is_same_file", "other_version"]
 
@@ -54,7 +54,7 @@ class StoreFolder(Protocol):
         Give a copy of a packed file this name, at once: others see all of it or nothing, and it survives a crash.
 
         It replaces nothing, with ``replace`` whatever is there, with ``etag`` that version only. If a file
-        is in the way, but has the same seal, nothing changes; for any other, StoreError is raised.
+        is in the way, but has the same bytes, nothing changes; for any other, StoreError is raised.
         """
         ...
 
@@ -69,14 +69,17 @@ def other_version(path: str) -> StoreError:
 
 
 def is_same_file(folder: StoreFolder, name: str, file: Path) -> bool:
-    """Whether the file of this name and the local one have the same seal, and so the same bytes."""
+    """Whether the file of this name is whole, every byte of it, and has the seal of the local one."""
     form = formats.named(name)
     seal_at = always_at(-SEAL_SIZE) if form is None else form.seal_at
     expected = read_seal(str(file), seal_at)
     if expected is None:
         return False
     try:
-        other = folder.open(name)
-        return find_seal(other.path, other.size, partial(bytes_from, other), seal_at) == expected
+        other = folder.open(name, "pread" if is_local(folder.path) else "auto")  # of a failing disk, see open_damaged
+        try:
+            return seal_of(other, seal_at) == expected and file_crc(other, expected) == expected.file_crc
+        finally:
+            other.release()
     except StoreError:
         return False

@@ -53,6 +53,11 @@ def fail() -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
+def full() -> None:
+    """The disk takes nothing more."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def interrupt() -> None:
     """Ctrl-C."""
     os.kill(os.getpid(), signal.SIGINT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from fastio.store.copies import Copies
 from fastio.store.folders import LocalFolder
 from fastio.store.repair import Offer, RepairReport, repair_set
 from fastio.store.set_object import SetMember, SetObject, read_set
-from tests.store.faults import fail, fault
+from tests.store.faults import fail, fault, full
 from tests.store.small_set import write_set
 
 KEYS = list("abcd")
@@ -153,3 +153,43 @@ def test_failing_disk(damaged: Path, at: int) -> None:
     assert _contents(damaged).get("x-000001.tar", whole["x-000001.tar"]) == whole["x-000001.tar"]
     _repair(damaged)
     assert _contents(damaged) == whole
+
+
+@pytest.mark.parametrize("act", [fail, full])
+@pytest.mark.parametrize("call", ["open", "fsync", "rename", "unlink", "close"])
+def test_a_damaged_shard_on_a_failing_disk(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch, call: str, act: Callable[[], None]
+) -> None:
+    """Whichever call fails, a shard is only reported as written again if it is whole."""
+    (damaged.parent / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(damaged.parent / "scratch"))
+    _flip(damaged / "x-000001.tar", 3000)
+    before, whole = _contents(damaged), _contents(damaged.parent / "copy")
+    with fault(0, act, calls=(call,)) as calls:
+        _repair(damaged)
+    assert calls.made
+    for at in range(1, calls.made + 1):
+        (damaged / "x-000001.tar").write_bytes(before["x-000001.tar"])
+        try:
+            with fault(at, act, calls=(call,)):
+                report = _repair(damaged)
+        except (StoreError, OSError):
+            assert _contents(damaged)["x-000001.tar"] in (before["x-000001.tar"], whole["x-000001.tar"])
+        else:
+            assert (_contents(damaged) == whole) == (not report.left), (call, at, report)
+
+
+def test_a_damaged_shard_that_changes_meanwhile(damaged: Path) -> None:
+    """A file that became another one, and is as damaged, is not taken for the shard that was to be written."""
+    _flip(damaged / "x-000001.tar", 3000)
+    found = _read(damaged)
+    maker = Copies(str(damaged.parent / "copy"), found)
+    offers = list(maker.offers(1, found.members[1]))
+
+    def write(file: Path) -> None:
+        offers[0].write(file)
+        _flip(damaged / "x-000001.tar", 3001)
+
+    maker.offers = lambda number, member: iter([Offer("copy", write)])  # type: ignore[method-assign, assignment]
+    with pytest.raises(StoreError, match=r"x-000001\.tar: was replaced by another process meanwhile"):
+        repair_set(found, [maker])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 
 import pytest
@@ -12,7 +10,7 @@ from fastio.converters import pack, seal
 from fastio.errors import StoreError
 from tests.converters import kill_packing
 from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, packed, source_in
-from tests.store.faults import CALLS, fault
+from tests.store.faults import CALLS, fault, full
 
 
 def test_kills(capsys):
@@ -20,11 +18,6 @@ def test_kills(capsys):
     kill_packing.main(["--count", "6", "--seed", "7"])
 
     assert re.search(r"\d+ kills, 0 wrong", capsys.readouterr().out)
-
-
-def full():
-    """The disk takes nothing more."""
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "link"])
