@@ -65,6 +65,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "packing": [*packing_lines(store.metadata), *jump_lines(store), *jump_advice(store)],
         "options": {name: store.metadata[name] for name in ("packing", "shuffle") if name in store.metadata},
         "shuffle": _shuffling(store),
+        "document_counts": store.metadata.get("document_counts"),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
         "read_without_fastio": _plain_reader(store) if store.schema.payload and is_local(store.path) else "",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastio.converters.source import Problem
 
-__all__ = ["PackReport"]
+__all__ = ["PackReport", "reasons"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,18 @@ class PackReport:
     def overhead_bytes(self) -> float:
         """Bytes per sample that the store takes beyond the sample itself."""
         return (self.store_bytes - self.payload_bytes) / max(self.packed, 1)
+
+
+def reasons(problems: Iterable[Problem]) -> dict[str, int]:
+    """
+    Return how many problems there are of each kind, the most frequent first.
+
+    A kind is the beginning of a sentence, with N for numbers.
+
+    >>> reasons([Problem("a", "has 12 tokens, more than 8"), Problem("b", "has 1,024 tokens, more than 8")])
+    {'has N tokens': 2}
+    """
+    kinds = (
+        re.split(r"[,:;(]", re.sub(r"(?<![\w.-])\d(?:[\d,.]*\d)?", "N", each.problem))[0].strip() for each in problems
+    )
+    return dict(Counter(kinds).most_common())

@@ -27,12 +27,17 @@ def plain_name(name: str) -> str:
 
 
 class Stream:
-    """The bytes of a file, front to back; ``position`` says how far the file on disk has been read."""
+    """
+    The bytes of a file, front to back; ``position`` says how far the file on disk has been read.
+
+    Whoever reads rows from it counts ``blank_lines``, which are none.
+    """
 
     def __init__(self, path: str, read: Callable[[int], bytes], raw: IO[bytes]) -> None:
         self.path = path
         self._read = read
         self._raw = raw
+        self.blank_lines = 0
 
     @property
     def position(self) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
 from fastio.converters.source import Problem
+from fastio.converters.streams import Stream
 from fastio.converters.text.rows import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
 
@@ -70,7 +71,8 @@ class Documents:
 
     Document i is ``sizes[i]`` bytes of ``data`` from ``starts[i]`` on, ascending and disjoint: unchecked UTF-8, or
     int64 from a source of ids. ``labels`` is int64 or None. ``read_bytes`` is how much of the source's files, as
-    stored on disk, was read for them.
+    stored on disk, was read for them, and ``blank_lines`` how many lines among them are empty or blank where each line
+    is a document or a row: they are counted, and left out.
     """
 
     keys: Sequence[str]
@@ -80,6 +82,7 @@ class Documents:
     labels: NDArray[np.int64] | None
     problems: Sequence[Problem]
     read_bytes: int
+    blank_lines: int = 0
 
     def without(self, problems: Mapping[int, str]) -> Documents:
         """Return the documents whose position is not named; the others become problems."""
@@ -87,14 +90,13 @@ class Documents:
             return self
         bad = sorted(problems)
         good = np.setdiff1d(np.arange(len(self.keys)), np.array(bad, np.int64))
-        return Documents(
+        return replace(
+            self,
             keys=[self.keys[i] for i in good.tolist()],
-            data=self.data,
             starts=self.starts[good],
             sizes=self.sizes[good],
             labels=None if self.labels is None else self.labels[good],
             problems=[*self.problems, *(Problem(self.keys[i], problems[i]) for i in bad)],
-            read_bytes=self.read_bytes,
         )
 
 
@@ -156,7 +158,7 @@ class Gathering:
     """Collects documents one by one until there are enough for a piece of work."""
 
     limits: Limits
-    position: Callable[[], int]  # bytes read of the source so far
+    stream: Stream
     has_labels: bool = False
     keys: list[str] = field(default_factory=list)
     texts: list[bytes] = field(default_factory=list)
@@ -164,6 +166,7 @@ class Gathering:
     problems: list[Problem] = field(default_factory=list)
     _bytes: int = 0
     _position: int = 0
+    _blank_lines: int = 0
 
     def add(self, key: str, text: bytes, label: int = 0) -> None:
         """Add one document."""
@@ -185,7 +188,7 @@ class Gathering:
     def take(self) -> Documents:
         """Return what was gathered, and start the next piece."""
         sizes = np.array([len(text) for text in self.texts], np.int64)
-        at = self.position()
+        at, blank_lines = self.stream.position, self.stream.blank_lines
         documents = Documents(
             keys=self.keys,
             data=np.frombuffer(b"".join(self.texts), np.uint8),
@@ -194,7 +197,8 @@ class Gathering:
             labels=np.array(self.labels, np.int64) if self.has_labels else None,
             problems=self.problems,
             read_bytes=at - self._position,
+            blank_lines=blank_lines - self._blank_lines,
         )
         self.keys, self.texts, self.labels, self.problems = [], [], [], []
-        self._bytes, self._position = 0, at
+        self._bytes, self._position, self._blank_lines = 0, at, blank_lines
         return documents

@@ -67,6 +67,7 @@ class Encoded:
     exact_documents: int  # of these, those that came back byte by byte
     read_bytes: int
     text_bytes: int  # UTF-8 of the documents packed
+    blank_lines: int  # left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,7 @@ class Encoder:
             exact_documents=probed[1],
             read_bytes=documents.read_bytes,
             text_bytes=0 if self.is_ids else int(documents.sizes.sum()),
+            blank_lines=documents.blank_lines,
         )
 
 

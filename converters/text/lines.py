@@ -111,6 +111,7 @@ class _Piece:
     stops: NDArray[np.int64]
     lines: NDArray[np.int64]
     problems: Sequence[Problem]
+    blank_lines: int
 
 
 def _pieces(piece: _Piece, limits: Limits, read_bytes: int) -> Iterator[Documents]:
@@ -127,6 +128,7 @@ def _pieces(piece: _Piece, limits: Limits, read_bytes: int) -> Iterator[Document
             labels=None,
             problems=piece.problems if start == 0 else (),
             read_bytes=read_bytes if start == 0 else 0,
+            blank_lines=piece.blank_lines if start == 0 else 0,
         )
 
 
@@ -135,6 +137,7 @@ class _Cutter:
 
     def __init__(self, source: LinesSource, name: str) -> None:
         self._between = _BETWEEN[source.split]
+        self._is_by_line = source.split == "line"
         self._limit = source.options.max_document_bytes
         self._too_long_is = source.options.too_long
         self._separators = source.separators
@@ -144,6 +147,7 @@ class _Cutter:
         self._line = 1  # number of the line that ``_rest`` begins in
         self._is_head = True
         self._too_long = 0  # line of a document that is being passed over
+        self._blank_lines = 0  # before the first document
 
     @property
     def waiting_bytes(self) -> int:
@@ -161,7 +165,8 @@ class _Cutter:
                 self._pass_over()
                 return
             self._separators.head = data[:stop].decode("utf-8")
-            self._line += data.count(b"\n", 0, stop)
+            self._blank_lines = data.count(b"\n", 0, stop)
+            self._line += self._blank_lines
             data, self._is_head = data[stop:], False
         between = [match.span() for match in self._between.finditer(data)]
         if is_last:
@@ -180,6 +185,10 @@ class _Cutter:
         ends_of_lines = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
         lines = self._line + np.searchsorted(ends_of_lines, starts)
         self._line += len(ends_of_lines)
+        blank_lines = 0
+        if self._is_by_line:  # elsewhere they are what is between documents
+            count = len(ends_of_lines) + (not data.endswith(b"\n"))
+            blank_lines, self._blank_lines = self._blank_lines + count - len(starts), 0
         problems = []
         first = int(self._too_long > 0)
         if first:
@@ -191,7 +200,7 @@ class _Cutter:
         if len(good) < len(starts):
             self._separators.is_whole = False
         self._separators.add(data, between)
-        return _Piece(self._name, data, starts[good], stops[good], lines[good], problems)
+        return _Piece(self._name, data, starts[good], stops[good], lines[good], problems, blank_lines)
 
     def _pass_over(self) -> None:
         """Keep only the end of a document that is too long already, and all blanks: what follows may need them."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from fastio import _native
 from fastio.converters.ahead import in_order, threads
+from fastio.converters.pack_report import reasons
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
 from fastio.converters.text.documents import Limits, TextSource
@@ -19,13 +20,16 @@ from fastio.converters.text.huggingface import in_our_threads
 from fastio.errors import SourceError
 from fastio.store import create_store, open_store
 
-__all__ = ["TextReport", "pack_text"]
+__all__ = ["BLANK_LINES", "TextReport", "pack_text"]
+
+BLANK_LINES = "blank lines"  # by which the metadata counts them
 
 
 @dataclass(slots=True)
 class TextReport:
     """
-    What a run of ``pack_text`` did. ``found`` documents are always the sum of ``packed`` and skipped ones.
+    What a run of ``pack_text`` did. ``found`` documents are always the sum of ``packed`` and skipped ones and of
+    ``blank_lines``, which are left out.
 
     There are more ``samples`` than ``packed`` documents if some were split. ``cut_tokens`` of ``cut_documents`` were
     left out by truncation. Of ``probed_documents`` that were decoded again, ``exact_documents`` gave the same text.
@@ -37,6 +41,7 @@ class TextReport:
     packed: int = 0
     samples: int = 0
     skipped: list[Problem] = field(default_factory=list)
+    blank_lines: int = 0
     tokens: int = 0
     text_bytes: int = 0
     payload_bytes: int = 0
@@ -52,7 +57,8 @@ class TextReport:
 
     def add(self, encoded: Encoded) -> None:
         """Count a piece."""
-        self.found += encoded.documents + len(encoded.chunk.problems)
+        self.found += encoded.documents + len(encoded.chunk.problems) + encoded.blank_lines
+        self.blank_lines += encoded.blank_lines
         self.packed += encoded.documents
         self.samples += len(encoded.chunk.batch.keys)
         self.skipped += encoded.chunk.problems
@@ -121,13 +127,15 @@ def pack_text(
 def _metadata(source: TextSource, encoder: Encoder, report: TextReport) -> dict[str, Any]:
     """What the store says of its source, its tokenizer and what was left out."""
     ledger = [{"key": problem.key, "problem": problem.problem} for problem in report.skipped]
+    counts = {"found": report.found, "packed": report.packed, "skipped": reasons(report.skipped)}
     said: dict[str, Any] = {**source.metadata, "skipped": ledger}
+    said["document_counts"] = {**counts, "left_out": {BLANK_LINES: report.blank_lines} if report.blank_lines else {}}
     if "tokens" not in encoder.schema:
         return said
     cut = {"documents": report.cut_documents, "tokens": report.cut_tokens}
     probed = {"documents": report.probed_documents, "exact": report.exact_documents}
-    counts = {"documents": report.packed, "cut": cut, "split": report.split_documents, "decoded": probed}
-    options = {**encoder.sequences.to_json(), **counts}
+    tokenized = {"documents": report.packed, "cut": cut, "split": report.split_documents, "decoded": probed}
+    options = {**encoder.sequences.to_json(), **tokenized}
     return {**said, "tokenizer": {**encoder.to_json(), "options": options}}
 
 

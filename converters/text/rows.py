@@ -34,7 +34,7 @@ def _row_limit(limit: int) -> int:
 
 
 def _jsonl(stream: Stream, limit: int) -> Iterator[Row]:
-    """An object a line; blank lines are passed over."""
+    """An object a line; blank lines are counted and passed over."""
     most = _row_limit(limit)
     for number, line in stream.lines(most):
         if line is None:
@@ -44,6 +44,8 @@ def _jsonl(stream: Stream, limit: int) -> Iterator[Row]:
             line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901 - the same line without its mark
         if line.strip():
             yield number, _json_row(line)
+        else:
+            stream.blank_lines += 1
 
 
 def _json_row(line: bytes) -> Mapping[str, Any] | str:
@@ -197,7 +199,7 @@ def _table(stream: Stream, limit: int, delimiter: str, *, has_titles: bool = Tru
     most = _row_limit(limit)
     csv.field_size_limit(max(most, csv.field_size_limit()))
     titles: list[str] | None = None
-    for line, cells in _cells(_csv_lines(stream, most), delimiter, stream.path):
+    for line, cells in _cells(_csv_lines(stream, most), delimiter, stream):
         if titles is None:
             if isinstance(cells, str):
                 raise SourceError(f"{stream.path}: line {line}: the {'header' if has_titles else 'first row'} {cells}")
@@ -217,7 +219,7 @@ def _table(stream: Stream, limit: int, delimiter: str, *, has_titles: bool = Tru
             yield line, dict(zip(titles, cells, strict=True))
 
 
-def _cells(lines: Iterator[str], delimiter: str, path: str) -> Iterator[tuple[int, list[str] | str]]:
+def _cells(lines: Iterator[str], delimiter: str, stream: Stream) -> Iterator[tuple[int, list[str] | str]]:
     """
     Number of the first line and cells of every row, or a sentence on what is wrong with it.
 
@@ -233,11 +235,13 @@ def _cells(lines: Iterator[str], delimiter: str, path: str) -> Iterator[tuple[in
         except csv.Error as exc:
             if "new-line character" not in str(exc):
                 raise SourceError(
-                    f"{path}: the row from line {line} on cannot be read: {exc}; is a quote open?"
+                    f"{stream.path}: the row from line {line} on cannot be read: {exc}; is a quote open?"
                 ) from exc
             cells = "has a carriage return outside quotes; put the field in quotes, or end lines by a line feed"
         if cells:
             yield line, cells
+        elif cells is not None:
+            stream.blank_lines += 1
 
 
 def _csv_lines(stream: Stream, limit: int) -> Iterator[str]:

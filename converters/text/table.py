@@ -51,7 +51,7 @@ class TableSource(RowSource):
         positions = {} if self.label_rule is None else self.label_rule.positions()
         for name in self.files.names:
             with opened(self.files.place(name)) as stream:
-                gathering = Gathering(limits, lambda: stream.position, self.has_labels)
+                gathering = Gathering(limits, stream, self.has_labels)
                 for number, row in self._rows(stream):
                     self._add(gathering, f"{self.files.key(name)}:{number}", row, positions)
                     if gathering.is_full:

@@ -13,7 +13,7 @@ from fastio.cli.info_fields import print_example, print_fields
 from fastio.cli.info_text import print_lengths, print_tokenizer
 from fastio.cli.remote_options import remote_options
 from fastio.cli.sample_pictures import sample_pictures
-from fastio.cli.screen import counted, number, printable, problem_table, size, table
+from fastio.cli.screen import by_reason, counted, number, printable, problem_table, size, table
 
 if TYPE_CHECKING:
     from fastio.report.page import Page
@@ -141,6 +141,7 @@ def _print(report: dict[str, Any]) -> None:
             f"packed from {printable(str(source.get('name')))} ({recorded_kind(source)}){labels}; "
             f"{number(report['skipped'])} skipped" + (" (--skipped lists them)" if report["skipped"] else "")
         )
+    _print_documents(report["document_counts"] or {})
     _print_parts(report)
     for line in report["packing"]:
         click.echo(printable(line))
@@ -168,6 +169,17 @@ def _print(report: dict[str, Any]) -> None:
     if report["read_without_fastio"]:
         click.echo("\nwithout fastio:\n")
         click.echo("    " + report["read_without_fastio"].rstrip().replace("\n", "\n    "))
+
+
+def _print_documents(documents: dict[str, Any]) -> None:
+    """Print what became of the documents of a text, by reason; nothing for other stores."""
+    if not documents:
+        return
+    parts = [f"{number(documents[name])} {name}" for name in ("found", "packed")]
+    for name, title in (("skipped", "skipped"), ("left_out", "left out")):
+        if documents[name]:
+            parts.append(f"{number(sum(documents[name].values()))} {title}: {by_reason(documents[name])}")
+    click.echo(f"documents: {'; '.join(parts)}")
 
 
 def _print_parts(report: dict[str, Any]) -> None:

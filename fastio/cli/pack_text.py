@@ -10,7 +10,7 @@ import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.failures import noted
-from fastio.cli.screen import counted, meter, number, printable, problem_table, size
+from fastio.cli.screen import by_reason, counted, meter, number, printable, problem_table, size
 from fastio.cli.source_kind import is_text
 from fastio.cli.text_options import TEXT_OPTIONS, TextArguments
 
@@ -183,16 +183,20 @@ def _stored(encoder: Encoder) -> str:
 
 
 def _summary(report: TextReport, encoder: Encoder) -> list[str]:
+    from fastio.converters.pack_report import reasons
     from fastio.converters.text.decode import probe_words
     from fastio.store import FORMATS
 
     seconds = max(report.seconds, 1e-9)
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
+    blank = f", {counted(report.blank_lines, 'blank line')} left out" if report.blank_lines else ""
     of = counted(report.found, "document")
-    lines = [f"packed {number(report.packed)} of {of}{skipped} in {report.seconds:.2f} s"]
+    lines = [f"packed {number(report.packed)} of {of}{skipped}{blank} in {report.seconds:.2f} s"]
     is_tokens = "tokens" in encoder.schema
     rate = f"{number(report.tokens // seconds)} tokens/s" if is_tokens else f"{size(report.text_bytes / seconds)}/s"
     lines[0] += f" ({rate})"
+    if report.skipped:
+        lines.append(f"skipped: {by_reason(reasons(report.skipped))}")
     if is_tokens:
         per_token = f", {report.text_bytes / report.tokens:.2f} bytes of text per token" if report.text_bytes else ""
         lines.append(f"tokens: {number(report.tokens)} in {counted(report.samples, 'sample')}{per_token}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +24,7 @@ __all__ = [
     "SIZE",
     "Meter",
     "begun",
+    "by_reason",
     "columns",
     "counted",
     "duration",
@@ -64,6 +65,16 @@ SIZE = _Size()
 def printable(text: str) -> str:
     """Return text that cannot move the cursor: control characters are escaped."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def by_reason(counts: Mapping[str, int]) -> str:
+    """
+    Return how many there are of each kind.
+
+    >>> by_reason({"is empty": 1200, "is not UTF-8": 1})
+    'is empty (1,200), is not UTF-8 (1)'
+    """
+    return ", ".join(f"{printable(reason)} ({number(count)})" for reason, count in counts.items())
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:

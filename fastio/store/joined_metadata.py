@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -98,6 +98,9 @@ def merged_metadata(stores: Sequence[Described]) -> dict[str, Any]:
         lists = [metadata[ledger] for metadata in all_metadata if ledger in metadata]
         if lists:
             result[ledger] = [entry for entries in lists for entry in entries]
+    documents = [metadata.get("document_counts") for metadata in all_metadata]
+    if all(documents):
+        result["document_counts"] = _sums(documents)
     packings = [packing for metadata in all_metadata for packing in _packings(metadata)]
     if packings:
         result["packing_before"] = packings
@@ -114,6 +117,20 @@ def _history(store: Described, result: Mapping[str, Any]) -> list[dict[str, Any]
     own = {name: value for name, value in store.metadata.items() if name not in told and result.get(name) != value}
     name = store.path.rstrip("/").rpartition("/")[2]
     return [{"set": name, "samples": len(store), "metadata": own}]
+
+
+def _sums(counts: Iterable[Any]) -> dict[str, Any]:
+    """
+    Add counts, also those in mappings of counts.
+
+    >>> _sums([{"a": 1, "b": {"c": 2}}, {"a": 3, "b": {"d": 4}}])
+    {'a': 4, 'b': {'c': 2, 'd': 4}}
+    """
+    total: dict[str, Any] = {}
+    for each in counts:
+        for name, count in each.items():
+            total[name] = _sums([total.get(name, {}), count]) if isinstance(count, dict) else total.get(name, 0) + count
+    return total
 
 
 def _joined_names(names: Sequence[str]) -> str:

@@ -96,6 +96,47 @@ def test_skipped_documents_are_listed(tmp_path: Path) -> None:
     assert "has no field 'text', only 'other'" in run("info", tmp_path / "c.h5", "--skipped").stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.txt", "\none\n\ntwo words\n\xff\n\n \t"),
+        ("a.jsonl", '\n{"text": "one"}\n\n{"text": "two words"}\n{"text": 5}\n\n \t'),
+        ("a.csv", 'text\none\n\n\ntwo words\n"\xff"\n\n\n'),
+    ],
+)
+def test_what_is_not_packed_is_counted_by_reason(tmp_path: Path, name: str, text: str) -> None:
+    """Documents that are found are packed, skipped or left out: pack, the store and info say how many, and why."""
+    path = tree(tmp_path, {name: text.encode("latin-1")}) / name
+    printed = run("pack", path, tmp_path / "a.lmdb", "--tokenizer", "bytes", "--max-length", 3, "--on-error", "skip")
+    with open_store(tmp_path / "a.lmdb") as store:
+        documents = store.metadata["document_counts"]
+    wrong = "has a number in the field 'text'" if name.endswith("jsonl") else "is not UTF-8"
+
+    assert 0 == printed.exit_code, printed.output
+    assert (
+        "packed 1 of 7 documents, 2 skipped (listed above and in the store), 4 blank lines left out" in printed.output
+    )
+    skipped = {wrong: 1, "has N tokens": 1}
+    assert {"found": 7, "packed": 1, "skipped": skipped, "left_out": {"blank lines": 4}} == documents
+    assert documents == said("info", tmp_path / "a.lmdb", "--json")["document_counts"]
+    assert "documents: 7 found; 1 packed; 2 skipped: " in run("info", tmp_path / "a.lmdb").output
+    assert "; 4 left out: blank lines (4)" in run("info", tmp_path / "a.lmdb").output
+
+
+def test_counts_of_merged_texts(tmp_path: Path) -> None:
+    """A merged set says of its documents what its parts say together."""
+    for name in "ab":
+        path = tree(tmp_path, {f"{name}.txt": f"\n{name}\n\xff\n".encode("latin-1")}) / f"{name}.txt"
+        assert 0 == run("pack", path, tmp_path / f"{name}-%06d.tar", "--on-error", "skip").exit_code
+    sets = [tmp_path / f"{name}.fastio-set" for name in "ab"]
+    merged = run("merge", *sets, "--out", tmp_path / "m.fastio-set")
+
+    assert 0 == merged.exit_code, merged.output
+    assert {"found": 6, "packed": 2, "skipped": {"is not UTF-8": 2}, "left_out": {"blank lines": 2}} == said(
+        "info", tmp_path / "m.fastio-set", "--json"
+    )["document_counts"]
+
+
 def test_info_says_that_some_documents_were_decoded(tmp_path: Path) -> None:
     """Of many documents, a sample is decoded again when packing: the line names both numbers."""
     corpus = tree(tmp_path, {"many.txt": "line\n" * 40}) / "many.txt"

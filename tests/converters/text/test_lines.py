@@ -164,3 +164,22 @@ def test_no_file(tmp_path: Path) -> None:
     """What is not there is an error that names it."""
     with pytest.raises(SourceError, match=r"none\.txt: no file or folder of that name"):
         open_text(tmp_path / "none.txt")
+
+
+@given(
+    st.lists(st.sampled_from(["a", "é", " ", "\t", "\r", "\n", "\r\n", "\n\n", "\xff", "0123456789"]), max_size=40),
+    st.integers(1, 30),
+)
+def test_every_line_is_counted(parts: list[str], block_bytes: int) -> None:
+    """Lines of a file are documents, problems, or blank lines, if there is a document at all."""
+    text = "".join(parts).encode("latin-1")
+    with TemporaryDirectory() as folder:
+        path = tree(Path(folder), {"a.txt": text}) / "a.txt"
+        source = open_text(path, options=TextOptions(max_document_bytes=9))
+        read = list(source.read(Limits(block_bytes=block_bytes)))
+    documents, problems = sum(len(part.keys) for part in read), sum(len(part.problems) for part in read)
+    lines = text.split(b"\n") if not text.endswith(b"\n") else text.split(b"\n")[:-1]
+
+    assert sum(1 for line in lines if line.strip(b" \t\r")) == documents + problems
+    if documents + problems:
+        assert len(lines) == documents + problems + sum(part.blank_lines for part in read)
