@@ -214,7 +214,7 @@ class LoaderFacts:
     that is neither torch's nor fastio's. ``batch_size`` is that setting, None with a sampler of batches.
     ``data_path`` is a file or folder that the dataset names, ``data_disk`` the kind of disk below it, None if
     unknown. ``picture_side`` is the median short side of some pictures of a packed store, in pixels, ``jump_percent``
-    how much larger ``--jump`` makes the store, None if the loader's crops would not decode faster.
+    how many percent of its pictures' bytes start points would add, None if the loader's crops would not decode faster.
     """
 
     kind: Literal["DataLoader", "FastLoader", "other"]

@@ -181,7 +181,7 @@ def _fast_script(watch: LoaderWatch) -> ScriptFacts | None:
 
 
 def _packed_pictures(watch: LoaderWatch) -> tuple[float | None, float | None]:
-    """Return what ``look_at_pictures`` says of a loader's store; nothing of --jump if nothing crops on a CPU."""
+    """Return what ``look_at_pictures`` says of a loader's store; nothing of start points if nothing crops on a CPU."""
     loader = watch.loader.batches if isinstance(watch.loader, DevicePrefetcher) else watch.loader
     dataset = _innermost(getattr(loader, "dataset", None))
     if not isinstance(dataset, FastDataset):

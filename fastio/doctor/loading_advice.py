@@ -169,16 +169,16 @@ def more_threads(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
 
 
 def jump_tables(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Advise jump tables for a packed store of JPEGs whose crops are the limit: no picture changes."""
+    """Advise start points for a packed store of JPEGs whose crops are the limit: the store's files do not change."""
     if loader.dataset != "FastDataset" or part != "slow_decode" or loader.data_path is None:
         return None
     if loader.jump_percent is None:
         return None
     return Advice(
-        "decode only what crops need: pack with --jump",
-        "decoding is the limit, and where a crop begins in a JPEG is known then; the pictures keep their bytes, the "
-        f"store grows by {loader.jump_percent:.1f} %",
-        _packed_again(loader, "jump.lmdb", "--jump"),
+        "decode only what crops need: add start points to the store",
+        "decoding is the limit, and where a crop begins in a JPEG is known then; the store stays as it is, and "
+        f"{loader.jump_percent:.1f} % of its pictures' bytes are put beside it",
+        f"$ fastio index {shlex.quote(loader.data_path)}    # used from then on, whenever the store is opened",
     )
 
 

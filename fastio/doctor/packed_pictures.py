@@ -1,4 +1,4 @@
-"""Looks at some pictures of a packed store: how large they are, and whether jump tables would help."""
+"""Looks at some pictures of a packed store: how large they are, and whether start points would help."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _LOOKED_AT = 16  # pictures
 
 def look_at_pictures(path: str | os.PathLike[str]) -> tuple[float | None, float | None]:
     """
-    Return the median short side of a store's pictures, in pixels, and by how many percent --jump makes it larger.
+    Return the median short side of a store's pictures, in pixels, and how many percent of their bytes start points
+    would add.
 
-    The side is None without pictures whose size is known, the percentage if --jump would not help. Both are None for a
-    store that is behind a URL, or that cannot be read.
+    The side is None without pictures whose size is known, the percentage if start points would not help. Both are None
+    for a store that is behind a URL, or that cannot be read.
     """
     if not is_local(str(path)):
         return None, None

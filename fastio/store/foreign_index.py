@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+from fastio.store.added_points import with_points
 from fastio.store.atomic import PartialFile, exists, writing
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import check_folder_here, is_local
@@ -32,7 +35,7 @@ from fastio.store.set_object import SetMember, write_set
 from fastio.store.target import expand
 from fastio.store.urls import shards_of_url
 
-__all__ = ["IndexReport", "index_foreign"]
+__all__ = ["IndexReport", "index_foreign", "report_of"]
 
 _BLOCK_BYTES = 16 << 20  # of a shard in one request
 _AT_ONCE = 4
@@ -41,12 +44,31 @@ _TAR = "tar"
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """The set object that was written, and what it lists."""
+    """
+    The set object or sidecar that was written (or what was indexed: several sidecars, or nothing to write), and what it
+    is about.
+
+    ``start_points`` counts pictures with places to start within them, ``damaged`` are the keys of damaged JPEGs.
+    """
 
     path: str
     samples: int
     shards: int
     size_bytes: int
+    start_points: int = 0
+    damaged: Sequence[str] = ()
+
+
+def report_of(path: str, shards: Sequence[Shard], damaged: Sequence[str]) -> IndexReport:
+    """Return the report of shards that were indexed."""
+    return IndexReport(
+        path=path,
+        samples=sum(shard.count for shard in shards),
+        shards=len(shards),
+        size_bytes=sum(shard.data.size for shard in shards),
+        start_points=sum(int(np.count_nonzero(each.counts)) for shard in shards for each in shard.intervals.values()),
+        damaged=damaged,
+    )
 
 
 def index_foreign(
@@ -72,10 +94,12 @@ def index_foreign(
     target = os.path.join(folder, name)  # noqa: PTH118 - keeps "./"
     if os.path.lexists(target) and not overwrite:
         raise exists(target)
-    shards = []
+    shards, damaged = list[Shard](), list[str]()
     for file in files:
-        shards.append(_indexed(open_file(file, options=options), jump=jump))
-        progress(shards[-1].data.size)
+        shard, bad = _indexed(open_file(file, options=options), jump=jump)
+        shards.append(shard)
+        damaged += bad
+        progress(shard.data.size)
     shards = check_foreign_set(path, shards)
     members = [SetMember(listed_name(shard.path, target), shard.count, shard.data.size, 0) for shard in shards]
     with writing(target):
@@ -86,7 +110,7 @@ def index_foreign(
         publish_file(output, replace=overwrite)
     finally:
         output.discard()
-    return IndexReport(target, sum(m.count for m in members), len(members), sum(m.size for m in members))
+    return report_of(target, shards, damaged)
 
 
 def _files(path: str, options: RemoteOptions) -> list[str]:
@@ -102,18 +126,21 @@ def _files(path: str, options: RemoteOptions) -> list[str]:
     return files
 
 
-def _indexed(source: ByteSource, *, jump: bool) -> Shard:
-    """Return the index of a shard with the checksums of its values, over the source itself."""
+def _indexed(source: ByteSource, *, jump: bool) -> tuple[Shard, list[str]]:
+    """Return the index of a shard with the checksums of its values, over the source itself; keys of damaged JPEGs."""
     if _is_sealed(source):
         raise StoreError(f"{source.path}: was packed by fastio and has an index: open it, or its set, as it is")
     if is_local(source.path):
-        return scan_foreign(source, jump=jump)
+        shard = scan_foreign(source)
+        return with_points(shard) if jump else (shard, [])
     with tempfile.NamedTemporaryFile(prefix="fastio-", suffix=".tar") as scratch:
         with writing(scratch.name):
             _copy(source, scratch.fileno())
-        shard = scan_foreign(open_file(scratch.name, "pread"), path=source.path, jump=jump)
+        shard, damaged = scan_foreign(open_file(scratch.name, "pread"), path=source.path), list[str]()
+        if jump:
+            shard, damaged = with_points(shard)
     source.release()
-    return replace(shard, path=source.path, data=source)
+    return replace(shard, path=source.path, data=source), damaged
 
 
 def _is_sealed(source: ByteSource) -> bool:

@@ -2,9 +2,10 @@
 The index of a tar file that another tool wrote, kept beside it.
 
 The scan's result is kept as ``<name>.tar.fastio-index`` if the folder is writable: index arrays aligned to 64 bytes,
-the JSON header, the seal at the end. It is bound to the archive by size, times of modification and of change (mtime,
-ctime) and the CRC-32 of up to 256 member headers, and rebuilt if one of these differs. Only the kernel sets a ctime,
-so an edit that restores the mtime is noticed; a copy has a new ctime and is scanned once more.
+with start points if ``fastio index`` has added them, the JSON header, the seal at the end. It is bound to the archive
+by size, times of modification and of change (mtime, ctime) and the CRC-32 of up to 256 member headers, and rebuilt if
+one of these differs. Only the kernel sets a ctime, so an edit that restores the mtime is noticed; a copy has a new
+ctime and is scanned once more.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +23,8 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import StoreError
-from fastio.store.arrays import IndexHeader, Place
-from fastio.store.atomic import PartialFile
+from fastio.store.arrays import IndexHeader, Place, byte_view
+from fastio.store.atomic import PartialFile, writing
 from fastio.store.files import KINDS, ByteSource
 from fastio.store.files.remote_options import DEFAULT
 from fastio.store.publish import publish_file
@@ -30,8 +32,9 @@ from fastio.store.seal import SEAL_SIZE, Seal, always_at, set_checksum
 from fastio.store.sealed import Shard, read_shard
 from fastio.store.stale import remove_stale
 from fastio.store.tar_scan import BLOCK, header_starts
+from fastio.types.schema import Schema
 
-__all__ = ["LEDGER", "SIDECAR_SUFFIX", "read_sidecar", "write_sidecar"]
+__all__ = ["LEDGER", "SIDECAR_SUFFIX", "publish_sidecar", "read_sidecar", "write_sidecar"]
 
 SIDECAR_SUFFIX = ".fastio-index"
 LEDGER: Final = ("skipped", "left_out")  # lists in the metadata
@@ -64,32 +67,34 @@ def read_sidecar(file: ByteSource) -> Shard | None:
     return replace(kept, path=path, metadata=metadata_bytes, seal=None, content_crc=content_crc)
 
 
-def write_sidecar(shard: Shard, archive: ByteSource) -> None:
-    """Keep the scan's result beside the archive; if that is impossible, the next one scans again."""
+def write_sidecar(shard: Shard, archive: ByteSource) -> str:
+    """Keep the index of an archive beside it, with start points if it has any; return where. Raises StoreError."""
     path = shard.path + SIDECAR_SUFFIX
     bound = {**_stamp(archive), "headers_crc": _headers_crc(shard), "content_crc": shard.content_crc}
     metadata = json.dumps({**json.loads(shard.metadata), "archive": bound}).encode("ascii")
     arrays: dict[str, NDArray[Any]] = {
         **{f"{name}_starts": starts for name, starts in shard.starts.items()},
         **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},
+        **{f"{name}_interval_counts": noted.counts for name, noted in shard.intervals.items()},
+        **{f"{name}_intervals": noted.places for name, noted in shard.intervals.items()},
         **shard.columns,
         "keys": shard.keys,
         "metadata": np.frombuffer(metadata, np.uint8),
     }
-    try:
+    publish_sidecar(path, _FORMAT, shard.schema, shard.count, arrays)
+    return path
+
+
+def publish_sidecar(path: str, form: str, schema: Schema, count: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a file of index arrays, sealed as of the format ``form``, over what has the name. Raises StoreError."""
+    with writing(path):
         remove_stale(Path(path).parent, re.compile(re.escape(Path(path).name)))
-        file = PartialFile(path)
-    except (StoreError, OSError) as exc:
-        _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
-        return
+    file = PartialFile(path)
     try:
-        try:
-            _fill_sidecar(file, shard, arrays)
-            publish_file(file, replace=True)
-        finally:
-            file.discard()
-    except StoreError as exc:
-        _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
+        _fill_sidecar(file, form, schema, count, arrays)
+        publish_file(file, replace=True)
+    finally:
+        file.discard()
 
 
 def _stamp(file: ByteSource) -> dict[str, int | str]:
@@ -121,31 +126,31 @@ def _check_ledger(metadata: dict[str, Any]) -> None:
                 raise TypeError(f"{name}: {entry!r}")
 
 
-def _fill_sidecar(file: PartialFile, shard: Shard, arrays: dict[str, NDArray[Any]]) -> None:
+def _fill_sidecar(file: PartialFile, form: str, schema: Schema, count: int, arrays: Mapping[str, NDArray[Any]]) -> None:
     places: dict[str, Place] = {}
     for name, each in arrays.items():
         file.write(bytes(-file.size % _ALIGNMENT))
-        raw = each.tobytes()
+        raw = byte_view(each)
         places[name] = Place(file.size, each.dtype.str, each.shape, crc32(raw))
         file.write(raw)
-    header, header_start = IndexHeader(schema=shard.schema, base=0, places=places).to_bytes(), file.size
+    header, header_start = IndexHeader(schema=schema, base=0, places=places).to_bytes(), file.size
     file.write(header)
     file.flush()
     file_size = file.size + SEAL_SIZE
     seal = Seal(
-        format=_FORMAT,
-        count=shard.count,
+        format=form,
+        count=count,
         file_size=file_size,
         seal_start=file.size,
         head_size=0,
         header_start=header_start,
         header_size=len(header),
-        set_count=shard.count,
+        set_count=count,
         shard=0,
         shards=1,
         header_crc=crc32(header),
         head_crc=0,
         file_crc=file.crc,
-        set_crc=set_checksum([(shard.count, file_size, file.crc)]),
+        set_crc=set_checksum([(count, file_size, file.crc)]),
     )
     file.write(seal.pack())

@@ -20,15 +20,13 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import ThreadPool, checksum, crc32
+from fastio._native import checksum, crc32
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.machine import available_cpus
 from fastio.store.arrays import split_keys
 from fastio.store.files import ByteSource, files_of
 from fastio.store.files.pieces import fetch_pieces
@@ -44,8 +42,7 @@ from fastio.store.foreign_fields import (
     with_equal_types,
 )
 from fastio.store.foreign_sidecar import LEDGER, read_sidecar, write_sidecar
-from fastio.store.jump_tables import begin_jump_tables
-from fastio.store.sealed import Intervals, Shard
+from fastio.store.sealed import Shard
 from fastio.store.tar_names import INDEX_FOLDER
 from fastio.store.tar_scan import BLOCK, Member, header_starts, scan
 from fastio.types.schema import COLUMN, Field, Schema
@@ -86,16 +83,18 @@ def open_foreign(file: ByteSource) -> Shard:
     shard = _build(file)
     shard = replace(shard, content_crc=_content_crc(shard))
     if _is_unchanged(file):  # or it was written to meanwhile
-        write_sidecar(shard, file)
+        try:
+            write_sidecar(shard, file)
+        except StoreError as exc:  # the next one scans again
+            _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
     return shard
 
 
-def scan_foreign(file: ByteSource, *, path: str | None = None, jump: bool = False) -> Shard:
+def scan_foreign(file: ByteSource, *, path: str | None = None) -> Shard:
     """
     Return the index of a tar that fastio did not write, with the CRC-32 of every value: all of it is read.
 
-    ``path`` is what messages call it. ``jump`` adds jump tables of pictures, where they can have one. Raises the errors
-    of ``open_foreign``.
+    ``path`` is what messages call it. Raises the errors of ``open_foreign``.
     """
     path = path or file.path
     if file.size == 0:
@@ -105,9 +104,7 @@ def scan_foreign(file: ByteSource, *, path: str | None = None, jump: bool = Fals
         checksums = {name: _checksums(file, starts, shard.sizes[name]) for name, starts in shard.starts.items()}
     except StoreError as exc:
         raise type(exc)(str(exc).replace(file.path, path)) from exc
-    pictures = [each.name for each in shard.schema.payload if each.traits.is_image] if jump else []
-    intervals = {name: _jump_tables(file, shard.starts[name], shard.sizes[name]) for name in pictures}
-    return replace(shard, checksums=checksums, intervals=intervals, content_crc=_content_crc(shard))
+    return replace(shard, checksums=checksums, content_crc=_content_crc(shard))
 
 
 def _is_unchanged(file: ByteSource) -> bool:
@@ -383,17 +380,6 @@ def _checksums(file: ByteSource, starts: NDArray[np.int64], sizes: NDArray[np.in
         sums.append(np.empty(len(values), np.uint32))
         checksum(values, sums[-1]).wait()
     return np.concatenate(sums)
-
-
-def _jump_tables(file: ByteSource, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Intervals:
-    """Return the jump tables of pictures."""
-    counts, words = [np.empty(0, np.uint32)], [np.empty(0, np.uint32)]
-    with closing(ThreadPool(available_cpus())) as pool:
-        for values in _values(file, starts, sizes):
-            noted = begin_jump_tables(values, pool)()[0].intervals
-            counts.append(np.zeros(len(values), np.uint32) if noted is None else (noted.sizes // 4).astype(np.uint32))
-            words += [] if noted is None else [view.view(np.uint32) for view in noted.views()]
-    return Intervals(np.concatenate(counts), np.concatenate(words))
 
 
 def _values(file: ByteSource, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[Spans]:

@@ -123,7 +123,7 @@ class SealedStore:
         chosen = self._checked(np.asarray(indices, np.int64).reshape(-1))
         which = np.searchsorted(self._ends, chosen, side="right")
         local = chosen - self._begins[which]
-        return [_key(shards[s], i) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
+        return [shards[s].key(i) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
         """Return where a payload field's bytes lie. Raises IndexError for an index outside 0..len-1."""
@@ -261,11 +261,3 @@ def _unknown(count: int) -> NDArray[np.int32]:
     zeros = np.zeros((count, 3), np.int32)
     zeros.setflags(write=False)
     return zeros
-
-
-def _key(shard: Shard, index: int) -> str:
-    if shard.key_starts is None:
-        raw = bytes(shard.keys[index])
-    else:
-        raw = shard.keys[shard.key_starts[index] : shard.key_starts[index + 1] - 1].tobytes()
-    return raw.decode("utf-8", "surrogateescape")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+from fastio.store.added_points import read_added
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import RemoteOptions
@@ -75,7 +76,7 @@ def open_shard(path: str, form: Format, way: Way) -> Shard:
 
 def _read_or_scan(file: ByteSource, form: Format) -> Shard:
     try:
-        return read_shard(file, format_name=form.name, seal_at=form.seal_at)
+        return read_added(read_shard(file, format_name=form.name, seal_at=form.seal_at))
     except StoreIncomplete as exc:
         if form.foreign is None:
             _refuse_other_content(file, form, exc)

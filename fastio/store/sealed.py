@@ -64,12 +64,21 @@ class Shard:
     seal: Seal | None = field(default=None)  # None: a foreign file
     content_crc: int = 0  # what identifies the content of a foreign file; of a member the file_crc that its set lists
     unread_points: Collection[str] = ()  # fields whose start points the file has, but which are not read behind URLs
+    points_file: ByteSource | None = None  # the sidecar that the start points are from, see ``added_points``
     is_member: bool = False  # whether a set object lists it by its seal, which is not read for remote files
 
     @property
     def is_sealed(self) -> bool:
         """Whether fastio packed the file, so that all its bytes can be compared with checksums."""
         return self.seal is not None or self.is_member
+
+    def key(self, index: int) -> str:
+        """Return the key of a sample."""
+        if self.key_starts is None:
+            raw = bytes(self.keys[index])
+        else:
+            raw = self.keys[self.key_starts[index] : self.key_starts[index + 1] - 1].tobytes()
+        return raw.decode("utf-8", "surrogateescape")
 
 
 def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: ByteSource | None = None) -> Shard:

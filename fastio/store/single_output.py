@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 from fastio.store.atomic import PartialFile, writing
 from fastio.store.file_writer import FileWriter, SealedAlone
+from fastio.store.foreign_sidecar import SIDECAR_SUFFIX
 from fastio.store.publish import publish_file
 from fastio.store.seal import Seal, read_seal
 from fastio.store.stale import remove_stale
@@ -48,6 +52,9 @@ class SingleOutput:
         elif not self._target.overwrite and self._is_there(seal):
             return
         publish_file(file.file, replace=self._target.overwrite)
+        if self._alone is None and self._target.overwrite:  # those of what had the name before
+            with contextlib.suppress(OSError):
+                Path(self._target.path + SIDECAR_SUFFIX).unlink()
 
     def _is_there(self, seal: Seal) -> bool:
         """Whether somebody else has made the same shard meanwhile."""

@@ -43,8 +43,8 @@ class Damage:
 
 def verify_store(store: SealedStore, *, pool: ThreadPool | None = None) -> list[Damage]:
     """
-    Return all damages of a store, shard by shard, then of its set object; an empty list means that every byte is as it
-    was packed.
+    Return all damages of a store, shard by shard with the start points beside it, then of its set object; an empty list
+    means that every byte is as it was packed.
 
     Opening has already checked seals, headers and index arrays. Tar shards that others wrote have no checksums, so
     nothing can be compared or reported there.
@@ -54,8 +54,10 @@ def verify_store(store: SealedStore, *, pool: ThreadPool | None = None) -> list[
     for shard in store.shards:
         damages += _verify_shard(store, shard, first, pool)
         first += shard.count
+        if shard.points_file is not None:
+            damages += _verify_own_file(shard.points_file)
     if store.set_object is not None:
-        damages += _verify_set_object(store.set_object.file)
+        damages += _verify_own_file(store.set_object.file)
     return damages
 
 
@@ -74,7 +76,7 @@ def _verify_shard(store: SealedStore, shard: Shard, first: int, pool: ThreadPool
     return found
 
 
-def _verify_set_object(file: ByteSource) -> list[Damage]:
+def _verify_own_file(file: ByteSource) -> list[Damage]:
     try:
         file.check()
         seal = seal_of(file, always_at(-SEAL_SIZE))

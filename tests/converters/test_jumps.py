@@ -271,7 +271,7 @@ def test_who_gains_is_told_of_jump(tmp_path: Path, options: list[dict[str, objec
 
     assert 0 == packed.exit_code
     assert "tip for the pictures" not in packed.output  # who left them out on purpose
-    assert expected == ("tip for the pictures of 'image': packed with start points" in info.output)
+    assert expected == ("tip for the pictures of 'image': with start points, random crops" in info.output)
 
 
 def test_who_has_tables_or_small_pictures_is_not_told(tmp_path: Path, source: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the doctor sees of a store's pictures: how large they are, and whether --jump would help."""
+"""What the doctor sees of a store's pictures: how large they are, and whether start points would help."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_photos_packed_with_jump(photos: Path, tmp_path: Path) -> None:
     ],
 )
 def test_only_crops_gain(photos: Path, tmp_path: Path, transforms: Any, is_advised: bool) -> None:
-    """A loader that needs whole pictures is not told to pack with --jump."""
+    """A loader that needs whole pictures is not told of start points."""
     pack(open_source(photos), tmp_path / "a.lmdb", jump=False)
 
     def training(watcher: Watcher) -> None:

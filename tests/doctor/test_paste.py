@@ -20,7 +20,7 @@ from PIL import Image
 from fastio.cli import cli
 from fastio.doctor.facts import MachineFacts
 from fastio.doctor.gather import facts_of
-from fastio.doctor.loading_advice import LoadingRule, decoded_once, jump_tables, more_threads, smaller_pictures
+from fastio.doctor.loading_advice import LoadingRule, decoded_once, more_threads, smaller_pictures
 from fastio.doctor.session import ObservationPlan, observe
 from fastio.doctor.watch import Watcher
 from tests.doctor.planted import Training
@@ -244,7 +244,7 @@ def test_what_is_pasted(script: str, expected: str) -> None:
     ("source", "rules"),
     [
         ("photos", {"threads=0": more_threads, 'cache="ram"': decoded_once}),
-        ("photos", {'FastLoader("small.lmdb", ': smaller_pictures, 'FastLoader("jump.lmdb", ': jump_tables}),
+        ("photos", {'FastLoader("small.lmdb", ': smaller_pictures}),
         ("pngs", {"threads=0": more_threads, 'cache="ram"': decoded_once}),
     ],
 )

@@ -23,6 +23,7 @@ from fastio.loader.producer.checked import Proof
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.loader.producer.pillow_threads import PendingRows, PillowThreads
 from fastio.loader.producer.producer import FinishedBatch
+from fastio.loader.producer.start_points_tip import look_at_crops
 from fastio.samplers.batches import Batches
 from fastio.transforms.fused import Fused, Planned
 from fastio.types.spans import Spans
@@ -70,6 +71,8 @@ class RowField:
             try:
                 planned = fused.plan(batches.ids, stored, epoch=epoch)
                 shapes = planned.shapes
+                if not reader.is_mask:
+                    look_at_crops(reader.store, reader.field.name, values.spans, planned)
             except SchemaError:
                 shapes = np.zeros_like(stored)
         shape = self.row_shape(shapes[0]) if _has_one_shape(shapes) else None

@@ -1,0 +1,277 @@
+"""``fastio index`` of stores that exist: start points beside them, used from then on, and nothing changed."""
+
+from __future__ import annotations
+
+import io
+import logging
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from fastio import FastDataset, FastLoader
+from fastio.cli import cli
+from fastio.converters import open_source, pack
+from fastio.errors import StoreCorrupt, StoreError
+from fastio.loader.producer import start_points_tip
+from fastio.store import open_store
+from fastio.store.indexing import index_store
+from fastio.transforms import RandomResizedCrop, Resize
+
+TAG = 0xFFFF_FF01  # of the first word of a jump table
+
+
+def jpeg(seed: int, **options: object) -> bytes:
+    """A photo of noise, 400x320, of more than 8 KiB."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (80, 100, 3), np.uint8).repeat(4, 0).repeat(4, 1)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", **options)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two baseline JPEGs, a progressive one and a damaged one."""
+    folder = tmp_path_factory.mktemp("photos") / "a"
+    folder.mkdir()
+    (folder / "one.jpg").write_bytes(jpeg(0))
+    (folder / "two.jpg").write_bytes(jpeg(1, progressive=True))
+    (folder / "three.jpg").write_bytes(jpeg(2)[:-200] + b"\xff\xd9")
+    (folder / "four.jpg").write_bytes(jpeg(3))
+    return folder.parent
+
+
+def first_words(path: Path) -> dict[str, int]:
+    """The first word of each sample's start points; 0 without any."""
+    with open_store(path) as store:
+        every = np.arange(len(store))
+        intervals = store.spans("image", every).intervals
+        if intervals is None:
+            return dict.fromkeys(store.keys(every), 0)
+        words = [int(view.view("<u4")[0]) if len(view) else 0 for view in intervals.views()]
+        return dict(zip(store.keys(every), words, strict=True))
+
+
+EXPECTED = {"a/four.jpg": TAG, "a/one.jpg": TAG, "a/three.jpg": 0, "a/two.jpg": 0}
+
+
+def run(*words: object) -> str:
+    """What a command prints, which must succeed."""
+    result = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("name", ["s.lmdb", "s.h5", "s.zip", "s.tar"])
+def test_a_file_gets_a_sidecar(tmp_path: Path, source: Path, name: str) -> None:
+    """The file is not changed; what is known of it, crops of it and its identity are the same."""
+    store = tmp_path / name
+    pack(open_source(source), store, jump=False)
+    before = store.read_bytes()
+    with open_store(store) as opened:
+        identity = opened.identity
+    said = run("index", store)
+
+    assert before == store.read_bytes()
+    assert sorted([name, f"{name}.fastio-index"]) == sorted(each.name for each in tmp_path.iterdir())
+    assert EXPECTED == first_words(store)
+    assert "start points within 2 pictures" in said
+    assert "1 damaged JPEG, which stays as packed, without start points: a/three.jpg" in said
+    assert f"of the index (in {name}.fastio-index beside it)" in run("info", store)
+    assert "all good" in run("verify", store)
+    with open_store(store) as opened:
+        assert identity == opened.identity
+
+
+def test_a_set_gets_its_next_set_object(tmp_path: Path, source: Path) -> None:
+    """Its shards are not changed, and an append keeps the start points."""
+    pack(open_source(source), tmp_path / "s-%d.tar", shard_bytes=60_000, jump=False)
+    before = {file.name: file.read_bytes() for file in tmp_path.glob("*.tar")}
+    run("index", tmp_path / "s-%d.tar")
+
+    assert len(before) > 1
+    assert before == {file.name: file.read_bytes() for file in tmp_path.glob("*.tar")}
+    assert EXPECTED == first_words(tmp_path / "s.fastio-set")
+    more = tmp_path / "more" / "a"
+    more.mkdir(parents=True)
+    (more / "new.jpg").write_bytes(jpeg(7))
+    pack(open_source(more.parent), tmp_path / "s-%d.tar", append=True)
+    assert {**EXPECTED, "a/new.jpg": TAG} == first_words(tmp_path / "s.fastio-set")
+    assert "all good" in run("verify", tmp_path / "s.fastio-set")
+
+
+@pytest.mark.parametrize("name", ["s.lmdb", "s.h5", "s.zip", "s.tar", "s-%d.tar"])
+def test_another_folder_may_have_the_index(tmp_path: Path, source: Path, name: str) -> None:
+    """A set object there lists the files where they lie; it opens, and is copied, like the store."""
+    pack(open_source(source), tmp_path / name, jump=False)
+    before = sorted(each.name for each in tmp_path.iterdir())
+    with open_store(tmp_path / name) as opened:
+        identity = opened.identity
+    run("index", tmp_path / name, "--to", tmp_path / "i")
+
+    assert sorted([*before, "i"]) == sorted(each.name for each in tmp_path.iterdir())
+    assert EXPECTED == first_words(tmp_path / "i" / "s.fastio-set")
+    with open_store(tmp_path / "i" / "s.fastio-set") as opened:
+        assert identity == opened.identity
+    assert "all good" in run("verify", tmp_path / "i" / "s.fastio-set", "--against", source)
+    pack(open_source(tmp_path / "i" / "s.fastio-set"), tmp_path / "copy.h5", jump=False)
+    assert EXPECTED == first_words(tmp_path / "copy.h5")
+    with pytest.raises(StoreError, match="exists"):
+        index_store(str(tmp_path / name), str(tmp_path / "i"))
+    index_store(str(tmp_path / name), str(tmp_path / "i"), overwrite=True)
+
+
+def test_a_tar_of_another_tool_gets_them_into_its_index(tmp_path: Path, source: Path) -> None:
+    """The index that is kept beside it has them from then on."""
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for file in sorted((source / "a").iterdir()):
+            tar.add(file, f"a/{file.name}")
+    before = (tmp_path / "x.tar").read_bytes()
+
+    assert dict.fromkeys(EXPECTED, 0) == first_words(tmp_path / "x.tar")
+    assert "start points within 2 pictures" in run("index", tmp_path / "x.tar")
+    assert before == (tmp_path / "x.tar").read_bytes()
+    assert EXPECTED == first_words(tmp_path / "x.tar")
+
+
+def cut(file: Path) -> None:
+    """Leave half of it."""
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flip(file: Path) -> None:
+    """Change a byte of its counts, which come first."""
+    data = bytearray(file.read_bytes())
+    data[1] ^= 1
+    file.write_bytes(data)
+
+
+def newer(file: Path) -> None:
+    """Say that a newer fastio sealed it."""
+    data = bytearray(file.read_bytes())
+    data[-128 + 8] = 9
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("harm", [cut, flip, newer, lambda file: file.write_bytes(b"")])
+def test_a_sidecar_that_cannot_be_used_is_left_aside(
+    tmp_path: Path, source: Path, caplog: pytest.LogCaptureFixture, harm
+) -> None:
+    """One warning says so and names what makes it anew; the store opens without."""
+    store = tmp_path / "s.lmdb"
+    pack(open_source(source), store, jump=False)
+    index_store(str(store))
+    harm(tmp_path / "s.lmdb.fastio-index")
+
+    assert dict.fromkeys(EXPECTED, 0) == first_words(store)
+    (record,) = caplog.records
+    assert f"make them anew (fastio index {store}), or remove the file" in record.getMessage()
+    index_store(str(store))
+    assert EXPECTED == first_words(store)
+
+
+def test_those_of_another_store_are_left_aside(tmp_path: Path, source: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By the seal of the file that they were made for, even if that has as many samples."""
+    pack(open_source(source), tmp_path / "s.lmdb", jump=False)
+    index_store(str(tmp_path / "s.lmdb"))
+    pack(open_source(source).shuffled(1), tmp_path / "t.lmdb", jump=False)
+    shutil.move(tmp_path / "t.lmdb", tmp_path / "s.lmdb")
+
+    assert dict.fromkeys(EXPECTED, 0) == first_words(tmp_path / "s.lmdb")
+    assert "they are those of another file, which had this name before" in caplog.text
+
+
+def test_a_store_that_is_replaced_takes_them_away(tmp_path: Path, source: Path) -> None:
+    """``--overwrite`` removes the sidecar of the old one."""
+    pack(open_source(source), tmp_path / "s.lmdb", jump=False)
+    index_store(str(tmp_path / "s.lmdb"))
+    pack(open_source(source), tmp_path / "s.lmdb", jump=False, overwrite=True)
+
+    assert ["s.lmdb"] == [each.name for each in tmp_path.iterdir()]
+
+
+def test_damage_in_a_sidecar_is_found(tmp_path: Path, source: Path) -> None:
+    """``verify`` compares all of its bytes; crops with a damaged table are right by the table's own checksum."""
+    store = tmp_path / "s.lmdb"
+    pack(open_source(source), store, jump=False)
+    index_store(str(store))
+    sidecar = tmp_path / "s.lmdb.fastio-index"
+    data = bytearray(sidecar.read_bytes())
+    data[120] ^= 4  # within the tables: 64 bytes of counts come first
+    sidecar.write_bytes(data)
+
+    result = CliRunner().invoke(cli, ["verify", str(store)])
+    assert 1 == result.exit_code
+    assert "s.lmdb.fastio-index" in result.output
+
+
+def test_bytes_that_were_damaged_after_packing_get_none(tmp_path: Path, source: Path) -> None:
+    """Values are compared with their checksums first: the error names the sample, and nothing is written."""
+    store = tmp_path / "s.lmdb"
+    pack(open_source(source), store, jump=False)
+    data = bytearray(store.read_bytes())
+    data[data.index((source / "a" / "one.jpg").read_bytes()) + 9000] ^= 1
+    store.write_bytes(data)
+
+    with pytest.raises(StoreCorrupt, match=r"s\.lmdb\[1\] \('a/one.jpg'\), field 'image': differs from its checksum"):
+        index_store(str(store))
+    assert ["s.lmdb"] == [each.name for each in tmp_path.iterdir()]
+
+
+def test_what_has_nothing_to_add_says_so(tmp_path: Path) -> None:
+    """Small pictures leave no file; stores without pictures, and --no-jump, are refused."""
+    with io.BytesIO() as file:
+        Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(file, "JPEG")
+        small = file.getvalue()
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    (tmp_path / "in" / "a" / "small.jpg").write_bytes(small)
+    pack(open_source(tmp_path / "in"), tmp_path / "s.lmdb")
+    (tmp_path / "t.txt").write_text("one line\n")
+    run("pack", tmp_path / "t.txt", tmp_path / "t.lmdb")
+
+    assert "start points within 0 pictures: they are small" in run("index", tmp_path / "s.lmdb")
+    assert not (tmp_path / "s.lmdb.fastio-index").exists()
+    with pytest.raises(StoreError, match="holds no encoded pictures"):
+        index_store(str(tmp_path / "t.lmdb"))
+    with pytest.raises(StoreError, match="nothing to add"):
+        index_store(str(tmp_path / "s.lmdb"), jump=False)
+
+
+@pytest.mark.parametrize(
+    ("transforms", "jump", "is_told"),
+    [
+        ([RandomResizedCrop(64)], False, True),
+        ([RandomResizedCrop(64)], True, False),
+        ([Resize((64, 64))], False, False),
+    ],
+)
+def test_crops_of_photos_without_are_told_once(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    transforms: list[object],
+    jump: bool,
+    is_told: bool,
+) -> None:
+    """The loader names the command; its crops are the same before and after."""
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    for number in range(4):
+        (tmp_path / "in" / "a" / f"{number}.jpg").write_bytes(jpeg(number))
+    store = tmp_path / "s.lmdb"
+    pack(open_source(tmp_path / "in"), store, jump=jump)
+
+    def epoch() -> bytes:
+        with FastLoader(FastDataset(store), 2, transforms=transforms, threads=1) as loader:
+            return b"".join(images.numpy().tobytes() for images, _ in loader)
+
+    start_points_tip._looked_at.clear()
+    with caplog.at_level(logging.WARNING):
+        first, _ = epoch(), epoch()
+    told = [each.getMessage() for each in caplog.records if "start points" in each.getMessage()]
+    assert int(is_told) == len(told)
+    assert all(f"`fastio index {store}` adds them" in line for line in told)
+    index_store(str(store))
+    assert first == epoch()
