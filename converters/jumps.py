@@ -15,6 +15,7 @@ from fastio.converters.source import Chunk, Problem
 from fastio.errors import SourceError
 from fastio.store.jump_tables import JumpRule, begin_jump_tables
 from fastio.types.schema import Schema
+from fastio.types.spans import Spans
 
 __all__ = ["UNCHECKED", "begin_jumps", "damage"]
 
@@ -39,7 +40,7 @@ def begin_jumps(
 
     def finish() -> Chunk:
         done = {name: finish_tables() for name, finish_tables in begun.items()}
-        problems = damage((status for _, status in done.values()), chunk.batch.keys)
+        problems = damage(done.values(), chunk.batch.keys)
         if is_stored:
             problems = {}
         batch = replace(chunk.batch, spans={**chunk.batch.spans, **{name: spans for name, (spans, _) in done.items()}})
@@ -52,19 +53,30 @@ def begin_jumps(
     return finish
 
 
-def damage(statuses: Iterable[NDArray[np.int32]], keys: Iterable[str]) -> dict[int, str]:
+def damage(found: Iterable[tuple[Spans, NDArray[np.int32]]], keys: Iterable[str]) -> dict[int, str]:
     """
-    Return what is wrong with damaged pictures, by position, from their status in each field.
+    Return what is wrong with damaged pictures, and where, by position: of the pictures of each field and their status.
 
     Raises SourceError if there was not enough memory for one, which says nothing of the picture.
     """
     names, problems = list(keys), dict[int, str]()
-    for status in statuses:
+    for spans, status in found:
         for i in np.flatnonzero(status).tolist():
             if status[i] == _native.NO_MEMORY:
                 raise SourceError(
                     f"{names[i]}: there is not enough memory to read this picture: free some, or pack with fewer "
                     "threads (--jobs)"
                 )
-            problems.setdefault(i, decode_problem(int(status[i])))
+            problems.setdefault(i, decode_problem(int(status[i])) + _where(spans.view(i)))
     return problems
+
+
+def _where(file: NDArray[np.uint8]) -> str:
+    """Where a JPEG is damaged, in words that follow what is wrong; nothing if that is not known."""
+    place = _native.damage_place(file)
+    if place is None:
+        return ""
+    byte, row, rows = place
+    if row == rows:
+        return f", from byte {byte:,} of {len(file):,} on, behind all of its picture"
+    return f", from byte {byte:,} of {len(file):,} on, in row {row + 1} of {rows} of its blocks"

@@ -594,6 +594,13 @@ def note_points(spans: Spans, out: JumpTables, pool: ThreadPool | None = None, *
     nor have damaged ones, whose status says so.
     """
 
+def damage_place(file: NDArray[np.uint8]) -> tuple[int, int, int] | None:
+    """
+    Where the codes of a damaged baseline JPEG end to make sense: byte of the file, row of
+    MCUs (from 0; their number for what is behind the last), number of rows. None where
+    that is not known.
+    """
+
 def stat_files(folder: int, names: Sequence[str | bytes], out: NDArray[np.int64]) -> None:
     """
     Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 4): errno

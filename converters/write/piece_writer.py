@@ -113,7 +113,7 @@ class PieceWriter:
         begun = {field.name: begin_jump_tables(spans[field.name], pool) for field in jump_fields(self.schema)}
         for name, finish in begun.items():
             spans[name], status = finish()
-            for i, sentence in damage([status], batch.keys).items():
+            for i, sentence in damage([(spans[name], status)], batch.keys).items():
                 problems.setdefault(i, Misfit(sentence, name, _UNCHECKED))
         return replace(batch, spans=spans)
 

@@ -28,6 +28,7 @@ class JpegDecoder::Handle : JpegEscape {
   Status run_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
   Status note_points(Bytes file, std::size_t spacing, Blob& table) noexcept;
   bool lacks_only_end(Bytes file) noexcept;
+  bool find_damage(Bytes file, DamagePlace& place) noexcept;
 
  private:
   [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& row) noexcept;
@@ -246,6 +247,21 @@ bool JpegDecoder::Handle::lacks_only_end(Bytes file) noexcept {
   return outcome == Status::ok;
 }
 
+bool JpegDecoder::Handle::find_damage(Bytes file, DamagePlace& place) noexcept {
+  info_.mem = nullptr;
+  outcome = Status::unsupported;
+  if (setjmp(back) == 0) {
+    open(file);
+    if (jpeg_has_multiple_scans(&info_) == 0 &&
+        start(info_.num_components == 1 ? 1 : 3) == Status::ok) {
+      const bool is_found = fastio::find_damage(info_, file, huffman_, place);
+      outcome = is_found ? Status::ok : Status::unsupported;
+    }
+  }
+  jpeg_destroy_decompress(&info_);
+  return outcome == Status::ok;
+}
+
 JpegDecoder::JpegDecoder(Entropy entropy) noexcept : entropy_(entropy) {}
 JpegDecoder::~JpegDecoder() = default;
 
@@ -265,6 +281,11 @@ Status JpegDecoder::note_points(Bytes file, std::size_t spacing, Blob& table) no
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
   if (!handle_) return Status::no_memory;
   return judged(handle_->note_points(file, spacing, table), file);
+}
+
+bool JpegDecoder::find_damage(Bytes file, DamagePlace& place) noexcept {
+  if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
+  return handle_ && handle_->find_damage(file, place);
 }
 
 bool JpegDecoder::lacks_only_end(Bytes file) noexcept {

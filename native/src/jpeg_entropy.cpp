@@ -204,6 +204,21 @@ Status read_to_end(const jpeg_decompress_struct& info, Bytes file,
   return ends_scan(file, decoder.point(file, input).bit) ? Status::ok : Status::truncated;
 }
 
+bool find_damage(const jpeg_decompress_struct& info, Bytes file, HuffmanDecoder& decoder,
+                 DamagePlace& place) noexcept {
+  if (!begin_scan(info, decoder)) return false;
+  Bytes input(info.src->next_input_byte, info.src->bytes_in_buffer);
+  place.rows = info.MCU_rows_in_scan;
+  for (place.row = 0; place.row < place.rows; ++place.row) {
+    for (std::size_t column = 0; column < info.MCUs_per_row; ++column) {
+      place.byte = decoder.point(file, input).bit / 8;
+      if (decoder.decode_mcu(input, nullptr) != Status::ok) return true;
+    }
+  }
+  place.byte = decoder.point(file, input).bit / 8;
+  return find_end(input) != Status::ok;
+}
+
 void use_own_entropy_decoder(jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {
   const bool can_read = begin_scan(info, decoder);
   static_cast<JpegEscape*>(info.client_data)->huffman = can_read ? &decoder : nullptr;

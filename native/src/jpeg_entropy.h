@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fastio/huffman.h"
+#include "fastio/jpeg.h"
 #include "fastio/scan_walker.h"
 #include "jpeg_callbacks.h"
 
@@ -48,5 +49,9 @@ bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, 
 /// decoding.
 [[nodiscard]] Status read_to_end(const jpeg_decompress_struct& info, Bytes file,
                                  HuffmanDecoder& decoder) noexcept;
+
+/// Where reading all codes of the one scan that has begun ends early, see JpegDecoder::find_damage.
+[[nodiscard]] bool find_damage(const jpeg_decompress_struct& info, Bytes file,
+                               HuffmanDecoder& decoder, DamagePlace& place) noexcept;
 
 }  // namespace fastio

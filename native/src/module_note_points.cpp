@@ -1,6 +1,7 @@
 // Jump tables as Python sees them: spans in, one run of words and what became of each out.
 #include <cstring>
 
+#include "fastio/jpeg.h"
 #include "fastio/jump_table.h"
 #include "fastio/note_points.h"
 #include "module.h"
@@ -74,6 +75,13 @@ PyJob note_points(const Spans& spans, nb::handle_t<PyJumpTables> out, const Pool
       {spans.size(), 1}, pool, keep(spans.buffers));
 }
 
+nb::object damage_place(const Array<const std::uint8_t, 1>& file) {
+  JpegDecoder decoder;
+  DamagePlace place;
+  if (!decoder.find_damage({file.data(), file.size()}, place)) return nb::none();
+  return nb::make_tuple(place.byte, place.row, place.rows);
+}
+
 }  // namespace
 
 void bind_note_points(nb::module_& m) {
@@ -91,6 +99,11 @@ void bind_note_points(nb::module_& m) {
         "Read all codes of baseline JPEGs and note where about every ``spacing``-th MCU begins:\n"
         "words for ``Spans.intervals``, by which decoders start there. Other pictures have none,\n"
         "nor have damaged ones, whose status says so.");
+  m.def("damage_place", &damage_place, "file"_a.noconvert(),
+        nb::sig("def damage_place(file: NDArray[np.uint8]) -> tuple[int, int, int] | None"),
+        "Where the codes of a damaged baseline JPEG end to make sense: byte of the file, row of\n"
+        "MCUs (from 0; their number for what is behind the last), number of rows. None where\n"
+        "that is not known.");
 }
 
 }  // namespace fastio::python

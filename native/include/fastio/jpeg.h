@@ -20,6 +20,13 @@ enum class Entropy { libjpeg_turbo, fastio };
 /// are not known, or three small pictures, decoded by both when first asked, differ.
 [[nodiscard]] Entropy entropy_in_use() noexcept;
 
+/// The MCU of a scan whose codes make no sense, or the first one that is not there.
+struct DamagePlace {
+  std::size_t byte = 0;  ///< of the file, where it begins
+  std::size_t row = 0;   ///< from 0; `rows` for the end of the scan
+  std::size_t rows = 0;
+};
+
 /// Decodes one file after another. Not thread-safe: one per thread.
 class JpegDecoder {
  public:
@@ -63,6 +70,10 @@ class JpegDecoder {
   /// run of equal bytes that ends the file: where data are missing, the bytes behind them may be
   /// codes too, zeros above all. Other bytes in place of data may pass, as they do in Pillow.
   [[nodiscard]] bool lacks_only_end(Bytes file) noexcept;
+
+  /// Where the codes of a damaged file end to make sense, for messages. False, without a place,
+  /// where the damage is before its one baseline scan, or there is none, or no damage.
+  [[nodiscard]] bool find_damage(Bytes file, DamagePlace& place) noexcept;
 
  private:
   class Handle;  // everything of libjpeg
