@@ -6,18 +6,23 @@ import shlex
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fastio._native import count_jpegs, image_kind
 from fastio.converters.spread import spread_rows
 from fastio.store.files.local import is_local
-from fastio.store.jump_tables import begin_jump_tables
+from fastio.store.jump_tables import JumpRule, begin_jump_tables
 from fastio.store.sample_store import SampleStore
 from fastio.store.values import read_values
+from fastio.types.picture_kinds import JPEG
 from fastio.types.schema import Field, Schema
 from fastio.types.units import size
 
 __all__ = ["jump_advice", "jump_fields", "jump_growth", "jump_lines"]
 
 _LOOKED_AT = 16  # pictures, for advice
+_EXPLAINED = 1000  # pictures without start points whose headers are looked at
+_HEAD_BYTES = 1 << 18  # of a JPEG, in which its scan begins
 _PHOTO_SIDE = 256  # pixels of the short side; smaller pictures were not measured
 
 
@@ -44,8 +49,39 @@ def jump_lines(store: SampleStore) -> list[str]:
         lines.append(
             f"start points within {count:,} of {len(spans):,} pictures of {field.name!r}, for faster crops: "
             f"{size(nbytes)} of the index{beside}, {share:.2f} % of the pictures' bytes"
+            + _others(store, field.name, np.flatnonzero(spans.intervals.sizes == 0))
         )
     return lines
+
+
+def _others(store: SampleStore, name: str, rows: NDArray[np.int64]) -> str:
+    """Say why other pictures have none; by some of them if they are many. Nothing if all have some."""
+    if not len(rows):
+        return ""
+    some = rows if len(rows) <= _EXPLAINED else rows[spread_rows(len(rows), _EXPLAINED)]
+    spans = read_values(store, name, some)
+    views = spans.views()
+    is_jpeg = np.array([image_kind(view) == JPEG for view in views])
+    is_small = is_jpeg & (spans.sizes < JumpRule().least_bytes)
+    is_large = is_jpeg & ~is_small
+    _, progressive, _ = count_jpegs(spans.at(np.flatnonzero(is_large)))
+    marked = sum(_has_restart_markers(views[i]) for i in np.flatnonzero(is_large).tolist())
+    counts = {
+        "progressive": progressive,
+        f"below {JumpRule().least_bytes >> 10} KiB": int(is_small.sum()),
+        "no JPEGs": int((~is_jpeg).sum()),
+        "with restart markers": marked,
+        "damaged or of a rare kind": int(is_large.sum()) - progressive - marked,
+    }
+    about = "" if some is rows else "about "
+    parts = [f"{about}{round(n * len(rows) / len(some)):,} {what}" for what, n in counts.items() if n > 0]
+    return f"; the others: {', '.join(parts)}"
+
+
+def _has_restart_markers(file: NDArray[np.uint8]) -> bool:
+    """Whether a baseline JPEG says so before its scan begins."""
+    before, found, _ = file[:_HEAD_BYTES].tobytes().partition(b"\xff\xda")
+    return bool(found) and b"\xff\xdd\x00\x04" in before and b"\xff\xc2" not in before
 
 
 def jump_advice(store: SampleStore) -> list[str]:

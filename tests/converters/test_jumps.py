@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -197,7 +198,17 @@ def test_damage_is_found_while_packing(tmp_path: Path) -> None:
         pack(open_source(source), tmp_path / "s.lmdb")
     report = pack(open_source(source), tmp_path / "s.lmdb", on_error="skip")
     assert ["a/changed.jpg", "a/cut.jpg"] == [each.key for each in report.skipped]
-    assert {"cannot be decoded: its data are damaged"} == {each.problem for each in report.skipped}
+    for each, size in zip(report.skipped, (len(changed), len(cut)), strict=True):
+        found = re.fullmatch(
+            "cannot be decoded: its data are damaged, "
+            r"from byte ([\d,]+) of ([\d,]+) on, in row (\d+) of 10 of its blocks",
+            each.problem,
+        )
+        assert found is not None, each.problem
+        byte, of, row = (int(number.replace(",", "")) for number in found.groups())
+        assert size == of
+        assert size - 400 < byte < size  # where it was done, or a little before or behind
+        assert row in (9, 10)
     assert 3 == pack(open_source(source), tmp_path / "t.lmdb", jump=False).packed
 
 
@@ -230,6 +241,7 @@ def test_the_commands_say_it(tmp_path: Path, source: Path) -> None:
 
     for result in (packed, info):
         assert "start points within 2 of 4 pictures of 'image'" in result.output
+        assert "; the others: 1 progressive, 1 with restart markers\n" in result.output
 
 
 def test_shards_of_other_tools(tmp_path: Path, source: Path) -> None:
