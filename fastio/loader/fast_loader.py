@@ -181,7 +181,7 @@ class FastLoader:
         )
         self._wiring = wiring = wire(dataset, options)
         self._selection, self._delivery = wiring.selection, wiring.delivery
-        self._position = LoaderPosition(wiring.selection, {"transforms": wiring.transforms, "quality": quality})
+        self._position = LoaderPosition(wiring.selection, wiring.values)
         self._iteration = BatchIteration(wiring, self._position, is_tuned=options.work.threads == 0)
         self._receipts = LoaderReceipts(wiring, self._position)
         self.base, self.division = wiring.selection.base, wiring.selection.plan.division
@@ -261,7 +261,8 @@ class FastLoader:
         Continue the next iteration there, with any number of ranks and batches of any size: what is left of the
         epoch is divided anew.
 
-        Raises ValueError, naming the differences, for other samples, another order or other transforms.
+        Raises ValueError, naming the differences, for other samples, another order, or other transforms, fields or mode
+        (functions of your own are not compared).
 
         The states of several ranks, as a list, have the receipts of all of them; one state is enough for the position.
 

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 # Version 1 knew only the block shuffle, and its states had no order; versions 1 and 2 counted the batches of one rank.
 _STATE_VERSION = 3
-
+_SINCE_0_2 = ("batch_transforms", "fields", "mode", "transform")  # states of 0.1.0 say nothing about these
 
 Place = tuple[int, Any, int]
 
@@ -57,16 +57,16 @@ class LoaderPosition:
     """
     Counts the epochs of a loader, follows its latest iteration, and saves and loads states.
 
-    ``pixels`` is what a state says about the values of samples; it must be equal for the state to be loaded.
+    ``values`` is what a state says about the values of samples; it must be equal for the state to be loaded.
     Iterations of several threads that begin at once get an epoch each.
     """
 
-    def __init__(self, selection: Chosen, pixels: Mapping[str, Any]) -> None:
+    def __init__(self, selection: Chosen, values: Mapping[str, Any]) -> None:
         self._beginning = threading.Lock()
         self._selection = selection
         self._store = selection.base.store.identity  # kept: a state is asked for after close() too
         self._path = selection.base.store.path
-        self._pixels = dict(pixels)
+        self._values = dict(values)
         self._next = Cursor(0)  # where the next iteration starts
         self._latest = self._next  # where the consumer of the latest iteration stands
         self._saved = self._next  # the same, unless an epoch was set or a state loaded since
@@ -226,6 +226,9 @@ class LoaderPosition:
         known = {**state, "version": _STATE_VERSION} if counts_batches else state
         if state["version"] == 1 and "order" in expected:
             known = {**known, "order": {"kind": "blocks"}}
+        for name in _SINCE_0_2:
+            if name not in state:
+                expected.pop(name, None)
         if "mixture" in state:
             expected.setdefault("mixture", None)
         order, own = known.get("order"), expected.pop("order", None)
@@ -262,7 +265,7 @@ class LoaderPosition:
 
     def _configuration(self) -> dict[str, Any]:
         """Return what must be equal for a position to mean the same samples."""
-        return {"store": self._store, **self._selection.sampler.configuration(), **self._pixels}
+        return {"store": self._store, **self._selection.sampler.configuration(), **self._values}
 
 
 def _receipt(state: Mapping[str, Any]) -> Sequence[ReceiptPart]:

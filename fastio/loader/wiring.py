@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
@@ -23,6 +24,7 @@ from fastio.loader.producer.fields.options import field_options, has_fields, row
 from fastio.loader.producer.kept import Kept, check_cache, what_to_keep
 from fastio.loader.producer.memory_cache import keep_in_memory
 from fastio.loader.selection import Chosen, choose
+from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
 from fastio.transforms.batch.recipe import as_list, split
@@ -45,8 +47,8 @@ class Wiring:
     What a loader consists of.
 
     ``reads_store`` is False where batches are made of a cache. ``delivery`` is None where batches stay as they are
-    made. ``transforms`` names what native threads do with pictures, for states: None for nothing. ``late_crop`` says
-    which crop or resize comes too late to make pictures equal, "" if none does.
+    made. ``values`` says, for states, what is done to the values of samples. ``late_crop`` says which crop or resize
+    comes too late to make pictures equal, "" if none does.
     """
 
     selection: Chosen
@@ -54,7 +56,7 @@ class Wiring:
     producer: Producer
     reads_store: bool
     delivery: Delivery | None
-    transforms: str | None
+    values: Mapping[str, Any]
     late_crop: str
 
 
@@ -62,15 +64,15 @@ class Wiring:
 class _Stages:
     """
     Which transforms are done where: ``native`` in the pass that decodes the samples of ``source``, ``later`` on the
-    device. ``kept`` are the samples that a cache on the device keeps. ``described`` names, for states, what native
-    threads do with a sample in all.
+    device. ``kept`` are the samples that a cache on the device keeps. ``described`` names, for states, all that native
+    threads do with a sample, and all that is done later.
     """
 
     source: FastDataset
     native: Sequence[Any]
     later: Sequence[Any]
     kept: Kept | None
-    described: str | None
+    described: Mapping[str, Any]
     compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see Kept
 
 
@@ -92,7 +94,8 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     delivery = _delivery(pixels, stages.later, seed, roles=batch_roles(base))
     context = _context(stages, options, work, delivery)
     reads_store, late_crop = pixels.cache is None, _late_crop(stages.later)
-    return Wiring(selection, work, make_producer(context), reads_store, delivery, stages.described, late_crop)
+    values = {**stages.described, "quality": pixels.quality, **_described(base)}
+    return Wiring(selection, work, make_producer(context), reads_store, delivery, values, late_crop)
 
 
 def _context(
@@ -126,7 +129,8 @@ def _stages(selection: Chosen, pixels: PixelOptions, work: ProducerOptions, seed
     if pixels.cache == "device" and any(isinstance(step, GeometryRule) for step in transforms):
         raise no_place_for_geometry(base)
     native, later = split(transforms, on_device=_device(pixels) is not None, resident=pixels.cache == "device")
-    described = repr(Compose(native)) if native else None
+    ours = [_name(step) for step in later if isinstance(step, BaseTransform)]
+    described = {"transforms": _name(Compose(native)) if native else None, "batch_transforms": ours}
     if pixels.cache is None:
         return _Stages(base, native, later, None, described)
     first = native if pixels.cache == "ram" else _leading(later)
@@ -135,6 +139,21 @@ def _stages(selection: Chosen, pixels: PixelOptions, work: ProducerOptions, seed
         return _Stages(base, native, later[len(first) - len(kept.rest) :], kept, described)
     source = keep_in_memory(kept, threads=work.threads, verify=work.verify)
     return _Stages(source, list(kept.rest), later, None, described, kept.compared)
+
+
+def _described(dataset: FastDataset) -> dict[str, Any]:
+    """Return what a state says about the values that a dataset gives; functions of the user's have no stable name."""
+    transform = dataset.transform
+    return {
+        "fields": list(dataset.form.names),
+        "mode": dataset.mode,
+        "transform": _name(transform) if isinstance(transform, BaseTransform) else None,
+    }
+
+
+def _name(transform: object) -> str:
+    """Return a transform with its arguments, as the next process names it too: without an address in memory."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(transform))
 
 
 def _delivery(

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader
 
 from fastio import FastDataset, FastLoader, SampleError, SchemaError
 from fastio.transforms import (
+    BatchTransform,
     CenterCrop,
     ChannelsLast,
     Compose,
@@ -33,6 +36,7 @@ from fastio.transforms import (
     RandomHorizontalFlip,
     RandomResizedCrop,
     Resize,
+    ToDtype,
     Transform,
 )
 from fastio.transforms.random import uniform
@@ -262,6 +266,78 @@ def test_a_resume_with_other_transforms_is_refused(stores: dict[str, Path], othe
     words = r"transforms is .*RandomResizedCrop\(size=\(24, 24\)"
     with FastLoader(stores["JPEG h5"], 4, transforms=other) as changed, pytest.raises(ValueError, match=words):
         changed.load_state_dict(state)
+
+
+STATES: dict[str, tuple[Callable[[Any], dict[str, Any]], Any, Any, str]] = {
+    "Normalize": (
+        lambda mean: {"transforms": [*TRAIN, Normalize([mean] * 3, [0.2] * 3)]},
+        0.1,
+        0.9,
+        r"batch_transforms is \[.*mean=\(0.1, .*\] in the state and \[.*mean=\(0.9, .*\] here",
+    ),
+    "own BatchTransform": (
+        lambda step: {"transforms": [*TRAIN, step()]},
+        lambda: Same(),
+        lambda: Normalize([0.5], [0.2]),
+        r"batch_transforms is \['<.*Same object>'\] in the state and \['Normalize",
+    ),
+    "mode": (lambda mode: {"mode": mode, "transforms": TRAIN}, "RGB", "L", "mode is 'RGB' in the state and 'L' here"),
+    "fields": (
+        lambda fields: {"fields": fields},
+        ("image", "label"),
+        "image",
+        r"fields is \['image', 'label'\] in the state and \['image'\] here",
+    ),
+    "transform": (
+        lambda size: {"transform": CenterCrop(size)},
+        24,
+        20,
+        r"transform is 'CenterCrop\(size=\(24, 24\)\)' in the state and 'CenterCrop\(size=\(20, 20\)\)' here",
+    ),
+}
+
+
+class Same(BatchTransform):
+    """A transform of the user's that is no dataclass: its repr has an address."""
+
+    draws = 0
+
+    def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> dict[str, Any]:
+        return {}
+
+    def run(self, pictures: Any, parameters: Any) -> Any:
+        return pictures
+
+
+@pytest.mark.parametrize("what", STATES)
+def test_a_state_names_what_is_done_to_values(stores: dict[str, Path], what: str) -> None:
+    """A loader that would give other values is refused by name; one built alike, and states of 0.1.0, are not."""
+    options, first, other, words = STATES[what]
+
+    def built(value: Any) -> FastLoader:
+        given = options(value)
+        transforms = given.pop("transforms", None)
+        return FastLoader(FastDataset(stores["JPEG h5"], **given), 1, transforms=transforms)
+
+    with built(first) as loader, built(first) as alike, built(other) as changed:
+        next(iter(loader))
+        state = json.loads(json.dumps(loader.state_dict()))
+        alike.load_state_dict(state)
+        with pytest.raises(ValueError, match=words):
+            changed.load_state_dict(state)
+        known = ("batch_transforms", "fields", "mode", "transform")
+        changed.load_state_dict({name: value for name, value in state.items() if name not in known})
+
+
+def test_functions_of_the_users_are_not_compared(stores: dict[str, Path]) -> None:
+    """They have no name that would say what they do: a state is accepted for others."""
+    first, second = (
+        FastLoader(stores["JPEG h5"], 4, transforms=[*TRAIN, ToDtype(torch.float32), function])
+        for function in (lambda batch: batch, lambda batch: [*batch])
+    )
+    with first, second:
+        second.load_state_dict(first.state_dict())
+
 
 
 def test_simd_changes_nothing(stores: dict[str, Path]) -> None:
