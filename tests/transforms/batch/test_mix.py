@@ -65,13 +65,20 @@ def test_shares_are_drawn_from_beta() -> None:
 
 
 def test_soft_labels_are_mixed_again() -> None:
-    """Labels that are shares already stay (B, classes), so that both mixings may follow each other."""
-    recipe = Recipe([MixUp(num_classes=4), CutMix(), Normalize((0.5,), (0.5,))], seed=0)
-    parts = [pictures(), LABELS]
+    """Labels that are shares already stay (B, classes)."""
+    recipe = Recipe([CutMix(), Normalize((0.5,), (0.5,))], seed=0)
+    parts = [pictures(), torch.eye(COUNT, 4).softmax(1)]
     images, labels = recipe.run(parts, recipe.draw(parts, np.arange(COUNT), 0))
 
     assert torch.allclose(torch.ones(COUNT), labels.sum(1))
     assert images.dtype == torch.float32
+
+
+@pytest.mark.parametrize("both", [[MixUp(), CutMix()], [CutMix(), Normalize((0.5,), (0.5,)), CutMix()]])
+def test_a_batch_is_mixed_once(both: list[Any]) -> None:
+    """Two mixings in one list would both be applied to every batch: the error says what draws one of them."""
+    with pytest.raises(ValueError, match=r"in one list: .* can be mixed only once: keep one, or let .*RandomChoice\("):
+        Recipe(both, seed=0)
 
 
 def test_labels_that_do_not_fit() -> None:
