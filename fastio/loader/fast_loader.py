@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from fastio.errors import SampleError
 from fastio.loader.device import Numbered
 from fastio.loader.epoch_iterator import EpochIterator
-from fastio.loader.foreign_names import OPTIONS_ELSEWHERE
+from fastio.loader.foreign_names import OPTIONS_ELSEWHERE, cannot_be_set
 from fastio.loader.iteration import BatchIteration
 from fastio.loader.options import (
     PREFETCH_BATCHES,
@@ -187,6 +187,20 @@ class FastLoader:
         self.base, self.division = wiring.selection.base, wiring.selection.plan.division
         self.rank, self.world_size = wiring.selection.plan.share.rank, wiring.selection.plan.share.world_size
         self.drop_last, self.quality, self.pin_memory = drop_last, quality, wiring.options.pin_memory
+        self._is_built = True
+
+    if not TYPE_CHECKING:  # type checkers would let any attribute be set
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """
+            Raise AttributeError, with what to do, for a public attribute: setting it would change nothing.
+
+            Names that begin with an underscore, methods and all attributes of a subclass may be set.
+            """
+            is_open = type(self) is not FastLoader or "_is_built" not in self.__dict__ or name.startswith("_")
+            if not (is_open or callable(getattr(FastLoader, name, None))):
+                raise AttributeError(cannot_be_set(name, FastLoader))
+            super().__setattr__(name, value)
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch, the same on every rank."""

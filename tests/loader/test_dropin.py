@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Sampler
+from torch.utils.data import Sampler, WeightedRandomSampler
 from tqdm import tqdm
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
@@ -48,13 +48,52 @@ def test_what_scripts_ask_a_loader(dataset: FastDataset) -> None:
         )
 
 
-def test_what_cannot_be_changed_says_so(dataset: FastDataset) -> None:
-    """A size set later would change nothing."""
-    with loader_of(dataset) as loader:
-        with pytest.raises(AttributeError, match="batch_size"):
-            loader.batch_size = 8  # type: ignore[misc]
-        with pytest.raises(AttributeError, match="dataset"):
-            loader.dataset = dataset  # type: ignore[misc]
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("weights", r"weights of a FastLoader cannot be set: .* sampler=WeightedRandomSampler\(...\), whose weights"),
+        ("transforms", "transforms of .*: a loader keeps what it was built with: build another one"),
+        ("batch_size", "batch_size of .*: build another one with batch_size="),
+        ("drop_last", "drop_last of .*: build another one with drop_last="),
+        ("dataset", "dataset of .*: it can only be read: build another loader"),
+        ("stats", "stats of .*: it can only be read"),
+        ("epoch", r"epoch of .*: call set_epoch\(n\)"),
+        ("num_workers", "num_workers of .*: pass threads=N"),
+        ("wieghts", "^FastLoader has no attribute wieghts: did you mean weights?"),
+        ("temperature", "^FastLoader has no attribute temperature: nothing would read it"),
+    ],
+)
+def test_what_cannot_be_changed_says_so(dataset: FastDataset, name: str, words: str) -> None:
+    """Setting an attribute that would change nothing is an error with what to do."""
+    with loader_of(dataset) as loader, pytest.raises(AttributeError, match=words):
+        setattr(loader, name, 8)
+
+
+def test_what_others_set_stays_possible(dataset: FastDataset) -> None:
+    """Private marks of frameworks, methods that are replaced, and attributes of subclasses."""
+
+    class Mine(FastLoader):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self.weights = 3
+            super().__init__(*args, **options)
+            self.temperature = 4
+
+    with loader_of(dataset) as loader, Mine(dataset, 4) as mine:
+        loader._is_prepared = True  # type: ignore[attr-defined] # what is tested
+        loader.state_dict = lambda: {"mine": True}  # type: ignore[method-assign] # likewise
+        assert {"mine": True} == loader.state_dict()
+        assert (mine.weights, mine.temperature) == (3, 4)
+
+
+def test_weights_that_change_between_epochs(dataset: FastDataset) -> None:
+    """One loader draws by the weights that its sampler has when an epoch begins."""
+    sampler = WeightedRandomSampler([1.0] * COUNT, COUNT)
+    with loader_of(dataset, sampler=sampler, shuffle=False) as loader:
+        first = {label for _, labels in loader for label in labels.tolist()}
+        sampler.weights = torch.tensor([0.0] * 3 + [1.0] + [0.0] * (COUNT - 4))
+        second = {label for _, labels in loader for label in labels.tolist()}
+
+    assert len(first) > 1 == len(second)
 
 
 def test_enumerate_and_a_progress_bar(dataset: FastDataset) -> None:

@@ -339,7 +339,6 @@ def test_functions_of_the_users_are_not_compared(stores: dict[str, Path]) -> Non
         second.load_state_dict(first.state_dict())
 
 
-
 def test_simd_changes_nothing(stores: dict[str, Path]) -> None:
     """FASTIO_SIMD=none gives the same bytes."""
     program = (

@@ -38,7 +38,8 @@ class Recipe:
     The pictures are the first four-dimensional tensor of a batch; the labels are the first tensor of integers (B,) or
     of floating numbers (B, classes). Adjacent crops, resizes and flips become one plan, as in the native core.
     Adjacent Normalize, ToDtype and ChannelsLast become one pass, together with a plan just before them if it does not
-    resample. Only one of them may mix samples (ValueError). Random numbers depend on ``seed``, epoch, the sample's index and the transform's position in the recipe.
+    resample. Only one of them may mix samples (ValueError otherwise). Random numbers depend on ``seed``, epoch, the
+    sample's index and the transform's position in the recipe.
     """
 
     def __init__(self, transforms: Sequence[AnyTransform], *, seed: int) -> None:
@@ -55,8 +56,8 @@ class Recipe:
         mixing = [transform for transform in transforms[:count] if isinstance(transform, (MixUp, CutMix))]
         if len(mixing) > 1:
             raise ValueError(
-                f"{mixing[0]!r} and {mixing[1]!r} in one list: both would mix every batch, but a batch can be mixed only "
-                "once: keep one, or let torchvision's v2.RandomChoice([v2.MixUp(...), v2.CutMix(...)]) stand last in "
+                f"{mixing[0]!r} and {mixing[1]!r} in one list: both would mix every batch, but a batch can be mixed "
+                "only once: keep one, or let torchvision's v2.RandomChoice([v2.MixUp(...), v2.CutMix(...)]) stand last in "
                 "the list, which draws one per batch"
             )
         for transform in transforms[count:]:
