@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
 
 from fastio.cli.json_form import echo_json
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import counted, printable, size
+from fastio.cli.screen import counted, printable, size, steps
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions
@@ -56,7 +57,8 @@ def index(path: str, folder: str | None, *, overwrite: bool, jump: bool, as_json
 
     if folder is not None and folder.endswith(SET_SUFFIX):
         raise click.UsageError(f"--to {folder}: expected a folder; the set object in it is named after the shards")
-    report = index_store(path, folder, options=remote, overwrite=overwrite, jump=jump)
+    with nullcontext(lambda done, total: None) if as_json else steps("indexing") as progress:
+        report = index_store(path, folder, options=remote, overwrite=overwrite, jump=jump, progress=progress)
     if as_json:
         echo_json("index", dataclasses.asdict(report))
         return

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -108,12 +108,13 @@ def _stamp(seal: Seal) -> dict[str, int]:
     return {"count": seal.count, "size": seal.file_size, "crc": seal.file_crc, "header_crc": seal.header_crc}
 
 
-def with_points(shard: Shard) -> tuple[Shard, list[str]]:
+def with_points(shard: Shard, progress: Callable[[int], object] = lambda samples: None) -> tuple[Shard, list[str]]:
     """
     Return a shard with the start points of all its pictures that may have some, and the keys of damaged JPEGs.
 
     All codes of JPEGs are read; start points that are known stay. Values are compared with their checksums, if they
-    have any. Raises StoreCorrupt that names the sample of one that differs, and StoreError if one cannot be read.
+    have any. ``progress`` is told how many values of a field were read at once. Raises StoreCorrupt that names the
+    sample of one that differs, and StoreError if one cannot be read.
     """
     files, damaged = files_of([shard.data]), list[int]()
     intervals = dict(shard.intervals)
@@ -126,6 +127,7 @@ def with_points(shard: Shard) -> tuple[Shard, list[str]]:
                 _check(shard, values, status, pool, part, name)
                 noted, found = begin_jump_tables(values, pool)()
                 damaged += (part.start + np.flatnonzero(found)).tolist()
+                progress(len(values))
                 if noted.intervals is not None:
                     counts[part] = noted.intervals.sizes // 4
                     places += [view.view(np.uint32) for view in noted.intervals.views()]

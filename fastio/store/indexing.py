@@ -35,7 +35,7 @@ from fastio.store.target import expand, match_format
 
 __all__ = ["index_store"]
 
-Progress = Callable[[int], None]
+Progress = Callable[[int, int], object]  # called with the pictures that are done, and how many there are
 
 
 def index_store(
@@ -45,7 +45,7 @@ def index_store(
     options: RemoteOptions = DEFAULT,
     overwrite: bool = False,
     jump: bool = True,
-    progress: Progress = lambda nbytes: None,
+    progress: Progress = lambda done, total: None,
 ) -> IndexReport:
     """
     Index what ``path`` names: a store, tar shards of other tools, a pattern, a range, or a folder.
@@ -53,14 +53,14 @@ def index_store(
     Without ``folder``, a store or shards of this machine get start points (see ``begin_jump_tables``) beside them. With
     it, ``folder/name.fastio-set`` lists the files where they lie, with all of their index and, with ``jump``, start
     points: for folders that cannot be written, and for shards behind URLs. JPEGs that are found to be damaged stay as
-    they are. ``progress`` is told the bytes of each file that is done.
+    they are. ``progress`` is told of the start points of stores and of files of this machine.
 
     Raises StoreError if there is nothing that this could add, the name is taken and not to be replaced, or something
     cannot be read or written, and StoreCorrupt for a value that differs from its checksum.
     """
     is_packed = _is_packed(path)
     if folder is not None and not is_packed:
-        return index_foreign(path, folder, options=options, overwrite=overwrite, jump=jump, progress=progress)
+        return index_foreign(path, folder, options=options, overwrite=overwrite, jump=jump)
     if not jump:
         raise StoreError(f"{path}: without start points (--no-jump) there is nothing to add to it")
     if folder is None and not is_local(path):
@@ -76,14 +76,20 @@ def index_store(
 
 def _noted(path: str, shards: Sequence[Shard], progress: Progress) -> tuple[list[Shard], IndexReport]:
     """Add start points to shards. Raises StoreError if they hold no encoded pictures."""
-    if not any(field.traits.is_image for field in shards[0].schema.payload):
+    fields = sum(field.traits.is_image for field in shards[0].schema.payload)
+    if not fields:
         raise StoreError(f"{path}: holds no encoded pictures, so there is nothing to add")
-    done, damaged = list[Shard](), list[str]()
+    done, damaged, read, total = list[Shard](), list[str](), 0, fields * sum(shard.count for shard in shards)
+
+    def count(pictures: int) -> None:
+        nonlocal read
+        read += pictures
+        progress(read, total)
+
     for shard in shards:
-        noted, bad = with_points(shard)
+        noted, bad = with_points(shard, count)
         done.append(noted)
         damaged += bad
-        progress(shard.data.size)
     return done, report_of(path, done, damaged)
 
 

@@ -51,6 +51,8 @@ def begin_jump_tables(
     """
     known = np.zeros(len(spans), np.int64) if spans.intervals is None else spans.intervals.sizes
     rows = np.flatnonzero((known == 0) & (spans.sizes >= (rule or JumpRule()).least_bytes))
+    if not len(rows):
+        return lambda: (spans, np.zeros(len(spans), np.int32))
     tables = _native.JumpTables(len(rows))
     job = _native.note_points(spans.at(rows), tables, pool, spacing=JUMP_SPACING)
 

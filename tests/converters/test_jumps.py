@@ -18,7 +18,7 @@ from PIL import Image
 import fastio
 from fastio import _native
 from fastio.cli import cli
-from fastio.converters import Part, open_source, pack
+from fastio.converters import Part, open_source, pack, seal
 from fastio.converters.planned.options import PackOptions
 from fastio.converters.planned.plan import plan_of
 from fastio.converters.planned.planned_set import PlannedSet
@@ -139,6 +139,22 @@ def test_a_set_goes_on_as_it_was_begun(tmp_path: Path, source: Path, rule: JumpR
     if rule is None:
         with pytest.raises(StoreError, match="--jump was off, now every 8 MCUs"):
             pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=60_000, resume=True, jump=True)
+
+
+def test_a_shard_of_an_older_fastio_is_made_anew(tmp_path: Path) -> None:
+    """``repair`` packs it by its own plan, with start points in small pictures too, to the same bytes."""
+    source = folder(tmp_path / "photos", a=jpeg(0), small=jpeg(1, quality=1))
+    plan = plan_of(open_source(source), FORMATS["tar"], shard_bytes=1 << 20).with_jump(JumpRule(0))
+    old = PlannedSet.begin(plan, open_source(source), str(tmp_path / "a-%d.tar"), PackOptions(shard_bytes=1 << 20))
+    assert [0] == list(old.pack([0]))
+    seal(str(tmp_path / "a-%d.tar"))
+    before = (tmp_path / "a-0.tar").read_bytes()
+    (tmp_path / "a-0.tar").write_bytes(before[:3000] + b"damage" + before[3006:])
+    run = ("repair", str(tmp_path / "a.fastio-set"), "--against", str(source))
+    assert 0 == CliRunner().invoke(cli, run, catch_exceptions=False).exit_code
+
+    assert before == (tmp_path / "a-0.tar").read_bytes()
+    assert [TAG, TAG] == [each[0] for each in tables(tmp_path / "a.fastio-set")]
 
 
 def test_a_set_without_them_grows_by_shards_that_have_them(tmp_path: Path) -> None:

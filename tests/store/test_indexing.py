@@ -19,8 +19,11 @@ from fastio.converters import open_source, pack
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.loader.producer import start_points_tip
 from fastio.store import open_store
+from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.indexing import index_store
+from fastio.store.values import read_values
 from fastio.transforms import RandomResizedCrop, Resize
+from tests.servers.fixtures import Bucket
 
 TAG = 0xFFFF_FF01  # of the first word of a jump table
 
@@ -136,6 +139,35 @@ def test_a_tar_of_another_tool_gets_them_into_its_index(tmp_path: Path, source: 
     assert "start points within 2 pictures" in run("index", tmp_path / "x.tar")
     assert before == (tmp_path / "x.tar").read_bytes()
     assert EXPECTED == first_words(tmp_path / "x.tar")
+
+
+def test_merged_sets_keep_them(tmp_path: Path, source: Path) -> None:
+    """Also beside a set without."""
+    more = tmp_path / "more" / "a"
+    more.mkdir(parents=True)
+    (more / "new.jpg").write_bytes(jpeg(7))
+    pack(open_source(source), tmp_path / "s-%d.tar", jump=False)
+    pack(open_source(more.parent), tmp_path / "t-%d.tar", jump=False)
+    index_store(str(tmp_path / "s-%d.tar"))
+    run("merge", tmp_path / "s.fastio-set", tmp_path / "t.fastio-set", "--out", tmp_path / "u.fastio-set")
+
+    assert {**EXPECTED, "a/new.jpg": 0} == first_words(tmp_path / "u.fastio-set")
+
+
+def test_a_set_behind_a_url_gets_an_index_here(bucket: Bucket, tmp_path: Path, source: Path) -> None:
+    """Its shards are read once; crops of what is then fetched use the start points."""
+    remote = RemoteOptions(storage_options=bucket.options)
+    pack(open_source(source), f"{bucket.url}/s-%d.tar", jump=False, remote=remote, on_error="skip")
+    with pytest.raises(StoreError, match="nothing can be kept beside it: name a folder of this machine"):
+        index_store(f"{bucket.url}/s.fastio-set", options=remote)
+    report = index_store(f"{bucket.url}/s.fastio-set", str(tmp_path), options=remote)
+
+    assert (2, ["a/three.jpg"]) == (report.start_points, report.damaged)
+    with open_store(tmp_path / "s.fastio-set", remote=remote) as store:
+        intervals = store.spans("image", np.arange(4)).intervals
+        assert intervals is not None
+        assert 2 == np.count_nonzero(intervals.sizes)
+        assert read_values(store, "image", np.arange(4)).view(1).tobytes() == (source / "a" / "one.jpg").read_bytes()
 
 
 def cut(file: Path) -> None:
