@@ -13,7 +13,7 @@ import pytest
 from tests.servers.fault_server import FaultServer, why_no_nginx
 from tests.servers.object_server import ObjectServer, why_no_seaweedfs
 
-__all__ = ["Bucket", "Served", "bucket", "fault_server_of_session", "object_server", "served"]
+__all__ = ["Bucket", "Served", "bucket", "fault_server_of_session", "faults", "object_server", "served"]
 
 _numbers = itertools.count()
 
@@ -51,6 +51,15 @@ def bucket(object_server: ObjectServer) -> Iterator[Bucket]:
     name = f"bucket-{next(_numbers)}"
     yield Bucket(object_server, object_server.make_bucket(name), object_server.storage_options())
     object_server.remove_bucket(name)
+
+
+@pytest.fixture
+def faults(bucket: Bucket) -> Iterator[FaultServer]:
+    """A FaultServer before the object store."""
+    if reason := why_no_nginx():
+        pytest.skip(reason)
+    with FaultServer(upstream=bucket.server.endpoint) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

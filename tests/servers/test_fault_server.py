@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.fault_server import BROKEN, Fault
+from tests.servers.fault_server import BROKEN, Fault, FaultServer
 from tests.servers.fixtures import Bucket, Served
 
 BODY = bytes(range(256)) * 40
@@ -147,23 +147,18 @@ def test_every_broken_answer_differs(file: Served) -> None:
     assert [] == same
 
 
-def test_before_an_object_store(bucket: Bucket) -> None:
+def test_before_an_object_store(bucket: Bucket, faults: FaultServer) -> None:
     """A FaultServer with an upstream hands on what S3 clients sign, and loses answers on demand."""
     import obstore
 
-    from tests.servers.fault_server import FaultServer, why_no_nginx
-
-    if reason := why_no_nginx():
-        pytest.skip(reason)
-    with FaultServer(upstream=bucket.server.endpoint) as server:
-        options = {**bucket.options, "endpoint": server.url}
-        store = obstore.store.from_url(bucket.url, client_options={"allow_http": True}, **options)
-        obstore.put(store, "folder/a.bin", BODY)
-        server.set_faults(Fault(kind="flip", method="GET", at=3))
-        flipped = bytes(obstore.get_range(store, "folder/a.bin", start=100, end=200))
-        server.set_faults(Fault(kind="lost", method="PUT", count=1))
-        obstore.put(store, "b.bin", BODY)
-        requests = server.requests()
+    options = {**bucket.options, "endpoint": faults.url}
+    store = obstore.store.from_url(bucket.url, client_options={"allow_http": True}, **options)
+    obstore.put(store, "folder/a.bin", BODY)
+    faults.set_faults(Fault(kind="flip", method="GET", at=3))
+    flipped = bytes(obstore.get_range(store, "folder/a.bin", start=100, end=200))
+    faults.set_faults(Fault(kind="lost", method="PUT", count=1))
+    obstore.put(store, "b.bin", BODY)
+    requests = faults.requests()
 
     assert BODY[100:103] + BODY[104:200] == flipped[:3] + flipped[4:]
     assert BODY[103] != flipped[3]

@@ -107,13 +107,6 @@ def test_put_over_a_version(bucket: Bucket, tmp_path: Path) -> None:
     assert folder.etag("b.tar") is None
 
 
-@pytest.fixture
-def faults(bucket: Bucket) -> Iterator[FaultServer]:
-    """A server before the object store that has faults of its own."""
-    with FaultServer(upstream=bucket.server.endpoint) as server:
-        yield server
-
-
 @pytest.mark.parametrize("content", [b"small", LARGE], ids=["small", "parts"])
 @pytest.mark.parametrize(
     "fault",
