@@ -13,6 +13,7 @@ from fastio.cli.screen import counted, meter, size
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.staging import StageReport
 
 __all__ = ["stage"]
 
@@ -26,17 +27,19 @@ __all__ = ["stage"]
     metavar="N",
     help="Blocks of 16 MiB under way at once.  [default: 16 of URLs, 4 of local files]",
 )
+@click.option("--check", is_flag=True, help="Also compare what was copied before; copy damaged files again.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @remote_options
-def stage(path: str, folder: str, *, jobs: int | None, as_json: bool, remote: RemoteOptions) -> None:
+def stage(path: str, folder: str, *, jobs: int | None, check: bool, as_json: bool, remote: RemoteOptions) -> None:
     """
     Copy a store to a disk of this machine.
 
     SET is a path or URL; a set comes with all its shards. DIR is a folder; the one it lies in must exist. Every byte
-    of the copy is checked.
+    that is copied is compared with checksums.
 
-    Run it again after an interruption: it goes on where it stopped. Of the processes that stage to one folder, one
-    copies and the others wait. The copy is an ordinary store.
+    Run it again after an interruption: it goes on where it stopped, and trusts files that it has copied already. After
+    an error of the copy, --check compares these, too, and copies damaged ones again. Of the processes that stage to one
+    folder, one copies and the others wait. The copy is an ordinary store.
 
     \b
     Example:
@@ -48,20 +51,37 @@ def stage(path: str, folder: str, *, jobs: int | None, as_json: bool, remote: Re
     def say(line: str) -> None:
         click.echo(line, err=True)
 
+    label = "comparing and copying" if check else "copying"
     report = run(
-        path, folder, options=remote, jobs=jobs, meter=lambda total: meter("copying", total, "bytes"), on_wait=say
+        path,
+        folder,
+        options=remote,
+        jobs=jobs,
+        meter=lambda total: meter(label, total, "bytes"),
+        on_wait=say,
+        check=check,
     )
     if as_json:
         echo_json("stage", dataclasses.asdict(report))
         return
-    there = report.size_bytes - report.fetched_bytes
-    parts = [f"{report.path}: {counted(report.files, 'file')}, {size(report.size_bytes)}"]
+    click.echo(
+        "; ".join([f"{report.path}: {counted(report.files, 'file')}, {size(report.size_bytes)}", *_done(report)])
+    )
+
+
+def _done(report: StageReport) -> list[str]:
+    """Return what was copied, compared and trusted."""
+    rest = report.size_bytes - report.fetched_bytes
+    done = []
     if report.fetched_bytes:
         rate = size(report.fetched_bytes / max(report.seconds, 1e-6))
-        already = f" ({size(there)} were there already)" if there else ""
-        parts.append(
-            f"{size(report.fetched_bytes)} copied{already}, every checksum compared; {report.seconds:.1f} s, {rate}/s"
-        )
-    else:
-        parts.append("was there already, unchanged")
-    click.echo("; ".join(parts))
+        done.append(f"{size(report.fetched_bytes)} copied, every checksum compared; {report.seconds:.1f} s, {rate}/s")
+    if report.mended_files:
+        was = "was" if report.mended_files == 1 else "were"
+        done.append(f"{counted(report.mended_files, 'file')} had been damaged and {was} copied again")
+    if report.trusted_bytes:
+        there = f"{size(report.trusted_bytes)} were there already" if report.fetched_bytes else "was there already"
+        done.append(f"{there}, and not compared again: --check does")
+    elif rest:
+        done.append(f"{size(rest)} were there already, every checksum compared")
+    return done

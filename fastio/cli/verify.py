@@ -75,8 +75,18 @@ def verify(  # noqa: PLR0913 - one argument an option
         if report.problems:
             problem_table([(problem.key, problem.problem) for problem in report.problems])
         click.echo(_summary(report, against))
+        if report.problems:
+            _say_what_mends(report.path)
     if report.problems:
         ctx.exit(1)
+
+
+def _say_what_mends(path: str) -> None:
+    from fastio.store.staging.stage_record import mending_command
+
+    command = mending_command(path)
+    if command is not None:
+        click.echo(f"{path}: {command} mends this copy")
 
 
 def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | None) -> Source | TextAgain:

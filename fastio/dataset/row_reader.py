@@ -18,6 +18,7 @@ from fastio.codec.raw import RawCodec
 from fastio.dataset.mask_rows import MaskRows
 from fastio.dataset.undecoded import DecodedBatch, PixelsToRow, UndecodedRows
 from fastio.errors import SampleError, SchemaError, UnequalSizesError
+from fastio.store.files.local import is_local
 from fastio.store.files.pieces import fetch_pieces
 from fastio.store.sample_store import SampleStore
 from fastio.types.schema import Field
@@ -282,6 +283,11 @@ class RowReader:
         stored = self.store.spans(self.field.name, np.array([index]), checksums=False)
         path = str(self.store.shard_paths[int(stored.shard[0])])
         reason = self.store.files.failure(stored)
+        if reason is None and words == describe_status(_native.BAD_CHECKSUM):
+            if is_local(path):
+                reason = _what_mends(path)
+            else:  # what arrives damaged has a reason
+                words = "its bytes were right when they arrived, but changed in memory or in cache_dir: try again"
         words = words if reason is None else f"{words}: {reason}"
         return SampleError(
             f"{path}[{index}] ({key!r}), field {self.field.name!r}: {words}",
@@ -290,6 +296,14 @@ class RowReader:
             key=key,
             field=self.field.name,
         )
+
+
+def _what_mends(path: str) -> str | None:
+    """Return what mends a file of this machine, if it is a copy that ``fastio stage`` made."""
+    from fastio.store.staging.stage_record import mending_command
+
+    command = mending_command(path)
+    return None if command is None else f"{command} mends this copy"
 
 
 def _are_possible(shapes: NDArray[np.int32], limit: int | None) -> bool:

@@ -40,7 +40,7 @@ def _open_by(way: Way, url: str) -> SealedStore:
     set_object = set_of_url(url, remote)
     if set_object is not None:
         try:
-            return _twice(partial(open_set, url, set_object, way), remote)
+            return _twice(partial(open_set, url, set_object, way), way)
         except StoreNotFound:
             if set_object == url:
                 raise
@@ -48,24 +48,26 @@ def _open_by(way: Way, url: str) -> SealedStore:
     return store_of(url, form, _open_shards(files, form, way), way)
 
 
-def _twice(attempt: Callable[[], _Opened], remote: RemoteOptions) -> _Opened:
+def _twice(attempt: Callable[[], _Opened], way: Way) -> _Opened:
     """
     Return what an attempt to open objects returns, the second one if the first finds damage.
 
-    Bytes may have changed on their way, and then lie so in the cache directory.
+    Bytes may have changed on their way, and then lie so in the cache directory, or a copy on this machine is damaged.
     """
     try:
         return attempt()
-    except (StoreCorrupt, StoreIncomplete):
-        cache = RangeCache.of(remote)
+    except (StoreCorrupt, StoreIncomplete) as exc:
+        cache = RangeCache.of(way.remote)
         if cache is not None:
             cache.forget_indexes()
+        if way.stage is not None:
+            way.stage.distrust(exc)
         return attempt()
 
 
 def _open_shards(files: Sequence[str], form: Format, way: Way) -> list[Shard]:
     def opened(file: str) -> Shard:
-        return _twice(partial(open_shard, file, form, way), way.remote)
+        return _twice(partial(open_shard, file, form, way), way)
 
     if len(files) == 1:
         return [opened(files[0])]

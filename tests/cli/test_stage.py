@@ -22,16 +22,36 @@ def source(tmp_path: Path) -> str:
 
 
 def test_stage(source: str, tmp_path: Path) -> None:
-    """A line says what was copied; the second time, that nothing was."""
-    first, second = (CliRunner().invoke(cli, ["stage", source, str(tmp_path / "copy")]) for _ in range(2))
+    """A line says what was copied, what was compared, and what was trusted."""
+    command = ["stage", source, str(tmp_path / "copy")]
+    first, second, third = (CliRunner().invoke(cli, [*command, *more]) for more in ([], [], ["--check"]))
     copy = tmp_path / "copy" / "train.tar"
 
-    assert (0, 0) == (first.exit_code, second.exit_code)
+    assert (0, 0, 0) == (first.exit_code, second.exit_code, third.exit_code)
     assert f"{copy}: 1 file, " in first.output
     assert "every checksum compared" in first.output
-    assert "was there already, unchanged" in second.output
+    assert "was there already, and not compared again: --check does" in second.output
+    assert "were there already, every checksum compared" in third.output
     with open_store(copy) as store:
         assert 20 == len(store)
+
+
+def test_a_damaged_copy(source: str, tmp_path: Path) -> None:
+    """``verify`` names the command that mends it, and that says what it has mended."""
+    command = ["stage", source, str(tmp_path / "copy")]
+    CliRunner().invoke(cli, command)
+    copy = tmp_path / "copy" / "train.tar"
+    content = bytearray(copy.read_bytes())
+    content[5000] ^= 1
+    copy.write_bytes(content)
+    found = CliRunner().invoke(cli, ["verify", str(copy)])
+    again = CliRunner().invoke(cli, command)
+    mended = CliRunner().invoke(cli, ["stage", "--check", source, str(tmp_path / "copy")])
+
+    assert f"{copy}: fastio stage --check {source} {tmp_path / 'copy'} mends this copy" in found.output
+    assert "not compared again: --check does" in again.output
+    assert "1 file had been damaged and was copied again" in mended.output
+    assert 0 == CliRunner().invoke(cli, ["verify", str(copy)]).exit_code
 
 
 def test_errors_are_one_line(source: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import crc32
+from fastio.store.atomic import pwrite_all
 from fastio.store.files.local import aligned
 from fastio.store.staging.background import BackgroundStage
 from fastio.store.staging.block_record import blocks_of
 from fastio.store.staging.file_copy import hidden_files, is_copy
 from fastio.store.staging.handover import hand_over
 from fastio.store.staging.stage_plan import CopyContent
-from fastio.store.staging.stage_record import StageRecord
+from fastio.store.staging.stage_record import StageRecord, mending_command
 
 __all__ = ["CopyInUse"]
+
+_LOG = logging.getLogger(__name__)
 
 _MOST_DISTRUSTED = 1000  # ranges, before nothing of a copy is read any more
 
@@ -42,6 +46,7 @@ class CopyInUse:
         self._finished: Version | None = None
         self._verified: dict[tuple[int, int, int], Version] = {}  # blocks, by start, stop and CRC-32
         self._distrusted: list[tuple[int, int]] = []
+        self._is_reported = False
 
     def read(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """See LocalCopy."""
@@ -65,6 +70,36 @@ class CopyInUse:
     def distrust(self, start: int, stop: int) -> None:
         """See LocalCopy."""
         self._distrusted.append((start, stop))
+
+    def mend(self, start: int, data: Any) -> None:
+        """See LocalCopy. Its mtime stays: who has the copy open goes on reading it."""
+        end, problem = start + len(data), ""
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                status = os.fstat(fd)
+                if not self._is_finished(_version(status)):
+                    return
+                pwrite_all(fd, data, start)
+                os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
+            finally:
+                os.close(fd)
+            self._distrusted = [each for each in self._distrusted if each != (start, end)]
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            problem = f", but cannot be mended there ({exc.strerror or exc})"
+        if not self._is_reported:
+            self._is_reported = True
+            _LOG.warning(
+                "%s: bytes %d to %d were damaged on this machine, and were fetched again%s: check the disk, and the "
+                "rest of the copy by %s",
+                self._path,
+                start,
+                end,
+                problem or " and mended",
+                mending_command(str(self._path)) or "fastio verify",
+            )
 
     def whole(self) -> str | None:
         """See LocalCopy."""

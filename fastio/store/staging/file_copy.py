@@ -25,7 +25,7 @@ from fastio.store.staging.block_record import BlockRecord
 from fastio.store.staging.stage_plan import CopyContent, SampleSpans, StagedFile
 from fastio.types.spans import Spans
 
-__all__ = ["BLOCK_BYTES", "FileCopy", "hidden_files", "is_copy"]
+__all__ = ["BLOCK_BYTES", "FileCopy", "damage_of", "hidden_files", "is_copy"]
 
 BLOCK_BYTES = 16 << 20
 _READ_BYTES = 2 << 20  # of a local file at a time: more costs more memory, and no less time
@@ -167,11 +167,7 @@ class FileCopy:
         self, pool: ThreadPool | None, progressed: Callable[[], None]
     ) -> tuple[str | None, list[tuple[int, int]]]:
         """Return what is wrong with the copy, or None; and the bytes that are, if it is samples."""
-        copy = open_file(str(self.partial), "pread")
-        try:
-            return _damage(copy, self.file, pool, progressed)
-        finally:
-            copy.release()
+        return damage_of(self.partial, self.file, pool, progressed)
 
 
 def hidden_files(path: Path) -> tuple[Path, Path]:
@@ -194,6 +190,22 @@ def is_copy(path: Path, content: CopyContent) -> bool:
         return False
     finally:
         found.release()
+
+
+def damage_of(
+    path: Path, file: StagedFile, pool: ThreadPool | None = None, progressed: Callable[[], None] = _nothing
+) -> tuple[str | None, list[tuple[int, int]]]:
+    """
+    Compare every sample of a copy, and all of it, with their CRC-32.
+
+    Returns what is wrong with it, or None; and the bytes that are, if it is samples. Raises StoreError if it cannot be
+    read.
+    """
+    copy = open_file(str(path), "pread")
+    try:
+        return _damage(copy, file, pool, progressed)
+    finally:
+        copy.release()
 
 
 def _damage(

@@ -23,7 +23,7 @@ from fastio.store.members import open_members
 from fastio.store.sealed import Shard, read_shard
 from fastio.store.set_object import SetMember, read_set, write_set
 from fastio.store.staging.arrived_ranges import ArrivedRanges
-from fastio.store.staging.file_copy import FileCopy, hidden_files, is_copy
+from fastio.store.staging.file_copy import FileCopy, damage_of, hidden_files, is_copy
 from fastio.store.staging.handover import accept_handed, refuse_handed
 from fastio.store.staging.movers import Mover, ThreadMover
 from fastio.store.staging.stage_lock import Waiting, stage_lock
@@ -51,6 +51,8 @@ class StageReport:
     files: int
     size_bytes: int  # of all files
     fetched_bytes: int  # the rest was there already
+    trusted_bytes: int  # of the rest, what was taken as it lies there, without comparing it
+    mended_files: int  # that were there and damaged, and were copied again
     seconds: float
 
 
@@ -68,9 +70,13 @@ def stage(
     meter: Meter = _unmeasured,
     on_wait: Callable[[str], None] = _LOG.warning,
     wait_s: float = _WAIT_S,
+    check: bool = False,
 ) -> StageReport:
     """
     Copy the store at ``path`` (a file, a set, or a URL) into ``folder``, and compare every byte with its checksums.
+
+    What a former call has copied is trusted if its size and seal are right; ``check`` compares it, too, and copies
+    damaged files again.
 
     ``jobs`` blocks of 16 MiB are under way at once. Processes that stage into the same folder take turns; ``on_wait``
     is told whom this one waits for, and after ``wait_s`` seconds without progress there it raises. A copy that was
@@ -82,7 +88,7 @@ def stage(
     under these names, or lies in a folder that does not exist.
     """
     default = _JOBS_LOCAL if is_local(path) else _JOBS_REMOTE
-    return copy_store(path, folder, options, ThreadMover(jobs or default), Waiting(on_wait, wait_s), meter)
+    return copy_store(path, folder, options, ThreadMover(jobs or default), Waiting(on_wait, wait_s), meter, check=check)
 
 
 def check_stage(folder: str) -> None:
@@ -109,6 +115,8 @@ def copy_store(
     waiting: Waiting,
     meter: Meter = _unmeasured,
     arrived: ArrivedRanges | None = None,
+    *,
+    check: bool = False,
 ) -> StageReport:
     """Do what ``stage`` does; ``mover`` brings the blocks, but for what epochs put into ``arrived``."""
     begun = time.monotonic()
@@ -120,18 +128,18 @@ def copy_store(
         target.mkdir(exist_ok=True)
     _refuse_own_folder(plan, target)
     record = StageRecord.read(target, plan.result)
-    if record is None or record.content != plan.content or not record.holds(target):
+    if check or record is None or record.content != plan.content or not record.holds(target):
         with stage_lock(target, f"copying {path}", waiting) as progressed:
             record = StageRecord.read(target, plan.result)
-            if record is None or record.content != plan.content or not record.holds(target):
-                run = _Run(plan, target, options, mover, meter, progressed, arrived or ArrivedRanges())
+            if check or record is None or record.content != plan.content or not record.holds(target):
+                run = _Run(plan, target, options, mover, meter, progressed, arrived or ArrivedRanges(), check=check)
                 try:
                     return run.report(begun)
                 finally:
                     refuse_handed(target)  # also if copying was given up: nobody would take what is left there
     size_bytes = sum(size for _, size, _ in record.files)
     result = str(target / plan.result)
-    return StageReport(path, result, len(record.files), size_bytes, 0, time.monotonic() - begun)
+    return StageReport(path, result, len(record.files), size_bytes, 0, size_bytes, 0, time.monotonic() - begun)
 
 
 def _refuse_own_folder(plan: StagePlan, target: Path) -> None:
@@ -152,6 +160,8 @@ class _Run:
         meter: Meter,
         progressed: Callable[[], None],
         arrived: ArrivedRanges,
+        *,
+        check: bool,
     ) -> None:
         self._plan = plan
         self._folder = folder
@@ -161,7 +171,8 @@ class _Run:
         self._progressed = progressed
         self._arrived = arrived
         self._pool = ThreadPool(mover.check_threads)
-        self._fetched_bytes = 0
+        self._check = check
+        self._fetched_bytes = self._trusted_bytes = self._mended_files = 0
         before = StageRecord.read(folder, plan.result)
         self._ours = frozenset() if before is None else before.names
 
@@ -177,6 +188,8 @@ class _Run:
             len(names),
             sum(size for _, size, _ in record.files),
             self._fetched_bytes,
+            self._trusted_bytes,
+            self._mended_files,
             time.monotonic() - begun,
         )
 
@@ -231,6 +244,13 @@ class _Run:
     def _bring(self, files: Sequence[StagedFile], names: Sequence[str], kept: Sequence[StagedFile] = ()) -> None:
         """Copy the files that are not there, and give each its name once it was checked."""
         there = {file.name for file in (*files, *kept) if is_copy(self._folder / file.name, file.content)}
+        old = [file for file in files if file.name in there]
+        if self._check:
+            damaged = self._damaged(old)
+            self._mended_files += len(damaged)
+            there -= damaged
+        else:
+            self._trusted_bytes += sum(file.source.size for file in old)
         missing = [file for file in files if file.name not in there]
         for name in there - {file.name for file in kept}:
             self._remove_hidden(self._folder / name)
@@ -246,6 +266,22 @@ class _Run:
             self._arrived.begin(file.content, hidden_files(self._folder / file.name)[0])
         copies = (FileCopy(file, self._folder, self._arrived.of(file.name)) for file in missing)
         self._transfer(copies, self._publish, self._meter(sum(file.source.size for file in missing)))
+
+    def _damaged(self, files: Sequence[StagedFile]) -> set[str]:
+        """Compare the copies of these files with their checksums; return the names of those that differ."""
+        damaged = set()
+        with self._meter(sum(file.source.size for file in files)) as count:
+            for file in files:
+                path = self._folder / file.name
+                try:
+                    problem, _ = damage_of(path, file, self._pool, self._progressed)
+                except StoreError as exc:  # of its disk
+                    problem = str(exc)
+                if problem is not None:
+                    _LOG.warning("%s: damaged on this machine (%s): it is copied again", path, problem)
+                    damaged.add(file.name)
+                count(0, file.source.size)
+        return damaged
 
     def _transfer(
         self,

@@ -7,13 +7,14 @@ has touched, so that staging it again needs one request.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fastio.store.atomic import writing
 
-__all__ = ["StageRecord", "stamps"]
+__all__ = ["StageRecord", "mending_command", "stamps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +64,17 @@ def stamps(folder: Path, names: Sequence[str]) -> list[tuple[str, int, int]]:
         except OSError:
             found.append((name, 0, 0))
     return found
+
+
+def mending_command(path: str) -> str | None:
+    """
+    Return the command that compares the copy to which a file belongs, and mends it; None for a file that ``stage`` did
+    not copy.
+    """
+    file = Path(path).absolute()
+    for record_path in file.parent.glob(".*.staged"):
+        result = record_path.name.removeprefix(".").removesuffix(".staged")
+        record = StageRecord.read(file.parent, result)
+        if record is not None and file.name in record.names:
+            return shlex.join(["fastio", "stage", "--check", record.source, str(file.parent)])
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +21,11 @@ from fastio.store.staging.copy_in_use import CopyInUse
 from fastio.store.staging.progress_log import logged_meter
 from fastio.store.staging.stage import check_stage, stage
 from fastio.store.staging.stage_plan import CopyContent, member_files
+from fastio.store.staging.stage_record import mending_command
 
 __all__ = ["StageInUse", "staged_path"]
+
+_LOG = logging.getLogger(__name__)
 
 
 def staged_path(path: str | Path, options: RemoteOptions, read: Read = "auto") -> str | Path:
@@ -50,6 +54,7 @@ class StageInUse:
         self._folder = folder
         self._options = options
         self._copies: list[CopyInUse] = []
+        self._is_trusted = True
 
     def use_for_set_object(self, source: ByteSource) -> None:
         """Have a set object read from its copy."""
@@ -77,7 +82,16 @@ class StageInUse:
     def _copy(self, source: ByteSource, content: CopyContent, result: str) -> None:
         if isinstance(source, RemoteSource):
             source.local_copy = copy = CopyInUse(content, Path(self._folder) / content.name, result)
+            if not self._is_trusted:
+                copy.distrust(0, content.size)
             self._copies.append(copy)
+
+    def distrust(self, error: StoreError) -> None:
+        """Read no index of a copy any more: one that was read is damaged. The log names the copies that may be."""
+        self._is_trusted = False
+        for path in filter(None, (copy.whole() for copy in self._copies)):
+            command = mending_command(path) or "fastio stage --check"
+            _LOG.warning("%s: read again without the copy %s, which %s mends", error, path, command)
 
     def begin(self, url: str) -> None:
         """Begin to copy, for as long as one of these files is open; what epochs fetch anyway goes into the copies."""

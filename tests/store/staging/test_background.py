@@ -9,6 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import zlib
@@ -21,9 +22,10 @@ import pytest
 import torch
 
 from fastio import FastDataset, FastLoader
-from fastio.errors import StoreError
+from fastio.errors import SampleError, StoreError
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.atomic import pwrite_all
+from fastio.store.files.remote import remote_source
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.index import SealedStore
 from fastio.store.staging import arrived_ranges, background, file_copy, handover, movers, stage, staged_path
@@ -198,6 +200,82 @@ def test_a_whole_copy_is_read_at_once(url: str, served: Served, tmp_path: Path) 
     assert gets[1] <= 2  # the store's, and the copy's
     with open_store(url) as store:
         assert samples(store) == copied
+
+
+def damage(path: Path, *places: int) -> None:
+    """Flip a bit of the byte at each of these places; nothing else tells."""
+    content, status = bytearray(path.read_bytes()), path.stat()
+    for place in places:
+        content[place] ^= 4
+    with path.open("r+b") as file:
+        file.write(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as a disk does it
+
+
+def damage_samples(path: Path) -> int:
+    """Flip a bit of some samples of a shard; returns the place of the first."""
+    with path.open("rb") as file, tarfile.open(fileobj=file) as tar:
+        places = [member.offset_data + 40 for member in tar if member.name.endswith(".png")]
+    damage(path, *places[:3])
+    return places[0]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_damaged_copy_is_mended(url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_open: bool) -> None:
+    """Samples damaged in a whole copy come from the URL, the copy is put right, and the log names it once."""
+    report = stage(url, str(tmp_path))
+    expected, whole = epoch(loader(url)), contents(tmp_path)
+    with open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store, caplog.at_level(logging.WARNING):
+        if is_open:
+            samples(store)
+        damage_samples(tmp_path / "in-000001.tar")
+        if is_open:
+            assert samples(open_store(url)) == samples(store)
+        else:
+            assert_equal(expected, epoch(loader(url, stage=str(tmp_path))))
+            damage_samples(tmp_path / "in-000001.tar")
+            dataset = FastDataset(url, stage=str(tmp_path))
+            assert [int(label) for _, label in (dataset[i] for i in range(COUNT))] == list(range(COUNT))
+
+    assert whole == contents(tmp_path)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == (1 if is_open else 2)  # each dataset says it once
+    command = f"fastio stage --check {url} {tmp_path}"
+    for line in warnings:
+        assert line.startswith(f"{tmp_path}/in-000001.tar: bytes ")
+        assert line.endswith(f"fetched again and mended: check the disk, and the rest of the copy by {command}")
+    assert 0 == stage(url, str(tmp_path)).fetched_bytes
+    assert report.size_bytes == sum(map(len, whole.values()))
+
+
+def test_a_damaged_object_is_not_taken_for_the_copy(url: str, served: Served, tmp_path: Path) -> None:
+    """Where copy and object are damaged alike, the object is named, and the copy stays as it is."""
+    stage(url, str(tmp_path))
+    place = damage_samples(tmp_path / "in-000001.tar")
+    damaged = contents(tmp_path)
+    damage_samples(served.root / "in-000001.tar")
+    with pytest.raises(SampleError, match=r"http.*in-000001\.tar\[.*came so twice") as caught:
+        epoch(loader(url, stage=str(tmp_path)))
+
+    assert place > 0
+    assert str(tmp_path) not in str(caught.value)
+    assert damaged == contents(tmp_path)
+
+
+def test_a_damaged_index_of_a_copy(
+    url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index that is damaged in the copy is read from the URL, and the log says what mends the copy."""
+    stage(url, str(tmp_path))
+    expected = samples(open_store(url))
+    damage(tmp_path / "in.fastio-set", 8)
+    monkeypatch.setattr(remote_source, "_TAIL_BYTES", 256)  # that much of an object is read from the URL anyway
+    with caplog.at_level(logging.WARNING), open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store:
+        assert expected == samples(store)
+
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert "index array 'image_starts'" in line
+    assert f"without the copy {tmp_path}/in.fastio-set, which fastio stage --check {url} {tmp_path} mends" in line
 
 
 def test_a_single_file(served: Served, tmp_path: Path) -> None:

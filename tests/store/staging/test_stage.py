@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+from fastio import FastDataset
+from fastio.errors import SampleError, StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import FORMATS, create_shard, create_store, open_store
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.remote_options import RemoteOptions
@@ -132,6 +133,40 @@ def test_a_whole_copy_is_left_alone(tmp_path: Path) -> None:
     assert (first.size_bytes, 0) == (again.size_bytes, again.fetched_bytes)
     assert 0 < third.fetched_bytes < first.fetched_bytes
     assert contents(tmp_path / "source") == contents(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("name", ["in-000001.tar", "in.fastio-set"])
+def test_a_damaged_copy_is_trusted_until_it_is_checked(tmp_path: Path, name: str) -> None:
+    """The report says what was not compared; ``check`` finds the damaged file, and copies that one alone."""
+    path = make_set(tmp_path / "source")
+    first = stage(path, str(tmp_path / "copy"))
+    damaged = tmp_path / "copy" / name
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 4] ^= 1
+    damaged.write_bytes(content)
+    size = first.size_bytes
+    again = stage(path, str(tmp_path / "copy"))
+    assert size == again.trusted_bytes + again.fetched_bytes
+    checked = stage(path, str(tmp_path / "copy"), check=True)
+    repeated = stage(path, str(tmp_path / "copy"), check=True)
+
+    assert contents(tmp_path / "source") == contents(tmp_path / "copy")
+    assert (0, int(name.endswith(".tar"))) == (checked.trusted_bytes, checked.mended_files)
+    assert (0, 0) == (repeated.trusted_bytes, repeated.mended_files)
+    assert checked.fetched_bytes < size / 2
+
+
+def test_an_error_of_a_copy_names_what_mends_it(tmp_path: Path) -> None:
+    """Of a copy that is opened as a store of this machine."""
+    path = make_set(tmp_path / "source")
+    copy = stage(path, str(tmp_path / "copy")).path
+    with open_store(copy) as store:
+        start = int(store.shards[1].starts["image"][0])
+    with (tmp_path / "copy" / "in-000001.tar").open("r+b") as file:
+        file.seek(start)
+        file.write(b"?")
+    with pytest.raises(SampleError, match=f"fastio stage --check {path} {tmp_path / 'copy'} mends this copy"):
+        FastDataset(copy)[5]
 
 
 def test_a_merged_set_comes_together(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class CachedLoader:
         if cache is None:
             return await self._fetch(wanted)
         pieces: list[Piece] = [(wanted.start, wanted.stop, None)]
-        if name is not None:
+        if name is not None and not wanted.is_fresh:
             pieces = await asyncio.to_thread(cache.pieces, name, wanted.start, wanted.stop)
         gaps = [ByteRange(wanted.shard, start, stop) for start, stop, data in pieces if data is None]
         fetched = await asyncio.gather(*map(self._fetch, gaps))

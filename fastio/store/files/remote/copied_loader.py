@@ -33,7 +33,7 @@ class CopiedLoader:
         copy = self._sources[wanted.shard].local_copy
         if copy is None:
             return await self._fetch(wanted)
-        data = await asyncio.to_thread(copy.read, wanted.start, wanted.stop)
+        data = None if wanted.is_fresh else await asyncio.to_thread(copy.read, wanted.start, wanted.stop)
         if data is None:
             data = await self._fetch(wanted)
             await asyncio.to_thread(copy.offer, wanted.start, data)
@@ -45,3 +45,10 @@ class CopiedLoader:
             copy = self._sources[shard].local_copy
             if copy is not None:
                 copy.distrust(start, start + size)
+
+    def mend(self, spans: Spans, values: Sequence[Data]) -> None:
+        """Put right values where spans of the copies did not match their checksum."""
+        for shard, start, value in zip(spans.shard.tolist(), spans.starts.tolist(), values, strict=True):
+            copy = self._sources[shard].local_copy
+            if copy is not None:
+                copy.mend(start, value)

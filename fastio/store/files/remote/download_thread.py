@@ -35,12 +35,16 @@ _JOIN_S = 5.0  # for a thread that is told to end; it waits for nothing then
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """The bytes from ``start`` up to ``stop`` of one object of a store; ``is_kept`` where there is a cache."""
+    """
+    The bytes from ``start`` up to ``stop`` of one object of a store; ``is_kept`` where there is a cache, and with
+    ``is_fresh`` from the object itself, whatever lies on this machine.
+    """
 
     shard: int
     start: int
     stop: int
     is_kept: bool = True
+    is_fresh: bool = False
 
     @property
     def size(self) -> int:

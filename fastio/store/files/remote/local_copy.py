@@ -25,6 +25,10 @@ class LocalCopy(Protocol):
         """Read this range no more: a sample in it does not have its CRC-32."""
         ...
 
+    def mend(self, start: int, data: Any) -> None:
+        """Put the bytes from ``start`` on right in a finished copy, where a sample did not have its CRC-32."""
+        ...
+
     def whole(self) -> str | None:
         """Return the path of the copy if it is finished; None before."""
         ...

@@ -73,6 +73,7 @@ class RangeCache:
         self._indexes: set[tuple[str, int, int]] = set()  # what ``once`` gave
         self._lock = threading.Lock()
         self._is_writing = True
+        self._has_dropped = False
         self._is_mapped = network_file_system(existing_folder(self.folder)) is None
 
     @classmethod
@@ -109,12 +110,23 @@ class RangeCache:
         self._keep(name, start, stop, data, is_limited=True)
 
     def drop(self, name: str, start: int, stop: int) -> None:
-        """Remove the kept ranges that share bytes with this one: a sample in it does not have its CRC-32."""
+        """
+        Remove the kept ranges that share bytes with this one: a sample in it does not have its CRC-32.
+
+        The first time, the log says so.
+        """
         folder = self._folder(name)
         with self._lock:
             folder.refresh()
-            for kept in folder.overlapping(start, stop):
+            dropped = folder.overlapping(start, stop)
+            for kept in dropped:
                 folder.remove(kept)
+            is_first, self._has_dropped = bool(dropped) and not self._has_dropped, self._has_dropped or bool(dropped)
+        if is_first:
+            _LOG.warning(
+                "%s: holds other bytes than were packed: removed, and fetched again; check the disk, and the network",
+                folder.path / f"{dropped[0][0]}-{dropped[0][1]}",
+            )
 
     def once(self, name: str, start: int, stop: int, fetch: Callable[[], Any], *, wait_s: float) -> NDArray[np.uint8]:
         """

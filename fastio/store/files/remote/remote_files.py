@@ -76,7 +76,7 @@ class RemoteFiles:
         copies = self._copies.files()
         if copies is not None:
             try:
-                return copies.fetch(spans, pool=pool, ring=ring, is_near=is_near)
+                return _Copied(self, spans, copies.fetch(spans, pool=pool, ring=ring, is_near=is_near))
             except StoreError as exc:
                 self._copies.give_up(exc)
         downloads, block = self._held.find(spans)
@@ -127,13 +127,18 @@ class RemoteFiles:
         """
         Begin to fetch these spans, whatever is held of them; returns the download of each, too.
 
-        Neither the cache directory nor copies on this machine give spans again that ``are_damaged``.
+        Spans that ``are_damaged`` come from the objects themselves, and go from the cache directory.
         """
+        ranges, number = joined_ranges(spans)
         if are_damaged:
             self._copied.drop(spans)
             self._cached.drop(spans)
-        ranges, number = joined_ranges(spans)
+            ranges = [replace(wanted, is_fresh=True) for wanted in ranges]
         return [self._begin(wanted, is_urgent=True) for wanted in ranges], number
+
+    def mend(self, spans: Spans, values: Sequence[NDArray[np.uint8]]) -> None:
+        """Put the right values of spans into copies on this machine, where they were damaged."""
+        self._copied.mend(spans, values)
 
     def _begin(self, wanted: ByteRange, *, is_urgent: bool) -> Download:
         download = self._thread.begin(wanted, is_urgent=is_urgent)
@@ -199,13 +204,53 @@ class _Arriving:
             block = self.block.copy()
             block[damaged] = number + len(self.downloads)
             arrived, reasons = _placed(self.spans, [*self.downloads, *fresh], block)
-            damaged = _damaged(arrived)
+            before, damaged = damaged, damaged[_damaged(arrived.at(damaged))]
+            right = np.setdiff1d(before, [*damaged.tolist(), *reasons])
+            self.files.mend(self.spans.at(right), arrived.at(right).views())
         self.files.note_failures(self.spans, {**dict.fromkeys(damaged.tolist(), _DAMAGED), **reasons})
         if not reasons:
             return arrived, None
         status = np.full(len(arrived), _native.OK, np.int32)
         status[list(reasons)] = _native.IO_ERROR
         return arrived, status
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """Spans on their way from copies on this machine; see Fetched."""
+
+    files: RemoteFiles
+    spans: Spans
+    fetched: Fetched
+
+    def wait(self) -> tuple[Spans, NDArray[np.int32] | None]:
+        """
+        Wait for the spans. Those that cannot be read, or do not match their checksum, are fetched from their objects,
+        and copies that were damaged are mended. Raises StoreError if an object was replaced, or may not be read.
+        """
+        copied, status = self.fetched.wait()
+        unread = np.empty(0, np.int64) if status is None else np.flatnonzero(status)
+        wrong = np.union1d(unread, _damaged(copied))
+        if not len(wrong):
+            return copied, None
+        downloads, number = self.files.begin_again(self.spans.at(wrong), are_damaged=True)
+        fresh, reasons = _placed(self.spans.at(wrong), downloads, number)
+        damaged = _damaged(fresh).tolist()
+        values, fetched = copied.views(), fresh.views()
+        for position, value in zip(wrong.tolist(), fetched, strict=True):
+            values[position] = value
+        right = np.setdiff1d(np.arange(len(wrong)), [*damaged, *reasons])
+        self.files.mend(self.spans.at(wrong[right]), [fetched[i] for i in right.tolist()])
+        at = wrong.tolist()
+        failed = {at[i]: reason for i, reason in reasons.items()}
+        self.files.note_failures(self.spans, {**dict.fromkeys((at[i] for i in damaged), _DAMAGED), **failed})
+        joined = Spans.joined(np.concatenate(values), np.array([len(value) for value in values], np.int64))
+        final = replace(joined, checksums=self.spans.checksums, intervals=self.spans.intervals)
+        if not failed:
+            return final, None
+        unreadable = np.full(len(final), _native.OK, np.int32)
+        unreadable[list(failed)] = _native.IO_ERROR
+        return final, unreadable
 
 
 def _placed(spans: Spans, downloads: list[Download], block: NDArray[np.int64]) -> tuple[Spans, dict[int, str]]:

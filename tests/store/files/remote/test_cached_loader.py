@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -114,6 +115,30 @@ def test_cached_bytes_that_flip_are_fetched(store: str, served: Served, tmp_path
         file.write_bytes(raw)
     with reopened(store, options(tmp_path)) as other:
         read(other)
+
+
+def test_cached_bytes_that_flip_while_they_are_used(
+    store: str, served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are fetched again, and then come from the disk as before; the log names the first file, once."""
+    with open_store(store, remote=options(tmp_path)) as opened, caplog.at_level(logging.WARNING):
+        read(opened)
+        read(opened)
+        files = list((tmp_path / "cache").glob("*/[0-9]*"))
+        for file in files:
+            with file.open("r+b") as kept:
+                kept.seek(file.stat().st_size // 2)
+                value = kept.read(1)[0] ^ 8
+                kept.seek(-1, os.SEEK_CUR)
+                kept.write(bytes([value]))
+        read(opened)
+        read(opened)  # what lay around the damaged samples
+        before = served.server.gets(".h5")
+        read(opened)
+
+    assert before == served.server.gets(".h5")
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.partition(": ")[0] in map(str, files)
 
 
 def test_shards_of_a_set_need_no_request(served: Served, tmp_path: Path) -> None:
