@@ -74,6 +74,7 @@ class PieceWriter:
     tokenizer: TextTokens | None = None
     progress: Callable[[int, int], object] | None = None
     jump: bool = True
+    jobs: int | None = None  # threads for start points; None: the CPUs that this process may use
     packed: int = 0
     size_bytes: int = 0
     made_pngs: int = 0
@@ -93,7 +94,7 @@ class PieceWriter:
             return
         batch, problems = _batch(self.schema, piece, self.tokenizer)
         if self.jump and jump_fields(self.schema):
-            self._pool = self._pool or _native.ThreadPool(threads(None))
+            self._pool = self._pool or _native.ThreadPool(threads(self.jobs))
             batch = self._with_jumps(batch, self._pool, problems)
         left = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
         left = self._append(batch, left, problems)

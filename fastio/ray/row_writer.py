@@ -34,6 +34,7 @@ class RowRules:
     on_error: Literal["raise", "skip"]
     shard_bytes: int
     metadata: Mapping[str, Any]  # the user's
+    jump: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class RowWriter:
             shard_bytes=self._rules.shard_bytes,
             metadata_now=self._shard_metadata,
         )
-        self._pieces = PieceWriter(schema, self._shards, self._ledger)
+        self._pieces = PieceWriter(schema, self._shards, self._ledger, jump=self._rules.jump, jobs=1)
 
     def _flush(self, refused: Refused = ()) -> None:
         if self._pieces is not None:

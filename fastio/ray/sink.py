@@ -43,8 +43,8 @@ class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
     name them for a long run. ``key`` is the column with a sample's key (which the store then leaves out, unless
     ``fields`` names it), or a function of the row, a dict; by default, samples are called by task and row. Keys must be
     unique. ``shard_bytes`` bounds a shard (default: 1 GiB); a task writes at least one shard if it has rows, so
-    ``ds.repartition(n)`` decides how many there are. ``metadata``, ``on_error`` and ``overwrite`` are those of
-    ``fastio.Writer``. ``path`` must be one that all nodes see, or a URL with its ``storage_options``.
+    ``ds.repartition(n)`` decides how many there are. ``metadata``, ``on_error``, ``overwrite`` and ``jump``
+    are those of ``fastio.Writer``. ``path`` must be one that all nodes see, or a URL with its ``storage_options``.
 
     Tasks write finished shards. The driver makes the set of those that it received, in the order of the tasks (which
     is that of the rows if ``DataContext.execution_options.preserve_order`` is set), and removes what failed attempts
@@ -55,7 +55,7 @@ class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
     raises SampleError for a row that does not fit, StoreError if keys come twice or there is no sample at all.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an option of the class each
         self,
         path: str | os.PathLike[str],
         fields: FieldsAsked = None,
@@ -65,6 +65,7 @@ class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
         metadata: Mapping[str, Any] | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         overwrite: bool = False,
+        jump: bool = True,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -79,6 +80,7 @@ class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
             on_error=on_error,
             shard_bytes=shard_bytes or _SHARD_BYTES,
             metadata=checked_metadata(metadata),
+            jump=jump,
         )
         options = RemoteOptions(storage_options=dict(storage_options or {}))
         self._target = SinkTarget.of(self._rules.path, overwrite=overwrite, options=options, run=_new_run())

@@ -38,6 +38,11 @@ def write(
     return {"packed": report.packed, "skipped": report.skipped, "shards": report.shards, "text": str(report)}
 
 
+def write_photo(path: str, photo: bytes, **options: Any) -> None:
+    """Write one picture."""
+    ray.data.from_items([{"image": photo}]).write_datasink(Sink(path, {"image": "image"}, **options))
+
+
 def write_in_folder(folder: str, path: str, count: int, blocks: int) -> None:
     """Write rows to a path that is relative to a folder."""
     with contextlib.chdir(folder):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fastio.errors import StoreError
 from fastio.store import SampleStore, open_store
@@ -57,6 +59,18 @@ def test_the_set_reads_as_what_was_written(cluster: Cluster, tmp_path: Path) -> 
             store.metadata["skipped"],
         )
     assert report["text"].startswith(f"{tmp_path}/out-%06d.tar: 7 samples of text, n, scores")
+
+
+@pytest.mark.parametrize(("options", "expected"), [({}, True), ({"jump": False}, False)])
+def test_photos_have_start_points(cluster: Cluster, tmp_path: Path, options: dict[str, Any], expected: bool) -> None:
+    """As those of ``fastio.Writer``."""
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8).repeat(4, 0).repeat(4, 1)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG")
+    cluster.run(sink_jobs.write_photo, f"{tmp_path}/out-%06d.tar", file.getvalue(), **options)
+
+    with open_store(tmp_path / "out.fastio-set") as store:
+        assert expected == (store.spans("image", np.arange(1)).intervals is not None)
 
 
 def test_a_relative_path_is_that_of_the_driver(cluster: Cluster, tmp_path: Path) -> None:
