@@ -28,7 +28,7 @@ from fastio.store.publish import publish_file
 from fastio.store.seal import read_seal
 from fastio.store.sealed import Shard
 from fastio.store.set_lookup import set_of_path
-from fastio.store.set_names import SET_SUFFIX, listed_name
+from fastio.store.set_names import SET_SUFFIX, listed_name, set_path
 from fastio.store.set_object import SetMember, write_set
 from fastio.store.sets import seal_set
 from fastio.store.target import expand, match_format
@@ -141,9 +141,10 @@ def _written(
 def _listed(store: SealedStore, shards: Sequence[Shard], folder: str, *, overwrite: bool) -> str:
     """Write a set object in another folder that lists a store's files where they lie; return its path."""
     check_folder_here(folder)
-    name = Path(store.path if store.set_object is None else store.set_object.path).name
-    stem = name.removesuffix(SET_SUFFIX) if store.set_object is not None else name.partition(".")[0]
-    target = os.path.join(folder, f"{stem.rstrip('-%*{}') or 'shards'}{SET_SUFFIX}")  # noqa: PTH118 - keeps "./"
+    path = store.path if store.set_object is None else store.set_object.path
+    if Path(path).is_dir():
+        path = f"{path.rstrip('/')}.{store.format}"
+    target = os.path.join(folder, Path(set_path(path)).name)  # noqa: PTH118 - keeps "./"
     if os.path.lexists(target) and not overwrite:
         raise exists(target)
     with writing(target):

@@ -24,6 +24,7 @@ from fastio.store.indexing import index_store
 from fastio.store.values import read_values
 from fastio.transforms import RandomResizedCrop, Resize
 from tests.servers.fixtures import Bucket
+from tests.store.version_1 import make_version_1
 
 TAG = 0xFFFF_FF01  # of the first word of a jump table
 
@@ -139,6 +140,18 @@ def test_a_tar_of_another_tool_gets_them_into_its_index(tmp_path: Path, source: 
     assert "start points within 2 pictures" in run("index", tmp_path / "x.tar")
     assert before == (tmp_path / "x.tar").read_bytes()
     assert EXPECTED == first_words(tmp_path / "x.tar")
+
+
+def test_shards_of_an_old_set_get_a_sidecar_each(tmp_path: Path, source: Path) -> None:
+    """Those that were packed before there were set objects."""
+    pack(open_source(source), tmp_path / "s-%d.tar", shard_bytes=60_000, jump=False)
+    assert len(make_version_1(tmp_path / "s-%d.tar")) > 1
+    run("index", tmp_path / "s-%d.tar")
+
+    assert list(tmp_path.glob("*.tar.fastio-index"))
+    assert EXPECTED == first_words(tmp_path / "s-%d.tar")
+    run("index", tmp_path / "s-%d.tar", "--to", tmp_path / "i")
+    assert EXPECTED == first_words(tmp_path / "i" / "s.fastio-set")
 
 
 def test_merged_sets_keep_them(tmp_path: Path, source: Path) -> None:
