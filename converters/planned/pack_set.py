@@ -59,7 +59,13 @@ def pack_set(
     plan = plan_for(source, out, pictures, options)
     if options.resume or options.part is not None:
         plan = _as_begun(plan, out, options)
-    planned = PlannedSet.begin(plan, source, out, options)
+    with PlannedSet.begin(plan, source, out, options) as planned:
+        return _packed(planned, make, begun)
+
+
+def _packed(planned: PlannedSet, make: Make, begun: float) -> PackReport:
+    """Make the shards that are missing, and the set once all are there."""
+    source, plan, options = planned.source, planned.plan, planned.options
     numbers = range(len(plan)) if options.part is None else options.part.numbers(len(plan))
     kept = planned.existing(numbers) if options.resume or options.part is not None else {}
     if options.resume or options.part is not None:
@@ -83,7 +89,7 @@ def pack_set(
         return _report(planned, shards, kept=kept, missing=missing, seconds=time.perf_counter() - begun)
     except BaseException as exc:  # an interrupt
         if not missing:
-            exc.add_note(f"{out}: {COMPLETE}")
+            exc.add_note(f"{planned.target.path}: {COMPLETE}")
         raise
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fastio import _native
 from fastio.converters.ahead import ShardChunk, shard_chunks, threads
@@ -22,16 +22,20 @@ from fastio.converters.planned.plan import PackPlan
 from fastio.converters.planned.shards import PlannedShard, is_foreign, open_shard, shard_metadata
 from fastio.converters.source import Source
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
-from fastio.store.atomic import exists
+from fastio.store.atomic import exists, writing
 from fastio.store.files.local import is_local
 from fastio.store.folders import folder_of
-from fastio.store.generations import base_number, prepare_set
+from fastio.store.generations import base_number, listed_by_others, prepare_set
 from fastio.store.sample_store import SampleWriter
 from fastio.store.set_names import set_path
 from fastio.store.set_object import SetObject, read_set
+from fastio.store.sets import read_member
 from fastio.store.shard_destination import ShardDestination
-from fastio.store.store_folder import StoreFolder
+from fastio.store.store_folder import StoreFolder, other_version
 from fastio.store.target import NUMBER, target_format
+from fastio.store.turns import Claim, turn
+from fastio.store.undisturbed import undisturbed
+from fastio.store.whole import seal_of
 from fastio.store.write_target import Target
 from fastio.types.units import counted
 
@@ -44,7 +48,8 @@ class PlannedSet:
     The files that the shards of a plan are, or will be.
 
     Shard k is file number ``base + k`` of the target. ``current`` is the set object that is there, and ``is_sealed``
-    says whether it is that of this plan. Nothing that another set lists is touched.
+    says whether it is that of this plan. Nothing that another set lists is touched. Whole shards of another plan that
+    no set lists are replaced on this machine only: in an object store, somebody may be packing them now.
     """
 
     plan: PackPlan
@@ -57,29 +62,47 @@ class PlannedSet:
     options: PackOptions
 
     @classmethod
-    def begin(cls, plan: PackPlan, source: Source, out: str, options: PackOptions) -> PlannedSet:
+    @contextmanager
+    def begin(cls, plan: PackPlan, source: Source, out: str, options: PackOptions) -> Iterator[Self]:
         """
-        Look at what is there, and prepare the folder. Raises StoreError if this must not be packed to ``out``: names
-        are taken, or shards there belong to another plan.
+        Look at what is there, and prepare the folder. Until the block ends, nobody packs this set on this machine (or
+        one that shares the folder) but those who go on with the same plan, and parts of it.
+
+        Raises StoreError if this must not be packed to ``out``: names are taken, another process is packing it, or
+        shards there belong to another plan.
         """
         target = Target(out, target_format(out), options.overwrite)
         goes_on = options.resume or options.part is not None
-        if is_local(out):
-            prepare_set(replace(target, overwrite=True) if goes_on or options.append else target)
-        folder, _ = folder_of(out, options.remote)
-        current = set_object_at(folder, target)
+        with ExitStack() as held:
+            if is_local(out):
+                lenient = replace(target, overwrite=True)
+                lenient.check()
+                with writing(out), turn(target.set_path):
+                    planned = cls._at(plan, source, target, options)
+                    work = f"{plan.digest:016x}-{planned.base}" if goes_on else ""
+                    with undisturbed():
+                        held.callback(Claim(target.set_path, work).release)
+                    prepare_set(lenient if goes_on or options.append else target)
+            else:
+                planned = cls._at(plan, source, target, options)
+            if options.append:
+                planned._check_append(goes_on=goes_on)
+            elif not options.overwrite and not planned.is_sealed:
+                planned._check_free(goes_on=goes_on)
+            yield planned
+
+    @classmethod
+    def _at(cls, plan: PackPlan, source: Source, target: Target, options: PackOptions) -> Self:
+        """Return the set with what is there now."""
+        folder, _ = folder_of(target.path, options.remote)
+        current, present = set_object_at(folder, target), frozenset(folder.entries())
         if options.append:
             base = base_of_appended(target, current, plan)
-        elif current is not None and goes_on and _lists(current, plan) and _first_number(target, current) >= 0:
-            base = _first_number(target, current)
+        elif options.resume or options.part is not None:
+            base = _base_begun(plan, target, folder, current, present)
         else:
-            base = base_number(target, current, len(plan))
-        planned = cls(plan, source, target, folder, base, current, frozenset(folder.entries()), options)
-        if options.append:
-            planned._check_append(goes_on=goes_on)
-        elif not options.overwrite and not planned.is_sealed:
-            planned._check_free(goes_on=goes_on)
-        return planned
+            base = base_number(target, _taken(target, current, present), len(plan))
+        return cls(plan, source, target, folder, base, current, present, options)
 
     @property
     def is_sealed(self) -> bool:
@@ -133,7 +156,7 @@ class PlannedSet:
             raise
         if (shard.member.plan, shard.number) == (self.plan.digest, number):
             return shard
-        if self.options.overwrite:
+        if self.options.overwrite and is_local(self.target.path):
             return None
         raise changed(self.folder.full(name), shard, self.plan, self.source)
 
@@ -224,11 +247,39 @@ class PlannedSet:
         Uploads see to that themselves: an error may be that of the shard before.
         """
         try:
-            writer.close(metadata)
+            with self._replacing(writer, number) if self.name(number) in self.present else nullcontext():
+                writer.close(metadata)
         except StoreError:
             if not is_local(self.folder.path) or not self._is_twin(number):
                 raise
         return number
+
+    @contextmanager
+    def _replacing(self, writer: SampleWriter, number: int) -> Iterator[None]:
+        """Let nobody make a set of the file that a shard replaces, on this machine. Raises StoreError."""
+        with ExitStack() as held:
+            try:
+                if is_local(self.target.path):
+                    with writing(self.target.path):
+                        held.enter_context(turn(self.target.set_path))
+                self._require_unused(number)
+            except BaseException:
+                writer.abort()
+                raise
+            yield
+
+    def _require_unused(self, number: int) -> None:
+        """Raise StoreError if the set that is there now lists the file that a shard would replace, as it is."""
+        current, name = set_object_at(self.folder, self.target), self.name(number)
+        listed = None if current is None else next((each for each in current.members if each.name == name), None)
+        if listed is None:
+            return
+        try:
+            _, there = read_member(self.folder, name, self.target.format)
+        except StoreError:
+            return  # missing or damaged
+        if there == listed:
+            raise other_version(self.folder.full(name))
 
     def _is_twin(self, number: int) -> bool:
         """Whether someone else gave the name to the same shard meanwhile."""
@@ -239,9 +290,12 @@ class PlannedSet:
         return (shard.member.plan, shard.number) == (self.plan.digest, number)
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Remove shards that this run has made."""
+        """Remove shards that this run has made, but for those that a set lists by now."""
+        current = set_object_at(self.folder, self.target)
+        listed = set() if current is None else {member.name for member in current.members}
         for number in numbers:
-            self.folder.remove(self.name(number))
+            if self.name(number) not in listed:
+                self.folder.remove(self.name(number))
 
     def _check_free(self, *, goes_on: bool) -> None:
         """Raise StoreError if another set is there, or, for a pack from the beginning, shards that no set lists."""
@@ -293,6 +347,46 @@ def set_object_at(folder: StoreFolder, target: Target) -> SetObject | None:
     """Return the set object of a pattern; None if there is none."""
     name = Path(set_path(target.path)).name
     return read_set(folder.open(name), with_index=False) if name in folder.entries() else None
+
+
+def _base_begun(
+    plan: PackPlan, target: Target, folder: StoreFolder, current: SetObject | None, names: Collection[str]
+) -> int:
+    """
+    Return the number of the first shard for those who go on with a plan: as its shards are numbered that are there, or
+    the first free number if there is none.
+    """
+    if current is not None and _lists(current, plan) and _first_number(target, current) >= 0:
+        return _first_number(target, current)
+    if not target.overwrite:
+        return 0
+    listed = set() if current is None else {member.name for member in current.members}
+    for name in sorted(names):
+        number = target.number_of(name)
+        if number is None or name in listed:
+            continue
+        file = folder.open(name)
+        try:
+            seal = seal_of(file, target.format.seal_at)
+        except StoreError:
+            continue
+        finally:
+            file.release()
+        if seal.is_alone and seal.plan == plan.digest and seal.shard <= number:
+            return number - seal.shard
+    return base_number(target, _taken(target, current, names), len(plan))
+
+
+def _taken(target: Target, current: SetObject | None, names: Collection[str]) -> set[str]:
+    """
+    Return the names that shards of a new set must not have: those that sets of the folder list. Where packers cannot
+    exclude each other, what no set lists may be of one that is at work, and so has its name, too.
+    """
+    listed = set() if current is None else {member.name for member in current.members}
+    if is_local(target.path):
+        with suppress(StoreError):  # a set object that is damaged may list any of them
+            return listed | listed_by_others(target)
+    return listed | set(names)
 
 
 def _first_number(target: Target, current: SetObject) -> int:

@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fastio.store.set_object import SetMember, SetObject, read_set
 from fastio.store.sets import read_member, seal_set
 from fastio.store.store_folder import StoreFolder
 from fastio.store.target import target_format
+from fastio.store.turns import claimed
 from fastio.store.write_target import Target
 from fastio.types.units import counted
 
@@ -53,9 +55,12 @@ def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote
     opened, damaged = _opened(folder, names, target)
     shards = _of_one_plan(target, opened)
     _check_whole(target, names, shards, damaged)
-    if is_damaged:
-        folder.remove(Path(set_path(target.path)).name)
-    return seal_shards(target, folder, [shards[number] for number in sorted(shards)], current, remote=remote)
+    first = shards[min(shards)]
+    base = (target.number_of(first.member.name) or 0) - first.number
+    with claimed(set_path(target.path), f"{first.member.plan:016x}-{base}") if is_local(target.path) else nullcontext():
+        if is_damaged and _is_damaged(folder, target):
+            folder.remove(Path(set_path(target.path)).name)
+        return seal_shards(target, folder, [shards[number] for number in sorted(shards)], current, remote=remote)
 
 
 def unread_points(out: str | os.PathLike[str], made: SetObject, *, remote: RemoteOptions = DEFAULT) -> list[str]:

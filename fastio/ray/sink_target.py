@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from fastio.store.sets import read_member, seal_set
 from fastio.store.shard_destination import ShardDestination
 from fastio.store.store_folder import StoreFolder
 from fastio.store.target import target_format
+from fastio.store.turns import claimed
 from fastio.store.write_target import Target
 from fastio.types.schema import Schema
 from fastio.types.units import counted
@@ -61,7 +62,8 @@ class SinkTarget:
         target = cls(everywhere, form.name, overwrite, options, run)
         if not target.names.is_set:
             raise StoreError(f"{path}: Ray writes shards: name them like train-%06d{form.suffixes[0]}")
-        current = target.check()
+        with target._claimed():
+            current = target.check()
         listed = () if current is None else current.members
         numbers = map(target.names.number_of, (*target._taken(), *(member.name for member in listed)))
         return replace(
@@ -86,8 +88,6 @@ class SinkTarget:
 
     def check(self) -> SetObject | None:
         """Return the set that is there, which the new one will replace. Raises StoreError if it must not."""
-        if is_local(self.path):
-            replace(self.names, overwrite=True).check()
         current = self._current()
         taken = self._taken()
         if self.overwrite:
@@ -110,6 +110,10 @@ class SinkTarget:
 
     def seal(self, shards: Sequence[WrittenShard], metadata: bytes) -> Sequence[SetMember]:
         """Make the set of these shards, in this order, then remove what it replaces and what else this run left."""
+        with self._claimed():
+            return self._seal(shards, metadata)
+
+    def _seal(self, shards: Sequence[WrittenShard], metadata: bytes) -> Sequence[SetMember]:
         folder = self._folder()
         before = self._current()
         sealed = seal_set(
@@ -135,6 +139,14 @@ class SinkTarget:
         for name in sorted(set(self._taken()) - {member.name for member in keep}):
             if self._run_of(folder, name) == self.run:
                 folder.remove(name)
+
+    @contextmanager
+    def _claimed(self) -> Iterator[None]:
+        """Raise StoreError if another process packs this set on a disk; until the block ends, nobody else does."""
+        if is_local(self.path):
+            replace(self.names, overwrite=True).check()
+        with claimed(set_path(self.path)) if is_local(self.path) else nullcontext():
+            yield
 
     def _opened(self, folder: StoreFolder, shard: WrittenShard) -> tuple[Shard, SetMember]:
         """Open a shard of this run. Raises StoreError if another file has its name."""

@@ -1,9 +1,10 @@
-"""One set after another under the same names: which numbers are free, who is packing, and which shards may go."""
+"""One set after another under the same names: which numbers are free, and which shards may go."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from fastio.errors import StoreError
@@ -13,12 +14,13 @@ from fastio.store.listing import visible_names
 from fastio.store.set_lookup import current_set
 from fastio.store.set_names import SET_SUFFIX
 from fastio.store.set_object import SetMember, SetObject
-from fastio.store.stale import held_partials, remove_stale
-from fastio.store.turns import turn
+from fastio.store.stale import remove_stale
+from fastio.store.turns import Claim, turn
+from fastio.store.undisturbed import undisturbed
 from fastio.store.write_target import Target, pattern_of
 from fastio.types.units import counted
 
-__all__ = ["base_number", "begin_set_object", "free_number", "prepare_set", "remove_replaced"]
+__all__ = ["base_number", "begin_set_object", "free_number", "listed_by_others", "prepare_set", "remove_replaced"]
 
 
 def prepare_set(target: Target) -> None:
@@ -29,80 +31,83 @@ def prepare_set(target: Target) -> None:
             remove_stale(target.folder, pattern)
 
 
-def begin_set_object(target: Target) -> PartialFile:
+def begin_set_object(target: Target) -> tuple[PartialFile, Claim]:
     """
-    Return the set object to be written at the end. Its lock tells other packers that this one is at work.
+    Return the set object to be written at the end, and the claim to the set, to be released then.
 
     Raises StoreError if another process packs a set of this name.
     """
+    replace(target, overwrite=True).check()  # first of all the folder
     with ExitStack() as undo:
         with writing(target.path), turn(target.set_path):
+            with undisturbed():
+                claim = Claim(target.set_path)
+                undo.callback(claim.release)
             prepare_set(target)
-            _require_nobody(target)
             file = PartialFile(target.set_path)
             undo.callback(file.discard)
         undo.pop_all()
-    return file
+    return file, claim
 
 
-def _require_nobody(target: Target) -> None:
-    for pattern in (target.pattern, pattern_of(Path(target.set_path).name)):
-        for name in held_partials(target.folder, pattern):
-            raise StoreError(
-                f"{target.path}: another process is packing this set (it holds {target.folder / name}): wait for it, "
-                "or choose another name. If none is, the file system has no locks: remove that file"
-            )
-
-
-def base_number(target: Target, known: SetObject | None, count: int) -> int:
+def base_number(target: Target, taken: Iterable[str], count: int) -> int:
     """
-    Return the number of the first of ``count`` shards of a plan: 0, unless the ``known`` current set lists one of
-    these names; then one above the highest that it lists.
+    Return the number of the first of ``count`` shards of a plan: 0, unless one of these names is ``taken``; then one
+    above the highest that is.
     """
-    numbers = _numbers(target, known)
+    numbers = [number for name in taken if (number := target.number_of(name)) is not None]
     return 0 if not numbers or min(numbers) >= count else max(numbers) + 1
 
 
 def free_number(target: Target, known: SetObject | None) -> int:
     """Return the lowest number above all that files or the ``known`` current set have; 0 if there are none."""
-    there = [target.number_of(name) for name in visible_names(target.folder)]
-    return max([number for number in there if number is not None] + _numbers(target, known), default=-1) + 1
-
-
-def _numbers(target: Target, known: SetObject | None) -> list[int]:
-    numbers = [target.number_of(member.name) for member in (known.members if known is not None else ())]
-    return [number for number in numbers if number is not None]
+    listed = [member.name for member in known.members] if known is not None else []
+    numbers = map(target.number_of, [*visible_names(target.folder), *listed])
+    return max((number for number in numbers if number is not None), default=-1) + 1
 
 
 def remove_replaced(target: Target, members: Collection[SetMember]) -> None:
     """
     Remove the files under the names of shards that a new, complete set does not list.
 
-    Shards that another set object of the folder lists stay. Raises StoreError if a file cannot be removed.
+    Shards that another set object of the folder lists stay; all stay if the new set was replaced meanwhile. Raises
+    StoreError if a file cannot be removed.
     """
     kept = {member.name for member in members}
-    old = [name for name in visible_names(target.folder) if target.pattern.fullmatch(name) and name not in kept]
-    if not old:
+    if not _not_in(target, kept):
         return
     try:
-        kept |= _listed_by_others(target)
-    except StoreError as exc:
-        raise _incomplete_removal(target, old, str(exc)) from exc
+        with turn(target.set_path):
+            current = current_set(target.set_path)
+            if current is None or {member.name for member in current.members} != kept:
+                return
+            failed, problem = _remove_unless(target, kept | listed_by_others(target))
+    except (StoreError, OSError) as exc:
+        failed, problem = _not_in(target, kept), str(getattr(exc, "strerror", None) or exc)
+        raise _incomplete_removal(target, failed, problem) from exc
+    if failed:
+        raise _incomplete_removal(target, failed, problem)
+
+
+def _remove_unless(target: Target, kept: Collection[str]) -> tuple[list[str], str]:
+    """Remove the shards but those to be kept. Returns the names of those that could not be removed, and why."""
     failed: list[str] = []
     problem = ""
-    for name in old:
-        if name in kept:
-            continue
+    for name in _not_in(target, kept):
         try:
             (target.folder / name).unlink(missing_ok=True)
         except OSError as exc:
             failed.append(name)
             problem = f"{exc.strerror or exc}"
-    if failed:
-        raise _incomplete_removal(target, failed, problem)
+    return failed, problem
 
 
-def _listed_by_others(target: Target) -> set[str]:
+def _not_in(target: Target, kept: Collection[str]) -> list[str]:
+    return [name for name in visible_names(target.folder) if target.pattern.fullmatch(name) and name not in kept]
+
+
+def listed_by_others(target: Target) -> set[str]:
+    """Return the names here that other set objects of the folder list. Raises StoreError if one cannot be read."""
     own = Path(target.set_path).name
     others = [name for name in visible_names(target.folder) if name.endswith(SET_SUFFIX) and name != own]
     sets = [current_set(str(target.folder / name)) for name in others]

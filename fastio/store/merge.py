@@ -19,6 +19,7 @@ from fastio.store.sealed import Shard
 from fastio.store.set_names import SET_SUFFIX, listed_name
 from fastio.store.set_object import SetMember, read_set
 from fastio.store.sets import seal_set
+from fastio.store.turns import claimed
 
 __all__ = ["MergeReport", "MergedStore", "merge_stores"]
 
@@ -63,6 +64,8 @@ def merge_stores(
     if twice is not None:
         raise StoreError(f"{twice}: is named twice, but no two samples of a set have the same key: name it once")
     with ExitStack() as opened:
+        if is_local(out):
+            opened.enter_context(claimed(out))
         stores = [opened.enter_context(open_store(path, remote=remote)) for path in paths]
         _check_kinds(stores)
         _check_schemas(stores)
@@ -79,6 +82,7 @@ def merge_stores(
             replace=generation > 1,
             options=remote,
             opened=[shard for of_store in members for shard in of_store],
+            merged=[store.set_object for store in stores if store.set_object is not None and is_local(store.path)],
         )
         merged = tuple(
             MergedStore(store.path, len(shards), len(store), sum(member.size for _, member in shards))

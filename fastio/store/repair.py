@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import errno
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from fastio.errors import SourceError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
+from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.scratch import ScratchFolder
-from fastio.store.set_object import SetMember, SetObject
-from fastio.store.store_folder import StoreFolder
+from fastio.store.set_object import SetMember, SetObject, read_set
+from fastio.store.store_folder import StoreFolder, other_version
+from fastio.store.turns import turn
 from fastio.store.whole import check_whole, damage_of, open_damaged
 
 __all__ = ["CannotMake", "Maker", "Offer", "RepairReport", "ShardRepair", "damaged_members", "repair_set"]
 
 _THREADS = 4  # shards checked at once
+_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 _ADVICE = "set TMPDIR to a folder on a larger disk"
 
 Progress = Callable[[int, int], object]  # called with samples and bytes
@@ -160,7 +164,7 @@ def _repaired(
     for maker in makers:
         try:
             for offer in maker.offers(number, member):
-                reason = _written(found, member, offer, scratch, (folder, name, etag))
+                reason = _written(found, member, offer, scratch, (folder, name, etag), remote)
                 if reason is None:
                     return ShardRepair(path, problem, offer.source)
                 reasons.append(reason)
@@ -175,6 +179,7 @@ def _written(
     offer: Offer,
     scratch: ScratchFolder,
     target: tuple[StoreFolder, str, str | None],
+    remote: RemoteOptions,
 ) -> str | None:
     """Give a shard the bytes that are offered if they are right. Returns why they are not."""
     folder, name, etag = target
@@ -183,9 +188,35 @@ def _written(
     try:
         offer.write(file)
         check_whole(open_damaged(str(file)), member, FORMATS[found.format].seal_at)
-        folder.put(name, file, etag=etag)
+        with _turn(found.path):
+            _require_listed(found, member, remote)
+            folder.put(name, file, etag=etag)
     except (StoreCorrupt, StoreIncomplete, StoreNotFound, CannotMake) as exc:
         return f"{offer.source}: {str(exc).removeprefix(f'{file}: ').removeprefix(f'{offer.source}: ')}"
     finally:
         file.unlink(missing_ok=True)
     return None
+
+
+@contextmanager
+def _turn(path: str) -> Iterator[None]:
+    """Let nobody replace a set of this machine meanwhile, unless its folder can only be read."""
+    with ExitStack() as held:
+        if is_local(path):
+            try:
+                held.enter_context(turn(path))
+            except OSError as exc:
+                if exc.errno not in _READ_ONLY:
+                    raise StoreError(f"{path}: cannot be locked ({exc.strerror}): nothing was written") from exc
+        yield
+
+
+def _require_listed(found: SetObject, member: SetMember, remote: RemoteOptions) -> None:
+    """Raise StoreError if a set was replaced, and its name for a shard may be another's by now."""
+    folder, name = folder_of(found.path, remote)
+    try:
+        is_listed = member in read_set(folder.open(name), with_index=False).members
+    except StoreNotFound:
+        is_listed = False
+    if not is_listed:
+        raise other_version(found.path)

@@ -37,7 +37,7 @@ class SetOutput:
         self._target = target
         self._files: list[PartialFile] = []
         self._seals: list[Seal] = []
-        self._object = begin_set_object(target)
+        self._object, self._claim = begin_set_object(target)
         try:
             self._replaced = _identity(target.set_path)
             known = _readable_set(target.set_path)
@@ -48,6 +48,8 @@ class SetOutput:
                 self._object.discard()
             except StoreError as left:
                 exc.add_note(str(left))
+            finally:
+                self._claim.release()
             raise
 
     def next_file(self) -> PartialFile:
@@ -81,15 +83,18 @@ class SetOutput:
     def discard(self) -> None:
         """See ``Output``."""
         problems: list[StoreError] = []
-        for file in () if self.is_published else self._files:
+        try:
+            for file in () if self.is_published else self._files:
+                try:
+                    _remove(file)
+                except StoreError as exc:
+                    problems.append(exc)
             try:
-                _remove(file)
+                self._object.discard()
             except StoreError as exc:
                 problems.append(exc)
-        try:
-            self._object.discard()
-        except StoreError as exc:
-            problems.append(exc)
+        finally:
+            self._claim.release()
         if problems:
             raise problems[0]
 

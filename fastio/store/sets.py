@@ -14,10 +14,12 @@ from fastio.store.folders import folder_of
 from fastio.store.format import Format
 from fastio.store.publish import publish_file
 from fastio.store.scratch import ScratchFolder
+from fastio.store.seal import read_seal
 from fastio.store.sealed import Shard, read_shard
+from fastio.store.set_lookup import current_set
 from fastio.store.set_object import SetMember, SetObject, read_set, write_set
-from fastio.store.store_folder import StoreFolder
-from fastio.store.turns import turn
+from fastio.store.store_folder import StoreFolder, other_version
+from fastio.store.turns import turns
 from fastio.store.unique_keys import check_keys
 
 __all__ = ["read_member", "seal_set"]
@@ -33,7 +35,7 @@ def read_member(folder: StoreFolder, name: str, form: Format) -> tuple[Shard, Se
     return shard, SetMember(name, seal.count, seal.file_size, seal.file_crc, seal.plan)
 
 
-def seal_set(
+def seal_set(  # noqa: PLR0913 - what is sealed, and what it follows
     path: str,
     names: Sequence[str],
     form: Format,
@@ -43,14 +45,16 @@ def seal_set(
     replace: bool = False,
     options: RemoteOptions = DEFAULT,
     opened: Sequence[tuple[Shard, SetMember]] | None = None,
+    merged: Sequence[SetObject] = (),
 ) -> SetObject:
     """
     Write the set object ``path`` for these shards, in this order: from then on they are a set.
 
     ``opened`` are the shards as ``read_member`` returns them, if they are open already. With ``replace`` the set object
     that is there must be of the generation before; without it there must be none. One that is the same byte for byte,
-    which another process wrote at the same time, is fine. Raises StoreIncomplete if a shard is not whole, SchemaError
-    if a key comes twice or the schemas differ, and StoreError if another set object is in the way.
+    which another process wrote at the same time, is fine. ``merged`` are sets of this machine whose shards these are,
+    which must list them still. Raises StoreIncomplete if a shard is not whole, SchemaError if a key comes twice or the
+    schemas differ, and StoreError if another set object is in the way, or a shard is no longer the one that was opened.
     """
     folder, name = folder_of(path, options)
     opened = [read_member(folder, each, form) for each in names] if opened is None else opened
@@ -64,7 +68,7 @@ def seal_set(
             write_set(file, shards, members, form=form.name, generation=generation, metadata=metadata)
             with writing(path):
                 sync_folder(Path(path).parent)  # the shards have their names for good before they are a set
-                _publish(file, generation=generation, replace=replace)
+                _publish(file, members, form, generation=generation, replace=replace, merged=merged)
         finally:
             file.discard()
     else:
@@ -76,15 +80,50 @@ def seal_set(
     return read_set(folder.open(name))
 
 
-def _publish(file: PartialFile, *, generation: int, replace: bool) -> None:
+def _publish(
+    file: PartialFile,
+    members: Sequence[SetMember],
+    form: Format,
+    *,
+    generation: int,
+    replace: bool,
+    merged: Sequence[SetObject],
+) -> None:
     """Give a set object its name unless it is there already. Raises StoreError if another is in the way, or OSError."""
     file.flush()
     folder, name = folder_of(file.path)
-    with turn(file.path):
+    # Whoever replaces a set of this folder keeps shards that another one lists, if it is there by then.
+    beside = [each.path for each in merged if Path(each.path).parent.resolve() == Path(file.path).parent.resolve()]
+    with turns([file.path, *beside]):
         if Path(file.path).exists() and filecmp.cmp(file.partial, file.path, shallow=False):
             return
         _check_next(folder, name, generation=generation, replace=replace)
+        for each in merged:
+            _check_listed(each)
+        for member in members:
+            _check_member(folder.full(member.name), member, form)
         publish_file(file, replace=replace)
+
+
+def _check_listed(merged: SetObject) -> None:
+    """Raise StoreError if a set is no longer the one that was read."""
+    current = current_set(merged.path)
+    if current is None or (current.generation, current.members) != (merged.generation, merged.members):
+        raise other_version(merged.path)
+
+
+def _check_member(path: str, member: SetMember, form: Format) -> None:
+    """Raise StoreError if a shard of this machine is, by its seal, no longer the one that a set is to list."""
+    if not is_local(path):
+        return
+    seal = read_seal(path, form.seal_at)
+    if seal is None or (seal.count, seal.file_size, seal.file_crc, seal.plan) != (
+        member.count,
+        member.size,
+        member.file_crc,
+        member.plan,
+    ):
+        raise other_version(path)
 
 
 def _upload(folder: StoreFolder, name: str, file: Path, *, generation: int, replace: bool) -> None:

@@ -128,8 +128,8 @@ def test_a_set_goes_on_as_it_was_begun(tmp_path: Path, source: Path, rule: JumpR
     """Shards of an older fastio, without start points or with some in small pictures too, are completed alike."""
     plan = plan_of(open_source(source), FORMATS["tar"], shard_bytes=60_000).with_jump(rule)
     options = PackOptions(shard_bytes=60_000)
-    old = PlannedSet.begin(plan, open_source(source), str(tmp_path / "a-%d.tar"), options)
-    assert [0] == list(old.pack([0]))
+    with PlannedSet.begin(plan, open_source(source), str(tmp_path / "a-%d.tar"), options) as old:
+        assert [0] == list(old.pack([0]))
     pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=60_000, resume=True)
 
     with open_store(tmp_path / "a.fastio-set") as store:
@@ -145,8 +145,8 @@ def test_a_shard_of_an_older_fastio_is_made_anew(tmp_path: Path) -> None:
     """``repair`` packs it by its own plan, with start points in small pictures too, to the same bytes."""
     source = folder(tmp_path / "photos", a=jpeg(0), small=jpeg(1, quality=1))
     plan = plan_of(open_source(source), FORMATS["tar"], shard_bytes=1 << 20).with_jump(JumpRule(0))
-    old = PlannedSet.begin(plan, open_source(source), str(tmp_path / "a-%d.tar"), PackOptions(shard_bytes=1 << 20))
-    assert [0] == list(old.pack([0]))
+    with PlannedSet.begin(plan, open_source(source), str(tmp_path / "a-%d.tar"), PackOptions(shard_bytes=1 << 20)) as old:
+        assert [0] == list(old.pack([0]))
     seal(str(tmp_path / "a-%d.tar"))
     before = (tmp_path / "a-0.tar").read_bytes()
     (tmp_path / "a-0.tar").write_bytes(before[:3000] + b"damage" + before[3006:])

@@ -37,7 +37,7 @@ def _repair(folder: Path, other: str = "copy") -> RepairReport:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
 
 
 def _flip(path: Path, at: int) -> None:

@@ -20,6 +20,14 @@ def source_in(tmp_path: Path, count: int = 6) -> Source:
     return open_source(folder)
 
 
+def others(tmp_path: Path, name: str) -> Source:
+    """A source of pictures of the same classes, whose names begin with a letter."""
+    class_folders(tmp_path / name, 2)
+    for file in (tmp_path / name).rglob("*.*"):
+        file.rename(file.with_name(f"{name}{file.parent.name}{file.name}"))
+    return open_source(tmp_path / name)
+
+
 def packed(tmp_path: Path, name: str, source: Source, **options) -> Path:
     """Pack a source into shards in a folder of its own."""
     folder = tmp_path / name

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
+from collections import Counter
+from contextlib import ExitStack, suppress
 
 import pytest
 from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.converters import Part, pack, seal
+from fastio.converters.planned.options import PackOptions
+from fastio.converters.planned.pack_set import plan_for
+from fastio.converters.planned.planned_set import PlannedSet
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store import create_store, open_store
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import folder_of
 from fastio.store.remote_folder import RemoteFolder
-from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, packed, source_in
+from fastio.store.verify import verify_store
+from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, others, packed, source_in
 from tests.store.build import LABELLED
 
 
@@ -127,3 +134,79 @@ def test_only_shards_that_are_uploaded_count_as_finished(tmp_path, bucket, remot
 
     assert allowed == len(objects(bucket, remote))
     assert words == [note.partition(": ")[2].partition(": go")[0] for note in getattr(failed.value, "__notes__", [])]
+
+
+def letters(out, remote):
+    """How many samples a set has of each source, all of whose bytes are right."""
+    with open_store(out, remote=remote) as store:
+        assert [] == verify_store(store)
+        keys = [key.rpartition("/")[2] for key in store.keys(range(len(store)))]
+    return Counter(key[0] if key[0] in "ab" else "o" for key in keys)
+
+
+@pytest.mark.parametrize("first", ["append", "overwrite"])
+@pytest.mark.parametrize("second", ["append", "overwrite"])
+def test_two_writers_of_one_set(tmp_path, bucket, remote, monkeypatch, first, second):
+    """Wherever the second one comes between, one of them wins, and the set is whole and what the winner made."""
+    out, put = f"{bucket.url}/{PATTERN}", RemoteFolder.put
+    options = {"shard_bytes": 3000, "remote": remote}
+    sources = {"o": source_in(tmp_path), "a": others(tmp_path, "a"), "b": others(tmp_path, "b")}
+    messages, calls = {}, []
+
+    def ended(name, kind):
+        try:
+            pack(sources[name], out, **{kind: True}, **options)
+        except StoreError as exc:
+            return str(exc)
+        return ""
+
+    def disturbed(folder, name, file, **conditions):
+        calls.append(name)
+        if len(calls) == at:
+            messages["b"] = ended("b", second)
+        put(folder, name, file, **conditions)
+
+    for at in itertools.count(1):
+        folder, _ = folder_of(out, remote)
+        for name in folder.entries():
+            folder.remove(name)
+        pack(sources["o"], out, **options)
+        messages.clear()
+        calls.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(RemoteFolder, "put", disturbed)
+            messages["a"] = ended("a", first)
+        if "b" not in messages:
+            break
+        (winner,) = [name for name, text in messages.items() if not text]
+        expected = {"o": 18, winner: 6} if (first if winner == "a" else second) == "append" else {winner: 6}
+        assert expected == letters(out, remote), (at, messages)
+        assert all("exists" in text or "replaced" in text or "are there" in text for text in messages.values() if text)
+    assert at > 3
+
+
+@pytest.mark.parametrize("options", [{"overwrite": True}, {"overwrite": True, "part": Part(0, 1)}, {"append": True}])
+def test_a_writer_that_begins_before_another_ends(tmp_path, bucket, remote, monkeypatch, options):
+    """It has seen shards that no set listed yet: it takes none of them, whatever becomes of its own."""
+    out, put = f"{bucket.url}/{PATTERN}", RemoteFolder.put
+    pack(source_in(tmp_path), out, shard_bytes=SHARD_BYTES, remote=remote)
+    begun, form = ExitStack(), PackOptions(shard_bytes=3000, remote=remote, **options)
+    source = others(tmp_path, "b")
+    plan = plan_for(source, out, None, form)
+    planned = []
+
+    def late(folder, name, file, **conditions):
+        if name == "out.fastio-set":
+            with suppress(StoreError):
+                planned.append(begun.enter_context(PlannedSet.begin(plan, source, out, form)))
+        put(folder, name, file, **conditions)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RemoteFolder, "put", late)
+        pack(others(tmp_path, "a"), out, shard_bytes=3000, remote=remote, overwrite=True)
+    for each in planned:
+        with begun, suppress(StoreError):
+            list(each.pack(range(len(plan))))
+
+    assert {"a": 6} == letters(out, remote)
+    assert bool(planned) == ("overwrite" in options)

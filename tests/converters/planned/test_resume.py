@@ -17,7 +17,9 @@ from fastio.converters.text.tokenizer import BytesTokenizer
 from fastio.converters.tokenized_source import TokenizedSource
 from fastio.errors import SourceError, StoreError, StoreIncomplete
 from fastio.store import open_store
-from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, keys, packed, source_in
+from fastio.store.merge import merge_stores
+from fastio.store.verify import verify_store
+from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, keys, others, packed, source_in
 from tests.converters.trees import foreign_tar, picture
 
 
@@ -276,6 +278,18 @@ def test_overwriting_goes_on_as_well(tmp_path):
 
     assert source.keys == keys(folder)
     assert not before.items() & files(folder).items()
+
+
+def test_overwriting_leaves_shards_that_another_set_lists(tmp_path):
+    """A merged set stays whole, however often the sets are overwritten of whose shards it was made."""
+    source, folder = source_in(tmp_path), packed(tmp_path, "out", source_in(tmp_path))
+    pack(others(tmp_path, "y"), folder / "y-%06d.tar")
+    merge_stores([str(folder / "out.fastio-set"), str(folder / "y.fastio-set")], str(folder / "z.fastio-set"))
+    for _ in range(3):
+        pack(source, folder / PATTERN, shard_bytes=SHARD_BYTES + 1, overwrite=True)
+
+        with open_store(folder / "z.fastio-set") as store:
+            assert [] == verify_store(store)
 
 
 def test_sealing_needs_all_shards(tmp_path):
