@@ -69,8 +69,8 @@ def index_store(
         return _index_beside(path, progress)
     with open_store(path, remote=options) as store:
         done, report = _noted(path, store.shards, progress)
-        if report.start_points == 0 and folder is None:
-            return report
+        if folder is None and report.start_points == report_of(path, store.shards, ()).start_points:
+            return report  # nothing was missing
         return replace(report, path=_written(store, done, folder, options=options, overwrite=overwrite))
 
 

@@ -142,6 +142,17 @@ def test_a_tar_of_another_tool_gets_them_into_its_index(tmp_path: Path, source: 
     assert EXPECTED == first_words(tmp_path / "x.tar")
 
 
+@pytest.mark.parametrize("name", ["s.lmdb", "s-%d.tar"])
+def test_what_is_there_is_not_written_again(tmp_path: Path, source: Path, name: str) -> None:
+    """A second call leaves every file as it is."""
+    pack(open_source(source), tmp_path / name, jump=False)
+    run("index", tmp_path / name)
+    before = {file.name: file.stat().st_ino for file in tmp_path.iterdir()}
+
+    assert "start points within 2 pictures" in run("index", tmp_path / name)
+    assert before == {file.name: file.stat().st_ino for file in tmp_path.iterdir()}
+
+
 def test_shards_of_an_old_set_get_a_sidecar_each(tmp_path: Path, source: Path) -> None:
     """Those that were packed before there were set objects."""
     pack(open_source(source), tmp_path / "s-%d.tar", shard_bytes=60_000, jump=False)
