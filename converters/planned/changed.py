@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
 from typing import Any
+
+import numpy as np
 
 from fastio.converters.planned.plan import PackPlan
 from fastio.converters.planned.shards import PlannedShard
@@ -18,17 +20,22 @@ __all__ = ["changed", "differences"]
 _NOTHING = object()
 
 
-def changed(path: str, shard: PlannedShard, plan: PackPlan, source: Source) -> StoreError:
-    """Return the error for shards of another plan under the names of this one."""
-    words = "; ".join(differences(shard, plan, source))
+def changed(
+    path: str, shard: PlannedShard, plan: PackPlan, source: Source, others: Iterable[PlannedShard] = ()
+) -> StoreError:
+    """Return the error for shards of another plan under the names of this one; ``others`` are more of them."""
+    words = "; ".join(differences(shard, plan, source, others))
     return StoreError(
         f"{path}: its shards were packed from another state of the source, or with other options: {words}. Give the "
         "same source and options to go on, or pack all again with --overwrite (in Python overwrite=True)"
     )
 
 
-def differences(shard: PlannedShard, plan: PackPlan, source: Source) -> list[str]:
-    """Return how the plan of a shard differs from ``plan`` of ``source``, the options first; never empty."""
+def differences(shard: PlannedShard, plan: PackPlan, source: Source, others: Iterable[PlannedShard] = ()) -> list[str]:
+    """
+    Return how the plan of a shard differs from ``plan`` of ``source``, the options first; never empty. ``others`` are
+    shards of the same plan as the first, in which a file may be found that has another size.
+    """
     before, now = shard.plan, plan.record
     words = [
         f"{what} was {form(before.get(name))}, now {form(now.get(name))}"
@@ -40,7 +47,11 @@ def differences(shard: PlannedShard, plan: PackPlan, source: Source) -> list[str
     if before["keys"] != now["keys"]:
         words.append(_first_other_key(shard, source) or "keys, or their order, differ")
     elif before["sizes"] != now["sizes"]:
-        words.append(f"files have other sizes: together {before['bytes']:,} bytes, now {now['bytes']:,}")
+        found = next(filter(None, (_first_other_size(each, source) for each in (shard, *others))), "")
+        total = f"together {before['bytes']:,} bytes, now {now['bytes']:,}"
+        if before["bytes"] == now["bytes"]:
+            total = f"together {now['bytes']:,} bytes as before"
+        words.append(f"files have other sizes: {found or total}")
     columns = {name for name in (*before, *now) if name.startswith("column ")}
     for name in sorted(columns):
         if before.get(name, _NOTHING) != now.get(name, _NOTHING):
@@ -61,6 +72,20 @@ def _first_other_key(shard: PlannedShard, source: Source) -> str:
         if before != now:
             return f"the first key that differs: was {shown(before or 'none')!r}, now {shown(now or 'none')!r}"
     return ""
+
+
+def _first_other_size(shard: PlannedShard, source: Source) -> str:
+    """The first sample of a shard that has another size in the source; empty if there is none, or nothing can tell."""
+    start, stop = shard.plan["first"], shard.plan["stop"]
+    if shard.plan.get("pictures") is not None or shard.packed["skipped"] or stop - start != shard.shard.count:
+        return ""  # its sizes are not those of the source
+    scanned = source.scanned(range(start, stop))
+    before = np.sum([shard.shard.sizes[each.name] for each in shard.shard.schema.payload], axis=0)
+    other = np.flatnonzero(before != scanned.sizes)
+    if not len(other) or len(other) == len(before):  # if all differ, they may count other bytes than the source does
+        return ""
+    first = int(other[0])
+    return f"{shown(scanned.keys[first])!r} had {before[first]:,} bytes, now {scanned.sizes[first]:,}"
 
 
 def _keys(shard: PlannedShard) -> list[str]:

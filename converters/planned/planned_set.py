@@ -333,14 +333,17 @@ class PlannedSet:
 
     def _check_same_plan(self, names: Sequence[str]) -> None:
         """Raise StoreError if the first whole shard there, perhaps of another part, belongs to another plan."""
+        shards = self._whole(names)
+        first = next(shards, None)
+        if first is not None and first.member.plan != self.plan.digest:
+            others = (each for each in shards if each.member.plan == first.member.plan)
+            raise changed(self.folder.full(first.member.name), first, self.plan, self.source, others)
+
+    def _whole(self, names: Iterable[str]) -> Iterator[PlannedShard]:
+        """Yield the shards that can be opened; others are checked when it is their turn to be packed."""
         for name in names:
-            try:
-                shard = open_shard(self.folder, name, self.target.format)
-            except StoreError:
-                continue  # if it is one of those to be packed, that is checked when it is its turn
-            if shard.member.plan != self.plan.digest:
-                raise changed(self.folder.full(name), shard, self.plan, self.source)
-            return
+            with suppress(StoreError):
+                yield open_shard(self.folder, name, self.target.format)
 
 
 def set_object_at(folder: StoreFolder, target: Target) -> SetObject | None:

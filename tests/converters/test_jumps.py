@@ -145,7 +145,8 @@ def test_a_shard_of_an_older_fastio_is_made_anew(tmp_path: Path) -> None:
     """``repair`` packs it by its own plan, with start points in small pictures too, to the same bytes."""
     source = folder(tmp_path / "photos", a=jpeg(0), small=jpeg(1, quality=1))
     plan = plan_of(open_source(source), FORMATS["tar"], shard_bytes=1 << 20).with_jump(JumpRule(0))
-    with PlannedSet.begin(plan, open_source(source), str(tmp_path / "a-%d.tar"), PackOptions(shard_bytes=1 << 20)) as old:
+    options = PackOptions(shard_bytes=1 << 20)
+    with PlannedSet.begin(plan, open_source(source), str(tmp_path / "a-%d.tar"), options) as old:
         assert [0] == list(old.pack([0]))
     seal(str(tmp_path / "a-%d.tar"))
     before = (tmp_path / "a-0.tar").read_bytes()

@@ -129,9 +129,9 @@ CHANGES = {
         folder / "bee" / "!.png"
     ).write_bytes(picture(1)),
     r"the first key that differs: was 'cat/0.png', now 'cat/00.png'": renamed,
-    r"files have other sizes: together [\d,]+ bytes, now": lambda folder: (folder / "dog" / "2.jpg").write_bytes(
-        picture(9, kind="JPEG", size=(50, 50))
-    ),
+    r"files have other sizes: 'dog/2.jpg' had [\d,]+ bytes, now ": lambda folder: (
+        folder / "dog" / "2.jpg"
+    ).write_bytes(picture(9, kind="JPEG", size=(50, 50))),
     r"classes, or what else is known of the source, differ": lambda folder: (folder / "zebra").mkdir(),
 }
 
@@ -155,6 +155,20 @@ def test_a_source_that_changed_is_refused(tmp_path, message):
             go_on(tmp_path, **options, **again)
 
     assert before == files(folder)
+
+
+def test_files_that_were_exchanged_are_named(tmp_path):
+    """All bytes together are as many as before: the first file of another size is named, whichever shard has it."""
+    folder = unsealed(tmp_path, missing=(1,))
+    two = [tmp_path / "classes" / "dog" / name for name in ("0.png", "2.jpg")]
+    contents = [path.read_bytes() for path in two]
+    for path, content in zip(two, reversed(contents), strict=True):
+        path.write_bytes(content)
+
+    message = f"'dog/0.png' had {len(contents[0])} bytes, now {len(contents[1])}"
+    with pytest.raises(StoreError, match=rf"out-000000\.tar.*files have other sizes: {message}\. .*--overwrite"):
+        go_on(tmp_path)
+    assert 5 == len(files(folder))
 
 
 @pytest.mark.parametrize(
