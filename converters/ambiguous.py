@@ -9,18 +9,19 @@ from itertools import combinations
 from pathlib import Path
 
 from fastio.converters.junk import is_hidden
+from fastio.converters.labels import LABEL_SUFFIXES
 from fastio.converters.scan import check_exists
 from fastio.converters.shard_files import split_pattern
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
 
-__all__ = ["refuse_fields", "refuse_splits", "split_folder"]
+__all__ = ["refuse_fields", "refuse_one_class", "refuse_splits", "split_folder"]
 
 _SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"])
 _WORD = re.compile(r"[a-z]+")
 _PICTURES = re.compile(r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|inputs?)\Z")
 _FIELDS = re.compile(
-    r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|masks?|labels?|annotations?|annots?|seg(?:mentations?)?|gts?|"
+    r"(?:.*_)?(?:images?|jpegimages|imgs?|pictures?|photos?|rgb|masks?|labels?|annotations?|annots?|seg(?:mentations?)?|gts?|"
     r"ground_?truths?|depths?|normals?|edges?|inputs?|targets?|lr|hr)\Z"
 )
 _SHOWN = 10  # folders listed in a message
@@ -61,13 +62,44 @@ def refuse_splits(path: str, folders: Sequence[str], kind: str = "imagefolder") 
     named = _listed(splits)
     is_one = len(splits) == 1
     what = "seems to be a part of a dataset, not a class" if is_one else "seem to be parts of a dataset, not classes"
-    commands = " and ".join(
-        f"`fastio pack {shlex.quote(path)} {shlex.quote(f'{name}.lmdb')} --split {shlex.quote(name)}`"
-        for name in splits[:3]
-    )
+    commands = " and ".join(f"`{_split_command(path, name)}`" for name in splits[:3])
     raise SourceError(
         f"{path}: {named} {what}: pack {'it' if is_one else 'each'} by itself, {commands}; "
         f"--source-kind {kind} packs all folders as classes"
+    )
+
+
+def refuse_one_class(path: str, classes: Sequence[str], keys: Sequence[str], problems: Collection[Problem]) -> None:
+    """
+    Raise SourceError if a folder has one class folder alone, or none that holds pictures and is not named like a field
+    (``images`` beside ``annotations``): the classes, if there are any, lie further down.
+
+    ``keys`` are those of the pictures, ``problems`` what else was found. The error says what to type for each meaning.
+    """
+    holders = list(dict.fromkeys(key.partition("/")[0] for key in keys))
+    if len(classes) != 1 and not (holders and all(_FIELDS.match(name.lower()) for name in holders)):
+        return
+    folder = next((name for name in holders if _PICTURES.match(name.lower())), (holders or list(classes))[0])
+    inner = list(
+        dict.fromkeys(key.split("/")[1] for key in keys if key.startswith(f"{folder}/") and key.count("/") > 1)
+    )
+    has_own = any(key.startswith(f"{folder}/") and key.count("/") == 1 for key in keys)
+    place = str(Path(path, folder))
+    command = f"fastio pack {shlex.quote(place)} {shlex.quote(f'{Path(path).resolve().name}.lmdb')}"
+    if inner and not has_own and all(map(_split_word, inner)):
+        ways = " and ".join(f"`{_split_command(place, name)}`" for name in inner[:3])
+        ways = f"{_listed(inner[:_SHOWN])} in it seem to be parts of a dataset: {ways}"
+    elif inner and not has_own:
+        ways = f"{_listed(inner[:_SHOWN])} in it look like the class folders: `{command}`"
+    else:
+        beside = (each.key for each in problems if "/" not in each.key and each.key.lower().endswith(LABEL_SUFFIXES))
+        file = next(beside, None)
+        labels = "" if file is None else f" --labels {shlex.quote(str(Path(path, file)))}"
+        ways = f"`{command}{labels}` packs its pictures {'with' if labels else 'without'} labels"
+    kept = f"{folder!r} as the only class" if len(classes) == 1 else f"{_listed(classes[:_SHOWN])} as classes"
+    raise SourceError(
+        f"{path}: {f'{folder}/'!r} {'is its only folder' if len(classes) == 1 else 'is hardly a class, by its name'}: "
+        f"{ways}; --source-kind imagefolder packs {kept}"
     )
 
 
@@ -91,6 +123,11 @@ def refuse_fields(path: str, classes: Sequence[str], keys: Sequence[str], proble
             f"{len(stems[1]):,}, e.g. {both[0]!r}): parts of one sample, not classes? Pack them together, "
             f"`{_pairs_command(path, one, other)}`, or say `--source-kind imagefolder{skip}` if they are classes"
         )
+
+
+def _split_command(path: str, name: str) -> str:
+    """The command that packs one part of a dataset."""
+    return f"fastio pack {shlex.quote(path)} {shlex.quote(f'{name}.lmdb')} --split {shlex.quote(name)}"
 
 
 def _pairs_command(path: str, one: str, other: str) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 
 from fastio.converters import LabelOptions, Source, open_source
 from fastio.converters.fields_asked import parse_choice
-from fastio.converters.origin import origin_of, recorded_root
+from fastio.converters.kind import SourcePath
+from fastio.converters.origin import origin_of, recorded_kind, recorded_root
+from fastio.converters.sources import imagefolder
 from fastio.converters.tokenized_source import tokenized_as
 
 __all__ = ["source_again"]
@@ -19,6 +21,8 @@ def source_again(metadata: Mapping[str, Any], path: str, *, kind: str = "auto", 
     order of the source. The label file is not recorded: ``labels`` names it. Raises SourceError as ``open_source``.
     """
     record = origin_of(metadata)
+    if kind == "auto" and recorded_kind(record) == imagefolder.KIND.name and imagefolder.KIND.signs(SourcePath(path)):
+        kind = imagefolder.KIND.name  # folders that were classes are not asked about again
     source: Source = open_source(
         path,
         kind=kind,

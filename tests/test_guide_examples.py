@@ -90,8 +90,9 @@ def test_the_packing_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     photos = [encode(pixels) for pixels in pictures(3)]
     mask = np.zeros((8, 8), np.uint8)
     for number, photo in enumerate(photos):
-        (tmp_path / "imagenet/cat").mkdir(parents=True, exist_ok=True)
-        (tmp_path / f"imagenet/cat/{number}.png").write_bytes(photo)
+        folder = tmp_path / "imagenet" / ("cat", "dog")[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.png").write_bytes(photo)
     names: dict[str, Any] = {
         "dataset": [{"image": photo, "label": 0} for photo in photos],
         "rows": ((photo, mask, "a caption") for photo in photos),

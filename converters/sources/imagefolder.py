@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 
-from fastio.converters.ambiguous import refuse_fields, refuse_splits
+from fastio.converters.ambiguous import refuse_fields, refuse_one_class, refuse_splits
 from fastio.converters.files import file_source
 from fastio.converters.junk import is_hidden
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath, source_record
@@ -90,6 +90,7 @@ def _open_detected(place: SourcePath, options: SourceOptions) -> ListedSource:
     refuse_splits(place.path, place.top.folders)
     source = open_imagefolder(place, options)
     refuse_fields(place.path, source.metadata["classes"], source.keys, source.problems)
+    refuse_one_class(place.path, source.metadata["classes"], source.keys, source.problems)
     return source
 
 

@@ -83,8 +83,9 @@ def test_settings_are_those_in_force(words: tuple[str, ...], shown: list[str], h
 def test_a_class_name_is_only_text(folder: Path) -> None:
     """A class whose name is a tag is shown by its name."""
     tag = "<script>alert(1)"
-    (folder / "data" / tag).mkdir(parents=True)
-    Image.new("RGB", (4, 4)).save(folder / "data" / tag / "a.png")
+    for name, file in ((tag, "a.png"), ("other", "b.png")):
+        (folder / "data" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(folder / "data" / name / file)
     for words in (("pack", "data", "s.lmdb"), ("info", "s.lmdb", "--html", "page.html")):
         result = CliRunner().invoke(cli, words)
         assert result.exit_code == 0, result.output

@@ -86,11 +86,11 @@ FILES = {
 
 
 def folder(path: Path, **files: bytes) -> Path:
-    """A class folder of these pictures, each named after what it is."""
-    (path / "a").mkdir(parents=True)
+    """A folder of these pictures, each named after what it is."""
+    path.mkdir(parents=True)
     for name, data in files.items():
         suffix = SUFFIXES.get(name, "jpg")
-        (path / "a" / f"{name}.{suffix}").write_bytes(data)
+        (path / f"{name}.{suffix}").write_bytes(data)
     return path
 
 
@@ -142,11 +142,11 @@ def test_pixels_without_an_end_are_read_as_by_pillow(tmp_path: Path) -> None:
     report = pack(open_source(folder(tmp_path / "photos", **values)), tmp_path / "s.lmdb")
 
     assert 3 == report.packed
-    ((images, _),) = FastLoader(tmp_path / "s.lmdb", 3, threads=1)
+    (images,) = FastLoader(tmp_path / "s.lmdb", 3, threads=1)
     rows = FastDataset(tmp_path / "s.lmdb")
     for number, name in enumerate(sorted(values)):
         pixels = np.asarray(Image.open(io.BytesIO(values[name])).convert("RGB"))
-        assert np.array_equal(pixels, np.asarray(rows[number][0].convert("RGB")))
+        assert np.array_equal(pixels, np.asarray(rows[number].convert("RGB")))
         assert np.array_equal(pixels, images[number].permute(1, 2, 0))
 
 
@@ -169,14 +169,14 @@ def test_a_bomb_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_packing_stops_or_lists_them(tmp_path: Path, options: dict[str, bool], name: str) -> None:
     """The same sentence from every way of packing; what is left is whole."""
     source = folder(tmp_path / "photos", whole=FILES["JPEG"], thumbnail=FILES["thumbnail"][:-40])
-    with pytest.raises(SourceError, match=rf"a/thumbnail\.jpg: {SENTENCE}; .*--on-error skip"):
+    with pytest.raises(SourceError, match=rf"thumbnail\.jpg: {SENTENCE}; .*--on-error skip"):
         pack(open_source(source), tmp_path / name, **options)
 
     report = pack(open_source(source), tmp_path / name, on_error="skip", **options)
 
-    assert [("a/thumbnail.jpg", SENTENCE)] == [(each.key, each.problem) for each in report.skipped]
+    assert [("thumbnail.jpg", SENTENCE)] == [(each.key, each.problem) for each in report.skipped]
     with open_store(report.path) as store:
-        assert [{"key": "a/thumbnail.jpg", "problem": SENTENCE}] == store.metadata["skipped"]
+        assert [{"key": "thumbnail.jpg", "problem": SENTENCE}] == store.metadata["skipped"]
     assert () == tuple(verify(report.path, decode=True).problems)
 
 

@@ -42,10 +42,10 @@ def jpeg(seed: int, **options: object) -> bytes:
 
 
 def folder(path: Path, **files: bytes) -> Path:
-    """A class folder of these pictures."""
-    (path / "a").mkdir(parents=True)
+    """A folder of these pictures."""
+    path.mkdir(parents=True)
     for name, data in files.items():
-        (path / "a" / f"{name}.jpg").write_bytes(data)
+        (path / f"{name}.jpg").write_bytes(data)
     return path
 
 
@@ -214,7 +214,7 @@ def test_damage_is_found_while_packing(tmp_path: Path) -> None:
     ):
         pack(open_source(source), tmp_path / "s.lmdb")
     report = pack(open_source(source), tmp_path / "s.lmdb", on_error="skip")
-    assert ["a/changed.jpg", "a/cut.jpg"] == [each.key for each in report.skipped]
+    assert ["changed.jpg", "cut.jpg"] == [each.key for each in report.skipped]
     for each, size in zip(report.skipped, (len(changed), len(cut)), strict=True):
         found = re.fullmatch(
             "cannot be decoded: its data are damaged, "
@@ -266,7 +266,7 @@ def test_shards_of_other_tools(tmp_path: Path, source: Path) -> None:
     import tarfile
 
     with tarfile.open(tmp_path / "x-0.tar", "w") as tar:
-        tar.add(source / "a" / "plain.jpg", "0.jpg")
+        tar.add(source / "plain.jpg", "0.jpg")
     before = (tmp_path / "x-0.tar").read_bytes()
     run = ("index", str(tmp_path / "x-0.tar"), "--to", str(tmp_path / "i"))
     assert 0 == CliRunner().invoke(cli, run, catch_exceptions=False).exit_code

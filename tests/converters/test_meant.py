@@ -65,6 +65,60 @@ def test_parts_of_a_data_set_are_no_classes(tmp_path, monkeypatch, names):
         assert (9, ["bee", "cat", "dog"]) == (len(store), store.metadata["classes"])
 
 
+@pytest.mark.parametrize("beside", ["", "list.txt", "lists/train.txt", "annotations/xmls/a.xml", "labels/a.txt"])
+@pytest.mark.parametrize("folder", ["images", "JPEGImages", "all_pictures"])
+def test_class_folders_one_level_further_down(tmp_path, monkeypatch, folder, beside):
+    """A root with the folder of the class folders alone, or beside files of labels, names that folder."""
+    monkeypatch.chdir(tmp_path)
+    class_folders(tmp_path / "my data" / folder)
+    if beside:
+        (tmp_path / "my data" / beside).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "my data" / beside).write_text("x")
+    message = run("pack", "my data", "x.lmdb", code=1)
+
+    assert "'bee/', 'cat/' and 'dog/' in it look like the class folders" in message
+    assert [["pack", f"my data/{folder}", "my data.lmdb"]] == advised(message)
+    run(*advised(message)[0])
+    with open_store("my data.lmdb") as store:
+        assert (9, ["bee", "cat", "dog"]) == (len(store), store.metadata["classes"])
+    run("pack", "my data", "y.lmdb", "--source-kind", "imagefolder", "--on-error", "skip")
+    with open_store("y.lmdb") as store:
+        assert folder in store.metadata["classes"]
+
+
+def test_parts_one_level_further_down(tmp_path, monkeypatch):
+    """Where the only folder holds parts of a dataset, each is packed by its own command."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("train", "val"):
+        class_folders(tmp_path / "data/images" / name)
+    message = run("pack", "data", "x.lmdb", code=1)
+
+    assert "'train/' and 'val/' in it seem to be parts of a dataset" in message
+    for command in advised(message):
+        run(*command)
+    with open_store("val.lmdb") as store:
+        assert (9, ["bee", "cat", "dog"]) == (len(store), store.metadata["classes"])
+
+
+@pytest.mark.parametrize("folder", ["images", "cat"])
+@pytest.mark.parametrize("labels", ["", "labels.csv"])
+def test_a_single_folder_of_pictures(tmp_path, monkeypatch, folder, labels):
+    """It may be a class, or a flat folder, with the label file beside it: each meaning has its command."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    numbers = flat(tmp_path / "data" / folder)
+    if labels:
+        rows = [f"{name},{label}" for name, label in numbers.items()]
+        (tmp_path / "data" / labels).write_text("\n".join(["file,label", *rows]))
+    message = run("pack", "data", "x.lmdb", code=1)
+
+    assert f"'{folder}/' is its only folder" in message
+    run(*advised(message)[0])
+    with open_store("data.lmdb") as store:
+        assert bool(labels) == ("label" in store.schema)
+    run("pack", "data", "y.lmdb", "--source-kind", "imagefolder", "--on-error", "skip")
+
+
 @pytest.mark.parametrize("beside", ["README.txt", "labels.csv", ".git/HEAD"])
 def test_folders_of_pictures_are_no_text(tmp_path, beside):
     """A note, a table or a hidden folder beside folders of pictures, however deep these are, makes no text of them."""

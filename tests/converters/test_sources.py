@@ -153,7 +153,7 @@ def test_imagefolder_order_is_that_of_os_walk(tmp_path):
         for name in sorted(names)
     ]
 
-    assert expected == list(open_source(root).keys)
+    assert expected == list(open_source(root, kind="imagefolder").keys)
 
 
 def test_imagefolder_with_kinds_that_torchvision_leaves_out(tmp_path, caplog):
@@ -405,7 +405,9 @@ def test_label_file_beside_folders(tmp_path):
     """A flat folder named one level too high is pointed at."""
     pickled(tmp_path / "labels.pkl", flat(tmp_path / "png"))
 
-    assert "--labels" in problems(open_source(tmp_path))["labels.pkl"]
+    assert "--labels" in problems(open_source(tmp_path, kind="imagefolder"))["labels.pkl"]
+    with pytest.raises(SourceError, match=r"`fastio pack .*/png .* --labels .*/labels.pkl` packs its pictures"):
+        open_source(tmp_path)
 
 
 def test_folder_in_a_flat_source(tmp_path):

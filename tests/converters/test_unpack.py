@@ -164,7 +164,7 @@ def test_folders_nested_deeper_than_calls(tmp_path, monkeypatch):
         with store_of("s.lmdb", [key]) as store:
             unpack(store, "out")
             unpack(store, "out", overwrite=True)
-        source = open_source("out")
+        source = open_source("out", kind="imagefolder")
         pack(source, "again.lmdb")
 
         assert [] == source.problems

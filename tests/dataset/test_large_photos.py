@@ -41,7 +41,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         picture.fp.seek(0)
         (folder / "photos" / "a" / f"{name}.jpg").write_bytes(picture.fp.read())
     for name, jump in (("jump", True), ("plain", False)):
-        pack(open_source(folder / "photos"), folder / f"{name}.lmdb", jump=jump)
+        pack(open_source(folder / "photos", kind="imagefolder"), folder / f"{name}.lmdb", jump=jump)
     return {name: folder / f"{name}.lmdb" for name in ("jump", "plain")}
 
 

@@ -40,13 +40,12 @@ def jpeg(seed: int, **options: object) -> bytes:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two baseline JPEGs, a progressive one and a damaged one."""
-    folder = tmp_path_factory.mktemp("photos") / "a"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("photos")
     (folder / "one.jpg").write_bytes(jpeg(0))
     (folder / "two.jpg").write_bytes(jpeg(1, progressive=True))
     (folder / "three.jpg").write_bytes(jpeg(2)[:-200] + b"\xff\xd9")
     (folder / "four.jpg").write_bytes(jpeg(3))
-    return folder.parent
+    return folder
 
 
 def first_words(path: Path) -> dict[str, int]:
@@ -60,7 +59,7 @@ def first_words(path: Path) -> dict[str, int]:
         return dict(zip(store.keys(every), words, strict=True))
 
 
-EXPECTED = {"a/four.jpg": TAG, "a/one.jpg": TAG, "a/three.jpg": 0, "a/two.jpg": 0}
+EXPECTED = {"four.jpg": TAG, "one.jpg": TAG, "three.jpg": 0, "two.jpg": 0}
 
 
 def run(*words: object) -> str:
@@ -84,7 +83,7 @@ def test_a_file_gets_a_sidecar(tmp_path: Path, source: Path, name: str) -> None:
     assert sorted([name, f"{name}.fastio-index"]) == sorted(each.name for each in tmp_path.iterdir())
     assert EXPECTED == first_words(store)
     assert "start points within 2 pictures" in said
-    assert "1 damaged JPEG, which stays as packed, without start points: a/three.jpg" in said
+    assert "1 damaged JPEG, which stays as packed, without start points: three.jpg" in said
     assert f"of the index (in {name}.fastio-index beside it)" in run("info", store)
     assert "all good" in run("verify", store)
     with open_store(store) as opened:
@@ -100,11 +99,11 @@ def test_a_set_gets_its_next_set_object(tmp_path: Path, source: Path) -> None:
     assert len(before) > 1
     assert before == {file.name: file.read_bytes() for file in tmp_path.glob("*.tar")}
     assert EXPECTED == first_words(tmp_path / "s.fastio-set")
-    more = tmp_path / "more" / "a"
+    more = tmp_path / "more"
     more.mkdir(parents=True)
     (more / "new.jpg").write_bytes(jpeg(7))
-    pack(open_source(more.parent), tmp_path / "s-%d.tar", append=True)
-    assert {**EXPECTED, "a/new.jpg": TAG} == first_words(tmp_path / "s.fastio-set")
+    pack(open_source(more), tmp_path / "s-%d.tar", append=True)
+    assert {**EXPECTED, "new.jpg": TAG} == first_words(tmp_path / "s.fastio-set")
     assert "all good" in run("verify", tmp_path / "s.fastio-set")
 
 
@@ -132,8 +131,8 @@ def test_another_folder_may_have_the_index(tmp_path: Path, source: Path, name: s
 def test_a_tar_of_another_tool_gets_them_into_its_index(tmp_path: Path, source: Path) -> None:
     """The index that is kept beside it has them from then on."""
     with tarfile.open(tmp_path / "x.tar", "w") as tar:
-        for file in sorted((source / "a").iterdir()):
-            tar.add(file, f"a/{file.name}")
+        for file in sorted(source.iterdir()):
+            tar.add(file, file.name)
     before = (tmp_path / "x.tar").read_bytes()
 
     assert dict.fromkeys(EXPECTED, 0) == first_words(tmp_path / "x.tar")
@@ -270,10 +269,10 @@ def test_bytes_that_were_damaged_after_packing_get_none(tmp_path: Path, source: 
     store = tmp_path / "s.lmdb"
     pack(open_source(source), store, jump=False)
     data = bytearray(store.read_bytes())
-    data[data.index((source / "a" / "one.jpg").read_bytes()) + 9000] ^= 1
+    data[data.index((source / "one.jpg").read_bytes()) + 9000] ^= 1
     store.write_bytes(data)
 
-    with pytest.raises(StoreCorrupt, match=r"s\.lmdb\[1\] \('a/one.jpg'\), field 'image': differs from its checksum"):
+    with pytest.raises(StoreCorrupt, match=r"s\.lmdb\[1\] \('one.jpg'\), field 'image': differs from its checksum"):
         index_store(str(store))
     assert ["s.lmdb"] == [each.name for each in tmp_path.iterdir()]
 
@@ -283,8 +282,8 @@ def test_what_has_nothing_to_add_says_so(tmp_path: Path) -> None:
     with io.BytesIO() as file:
         Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(file, "JPEG")
         small = file.getvalue()
-    (tmp_path / "in" / "a").mkdir(parents=True)
-    (tmp_path / "in" / "a" / "small.jpg").write_bytes(small)
+    (tmp_path / "in").mkdir(parents=True)
+    (tmp_path / "in" / "small.jpg").write_bytes(small)
     pack(open_source(tmp_path / "in"), tmp_path / "s.lmdb")
     (tmp_path / "t.txt").write_text("one line\n")
     run("pack", tmp_path / "t.txt", tmp_path / "t.lmdb")
@@ -313,9 +312,9 @@ def test_crops_of_photos_without_are_told_once(
     is_told: bool,
 ) -> None:
     """The loader names the command; its crops are the same before and after."""
-    (tmp_path / "in" / "a").mkdir(parents=True)
+    (tmp_path / "in").mkdir(parents=True)
     for number in range(4):
-        (tmp_path / "in" / "a" / f"{number}.jpg").write_bytes(jpeg(number))
+        (tmp_path / "in" / f"{number}.jpg").write_bytes(jpeg(number))
     store = tmp_path / "s.lmdb"
     pack(open_source(tmp_path / "in"), store, jump=jump)
 

@@ -102,14 +102,14 @@ def test_some_of_the_classes(tmp_path):
     first, *others = sorted(path for path in Path(source.path).iterdir() if path.is_dir())
     shutil.rmtree(first)
     shutil.rmtree(others[0])
-    append(folder, open_source(source.path))
+    append(folder, open_source(source.path, kind="imagefolder"))
     whole = files(folder)
 
     by_name = labels_by_name(folder)
     assert 22 == len(by_name)
     assert all(key.startswith(name) for key, name in by_name.items())
     with pytest.raises(StoreError, match="was appended already"):
-        append(folder, open_source(source.path))
+        append(folder, open_source(source.path, kind="imagefolder"))
     new = sorted(folder.glob("*.tar"))[-1]
     new.unlink()
     assert [new.name] == [Path(shard.path).name for shard in repair(str(folder), source.path).repaired]
