@@ -19,6 +19,7 @@ from fastio.store.jump_tables import JumpRule
 __all__ = [
     "ShardChunk",
     "begun_ahead",
+    "check_jobs",
     "chunks_through",
     "in_order",
     "pieces_of",
@@ -45,6 +46,12 @@ class ShardChunk:
     chunk: Chunk
     stage: Stage | None
     is_last: bool
+
+
+def check_jobs(jobs: object) -> None:
+    """Raise ValueError for a number of threads or processes that is none; None is one."""
+    if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
+        raise ValueError(f"jobs={jobs!r}: expected a whole number from 1 on")
 
 
 def threads(jobs: int | None) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from fastio import _native
-from fastio.converters.ahead import chunks_through, pieces_of, threads
+from fastio.converters.ahead import check_jobs, chunks_through, pieces_of, threads
 from fastio.converters.lossy_masks import LossyMasks
 from fastio.converters.pack_problems import check_pictures, miscounted, nothing_left, stop_at
 from fastio.converters.pack_record import (
@@ -30,6 +30,7 @@ from fastio.converters.stages import stages_of
 from fastio.converters.transcode import Transcode
 from fastio.errors import StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
+from fastio.store.files.local import path_text
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.formats import shard_suffixes
 from fastio.store.jump_tables import JumpRule
@@ -79,13 +80,17 @@ def pack(  # noqa: PLR0913 - an option of the command each
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs={jobs}: expected at least 1")
+    check_jobs(jobs)
+    if not hasattr(source, "chunks"):
+        raise TypeError(
+            f"{source!r:.60}: expected a source, got {type(source).__name__}: pack(open_source('data'), 'out.lmdb') "
+            "packs files; fastio.pack takes datasets"
+        )
     if on_error == "raise" and source.problems:
         raise stop_at(source, source.problems[0], of=len(source.problems))
     if pictures is not None:
         check_pictures(source, pictures)
-    out = os.fspath(out)
+    out = path_text(out, "the name of one store to write, such as 'out.lmdb' or 'out-%06d.tar'")
     options = PackOptions(
         jobs,
         on_error,

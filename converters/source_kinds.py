@@ -34,7 +34,7 @@ from fastio.converters.sources import (
 )
 from fastio.converters.sources import zip as zip_archive
 from fastio.errors import SourceError
-from fastio.store.files.local import is_local
+from fastio.store.files.local import is_local, path_text
 
 __all__ = ["SOURCES", "open_source"]
 
@@ -80,7 +80,9 @@ def open_source(
     ``root`` are described in ``SourceOptions``. Raises SourceError if the source is not as expected or could be meant
     in two ways; it says what was found and what to choose from.
     """
-    path = os.fspath(path)
+    path = path_text(
+        path, "one path to pack: a folder, a file, or a pattern such as 'data/*.parquet' for several files"
+    )
     if not is_local(path):
         raise SourceError(
             f"{path}: is a URL, from which nothing is packed: a packed store is copied by `fastio stage {path} DIR`, "
@@ -89,13 +91,17 @@ def open_source(
     named = None if kind == "auto" else _kind_called(kind)
     if not Path(path).exists() and not (is_pattern(path) or store.names_store(path)):
         check_exists(path)  # a store's own error says more
-    place = SourcePath(path if split is None else split_folder(path, split))
+    place = SourcePath(
+        path if split is None else split_folder(path, path_text(split, "the name of a folder as split="))
+    )
     chosen = named or _detect(place, has_fields=bool(fields), has_labels=labels is not None)
-    if labels is not None and chosen.own_labels:
-        raise SourceError(f"{place.path}: {chosen.own_labels}: drop --labels {os.fspath(labels)}")
+    label_path = None if labels is None else path_text(labels, "the path of a label file as labels=")
+    if label_path is not None and chosen.own_labels:
+        raise SourceError(f"{place.path}: {chosen.own_labels}: drop --labels {label_path}")
     columns = label_options or LabelOptions()
-    file = None if labels is None else LabelFile(os.fspath(labels), columns)
-    options = SourceOptions(file, columns, tuple(fields), None if root is None else os.fspath(root))
+    file = None if label_path is None else LabelFile(label_path, columns)
+    files_root = None if root is None else path_text(root, "the folder of the files as root=")
+    options = SourceOptions(file, columns, tuple(fields), files_root)
     _check_taken(place, chosen, options)
     opener = chosen.open if named else chosen.open_detected or chosen.open
     return opener(place, options)

@@ -99,8 +99,8 @@ def check_set(out: str, shard_bytes: int | None) -> None:
     if not form.has_shards:
         others = " or ".join(shard_suffixes())
         raise StoreError(f"{out}: {form.name} stores are one file: drop the number, or pack to {others}")
-    if shard_bytes is not None and shard_bytes < 1:
-        raise StoreError(f"{out}: expected a shard size of at least 1 byte, got {shard_bytes}")
+    if shard_bytes is not None and (not isinstance(shard_bytes, int) or shard_bytes < 1):
+        raise StoreError(f"{out}: expected a shard size in bytes, a whole number from 1 on, got {shard_bytes!r}")
 
 
 def plan_for(source: Source, out: str, pictures: Transcode | Raw | None, options: PackOptions) -> PackPlan:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fastio import _native
-from fastio.converters.ahead import in_order, threads
+from fastio.converters.ahead import check_jobs, in_order, threads
 from fastio.converters.pack_report import reasons
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
@@ -93,8 +93,7 @@ def pack_text(
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs={jobs}: expected at least 1")
+    check_jobs(jobs)
     begun = time.perf_counter()
     report = TextReport(os.fspath(out), found=len(source.problems), skipped=list(source.problems))
     if on_error == "raise" and report.skipped:

@@ -68,6 +68,10 @@ class DatasetSamples:
         if isinstance(dataset, Mapping):
             names = ", ".join(map(str, list(dataset)[:4]))
             raise SourceError(f"the dataset is a dict of {names}: pack these one by one, each into a store of its own")
+        if isinstance(dataset, type):
+            raise SourceError(
+                f"expected a dataset, got the class {dataset.__name__}: make one, {dataset.__name__}(...)"
+            )
         if any(_is_of(dataset, module, name) for module, name in _LOADERS):
             raise SourceError(f"a {type(dataset).__name__} yields batches: pack its dataset")
         if is_dataset(dataset):

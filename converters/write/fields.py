@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +33,13 @@ class Fields:
             return cls({field.name: field for field in asked.fields})
         if isinstance(asked, str):
             raise SchemaError(f"fields={asked!r}: expected names with types, as in fields={{{asked!r}: 'image'}}")
-        types = asked if isinstance(asked, Mapping) else dict.fromkeys(asked)
-        if not types or len(types) != len(asked):
+        names = list(asked) if isinstance(asked, Iterable) else [asked]
+        if not all(isinstance(name, str) for name in names):
+            raise SchemaError(
+                f"fields={asked!r}: expected names with types, as in fields={{'image': 'image'}}, or names"
+            )
+        types = asked if isinstance(asked, Mapping) else dict.fromkeys(names)
+        if not types or len(types) != len(names):
             raise SchemaError(f"fields={asked!r}: expected at least one field, and each once")
         return cls({name: None if type_ is None else field_of(name, type_) for name, type_ in types.items()})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fastio.converters.record_pictures import file_or_bytes
 from fastio.converters.record_problem import UnfitError
 from fastio.errors import SchemaError
 from fastio.types.field_types import field_of
-from fastio.types.picture_kinds import UNKNOWN
+from fastio.types.picture_kinds import UNKNOWN, kind_by_name
 from fastio.types.schema import BOX_ROLES, RAGGED, RAW, Field
 
 __all__ = ["infer_field"]
@@ -93,11 +94,15 @@ def _is_picture_name(name: str) -> bool:
     return name == "image" or _is_mask_name(name)
 
 
-def _text(name: str, _values: Sequence[Any]) -> Field:
+def _text(name: str, values: Sequence[Any]) -> Field:
     if name == "label":
         raise _unclear(name, 'text; give metadata={"classes": [...]} and the type "label" for names of classes')
     if _is_picture_name(name):
         raise _unclear(name, 'text; say "image" or "mask" if these are paths')
+    if any(kind_by_name(value) and Path(value).is_file() for value in values):
+        raise _unclear(
+            name, f'names of files that exist ({values[0]!r:.60}); say "image" to pack these, "text" for names'
+        )
     return field_of(name, "text")
 
 

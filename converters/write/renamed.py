@@ -19,6 +19,8 @@ def renamed_samples(samples: DatasetSamples, new_names: Mapping[str, str]) -> Da
     Samples that lack such a field, that have a field of the new name already, or that are no dicts come as Unreadable.
     Raises SchemaError if the dataset's own description says so of all of them, or if two new names are the same.
     """
+    if not isinstance(new_names, Mapping):
+        raise SchemaError(f"rename={new_names!r}: expected old and new names, as in rename={{'img': 'image'}}")
     if len(set(new_names.values())) < len(new_names):
         raise SchemaError(f"rename={dict(new_names)!r}: expected different new names")
     renaming = _Renaming(new_names)

@@ -11,7 +11,7 @@ from fastio.types.schema import Schema
 
 __all__ = ["checked_metadata", "classes_of"]
 
-_OWN = ("skipped", "source", "tokenizer")  # entries that the writer makes
+_OWN = ("document_counts", "skipped", "source", "tokenizer")  # entries that the writer makes
 
 
 def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn, Self
 import numpy as np
 from PIL import Image
 
+from fastio.converters.ahead import check_jobs
 from fastio.converters.kind import source_record
 from fastio.converters.lossy_masks import lossy_mask_lines
 from fastio.converters.record_arrays import is_tensor
@@ -35,6 +36,7 @@ from fastio.converters.write.store_metadata import checked_metadata, classes_of
 from fastio.converters.write.workers import PartWork, encoded_parts
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store import check_target, create_store, open_store
+from fastio.store.files.local import path_text
 from fastio.types.option_names import explains_names
 from fastio.types.schema import Schema
 
@@ -106,7 +108,7 @@ class Writer:
         self._state = "closed"  # for __del__, until all is checked
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
-        self.path = os.fspath(path)
+        self.path = path_text(path, "the name of one store to write, such as 'out.lmdb' or 'out-%06d.tar'")
         self._metadata = checked_metadata(metadata)
         self._source: dict[str, Any] = source_record("python", os.path.basename(self.path))  # noqa: PTH119
         self._options = (tokenizer, progress, jump)
@@ -190,8 +192,9 @@ class Writer:
             samples = DatasetSamples.of(dataset)
             if rename:
                 samples = renamed_samples(samples, rename)
-            if jobs is not None and (jobs < 1 or samples.count is None):
-                raise ValueError(f"jobs={jobs}: expected at least 1, and a dataset with a length and numbered samples")
+            check_jobs(jobs)
+            if jobs is not None and samples.count is None:
+                raise ValueError(f"jobs={jobs}: expected a dataset with a length and numbered samples")
             self._describe(samples, type(dataset).__name__)
             names = self._fields.names
             if samples.choose is not None and names is not None:

@@ -69,6 +69,6 @@ def _target(path: str, *, overwrite: bool, shard_bytes: int | None) -> Target:
         raise StoreError(f"{path}: {target.format.name} stores are one file: drop the number, or pack to {others}")
     if not target.is_set and shard_bytes is not None:
         raise StoreError(f"{path}: a shard size needs a name with a number, e.g. name-%06d.tar")
-    if shard_bytes is not None and shard_bytes < 1:
-        raise StoreError(f"{path}: expected a shard size of at least 1 byte, got {shard_bytes}")
+    if shard_bytes is not None and (not isinstance(shard_bytes, int) or shard_bytes < 1):
+        raise StoreError(f"{path}: expected a shard size in bytes, a whole number from 1 on, got {shard_bytes!r}")
     return target

@@ -35,6 +35,23 @@ FIELD_TYPES: Final[Mapping[str, tuple[str, str, tuple[int | None, ...], str]]] =
     **{role: (RAGGED, "<f4", (None, 4), role) for role in BOX_ROLES},
 }
 
+# What types whose words take no sizes are, for whoever gives some.
+_ANY_LENGTH: Final = "its values have any length already"
+_ANY_ROWS: Final = "it is as many rows as a sample has already"
+_NO_SIZES: Final[Mapping[str, str]] = {
+    "image": "a field is one picture; several pictures a sample are several fields, such as image_0 and image_1",
+    "mask": "a field is one mask; mask[3] is a mask whose pixels are colours, and several masks are several fields",
+    "mask16": "a field is one mask; several masks a sample are several fields",
+    "text": f"{_ANY_LENGTH}; several texts a sample are json, or several fields",
+    "json": f"{_ANY_LENGTH}, and may be lists",
+    "bytes": f"{_ANY_LENGTH}; several values a sample are several fields",
+    "tokens": _ANY_LENGTH,
+    "tokens16": _ANY_LENGTH,
+    "label": "it is one whole number; several a sample are int64[3], for three, or int64[*]",
+    "points": f"{_ANY_ROWS}; points[17] is 17 points a row",
+    **dict.fromkeys(BOX_ROLES, _ANY_ROWS),
+}
+
 _ARRAY = re.compile(r"(?P<dtype>[a-z]+[0-9]*)(?:\[(?P<shape>[0-9*, ]*)\])?(?: (?P<word>column))?\Z")
 _POINTS = re.compile(r"points\[([0-9]+)\]\Z")
 _COLOURS = re.compile(r"mask\[([234])\]\Z")
@@ -68,6 +85,8 @@ def field_of(name: str, type_: FieldType) -> Field:
         return type_
     if isinstance(type_, str):
         return _of_words(name, type_)
+    if not isinstance(type_, Sequence):
+        raise SchemaError(f"field {name!r}: expected a type by its name, such as {_own_word(type_)!r}, got {type_!r}")
     if not 2 <= len(type_) <= 3 or not isinstance(type_[1], (tuple, list)):
         raise SchemaError(f"field {name!r}: expected a type such as 'image' or ('float32', (512,)), got {type_!r}")
     return _array(name, str(type_[0]), tuple(type_[1]), role="" if len(type_) == 2 else str(type_[2]))
@@ -102,7 +121,10 @@ def _of_words(name: str, words: str) -> Field:
     if per:
         field = _of_words(name, own_words)
         if not field.traits.is_ragged:
-            raise _unknown(name, words)
+            raise SchemaError(
+                f"field {name!r}: only rows can be per {owner}, as many as it has: int64[*], float32[*,4], boxes or "
+                f"points; got {words!r}"
+            )
         return replace(field, role=f"{field.geometry} per:{owner}".lstrip())
     if words in FIELD_TYPES:
         return Field(name, *FIELD_TYPES[words])
@@ -115,21 +137,24 @@ def _of_words(name: str, words: str) -> Field:
     match = _ARRAY.match(words)
     if match is None:
         raise _unknown(name, words)
+    if match["shape"] is not None and match["dtype"] in _NO_SIZES:
+        brackets = words.removeprefix(match["dtype"]).partition(" ")[0]
+        raise SchemaError(f"field {name!r}: {match['dtype']} takes no {brackets}: {_NO_SIZES[match['dtype']]}")
     sizes = (match["shape"] or "").replace(" ", "")
     shape = tuple(None if size == "*" else int(size) for size in sizes.split(",")) if sizes else ()
     if match["word"] and None not in shape:
         return Field(name, COLUMN, _dtype(name, match["dtype"], words), shape)
-    return _array(name, match["dtype"], shape, role="")
+    return _array(name, match["dtype"], shape, role="", words=words)
 
 
-def _array(name: str, dtype: str, shape: tuple[object, ...], *, role: str) -> Field:
+def _array(name: str, dtype: str, shape: tuple[object, ...], *, role: str, words: str = "") -> Field:
     sizes: list[int | None] = []
     for size in shape:
         if size is not None and (isinstance(size, bool) or not isinstance(size, int)):
             raise SchemaError(f"field {name!r}: expected whole numbers or None in the shape, got {shape}")
         sizes.append(size)
     codec = RAGGED if None in sizes else RAW if sizes else COLUMN
-    return Field(name, codec, _dtype(name, dtype, dtype), tuple(sizes), role)
+    return Field(name, codec, _dtype(name, dtype, words or dtype), tuple(sizes), role)
 
 
 def _dtype(name: str, dtype: str, words: str) -> str:
@@ -140,6 +165,14 @@ def _dtype(name: str, dtype: str, words: str) -> str:
     if known is None or known.kind not in "biufc":
         raise _unknown(name, words)
     return known.newbyteorder("<").str
+
+
+def _own_word(type_: object) -> str:
+    """The word for a type of Python or NumPy, as people try it."""
+    names = {str: "text", bytes: "bytes", dict: "json", list: "float32[*]", float: "float", int: "int", bool: "bool"}
+    if isinstance(type_, type) and issubclass(type_, np.generic):
+        return np.dtype(type_).name
+    return names.get(type_, "image") if isinstance(type_, type) else "image"
 
 
 def _unknown(name: str, words: str) -> SchemaError:

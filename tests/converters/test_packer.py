@@ -259,3 +259,27 @@ def test_keys_that_come_again_in_another_shard(tmp_path, out):
     assert ["0000", "0001"] == [problem.key for problem in report.skipped]
     assert [("0000", picture(0), 0), ("0001", picture(1), 1), ("0002", picture(2), 2)] == contents(out)
     assert [] == verify(out, against=open_source(tmp_path / "s")).problems
+
+
+@pytest.mark.parametrize("path", [["a.png", "b.png"], None, {}, 5, b"x"])
+def test_what_is_no_path(path):
+    """A list of files, None, a number: one line says what to give instead."""
+    got = "None" if path is None else type(path).__name__
+    with pytest.raises(TypeError, match=rf"expected one path to pack: a folder, .* for several files, got {got}"):
+        open_source(path)
+
+
+def test_what_is_no_source_or_option(tmp_path):
+    """Paths for sources, lists for paths, numbers as text: one line each, and nothing is written."""
+    flat(tmp_path / "f", 1)
+    source = open_source(tmp_path / "f")
+    with pytest.raises(TypeError, match="expected a source, got str: pack\\(open_source"):
+        pack(str(tmp_path / "f"), tmp_path / "o.lmdb")
+    with pytest.raises(TypeError, match=r"expected the name of one store to write, .* got list"):
+        pack(source, ["o.lmdb"])
+    with pytest.raises(ValueError, match="jobs='4': expected a whole number from 1 on"):
+        pack(source, tmp_path / "o.lmdb", jobs="4")
+    with pytest.raises(TypeError, match="expected the path of a label file as labels=, got dict"):
+        open_source(tmp_path / "f", labels={"0000.png": 1})
+
+    assert ["f"] == [path.name for path in tmp_path.iterdir()]

@@ -166,15 +166,15 @@ def test_shards_of_an_old_set_get_a_sidecar_each(tmp_path: Path, source: Path) -
 
 def test_merged_sets_keep_them(tmp_path: Path, source: Path) -> None:
     """Also beside a set without."""
-    more = tmp_path / "more" / "a"
+    more = tmp_path / "more"
     more.mkdir(parents=True)
     (more / "new.jpg").write_bytes(jpeg(7))
     pack(open_source(source), tmp_path / "s-%d.tar", jump=False)
-    pack(open_source(more.parent), tmp_path / "t-%d.tar", jump=False)
+    pack(open_source(more), tmp_path / "t-%d.tar", jump=False)
     index_store(str(tmp_path / "s-%d.tar"))
     run("merge", tmp_path / "s.fastio-set", tmp_path / "t.fastio-set", "--out", tmp_path / "u.fastio-set")
 
-    assert {**EXPECTED, "a/new.jpg": 0} == first_words(tmp_path / "u.fastio-set")
+    assert {**EXPECTED, "new.jpg": 0} == first_words(tmp_path / "u.fastio-set")
 
 
 def test_a_set_behind_a_url_gets_an_index_here(bucket: Bucket, tmp_path: Path, source: Path) -> None:
@@ -185,12 +185,12 @@ def test_a_set_behind_a_url_gets_an_index_here(bucket: Bucket, tmp_path: Path, s
         index_store(f"{bucket.url}/s.fastio-set", options=remote)
     report = index_store(f"{bucket.url}/s.fastio-set", str(tmp_path), options=remote)
 
-    assert (2, ["a/three.jpg"]) == (report.start_points, report.damaged)
+    assert (2, ["three.jpg"]) == (report.start_points, report.damaged)
     with open_store(tmp_path / "s.fastio-set", remote=remote) as store:
         intervals = store.spans("image", np.arange(4)).intervals
         assert intervals is not None
         assert 2 == np.count_nonzero(intervals.sizes)
-        assert read_values(store, "image", np.arange(4)).view(1).tobytes() == (source / "a" / "one.jpg").read_bytes()
+        assert read_values(store, "image", np.arange(4)).view(1).tobytes() == (source / "one.jpg").read_bytes()
 
 
 def cut(file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from fastio.errors import SchemaError
@@ -51,12 +52,43 @@ def test_rows_of_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "type_", ["picture", "float33[2]", "float32[a]", ("float32",), ("float32", (1.5,)), "int64[*] of b", "int64 per b"]
+    "type_", ["picture", "float33[2]", "float32[a]", ("float32",), ("float32", (1.5,)), "int64[*] of b"]
 )
 def test_unknown_types(type_: object) -> None:
     """Anything else is an error that lists what there is."""
     with pytest.raises(SchemaError, match="field 'a': expected"):
         field_of("a", type_)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("type_", "sentence"),
+    [
+        ("tokens16[*]", "tokens16 takes no [*]: its values have any length already"),
+        ("tokens[512]", "tokens takes no [512]: its values have any length already"),
+        ("text[*]", "text takes no [*]: its values have any length already; several texts a sample are json"),
+        ("bytes[4]", "bytes takes no [4]: its values have any length already"),
+        ("json[*]", "json takes no [*]: its values have any length already, and may be lists"),
+        ("image[*]", "image takes no [*]: a field is one picture; several pictures a sample are several fields"),
+        ("mask[*]", "mask takes no [*]: a field is one mask"),
+        ("mask16[2]", "mask16 takes no [2]: a field is one mask"),
+        ("label[3]", "label takes no [3]: it is one whole number; several a sample are int64[3]"),
+        ("xyxy[*]", "xyxy takes no [*]: it is as many rows as a sample has already"),
+        ("points[*]", "points takes no [*]: it is as many rows as a sample has already"),
+        ("image[*] per boxes", "image takes no [*]: a field is one picture"),
+        ("int64 per boxes", "only rows can be per boxes, as many as it has: int64[*]"),
+        ("float33[2]", "expected a type such as image, "),
+        (str, "expected a type by its name, such as 'text', got <class 'str'>"),
+        (np.float32, "expected a type by its name, such as 'float32', got <class 'numpy.float32'>"),
+        (5, "expected a type by its name, such as 'image', got 5"),
+    ],
+)
+def test_what_types_are_not(type_: object, sentence: str) -> None:
+    """Sizes for a type that takes none, and types of Python, are told from names that do not exist."""
+    with pytest.raises(SchemaError) as caught:
+        field_of("a", type_)  # type: ignore[arg-type]
+
+    assert str(caught.value).startswith(f"field 'a': {sentence}")
+    assert not str(caught.value).endswith("got 'float33'")
 
 
 @pytest.mark.parametrize(

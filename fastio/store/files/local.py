@@ -26,6 +26,7 @@ __all__ = [
     "identity_of",
     "is_local",
     "open_descriptor",
+    "path_text",
     "readable",
     "regular_file",
 ]
@@ -47,6 +48,19 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 def is_local(path: str) -> bool:
     """Whether this is a path of the file system, and no URL."""
     return _SCHEME.match(path) is None
+
+
+def path_text(path: object, expected: str) -> str:
+    """
+    Return the path that a user gave as text.
+
+    Raises TypeError that says in one line what was ``expected`` instead of a list of paths, None or a number.
+    """
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str):
+        value = "" if path is None else f"{path!r:.60}: "
+        raise TypeError(f"{value}expected {expected}, got {'None' if path is None else type(path).__name__}")
+    return text
 
 
 def check_address(path: str | os.PathLike[str]) -> None:

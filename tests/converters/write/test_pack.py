@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 import fastio
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
 from fastio.store import open_store
-from tests.converters.trees import picture
+from tests.converters.trees import flat, picture
 from tests.converters.write.writing import values, visible
 
 JOBS = pytest.mark.parametrize("jobs", [None, 1, 2])
@@ -163,7 +163,7 @@ def test_iterables(tmp_path):
         fastio.pack(dataset, tmp_path / f"{number}.lmdb")
         with open_store(tmp_path / f"{number}.lmdb") as store:
             assert [f"text {i}".encode() for i in range(1000)] == values(store, "text")
-    with pytest.raises(ValueError, match="jobs=2: expected at least 1, and a dataset with a length"):
+    with pytest.raises(ValueError, match="jobs=2: expected a dataset with a length"):
         fastio.pack(Stream(), tmp_path / "2.lmdb", jobs=2)
     assert not (tmp_path / "2.lmdb").exists()
 
@@ -260,3 +260,35 @@ def test_a_sample_wrong_among_the_last_leaves_nothing(tmp_path):
         fastio.pack(samples, tmp_path / "out.lmdb", fields={"image": "image", "caption": None})
 
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "message"),
+    [
+        (dict, {}, "expected a dataset, got the class dict"),
+        ([{"a": "x"}], {"jobs": "4"}, "jobs='4': expected a whole number from 1 on"),
+        ([{"a": "x"}], {"jobs": 2.5}, "jobs=2.5: expected a whole number"),
+        ([{"a": "x"}], {"rename": "a"}, "rename='a': expected old and new names"),
+    ],
+)
+def test_values_that_are_no_options(tmp_path, dataset, options, message):
+    """A class for its instance, numbers as text, a name for a dict: one line each."""
+    with pytest.raises(ValueError, match=message):
+        fastio.pack(dataset, tmp_path / "out.lmdb", **options)
+
+    assert [] == visible(tmp_path)
+
+
+def test_names_of_files_are_not_packed_as_text(tmp_path, monkeypatch):
+    """A list of files that exist may mean their names or the pictures: the types say which."""
+    monkeypatch.chdir(tmp_path)
+    flat(tmp_path / "f", 2)
+    names = ["f/0000.png", "f/0001.png"]
+    with pytest.raises(SchemaError, match="names of files that exist"):
+        fastio.pack(names, "out.lmdb")
+    pictures = fastio.pack(names, "pictures.lmdb", fields={"image": "image"})
+    texts = fastio.pack(names, "texts.lmdb", fields={"file": "text"})
+
+    assert (2, 2) == (pictures.packed, texts.packed)
+    with open_store("pictures.lmdb") as store:
+        assert [picture(0), picture(1)] == values(store, "image")

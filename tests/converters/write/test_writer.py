@@ -330,6 +330,11 @@ def test_classes_by_name_and_number(out, monkeypatch, piece):
         ({"fields": {"a": "text"}, "metadata": {"classes": ["x"]}}, SchemaError, "classes of 'label', but no such"),
         ({"fields": {"a": "text", "label": "label"}, "metadata": {"classes": ["x", "x"]}}, SchemaError, "comes twice"),
         ({"fields": {"a": "text", "label": "float"}, "metadata": {"classes": ["x"]}}, SchemaError, "whole numbers"),
+        ({"fields": 5}, SchemaError, "fields=5: expected names with types"),
+        ({"fields": {5: "text"}}, SchemaError, "expected names with types"),
+        ({"fields": [("a", "text")]}, SchemaError, "expected names with types"),
+        ({"fields": {"a": "image[*]"}}, SchemaError, r"field 'a': image takes no \[\*\]: a field is one picture"),
+        ({"path": "out-%06d.tar", "shard_bytes": "1GB"}, StoreError, "expected a shard size in bytes, .* got '1GB'"),
         ({"path": "out.xyz"}, StoreError, "expected a name that ends in one of"),
         ({"path": "no/out.lmdb"}, StoreError, "does not exist"),
     ],
@@ -341,6 +346,15 @@ def test_arguments_are_checked_at_once(tmp_path, arguments, error, message):
         fastio.Writer(path, **arguments)
 
     assert [] == visible(tmp_path)
+
+
+@pytest.mark.parametrize("path", [["out.lmdb"], ("a.tar", "b.tar"), None, {}, 5, b"out.lmdb"])
+def test_what_is_no_path(path):
+    """A list of files, None, a number: one line says what is expected instead."""
+    expected = r"expected the name of one store to write, such as 'out.lmdb' or 'out-%06d.tar', got "
+    for write in (fastio.Writer, lambda path: fastio.pack([{"a": "text"}], path)):
+        with pytest.raises(TypeError, match=expected + ("None" if path is None else type(path).__name__)):
+            write(path)
 
 
 def test_a_schema_may_be_given(tmp_path):
