@@ -15,7 +15,11 @@ from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
+from fastio.store.listing import visible_names
 from fastio.store.scratch import ScratchFolder
+from fastio.store.seal import SealAt, read_seal
+from fastio.store.set_lookup import current_set
+from fastio.store.set_names import SET_SUFFIX
 from fastio.store.set_object import SetMember, SetObject, read_set
 from fastio.store.store_folder import StoreFolder, other_version
 from fastio.store.turns import turn
@@ -190,6 +194,7 @@ def _written(
         check_whole(open_damaged(str(file)), member, FORMATS[found.format].seal_at)
         with _turn(found.path):
             _require_listed(found, member, remote)
+            _require_unused(folder.full(name), member, FORMATS[found.format].seal_at)
             folder.put(name, file, etag=etag)
     except (StoreCorrupt, StoreIncomplete, StoreNotFound, CannotMake) as exc:
         return f"{offer.source}: {str(exc).removeprefix(f'{file}: ').removeprefix(f'{offer.source}: ')}"
@@ -220,3 +225,21 @@ def _require_listed(found: SetObject, member: SetMember, remote: RemoteOptions) 
         is_listed = False
     if not is_listed:
         raise other_version(found.path)
+
+
+def _require_unused(path: str, member: SetMember, seal_at: SealAt) -> None:
+    """Raise CannotMake if a file of this machine is the shard of another set of its folder, which would lose it."""
+    seal = read_seal(path, seal_at) if is_local(path) else None
+    if seal is None or (seal.count, seal.file_crc) == (member.count, member.file_crc):
+        return
+    folder = Path(path).parent
+    for name in visible_names(folder):
+        if not name.endswith(SET_SUFFIX):
+            continue
+        try:
+            other = current_set(str(folder / name))
+        except StoreError:
+            continue
+        for each in () if other is None else other.members:
+            if folder / each.name == Path(path) and (seal.count, seal.file_crc) == (each.count, each.file_crc):
+                raise CannotMake(f"{folder / name} lists what has the name now: move one of the sets to another folder")

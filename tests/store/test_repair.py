@@ -193,3 +193,18 @@ def test_a_damaged_shard_that_changes_meanwhile(damaged: Path) -> None:
     maker.offers = lambda number, member: iter([Offer("copy", write)])  # type: ignore[method-assign, assignment]
     with pytest.raises(StoreError, match=r"x-000001\.tar: was replaced by another process meanwhile"):
         repair_set(found, [maker])
+
+
+def test_a_shard_of_another_set_stays(damaged: Path) -> None:
+    """A name that is another set's by now, whose folder this is, is not written over, whoever still lists it."""
+    (damaged / "x.fastio-set").rename(damaged / "old.fastio-set")
+    write_set(damaged.parent / "other", list("wxyz"))
+    for path in (damaged.parent / "other").iterdir():
+        shutil.copy(path, damaged)
+    before = _contents(damaged)
+    found = read_set(LocalFolder(str(damaged)).open("old.fastio-set"))
+    report = repair_set(found, [Copies(str(damaged.parent / "copy"), found)])
+
+    assert before == _contents(damaged)
+    assert 4 == len(report.left)
+    assert "x.fastio-set lists what has the name now" in str(report.left[0].reason)
