@@ -34,7 +34,9 @@ from fastio.store.seal import SEAL_SIZE, Seal, always_at, find_seal
 from fastio.store.sealed import Intervals, Shard, bytes_from, check_array, hints_of, intervals_of, read_arrays
 from fastio.types.spans import Spans
 
-__all__ = ["read_added", "with_points", "write_added"]
+__all__ = ["ELSEWHERE", "read_added", "with_points", "write_added"]
+
+ELSEWHERE = "an index can be kept in another folder: --to DIR"
 
 _FORMAT = "pnts"
 _PIECE_BYTES = 64 << 20
@@ -98,7 +100,7 @@ def write_added(shard: Shard) -> str:
     try:
         publish_sidecar(path, _FORMAT, shard.schema, shard.count, arrays)
     except StoreError as exc:
-        exc.add_note("an index can be kept in another folder: --to DIR")
+        exc.add_note(ELSEWHERE)
         raise
     return path
 

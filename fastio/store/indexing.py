@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from fastio.errors import StoreError
-from fastio.store.added_points import with_points, write_added
+from fastio.store.added_points import ELSEWHERE, with_points, write_added
 from fastio.store.atomic import PartialFile, exists, writing
 from fastio.store.files import open_file
 from fastio.store.files.local import check_folder_here, is_local
@@ -32,6 +33,7 @@ from fastio.store.set_names import SET_SUFFIX, listed_name, set_path
 from fastio.store.set_object import SetMember, write_set
 from fastio.store.sets import seal_set
 from fastio.store.target import expand, match_format
+from fastio.store.turns import claimed
 
 __all__ = ["index_store"]
 
@@ -67,7 +69,15 @@ def index_store(
         raise StoreError(f"{path}: nothing can be kept beside it: name a folder of this machine for it (--to DIR)")
     if not is_packed:
         return _index_beside(path, progress)
-    with open_store(path, remote=options) as store:
+    with ExitStack() as held:
+        set_object = set_of_path(path) if folder is None else None
+        if set_object is not None:
+            try:
+                held.enter_context(claimed(set_object))
+            except StoreError as exc:
+                exc.add_note(ELSEWHERE)
+                raise
+        store = held.enter_context(open_store(path, remote=options))
         done, report = _noted(path, store.shards, progress)
         if folder is None and report.start_points == report_of(path, store.shards, ()).start_points:
             return report  # nothing was missing

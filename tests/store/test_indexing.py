@@ -21,6 +21,7 @@ from fastio.loader.producer import start_points_tip
 from fastio.store import open_store
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.indexing import index_store
+from fastio.store.turns import claimed
 from fastio.store.values import read_values
 from fastio.transforms import RandomResizedCrop, Resize
 from tests.servers.fixtures import Bucket
@@ -191,6 +192,25 @@ def test_a_set_behind_a_url_gets_an_index_here(bucket: Bucket, tmp_path: Path, s
         assert intervals is not None
         assert 2 == np.count_nonzero(intervals.sizes)
         assert read_values(store, "image", np.arange(4)).view(1).tobytes() == (source / "one.jpg").read_bytes()
+
+
+def test_an_index_of_other_tools_shards_gets_them_too(tmp_path: Path, source: Path) -> None:
+    """One that was made without is followed by one with start points."""
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for file in sorted((source / "a").iterdir()):
+            tar.add(file, f"a/{file.name}")
+    run("index", tmp_path / "x.tar", "--to", tmp_path / "i", "--no-jump")
+
+    assert dict.fromkeys(EXPECTED, 0) == first_words(tmp_path / "i" / "x.fastio-set")
+    run("index", tmp_path / "i" / "x.fastio-set")
+    assert EXPECTED == first_words(tmp_path / "i" / "x.fastio-set")
+
+
+def test_a_set_that_is_being_packed_is_left_alone(tmp_path: Path, source: Path) -> None:
+    """One process writes a set at a time."""
+    pack(open_source(source), tmp_path / "s-%d.tar", jump=False)
+    with claimed(str(tmp_path / "s.fastio-set")), pytest.raises(StoreError, match="another process is packing"):
+        index_store(str(tmp_path / "s-%d.tar"))
 
 
 def cut(file: Path) -> None:
