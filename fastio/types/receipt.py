@@ -78,7 +78,8 @@ class Receipt:
     that the loader reads has its own sum; these are added. Columns belong to the index, which was compared with its
     checksum when the store was opened.
 
-    * ``samples`` were given, of ``expected_samples``; besides them, ``repeated`` came to give all ranks equal batches,
+    * ``samples`` were given, of ``expected_samples``: these are ``distinct`` different ones, each at least ``times[0]``
+      and at most ``times[1]`` times (None: unknown). Besides them, ``repeated`` came to give all ranks equal batches,
       ``dropped`` are left out for that, or by ``drop_last``, and ``skipped`` were bad, and left out or made zero.
     * ``is_verified``: all bytes were compared with their checksums. If not, ``unverified`` says why, and ``number``
       sums over indices alone: it equals no store's.
@@ -91,6 +92,8 @@ class Receipt:
     expected: int | None
     expected_indices: int | None  # what ``number`` should be if bytes were not compared
     expected_samples: int | None
+    distinct: int | None
+    times: tuple[int, int] | None
     dropped: int
     has_ended: bool
     is_whole_store: bool
@@ -138,27 +141,37 @@ class Receipt:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; numbers of 64 bits as text."""
-        names = ("epoch", "samples", "expected_samples", "repeated", "dropped", "skipped", "has_ended")
+        names = ("epoch", "samples", "expected_samples", "distinct", "repeated", "dropped", "skipped", "has_ended")
         flags = ("is_exact", "is_complete", "is_verified", "is_whole_store")
         return {
             **{name: getattr(self, name) for name in (*names, *flags)},
             "number": as_hex(self.number),
             "expected": None if self.expected is None else as_hex(self.expected),
+            "times": None if self.times is None else list(self.times),
             "missing": list(self.missing),
             "parts": [part.to_json() for part in self.parts],
         }
 
     def __str__(self) -> str:
         of = "" if self.expected_samples is None else f" of {self.expected_samples:,}"
-        once = self._gave_each_once()
-        counts = [f"{self.samples:,}{of} samples{' once' if once else ''}"]
+        is_done = self._gave_all()
+        counts = [f"{self.samples:,}{of} samples{self._how_often() if is_done else ''}"]
         counts += [f"{count:,} {what}" for what, count in self._exceptions() if count]
-        return f"{', '.join(counts)}{'' if self.has_ended or once else ' so far'}, {self._verdict()}"
+        return f"{', '.join(counts)}{'' if self.has_ended or is_done else ' so far'}, {self._verdict()}"
+
+    def _how_often(self) -> str:
+        """Say how often each sample came, of an epoch that gave all that it should."""
+        least, most = self.times or (1, 1)
+        if most == 1:
+            return " once"
+        how_often = f"{least} to {most} times" if least < most else "twice" if most == 2 else f"{most} times"
+        return f": {self.distinct:,} different ones, each {how_often}"
 
     def _exceptions(self) -> Sequence[tuple[str, int]]:
         return ("repeated", self.repeated), ("dropped", self.dropped), ("skipped", self.skipped)
 
-    def _gave_each_once(self) -> bool:
+    def _gave_all(self) -> bool:
+        """Whether each sample came as often as it should."""
         expected = self.expected if self.is_verified else self.expected_indices
         is_uniform = self.is_verified or not any(part.is_verified for part in self.parts)
         return self.is_complete and is_uniform and self.number == expected and self._has_expected_count

@@ -427,6 +427,33 @@ def test_a_batch_that_gets_lost_is_found(numbered: FastDataset, monkeypatch: pyt
         assert not loader.receipt().is_exact
 
 
+@pytest.mark.parametrize(
+    ("options", "words", "distinct", "times"),
+    [
+        ({}, f"{COUNT} of {COUNT} samples once, ", COUNT, [1, 1]),
+        ({"indices": [3, 1, 4]}, "3 of 3 samples once, ", 3, [1, 1]),
+        ({"indices": [0, 1, 2] * 2}, "6 of 6 samples: 3 different ones, each twice, ", 3, [2, 2]),
+        ({"indices": [0, 1] * 5}, "10 of 10 samples: 2 different ones, each 5 times, ", 2, [5, 5]),
+        ({"sampler": [7, 7, 7, 2]}, "4 of 4 samples: 2 different ones, each 1 to 3 times, ", 2, [1, 3]),
+    ],
+)
+def test_a_receipt_says_how_often(
+    numbered: FastDataset, options: dict[str, Any], words: str, distinct: int, times: list[int]
+) -> None:
+    """Samples that are listed more than once are not said to have come once."""
+    with loader_of(numbered, shuffle=False, **options) as loader:
+        exhaust(islice(loader, 1))
+        assert loader.receipt(own=True).times == tuple(times)
+        loader.set_epoch(0)
+        exhaust(loader)
+        receipt = loader.receipt()
+
+    assert str(receipt).startswith(words)
+    assert receipt.is_exact
+    values = json.loads(json.dumps(receipt.to_json()))
+    assert [distinct, times] == [values["distinct"], values["times"]]
+
+
 def test_receipts_are_plain_values(numbered: FastDataset) -> None:
     """A receipt goes into a log as JSON."""
     with loader_of(numbered) as loader:

@@ -66,6 +66,8 @@ def receipt_of(accounts: Sequence[Account], expected: Expected, *, unverified: s
         expected=expected.number,
         expected_indices=expected.indices,
         expected_samples=expected.samples,
+        distinct=expected.distinct,
+        times=expected.times,
         dropped=first.dropped,
         has_ended=all(account.has_ended for account in accounts),
         is_whole_store=expected.is_whole_store,

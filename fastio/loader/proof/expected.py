@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastio.loader.selection import Chosen
 from fastio.samplers.whole import WholeEpochs
@@ -19,12 +18,15 @@ __all__ = ["Expected", "ExpectedNumber"]
 class Expected:
     """
     The numbers that an epoch should have, with checksums (None: there are none to compare) and of its indices alone,
-    and its number of samples. ``is_whole_store``: each sample of the store once.
+    and its number of samples: ``distinct`` different ones, each ``times`` times, at least and at most.
+    ``is_whole_store``: each sample of the store once.
     """
 
     number: int | None
     indices: int | None
     samples: int | None
+    distinct: int | None
+    times: tuple[int, int] | None
     is_whole_store: bool
 
 
@@ -47,13 +49,12 @@ class ExpectedNumber:
         sampler, base = self._selection.sampler, self._selection.base
         indices = sampler.whole(epoch, dropped) if isinstance(sampler, WholeEpochs) else None
         if indices is None:
-            return Expected(None, None, None, is_whole_store=False)
+            return Expected(None, None, None, None, None, is_whole_store=False)
         number = None
         if not base.makes_samples:
             number = number_of(base.store, self._fields, indices)
-        is_whole = not base.makes_samples and _is_each_once(indices, len(base.store))
-        return Expected(number, sum_indices(indices), len(indices), is_whole)
-
-
-def _is_each_once(indices: NDArray[np.int64], count: int) -> bool:
-    return len(indices) == count and bool((np.bincount(indices, minlength=count) == 1).all())
+        counts = np.bincount(indices)
+        counts = counts[counts > 0]
+        times = (int(counts.min()), int(counts.max())) if len(counts) else None
+        is_whole = not base.makes_samples and times in (None, (1, 1)) and len(counts) == len(base.store)
+        return Expected(number, sum_indices(indices), len(indices), len(counts), times, is_whole)

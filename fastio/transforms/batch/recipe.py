@@ -57,8 +57,8 @@ class Recipe:
         if len(mixing) > 1:
             raise ValueError(
                 f"{mixing[0]!r} and {mixing[1]!r} in one list: both would mix every batch, but a batch can be mixed "
-                "only once: keep one, or let torchvision's v2.RandomChoice([v2.MixUp(...), v2.CutMix(...)]) stand last in the "
-                "list, which draws one per batch"
+                "only once: keep one, or let torchvision's v2.RandomChoice([v2.MixUp(...), v2.CutMix(...)]) stand last "
+                "in the list, which draws one per batch"
             )
         for transform in transforms[count:]:
             if not callable(transform):
