@@ -43,7 +43,7 @@ from fastio.types.verification import check_verify
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["FastDataset"]
+__all__ = ["FastDataset", "not_a_path"]
 
 _LAZY = ("labels", "lengths", "targets", "keys", "extensions", "classes")  # made on first use
 _OF_THE_LOADER = "pass it to FastLoader(dataset, batch_size), or to torch's DataLoader"
@@ -125,9 +125,16 @@ class FastDataset(Dataset[Any]):
         )
         if isinstance(path, (str, Path)):
             self.store: SampleStore = open_store(staged_path(path, remote, read), read=read, remote=remote)
+        elif not hasattr(path, "schema"):
+            raise TypeError(not_a_path("the path of a store", path))
         else:
             self.store = path
             _check_defaults(path, read, remote)
+        for name, function in (("transform", transform), ("target_transform", target_transform)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name}={function!r}: expected a function, such as Compose([...])")
+        if fields is not None and not isinstance(fields, Sequence):
+            raise TypeError(f"fields={fields!r}: expected the name of a field, or a tuple of names")
         self.transform = transform
         self.target_transform = target_transform
         self.fields = fields if fields is None or isinstance(fields, str) else tuple(fields)
@@ -481,6 +488,21 @@ class FastDataset(Dataset[Any]):
             fields = [f"{name}: {type_of(self.store.schema[name])}" for name in self.form.names]
             parts = f"{self.form.kind} of {', '.join(fields)}"
         return f"FastDataset({self.store.path!r}): {len(self)} samples, {self.store.format}, {parts}"
+
+
+def not_a_path(what: str, value: object) -> str:
+    """Return in one line that ``what`` was expected instead of a value of another kind, and what to do."""
+    advice = ""
+    if isinstance(value, (list, tuple)):
+        advice = (
+            ": the shards of a store are one path ('train-*.tar'), several stores a ConcatDataset of FastDatasets for "
+            "FastLoader; files are packed first: fastio pack FOLDER train.lmdb"
+        )
+    elif isinstance(value, Mapping):
+        advice = ": rows are packed first, by fastio.pack(rows, 'train.lmdb'); datasets by name are a fastio.Mixture"
+    elif isinstance(value, FastDataset):
+        advice = ", which needs no other around it"
+    return f"expected {what}, such as 'train.lmdb', got {'None' if value is None else type(value).__name__}{advice}"
 
 
 def _main_field(schema: Schema, names: Sequence[str]) -> str:

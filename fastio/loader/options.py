@@ -14,6 +14,7 @@ from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import whole
 from fastio.samplers.share import RankOptions
+from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.verification import check_verify, resolve_verify
 
@@ -101,6 +102,7 @@ class PixelOptions:
         _check_choice("layout", self.layout, get_args(Layout))
         _check_choice("decode", self.decode, get_args(Decode))
         _check_choice("cache", self.cache, (None, *get_args(Cache)))
+        _check_transforms(self.transforms)
         if self.cache == "device" and self.device is None:
             raise ValueError("cache='device': pass device= too, to say which")
         if self.decode == "device" and self.device is None:
@@ -197,6 +199,22 @@ def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None
     if value not in choices:
         names = ", ".join(repr(choice) for choice in choices if choice is not None)
         raise ValueError(f"{name}={value!r}: expected one of {names}{' or None' if None in choices else ''}")
+
+
+def _check_transforms(transforms: object) -> None:
+    """Raise TypeError for what is no list of transforms and functions."""
+    if transforms is None:
+        return
+    if isinstance(transforms, (str, Mapping)):
+        raise TypeError(
+            f"transforms={transforms!r}: expected a list, such as [RandomResizedCrop(224), RandomHorizontalFlip()]: it "
+            "is for all fields, whose types say what moves with the pictures"
+        )
+    for step in transforms if isinstance(transforms, Sequence) else [transforms]:
+        if isinstance(step, type):
+            raise TypeError(f"transforms has the class {step.__name__}: write {step.__name__}(...)")
+        if not (isinstance(step, BaseTransform) or callable(step)):
+            raise TypeError(f"transforms: expected transforms of fastio or functions in a list, got {step!r} in it")
 
 
 def _set(options: object, **values: Any) -> None:

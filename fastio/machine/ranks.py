@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from numbers import Integral
 
 __all__ = ["process_group_ranks", "rank_and_world"]
 
@@ -56,6 +57,8 @@ def _number(text: str, where: str) -> int:
 def _checked(rank: int | None, world_size: int | None, where: str) -> tuple[int, int]:
     if rank is None or world_size is None:
         raise ValueError(f"{where}: pass both or neither, got rank={rank}, world_size={world_size}")
+    if not (isinstance(rank, Integral) and isinstance(world_size, Integral)):
+        raise ValueError(f"{where}: expected whole numbers, got rank={rank!r}, world_size={world_size!r}")
     if world_size < 1 or not 0 <= rank < world_size:
         raise ValueError(f"{where}: expected 0 <= rank < world_size, got rank {rank} of {world_size}")
     return rank, world_size

@@ -73,17 +73,35 @@ _NEEDLESS = {
     "ToImage": "leave it out",
 }
 
+# Further names of torchvision.transforms and its v2.
+_OF_TORCHVISION = (
+    "AugMix", "AutoAugment", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat", "ElasticTransform",
+    "FiveCrop", "GaussianBlur", "GaussianNoise", "Identity", "JPEG", "Lambda", "LinearTransformation", "RGB",
+    "RandomAdjustSharpness", "RandomAffine", "RandomApply", "RandomAutocontrast", "RandomChannelPermutation",
+    "RandomChoice", "RandomEqualize", "RandomGrayscale", "RandomInvert", "RandomIoUCrop", "RandomOrder",
+    "RandomPerspective", "RandomPhotometricDistort", "RandomPosterize", "RandomResize", "RandomRotation",
+    "RandomShortestSize", "RandomSolarize", "RandomVerticalFlip", "RandomZoomOut", "SanitizeBoundingBoxes",
+    "SanitizeKeyPoints", "ScaleJitter", "SetClampingMode", "TenCrop", "ToPILImage", "ToPureTensor",
+    "UniformTemporalSubsample",
+)  # fmt: skip
+_ELSEWHERE = (
+    "FastDataset(path, transform=...) takes torchvision's; a function on pixels of your own runs natively as "
+    "Compiled(function)"
+)
+
 if not TYPE_CHECKING:  # type checkers would take every name for one of this module
 
     def __getattr__(name: str) -> NoReturn:
         """
-        Explain torchvision's names of what needs no transform here.
+        Explain torchvision's names of what needs no transform here, or has none.
 
         Raises ImportError in ``from fastio.transforms import ToTensor``, which would drop the text of an
         AttributeError, and that anywhere else.
         """
+        is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"
+        error = ImportError if is_import else AttributeError
         if name in _NEEDLESS:
-            is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"
-            error = ImportError if is_import else AttributeError
             raise error(f"fastio.transforms has no {name}: batches are tensors already: {_NEEDLESS[name]}")
+        if name in _OF_TORCHVISION:
+            raise error(f"fastio.transforms has no {name}: {_ELSEWHERE}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

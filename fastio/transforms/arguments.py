@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -10,13 +10,28 @@ from PIL import Image
 
 from fastio.codec.filters import FILTERS
 
-__all__ = ["KERNELS", "Fill", "Interpolation", "as_fill", "as_kernel", "as_padding", "as_size", "check_antialias"]
+__all__ = [
+    "KERNELS",
+    "NO_MASK_FILL",
+    "Fill",
+    "Interpolation",
+    "as_fill",
+    "as_kernel",
+    "as_padding",
+    "as_size",
+    "check_antialias",
+]
 
 Fill = tuple[int, ...]  # one number for all channels, or one per channel
 Interpolation = Any  # a name, torchvision's InterpolationMode or Pillow's Image.Resampling
 
 # The antialiased filters by name, in the order of the native core's numbers.
 KERNELS: Final[dict[str, Image.Resampling]] = {each.name.lower(): each for each in FILTERS}
+
+
+_MASKS = "edges of masks are 0, and no other number can be chosen yet"
+# What is said about an option that transforms with edges do not have.
+NO_MASK_FILL: Final[Mapping[str, str]] = {"mask_fill": f"leave it out: {_MASKS}; fill is for pictures"}
 
 
 def as_kernel(interpolation: Interpolation) -> str:
@@ -45,7 +60,7 @@ def check_antialias(antialias: object) -> None:
 
 def as_size(size: int | Sequence[int]) -> tuple[int, int]:
     """Return height and width; a single number means a square."""
-    sizes = (size,) if isinstance(size, int) else tuple(size)
+    sizes = tuple(size) if isinstance(size, Sequence) else (size,)
     if len(sizes) not in (1, 2) or not all(_is_size(each) for each in sizes):
         raise ValueError(f"size={size!r}: expected a number of at least 1, or (height, width)")
     return int(sizes[0]), int(sizes[-1])
@@ -62,7 +77,7 @@ def as_padding(padding: int | Sequence[int]) -> tuple[int, int, int, int]:
     >>> as_padding((1, 2))
     (1, 2, 1, 2)
     """
-    sides = (padding,) if isinstance(padding, int) else tuple(padding)
+    sides = tuple(padding) if isinstance(padding, Sequence) else (padding,)
     if len(sides) not in (1, 2, 4) or not all(isinstance(side, int) and 0 <= side <= 65535 for side in sides):
         raise ValueError(
             f"padding={padding!r}: expected one, two or four numbers of at least 0 (left, top, right, bottom)"
@@ -77,8 +92,11 @@ def as_fill(fill: float | Sequence[float] | None, padding_mode: str = "constant"
         raise ValueError(
             f"padding_mode={padding_mode!r}: only 'constant' is supported; for others use torchvision's transform"
         )
+    if isinstance(fill, Mapping):
+        raise TypeError(f"fill={fill!r}: expected a number from 0 to 255, or one per channel; {_MASKS}")
     values = (0,) if fill is None else (fill,) if isinstance(fill, (int, float)) else tuple(fill)
-    if len(values) not in (1, 3, 4) or not all(0 <= value <= 255 for value in values):
+    are_numbers = all(isinstance(value, (int, float)) and 0 <= value <= 255 for value in values)
+    if len(values) not in (1, 3, 4) or not are_numbers:
         raise ValueError(f"fill={fill!r}: expected a number from 0 to 255, or one per channel")
     whole = tuple(int(value) for value in values)
     return whole[:1] if len(set(whole)) == 1 else whole

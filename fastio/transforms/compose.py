@@ -18,12 +18,18 @@ __all__ = ["Compose"]
 
 @dataclass(frozen=True)
 class Compose(Transform):
-    """Several transforms as one, for ``FastDataset(path, transform=Compose([...]))``."""
+    """
+    Several transforms of fastio as one, for ``FastDataset(path, transform=Compose([...]))``.
+
+    Raises TypeError for transforms of batches and other functions.
+    """
 
     transforms: tuple[Transform, ...]
 
     @explains_names()
     def __init__(self, transforms: Iterable[Transform]) -> None:
+        if not isinstance(transforms, Iterable):
+            raise TypeError(f"{transforms!r}: expected a list of transforms")
         object.__setattr__(self, "transforms", tuple(transforms))
         for transform in self.transforms:
             if isinstance(transform, BatchTransform):
@@ -33,8 +39,9 @@ class Compose(Transform):
                 )
             if not isinstance(transform, Transform):
                 raise TypeError(
-                    f"{transform!r} is not from fastio.transforms, which run natively: pass other callables to "
-                    "FastDataset(transform=...)"
+                    f"{transform!r}: Compose takes only transforms of fastio: to chain them with others, pass a "
+                    "function of your own, FastDataset(path, transform=lambda picture: function(crop(picture))), or "
+                    "torchvision's Compose"
                 )
 
     @property

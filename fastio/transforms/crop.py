@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.transforms.arguments import Interpolation, as_fill, as_kernel, as_padding, as_size, check_antialias
+from fastio.transforms.arguments import (
+    NO_MASK_FILL,
+    Interpolation,
+    as_fill,
+    as_kernel,
+    as_padding,
+    as_size,
+    check_antialias,
+)
 from fastio.transforms.canvas import Canvas, Ints
 from fastio.transforms.transform import Transform
 from fastio.types.option_names import explains_fields
@@ -54,6 +63,8 @@ class RandomCrop(Transform):
     ``pad_if_needed`` then adds what is missing, on both sides. A picture that is still too small raises SchemaError.
     Draws two numbers: top, left.
     """
+
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = NO_MASK_FILL
 
     size: int | Sequence[int]
     padding: int | Sequence[int] | None = None
@@ -120,7 +131,7 @@ class RandomResizedCrop(Transform):
         object.__setattr__(self, "interpolation", as_kernel(self.interpolation))
         check_antialias(self.antialias)
         for name, limits in (("scale", self.scale), ("ratio", self.ratio)):
-            if len(limits) != 2 or not 0 < limits[0] <= limits[1] < math.inf:
+            if not isinstance(limits, Sequence) or len(limits) != 2 or not 0 < limits[0] <= limits[1] < math.inf:
                 raise ValueError(f"{name}={limits!r}: expected two numbers above 0, the smaller one first")
             object.__setattr__(self, name, (float(limits[0]), float(limits[1])))
 

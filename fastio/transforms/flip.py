@@ -22,7 +22,7 @@ class RandomHorizontalFlip(Transform):
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
+        if not isinstance(self.p, (int, float)) or not 0 <= self.p <= 1:
             raise ValueError(f"p={self.p!r}: expected a probability from 0 to 1")
 
     @property

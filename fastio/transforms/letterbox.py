@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.transforms.arguments import Interpolation, as_fill, as_kernel, as_size
+from fastio.transforms.arguments import NO_MASK_FILL, Interpolation, as_fill, as_kernel, as_size
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.transform import Transform
 from fastio.types.option_names import explains_fields
@@ -29,6 +29,8 @@ class Letterbox(Transform):
     boxes need no shift. ``upscale=False`` leaves pictures that fit as large as they are. ``fill`` is one number or one
     per channel. ``KeepGeometry`` gives the matrix by which predictions are taken back to the stored picture.
     """
+
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = NO_MASK_FILL
 
     size: int | Sequence[int]
     fill: float | Sequence[float] | None = 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.transforms.arguments import as_fill, as_padding
+from fastio.transforms.arguments import NO_MASK_FILL, as_fill, as_padding
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.transform import Transform
 from fastio.types.option_names import explains_fields
@@ -24,6 +25,8 @@ class Pad(Transform):
 
     ``fill``, from 0 to 255, is one number or one per channel.
     """
+
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = NO_MASK_FILL
 
     padding: int | Sequence[int]
     fill: float | Sequence[float] | None = 0

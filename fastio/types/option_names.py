@@ -54,8 +54,12 @@ def explains_names(
 
 
 def explains_fields(dataclass: type[_Class]) -> type[_Class]:
-    """Let the ``__init__`` of a dataclass explain an option that it does not have, as ``explains_names`` does."""
-    dataclass.__init__ = explains_names()(dataclass.__init__)  # type: ignore[method-assign] # of this very class
+    """
+    Let the ``__init__`` of a dataclass explain an option that it does not have, as ``explains_names`` does. Its
+    ``_ELSEWHERE``, if it has that, says what to write instead of options from elsewhere.
+    """
+    elsewhere = getattr(dataclass, "_ELSEWHERE", _NONE)
+    dataclass.__init__ = explains_names(elsewhere)(dataclass.__init__)  # type: ignore[method-assign] # of this very class
     return dataclass
 
 

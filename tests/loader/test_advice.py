@@ -91,7 +91,7 @@ CASES = {
     "a function in transforms": Case(
         "equal",
         {"transforms": [to_tensor]},
-        r"pass other callables to FastDataset\(transform=...\)",
+        r"pass a function of samples to FastDataset\(path, transform=...\)",
         ({},),
         datasets=({"transform": to_tensor},),
     ),
@@ -172,7 +172,7 @@ CASES = {
     "a class without a weight": Case(
         "equal",
         {"weights": {0: 1, 1: 1, 2: 1, 3: 2}},
-        "no weight for '4': give it one, or 0 to leave it out",
+        r"no weight for '4' \(one class\): give each class one, or 0 to leave it out",
         ({"weights": {0: 1, 1: 1, 2: 1, 3: 2, 4: 0}},),
     ),
     "a weight a class": Case(

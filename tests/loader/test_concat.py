@@ -130,7 +130,9 @@ def test_classes_that_differ(tmp_path: Path) -> None:
 def test_what_differs_between_datasets(paths: list[Path]) -> None:
     """Pictures that would come differently are refused, and torch's DataLoader takes them, as the message says."""
     mixed = ConcatDataset([FastDataset(paths[0], to_tensor), FastDataset(paths[1])])
-    with pytest.raises(SchemaError, match=r"has transform=None, but .* give the datasets the same one, or use torch's"):
+    with pytest.raises(
+        SchemaError, match=r"has transform=None, but .*: all datasets of a ConcatDataset need the same transform: use"
+    ):
         FastLoader(mixed, 2)
     with pytest.raises(SchemaError, match=r"has mode='L', but .* has 'RGB'"):
         FastLoader(ConcatDataset([FastDataset(paths[0]), FastDataset(paths[1], mode="L")]), 2)

@@ -130,7 +130,7 @@ def test_geometry_in_batches(store: Path) -> None:
     for fields in ("image", ("image", "label")):
         with (
             FastDataset(store, fields=fields) as dataset,
-            pytest.raises(SchemaError, match="KeepGeometry adds a field"),
+            pytest.raises(SchemaError, match="KeepGeometry adds a value"),
         ):
             FastLoader(dataset, 4, transforms=steps)
 
@@ -142,7 +142,7 @@ def test_geometry_of_plain_pairs(tmp_path: Path) -> None:
         [{"image": np.zeros((20, 30, 3), np.uint8), "label": 1}] * 2,
         {"image": "image", "label": "label"},
     )
-    with pytest.raises(SchemaError, match=r"a pair of image, label: ask for a tuple, as in .*\('label', 'image'\)\)"):
+    with pytest.raises(SchemaError, match=r"a pair of image, label, .*fields=\('label', 'image'\)\): in this order"):
         FastLoader(path, 2, transforms=[Letterbox(60), KeepGeometry()])
     dataset = FastDataset(path, fields=("label", "image"))
     with dataset, FastLoader(dataset, 2, transforms=[Letterbox(60), KeepGeometry()]) as loader:

@@ -244,7 +244,7 @@ def test_weights_are_exact(members: dict[str, FastDataset], weights: Any) -> Non
         (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), batch_sampler=[[0]]), "batch_sampler: not for a Mix"),
         (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, samples_per_epoch=0), "samples_per_epoch=0: expe"),
         (lambda a: FastLoader(a, 4, samples_per_epoch=9), "samples_per_epoch=9: only for weights= or a Mixture"),
-        (lambda a: FastLoader(Mixture({"web": [1, 2]}, {"web": 1}), 4), "needs a FastDataset"),
+        (lambda a: FastLoader(Mixture({"web": [1, 2]}, {"web": 1}), 4), "expected a FastDataset or the path"),
     ],
 )
 def test_what_is_refused(members: dict[str, FastDataset], make: Any, message: str) -> None:

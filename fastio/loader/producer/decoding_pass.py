@@ -49,8 +49,10 @@ def fuse(
 
 def no_place_for_geometry(dataset: FastDataset) -> SchemaError:
     """Return the error of KeepGeometry for samples that are no dict and no tuple."""
-    names = dataset.form.names
+    names = dataset.form.names[::-1]
+    turned = "in this order they are" if dataset.form.kind == "pair" else "which is"
     return SchemaError(
-        f"{dataset.store.path}: KeepGeometry adds a field, but samples are a {dataset.form.kind} of "
-        f"{', '.join(names)}: ask for a tuple, as in FastDataset(path, fields={names[::-1]})"
+        f"{dataset.store.path}: KeepGeometry adds a value, but samples are a {dataset.form.kind} of "
+        f"{', '.join(dataset.form.names)}, which has no place for it: pass FastDataset(path, fields={names}): {turned} "
+        "a tuple, whose last value it becomes"
     )

@@ -153,7 +153,7 @@ def choose(dataset: object, options: LoaderOptions) -> Chosen:
 
 def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Chosen:
     """Choose the samples of a mixture. Raises SchemaError if the samples of two members cannot be in one batch."""
-    members, indices = join_members(list(mixture.members.values()))
+    members, indices = join_members(list(mixture.members.values()), owner="Mixture")
     base = members.base
     if options.order.shuffle is not False:
         indices = [np.sort(own) for own in indices]  # shuffled orders follow the samples as stored

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import ConcatDataset, Subset
 
-from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.fast_dataset import FastDataset, not_a_path
 from fastio.errors import SchemaError
 from fastio.loader.selection.indices import as_indices
 from fastio.store.index import SealedStore
@@ -51,21 +51,22 @@ def find_members(dataset: object, *, verify: bool) -> Members:
         return Members(opened, None, (opened,), is_opened=True)
     if isinstance(dataset, FastDataset):
         return Members(dataset, None, (dataset,), is_opened=False)
-    members, (chosen,) = join_members([dataset])
+    members, (chosen,) = join_members([dataset], owner="ConcatDataset")
     is_all = np.array_equal(chosen, np.arange(len(members.base)))
     return members if is_all else replace(members, chosen=chosen)
 
 
-def join_members(datasets: Sequence[object]) -> tuple[Members, list[NDArray[np.int64]]]:
+def join_members(datasets: Sequence[object], *, owner: str) -> tuple[Members, list[NDArray[np.int64]]]:
     """
-    Find the samples of several datasets in one base; return each dataset's indices in it.
+    Find the samples of several datasets in one base; return each dataset's indices in it. ``owner`` is what joins them,
+    for errors.
 
     Raises TypeError as ``find_members``, and SchemaError if the samples cannot be in one batch.
     """
     found = _Found([])
     indices = [found.places(dataset) for dataset in datasets]
     is_joined = len(found.datasets) > 1
-    base = _joined(found.datasets) if is_joined else found.datasets[0]
+    base = _joined(found.datasets, owner) if is_joined else found.datasets[0]
     return Members(base, None, found.datasets, is_opened=is_joined), indices
 
 
@@ -84,6 +85,8 @@ class _Found:
             return inner[as_indices(dataset.indices, len(inner), name="Subset.indices")]
         if isinstance(dataset, ConcatDataset) and _is_plain(dataset, ConcatDataset):
             return np.concatenate([self.places(member) for member in dataset.datasets])
+        if dataset is None or isinstance(dataset, (bool, int, float, bytes, list, tuple, Mapping)):
+            raise TypeError(not_a_path("a FastDataset or the path of a store", dataset))
         raise TypeError(
             "FastLoader needs a FastDataset, the path of a store, or torch's Subset or ConcatDataset of "
             f"FastDatasets, got {type(dataset).__name__}: use torch's DataLoader for it"
@@ -106,7 +109,7 @@ def _is_plain(dataset: object, kind: Any) -> bool:
     return all(getattr(type(dataset), name, None) is getattr(kind, name, None) for name in names)
 
 
-def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
+def _joined(datasets: Sequence[FastDataset], owner: str) -> FastDataset:
     """Join several FastDatasets into one. Raises SchemaError if they cannot be read as one."""
     first = datasets[0]
     stores = []
@@ -114,17 +117,16 @@ def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
         if dataset.makes_samples or len(dataset) != len(dataset.store):
             raise TypeError(
                 f"{dataset.store.path}: {type(dataset).__name__} makes its own samples or length, and cannot be "
-                "joined with others: use torch's DataLoader for the ConcatDataset"
+                f"joined with others{_or_torch(owner)}"
             )
         for name in ("transform", "verify"):
-            _check_equal(first, dataset, name, getattr(first, name), getattr(dataset, name))
+            _check_equal(first, dataset, name, owner)
         for name in ("mode", "fields"):
-            _check_equal(first, dataset, name, getattr(first, name), getattr(dataset, name))
+            _check_equal(first, dataset, name, owner)
         if not isinstance(dataset.store, SealedStore):
             raise TypeError(
                 f"{dataset.store.path}: dataset.samples was assigned, and such a dataset cannot be joined with "
-                "others: use torch's Subset of the dataset as it was opened, or torch's DataLoader for the "
-                "ConcatDataset"
+                f"others: use torch's Subset of the dataset as it was opened{_or_torch(owner)}"
             )
         stores.append(dataset.store)
     by_member = [dataset.target_transform for dataset in datasets]
@@ -157,12 +159,19 @@ def _joined_store(
     return store
 
 
-def _check_equal(first: FastDataset, other: FastDataset, name: str, expected: object, found: object) -> None:
+def _check_equal(first: FastDataset, other: FastDataset, name: str, owner: str) -> None:
+    """Raise SchemaError unless two datasets have the same ``name``."""
+    expected, found = getattr(first, name), getattr(other, name)
     if expected is not found and expected != found:
         raise SchemaError(
-            f"{other.store.path}: has {name}={found!r}, but {first.store.path} has {expected!r}: give the "
-            "datasets the same one, or use torch's DataLoader for the ConcatDataset"
+            f"{other.store.path}: has {name}={found!r}, but {first.store.path} has {expected!r}: all datasets of a "
+            f"{owner} need the same {name}{_or_torch(owner)}"
         )
+
+
+def _or_torch(owner: str) -> str:
+    """Say where to go with a ConcatDataset, which torch's DataLoader takes, too; a Mixture is only FastLoader's."""
+    return ": use torch's DataLoader for the ConcatDataset otherwise" if owner == "ConcatDataset" else ""
 
 
 class _LabelledByMember(FastDataset):

@@ -55,7 +55,8 @@ def _by_class(weights: Mapping[Any, Any], dataset: FastDataset, labels: NDArray[
     if missing:
         names = {label: name for name, label in dataset.class_to_idx.items()}
         listed = _some([repr(names.get(label, label)) for label in missing])
-        raise ValueError(f"{path}: no weight for {listed}: give it one, or 0 to leave it out")
+        some = f"{len(missing)} of {len(present)} classes" if len(missing) > 1 else "one class"
+        raise ValueError(f"{path}: no weight for {listed} ({some}): give each class one, or 0 to leave it out")
     return np.array([table[label] for label in present.tolist()], np.float64)[places]
 
 

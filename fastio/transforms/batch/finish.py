@@ -114,7 +114,10 @@ class Normalize(_Finisher):
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
-            object.__setattr__(self, name, tuple(float(value) for value in getattr(self, name)))
+            numbers = getattr(self, name)
+            if isinstance(numbers, (int, float, str)):
+                raise TypeError(f"{name}={numbers!r}: expected one number per channel, such as ({numbers},)")
+            object.__setattr__(self, name, tuple(float(value) for value in numbers))
         if not self.mean or len(self.mean) != len(self.std):
             raise ValueError(f"mean={self.mean!r}, std={self.std!r}: expected one number of each per channel")
         if not all(value > 0 for value in self.std):

@@ -89,7 +89,7 @@ class CutMix(BatchTransform):
 
 
 def _check(alpha: float, num_classes: int | None) -> None:
-    if not alpha > 0:
+    if not isinstance(alpha, (int, float)) or not alpha > 0:
         raise ValueError(f"alpha={alpha!r}: expected a number above 0")
     if num_classes is not None and num_classes < 1:
         raise ValueError(

@@ -147,8 +147,17 @@ def split(
     If there is a device, decoders get all transforms before the first transform of batches, or none if samples are
     stored on the device. Rules, such as KeepBoxes, go with the decoders wherever they stand; samples on the device
     have nothing that they are for.
+
+    Raises TypeError for a function that would have no batch: without a device.
     """
     if not on_device:
+        for step in transforms:
+            if not isinstance(step, Transform):
+                raise TypeError(
+                    f"{step!r} is not from fastio.transforms: pass a function of samples to FastDataset(path, "
+                    "transform=...), and a function of batches behind a transform of batches, such as Normalize or "
+                    "ToDtype, or with device="
+                )
         return list(transforms), []
     count = next(
         (index for index, transform in enumerate(transforms) if not isinstance(transform, Transform)), len(transforms)
