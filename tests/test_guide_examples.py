@@ -49,6 +49,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = ["pack", str(path / "corpus.txt"), str(path / f"{name}.h5"), "--tokenizer", "bytes"]
         result = CliRunner().invoke(cli, words)
         assert result.exit_code == 0, result.output
+    rows = [{"prompt": "why " * (1 + i % 5), "chosen": "so " * (1 + i % 7), "rejected": "no"} for i in range(20)]
+    (path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (command,) = re.findall(r"fastio (pack pairs.jsonl .*) --tokenizer bpe.json", (GUIDE / "text.md").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        result = CliRunner().invoke(cli, shlex.split(f"{command} --tokenizer bytes"))
+    assert result.exit_code == 0, result.output
     return path
 
 
@@ -144,11 +151,15 @@ def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for command in dict.fromkeys(commands):
         result = CliRunner().invoke(cli, shlex.split(command))
         assert result.exit_code == 0, result.output
-    names: dict[str, Any] = {"pairs": [(path, f"A picture, {path.name}.") for path in Path("images").iterdir()]}
+    names: dict[str, Any] = {
+        "pairs": [(path, f"A picture, {path.name}.") for path in Path("images").iterdir()],
+        "scenes_with_classes": [(np.zeros((200, 300, 3), np.uint8), np.zeros((200, 300), np.uint8))] * 8,
+    }
     for code in examples("fields.md"):
         exec(compile(code, "fields.md", "exec"), names)
 
     assert (8, 256, 256) == names["masks"].shape
+    assert [0, 255] == names["masks"].unique().tolist()
     assert ["car"] == names["names"]
     assert names["captions"].shape == names["is_token"].shape
 
