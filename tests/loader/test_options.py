@@ -36,7 +36,7 @@ VALUES: dict[str, Any] = {
     "on_error": "skip",
     "verify": False,
     "pin_memory": "pin_memory",
-    "transforms": "transforms",
+    "transforms": [print],
     "quality": "fast",
     "layout": "channels_last",
     "device": "device",
