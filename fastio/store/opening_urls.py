@@ -72,4 +72,10 @@ def _open_shards(files: Sequence[str], form: Format, way: Way) -> list[Shard]:
     if len(files) == 1:
         return [opened(files[0])]
     with ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="fastio") as threads:
-        return list(threads.map(opened, files))
+        try:
+            return list(threads.map(opened, files))
+        except KeyboardInterrupt:
+            from fastio.store.files.remote.request_thread import end_requests
+
+            end_requests(threads)
+            raise

@@ -16,6 +16,7 @@ from fastio.store.files.remote.download_thread import ByteRange, Download, Downl
 from fastio.store.files.remote.in_flight import InFlight
 from fastio.store.files.remote.range_loader import RangeLoader
 from fastio.store.files.remote.remote_source import RemoteSource
+from fastio.store.files.remote.request_thread import end_requests
 from fastio.store.staging.file_copy import FileCopy
 
 __all__ = ["DownloadMover", "Mover", "StageStopped", "ThreadMover"]
@@ -69,7 +70,9 @@ class ThreadMover:
                     for done in sorted(finished, key=lambda block: block.exception() is not None):  # errors last
                         done.result()
                         _count(*under_way.pop(done), left, finish, progress)
-            except BaseException:
+            except BaseException as exc:
+                if isinstance(exc, KeyboardInterrupt):
+                    end_requests(pool)
                 pool.shutdown(cancel_futures=True)
                 _close(left)
                 raise

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -189,6 +192,45 @@ def test_a_server_that_hangs(server: RangeServer) -> None:
         "no whole answer within 0.05 s, at the last of 2 attempts: check the server, or raise download_timeout"
     )
     hasty.close()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "from fastio.store import open_store; open_store(sys.argv[1], remote=remote)",
+        "from fastio.store import open_store; open_store(sys.argv[2], remote=remote)",
+        "from fastio.store.staging import stage; stage(sys.argv[1], sys.argv[3], options=remote)",
+    ],
+    ids=["file", "shards", "stage"],
+)
+def test_ctrl_c_while_a_server_hangs(
+    server: RangeServer, png_stores: dict[str, Path], tmp_path: Path, script: str
+) -> None:
+    """It ends the wait for the server, which answers once the process is gone."""
+    url = server.put("in.tar", png_stores["tar"].read_bytes())
+    server.put("in-000000.tar", b"none")
+    server.put("in-000001.tar", b"none")
+    asked, gone = threading.Event(), threading.Event()
+
+    def hang(_: Response) -> None:
+        asked.set()
+        gone.wait(120)
+
+    server.always = hang
+    begin = "import sys; from fastio.store.files.remote_options import RemoteOptions; "
+    begin += "remote = RemoteOptions(download_timeout=120); "
+    shards = f"{server.url}/in-{{000000..000001}}.tar"
+    command = [sys.executable, "-c", begin + script, url, shards, str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        try:
+            assert asked.wait(60)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            gone.set()
+
+    assert "KeyboardInterrupt" in errors.decode()
 
 
 def _with(source: Any, options: RemoteOptions) -> Any:

@@ -16,6 +16,7 @@ from fastio.errors import FastioError, StoreError
 from fastio.store.files.remote.client import Answer, ObjectEntry, RequestFailed
 from fastio.store.files.remote.obstore_errors import translated
 from fastio.store.files.remote.obstore_upload import put_mode, upload
+from fastio.store.files.remote.request_thread import answer_of
 from fastio.store.files.remote.retry_after import RetryAfter
 from fastio.store.files.remote.storage_options import client_config
 
@@ -62,38 +63,41 @@ class ObstoreClient:
 
     def get(self, key: str, start: int, stop: int, *, etag: str | None = None) -> Answer:
         """See Client."""
-        return self._answer(key, _options(start, stop, etag))
+        return answer_of(self.fetch(key, start, stop, etag=etag))
 
     async def fetch(self, key: str, start: int, stop: int, *, etag: str | None = None) -> Answer:
         """See Client."""
-        with self._translating(key):
-            began = time.monotonic()
-            result = await self._obstore.get_async(self._store, key, options=_options(start, stop, etag))
-            latency_s = time.monotonic() - began
-            return _answered(result, await result.bytes_async(), latency_s)
+        return await self._answer(key, _options(start, stop, etag))
 
     def get_end(self, key: str, size: int) -> Answer:
         """See Client. An empty object has no range: some servers answer with an error, some with the whole object."""
         try:
-            return self._answer(key, {"range": {"suffix": size}})
+            return answer_of(self._answer(key, {"range": {"suffix": size}}))
         except RequestFailed as exc:
             if exc.cause != "range":
                 raise
             with self._translating(key):
-                meta = self._obstore.head(self._store, key)
+                meta = answer_of(self._awaited("head_async", key))
             if meta["size"] != 0:
                 raise
             return Answer(b"", 0, 0, _version(meta))
 
-    def _answer(self, key: str, options: Mapping[str, Any]) -> Answer:
+    async def _answer(self, key: str, options: Mapping[str, Any]) -> Answer:
         with self._translating(key):
-            result = self._obstore.get(self._store, key, options=options)
-            return _answered(result, result.bytes())
+            began = time.monotonic()
+            result = await self._obstore.get_async(self._store, key, options=options)
+            latency_s = time.monotonic() - began
+            data = await result.bytes_async()
+        return Answer(data, result.range[0], result.meta["size"], _version(result.meta), latency_s)
+
+    async def _awaited(self, name: str, key: str) -> Any:
+        """Await a function of obstore, which has to be called where the event loop runs."""
+        return await getattr(self._obstore, name)(self._store, key)
 
     def entries(self, prefix: str) -> list[ObjectEntry]:
         """See Client."""
         with self._translating(prefix):
-            listed = self._obstore.list_with_delimiter(self._store, prefix)["objects"]
+            listed = answer_of(self._awaited("list_with_delimiter_async", prefix))["objects"]
             entries = [ObjectEntry(meta["path"][len(prefix) :], meta["size"], meta["e_tag"] or "") for meta in listed]
         return sorted(entries, key=lambda entry: entry.name)
 
@@ -152,10 +156,6 @@ def _options(start: int, stop: int, etag: str | None) -> dict[str, Any]:
     if etag and not etag.startswith((_MODIFIED, "W/")):
         options["if_match"] = etag
     return options
-
-
-def _answered(result: Any, data: Any, latency_s: float = 0.0) -> Answer:
-    return Answer(data, result.range[0], result.meta["size"], _version(result.meta), latency_s)
 
 
 def _version(meta: Mapping[str, Any]) -> str:
