@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from fastio.converters.other_libraries import library_of
 from fastio.store.formats import content_of, named
+from fastio.store.other_libraries import library_of
 
 __all__ = ["container_of_others", "folder_kind", "kind_of"]
 

@@ -11,7 +11,7 @@ from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.labels import LabelFile, LabelOptions
 from fastio.converters.other_containers import folder_kind, kind_of
-from fastio.converters.other_libraries import library_of
+from fastio.store.other_libraries import library_of
 from fastio.converters.scan import check_exists
 from fastio.converters.shard_files import is_pattern
 from fastio.converters.source import Source

@@ -11,7 +11,6 @@ from fastio.converters.ambiguous import refuse_splits
 from fastio.converters.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES
 from fastio.converters.arrow.saved import SAVED_MARKS
 from fastio.converters.junk import is_hidden
-from fastio.converters.other_libraries import library_of
 from fastio.converters.scan import check_exists
 from fastio.converters.shard_files import is_pattern
 from fastio.converters.streams import plain_name
@@ -19,6 +18,7 @@ from fastio.converters.text.kind import TextKind
 from fastio.converters.text.text_names import text_kind
 from fastio.errors import SourceError
 from fastio.store.formats import shard_suffixes
+from fastio.store.other_libraries import library_of
 from fastio.types.picture_kinds import kind_by_name
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def describe_path(path: str) -> dict[str, Any]:
     """
     from fastio.converters import SOURCES, open_source
     from fastio.converters.describe_source import describe_source, field_places, pack_command
-    from fastio.converters.other_libraries import library_of
+    from fastio.store.other_libraries import library_of
     from fastio.errors import SourceError
 
     what = library_of(path)

@@ -9,6 +9,7 @@ from fastio.errors import StoreError, StoreNotFound
 from fastio.store import hdf5, lmdb, tar, zip_archive
 from fastio.store.format import HEAD_BYTES, Format
 from fastio.store.listing import visible_names
+from fastio.store.other_libraries import library_of
 from fastio.store.set_names import SET_SUFFIX
 
 __all__ = [
@@ -58,6 +59,8 @@ def of_folder(folder: str | Path) -> Format:
 def of_names(folder: str, names: Iterable[str]) -> Format:
     """As ``of_folder``, of a folder that holds files of these names."""
     held = _held(names)
+    if not held and (known := library_of(folder)):
+        raise StoreNotFound(f"{folder}: is {known}")
     if not held:
         raise StoreNotFound(
             f"{folder}: a folder without {' or '.join(shard_suffixes())} shards: name a store, or pack it: "
