@@ -45,13 +45,15 @@ class SourceOptions:
 
     ``labels`` is a label file, and ``columns`` says which columns of it (or of the source itself, if that is a table)
     hold what. ``fields`` are the fields asked for; none: what the source has. ``root`` is the folder that file names in
-    a table are relative to; None: the table's own folder.
+    a table are relative to; None: the table's own folder. ``as_recorded`` says that these options are those of a
+    packed store: which columns they leave out was decided when it was packed.
     """
 
     labels: LabelFile | None = None
     columns: LabelOptions = field(default_factory=LabelOptions)
     fields: tuple[FieldChoice, ...] = ()
     root: str | None = None
+    as_recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class SourceKind:
     label file; "" if it takes one. ``takes_fields`` says that it uses ``SourceOptions.fields``, and ``takes_root`` that
     it uses ``root``; for other kinds they are errors. With ``needs_fields``, its signs count only if fields are asked
     for: without them, the path is something else. ``takes_columns`` says that it is a table itself, of which
-    ``SourceOptions.columns`` names columns without a label file.
+    ``SourceOptions.columns`` names columns without a label file, and ``takes_without`` that this may name what is left
+    out, whatever the kind calls its columns.
     """
 
     name: str
@@ -87,6 +90,7 @@ class SourceKind:
     takes_root: bool = False
     needs_fields: bool = False
     takes_columns: bool = False
+    takes_without: bool = False
     covers: tuple[str, ...] = ()
     text_kinds: tuple[str, ...] = ()
     has_more_than_text: Callable[[SourcePath], bool] = lambda _: False
@@ -97,6 +101,9 @@ def source_record(kind: str, name: str, **more: Any) -> dict[str, Any]:
     """
     Return what a packed store keeps of its source, as ``metadata["source"]``; ``name`` is the last part of its path.
 
-    The kind is there twice, because older versions look for it under its former name, "layout".
+    The kind is there twice, because older versions look for it under its former name, "layout". ``left_out`` are the
+    columns that are not packed; it is not recorded if there are none.
     """
+    if not more.get("left_out"):
+        more.pop("left_out", None)
     return {"kind": kind, "layout": kind, "name": name, **more}

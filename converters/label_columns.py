@@ -116,7 +116,7 @@ def choose_columns(
     """
     table = _Titles([title.strip() for title in titles], where)
     ignores_all = ALL_OTHERS in options.ignore_columns
-    ignored = {table.at(name, "--ignore-columns") for name in options.ignore_columns if name != ALL_OTHERS}
+    ignored = {table.at(name, "--without") for name in options.ignore_columns if name != ALL_OTHERS}
     filters: dict[int, set[str]] = {}
     for name, value in options.filters:
         filters.setdefault(table.at(name, "--filter"), set()).add(value)
@@ -188,7 +188,7 @@ def _unknown_titles(
     options += [] if has_label else [f"--label-column {_quoted(table, label)}"]
     missing = " and ".join(["file names"] * (not has_key) + ["labels"] * (not has_label))
     several = "" if has_label or label is not None or not others else ", or A,B for several numbers per sample"
-    ignoring = ", with --ignore-columns for what is neither" if len(others) > 1 else ""
+    ignoring = ", with --without for what is neither" if len(others) > 1 else ""
     return SourceError(
         f"{table.where}: no known title for the {missing} among {table.listed(free) or 'none'}: add "
         f"{' '.join(options)}{several}{ignoring}"
@@ -210,7 +210,7 @@ def _unused_columns(table: _Titles, unused: Sequence[int], *, values: Callable[[
     titles = [table.titles[i] for i in unused]
     names = shlex.quote(ALL_OTHERS if any(not title or "," in title for title in titles) else ",".join(titles))
     is_one = len(unused) == 1
-    steps = [f"--ignore-columns {names} leaves {'it' if is_one else 'them'} out"]
+    steps = [f"--without {names} leaves {'it' if is_one else 'them'} out"]
     for i in unused:
         found = sorted({as_text(value) for value in values(i)})
         if 2 <= len(found) <= _MOST_FILTER_VALUES and max(map(len, found)) <= _LONGEST_FILTER_VALUE:

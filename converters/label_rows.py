@@ -148,7 +148,7 @@ def _check_unnamed(where: str, row: list[str], delimiter: str) -> None:
         raise SourceError(
             f"{where}: {len(row)} columns ({seen:.100}), but no header that says which are the file name and "
             f"the label; expected e.g. filename{delimiter}label as the first line, or --no-header --key-column "
-            "1 --label-column 2 --ignore-columns '*'"
+            "1 --label-column 2 --without '*'"
         )
 
 

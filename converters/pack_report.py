@@ -39,6 +39,7 @@ class PackReport:
     kept_shards: int = 0  # of these shards, those that were whole already
     kept_samples: int = 0
     missing: Sequence[int] = ()
+    left_out_columns: Sequence[str] = ()  # of the source, of which no field was made
 
     @property
     def overhead_bytes(self) -> float:

@@ -160,6 +160,7 @@ def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, optio
                 packed=record.samples,
                 skipped=skipped,
                 left_out=source.left_out,
+                left_out_columns=(source.metadata.get("source") or {}).get("left_out") or (),
                 payload_bytes=record.payload_bytes,
                 source_bytes=record.payload_bytes if stage is None else stage.source_bytes,
                 packing={} if stage is None else stage.record,

@@ -19,7 +19,7 @@ from fastio.samplers.page_cache import page_cache
 from fastio.store import SampleStore
 from fastio.types.shuffle_report import ShuffleReport
 
-__all__ = ["advice", "packing_lines", "shuffling_of"]
+__all__ = ["advice", "left_out_columns", "packing_lines", "shuffling_of"]
 
 _SMALL_SIDE = 64  # pixels; up to here decoded ones are not much more than a PNG
 
@@ -87,10 +87,17 @@ def _height_width(packing: Mapping[str, Any]) -> str:
     return "x".join(map(str, packing["resize"]))
 
 
+def left_out_columns(record: Mapping[str, Any]) -> str:
+    """Return one line that names the columns that are not packed, by the record of a source; "" if there are none."""
+    names = record.get("left_out") or ()
+    what = "of the store's fields," if record.get("kind") == "store" else "column" if len(names) == 1 else "columns"
+    return f"left out: {what} {', '.join(map(str, names))}" if names else ""
+
+
 def _left_out_line(metadata: Mapping[str, Any]) -> list[str]:
-    """Fields of the store that it was packed from, if ``--field`` asked for others."""
-    names = (metadata.get("source") or {}).get("left_out") or ()
-    return [f"left out: of the store's fields, {', '.join(map(str, names))}"] if names else []
+    """Columns of the source; older stores name them only where their table is described."""
+    line = left_out_columns({**(metadata.get("table") or {}), **(metadata.get("source") or {})})
+    return [line] if line else []
 
 
 def _misnamed_line(metadata: Mapping[str, Any]) -> list[str]:

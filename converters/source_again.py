@@ -30,5 +30,6 @@ def source_again(metadata: Mapping[str, Any], path: str, *, kind: str = "auto", 
         label_options=LabelOptions.from_json(record.get("label_options") or {}),
         fields=[parse_choice(words) for words in record.get("fields") or ()],
         root=recorded_root(record, path),
+        as_recorded=True,
     )
     return tokenized_as(metadata, source)

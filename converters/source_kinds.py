@@ -11,7 +11,6 @@ from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.labels import LabelFile, LabelOptions
 from fastio.converters.other_containers import folder_kind, kind_of
-from fastio.store.other_libraries import library_of
 from fastio.converters.scan import check_exists
 from fastio.converters.shard_files import is_pattern
 from fastio.converters.source import Source
@@ -35,6 +34,7 @@ from fastio.converters.sources import (
 from fastio.converters.sources import zip as zip_archive
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local, path_text
+from fastio.store.other_libraries import library_of
 
 __all__ = ["SOURCES", "open_source"]
 
@@ -71,14 +71,16 @@ def open_source(
     split: str | None = None,
     fields: Sequence[FieldChoice] = (),
     root: str | os.PathLike[str] | None = None,
+    as_recorded: bool = False,
 ) -> Source:
     """
     Open a dataset to be packed: only names and sizes are scanned.
 
     ``kind`` is a name in SOURCES, or "auto": decided by what is in ``path``, if only one kind fits. ``labels`` names
-    a label file, for kinds that take one. ``split`` is a folder in ``path``, which then is the source. ``fields`` and
-    ``root`` are described in ``SourceOptions``. Raises SourceError if the source is not as expected or could be meant
-    in two ways; it says what was found and what to choose from.
+    a label file, for kinds that take one. ``split`` is a folder in ``path``, which then is the source. ``fields``,
+    ``root`` and ``as_recorded`` are described in ``SourceOptions``. Raises SourceError if the source is not as
+    expected, holds pictures that would not be packed, or could be meant in two ways; it says what was found and what
+    to choose from.
     """
     path = path_text(
         path, "one path to pack: a folder, a file, or a pattern such as 'data/*.parquet' for several files"
@@ -101,7 +103,7 @@ def open_source(
     columns = label_options or LabelOptions()
     file = None if label_path is None else LabelFile(label_path, columns)
     files_root = None if root is None else path_text(root, "the folder of the files as root=")
-    options = SourceOptions(file, columns, tuple(fields), files_root)
+    options = SourceOptions(file, columns, tuple(fields), files_root, as_recorded=as_recorded)
     _check_taken(place, chosen, options)
     opener = chosen.open if named else chosen.open_detected or chosen.open
     return opener(place, options)
@@ -109,6 +111,9 @@ def open_source(
 
 def _check_taken(place: SourcePath, kind: SourceKind, options: SourceOptions) -> None:
     """SourceError for options that the kind would ignore."""
+    without = options.columns.ignore_columns
+    if without and not (options.labels or kind.takes_columns or kind.takes_without):
+        raise SourceError(f"{place.path}: is {kind.what}, which has no columns: drop --without {without[0]}")
     takers = {"fields": "takes_fields", "root": "takes_root"}
     for option, takes in takers.items():
         if getattr(options, option) and not getattr(kind, takes):
@@ -153,10 +158,12 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> SourceK
         raise SourceError(f"{place.path}: holds {found}, so its kind is unclear: add --source-kind {kinds}")
     if is_pattern(place.path):
         raise SourceError(f"{place.path}: no file has a name like that")
+    if known := library_of(place.path):
+        raise SourceError(f"{place.path}: is {known}")
     if not place.is_folder:
         raise SourceError(f"{place.path}: expected {expected}, found {kind_of(place.path)}")
     names = [*(each.key for each in (*place.top.problems, *place.top.left_out)), *place.top.folders]
     if not names:
         raise SourceError(f"{place.path}: is empty; expected {expected}")
-    known = library_of(place.path) or folder_kind(names) or f"others only, {len(names):,} in all, such as {names[0]!r}"
+    known = folder_kind(names) or f"others only, {len(names):,} in all, such as {names[0]!r}"
     raise SourceError(f"{place.path}: expected {expected}, found {known}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,10 +46,15 @@ class StoredField:
 
 
 def chosen_fields(
-    path: str, schema: Schema, extensions: Mapping[str, Sequence[str]], choices: Sequence[FieldChoice]
+    path: str,
+    schema: Schema,
+    extensions: Mapping[str, Sequence[str]],
+    choices: Sequence[FieldChoice],
+    without: Collection[str] = (),
 ) -> list[StoredField]:
     """
-    Return the fields asked for, and those that stay without being asked for: the picture and the label.
+    Return the fields asked for, and those that stay without being asked for: the picture and the label; all, if none
+    are asked for. Fields in ``without`` do not stay.
 
     WHERE is the name of a stored field, or an extension of members in tar shards of other tools, and may go on into
     JSON: ``json.objects.bbox`` is the ``bbox`` of each object. Raises SourceError for what is not there.
@@ -62,7 +67,7 @@ def chosen_fields(
     kept = [
         StoredField(field, field)
         for field in schema.fields
-        if field.name in ("image", "label") and field.name not in {*names, *taken}
+        if (not choices or field.name in ("image", "label")) and field.name not in {*names, *taken, *without}
     ]
     every = sorted([*kept, *chosen], key=lambda each: (each.field.is_column, each.field.name != "image"))
     renamed = {each.source.name: each.field.name for each in every if not each.path}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from fastio.converters.origin import origin_of
 from fastio.converters.other_containers import container_of_others
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
+from fastio.converters.source_columns import FIRST_VALUES, SourceColumns
 from fastio.converters.stored_fields import StoredField, chosen_fields, read_chosen
-from fastio.errors import SourceError, StoreIncomplete
+from fastio.errors import SourceError, StoreError, StoreIncomplete
 from fastio.store import open_store
 from fastio.store.formats import named
 from fastio.store.index import SealedStore
+from fastio.store.values import read_values
 from fastio.types.schema import Schema
 
 __all__ = ["open_stored"]
@@ -52,12 +55,16 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
     problems: dict[int, Problem] = {} if is_sealed else _repeated(store)
     not_samples = () if is_sealed else store.metadata["skipped"]
     extensions = {} if is_sealed else store.metadata["extensions"]
-    fields = chosen_fields(path, store.schema, extensions, options.fields) if options.fields else None
+    without = options.columns.ignore_columns
+    fields = None
+    if options.fields or without:
+        fields = chosen_fields(path, store.schema, extensions, options.fields, without)
+    unpacked = _left_out(store, fields, options)
     return ListedSource(
         path=path,
         kind=_KIND,
         schema=store.schema if fields is None else Schema(tuple(each.field for each in fields)),
-        metadata=_metadata(place.name, store, fields, is_sealed=is_sealed),
+        metadata=_metadata(place.name, store, fields, unpacked, is_sealed=is_sealed),
         keys_at=store.keys,
         sizes=_sizes(store),
         read=_read(store, fields, is_sealed=is_sealed),
@@ -70,6 +77,25 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         is_by_name=False,
         is_stored=is_sealed and fields is None,
     )
+
+
+def _left_out(store: SealedStore, fields: Sequence[StoredField] | None, options: SourceOptions) -> list[str]:
+    """The fields that are not packed. Raises SourceError for those of them that hold pictures."""
+    names = [field.name for field in store.schema.fields]
+    if fields is None:  # all are copied as they are
+        return []
+
+    def first_values(name: str) -> list[Any]:
+        if store.schema[name].is_column:
+            return []
+        with suppress(StoreError):  # damaged: whoever packs the field says so
+            spans = read_values(store, name, np.arange(min(FIRST_VALUES, len(store))))
+            return [view.tobytes() for view in spans.views()]
+        return []
+
+    used = {each.source.name for each in fields}
+    columns = SourceColumns(store.path, names, first_values, options.columns.ignore_columns, noun="field")
+    return columns.left_out(used, {*names} if options.as_recorded else used)
 
 
 def _columns(store: SealedStore) -> dict[str, NDArray[Any]]:
@@ -95,7 +121,7 @@ def _sizes(store: SealedStore) -> NDArray[np.int64]:
 
 
 def _metadata(
-    name: str, store: SealedStore, fields: Sequence[StoredField] | None, *, is_sealed: bool
+    name: str, store: SealedStore, fields: Sequence[StoredField] | None, unpacked: Sequence[str], *, is_sealed: bool
 ) -> dict[str, Any]:
     """
     Return the metadata that the new store keeps.
@@ -105,11 +131,9 @@ def _metadata(
     """
     known = store.metadata
     said: Mapping[str, Any] = known.get("source") or {}
-    record = source_record(_KIND, name, labels=None, format=store.format)
+    record = source_record(_KIND, name, labels=None, format=store.format, left_out=unpacked)
     if fields is not None:
         record["fields"] = [str(FieldChoice(each.field.name, each.where, each.field)) for each in fields]
-        used = {each.source.name for each in fields}
-        record["left_out"] = [field.name for field in store.schema.fields if field.name not in used]
     if "label_titles" in said:
         record["label_titles"] = said["label_titles"]
     kept: dict[str, Any] = {"classes": None, **{name: known[name] for name in known if name not in _WRITTEN_ANEW}}

@@ -122,9 +122,6 @@ def _notes(store: SampleStore, in_table: Collection[str], *, has_labels: bool) -
     if "label" in columns and (has_labels or in_paths):
         columns.remove("label")
     notes = list(packing_lines(store.metadata))
-    left_out = (store.metadata.get("table") or {}).get("left_out")
-    if left_out:
-        notes.append(f"not in the store, and so in none of these files: the columns {', '.join(map(str, left_out))}")
     if columns:
         hint = "; --labels FILE writes the labels" if "label" in columns else ""
         notes.append(f"in the store, but in none of these files: {', '.join(columns)}{hint}")

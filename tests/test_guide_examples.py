@@ -44,6 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_store(path / name, values, np.arange(count, dtype=np.int64) % 3)
     fields = ("image", "mask", "caption", "boxes", "kinds", "label")
     write_fields(path / "scenes.tar", scenes(9), {name: TYPES[name] for name in fields})
+    np.arange(5000, dtype=np.uint16).tofile(path / "train.bin")
     (path / "corpus.txt").write_text("".join("word " * (1 + number % 9) + "\n" for number in range(2000)))
     for name in ("text", "web", "code"):
         words = ["pack", str(path / "corpus.txt"), str(path / f"{name}.h5"), "--tokenizer", "bytes"]

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from fastio.converters.arrow.buffers import python_values, sound
 from fastio.converters.arrow.features import class_names, feature_at, inner_class_names
-from fastio.converters.arrow.types import field_by_type, is_bytes, plain_type
+from fastio.converters.arrow.reading import reading
+from fastio.converters.arrow.types import field_by_type, is_bytes, may_hold_pictures, plain_type
+from fastio.converters.arrow.values import plain_array
 from fastio.converters.extra import pyarrow
 from fastio.converters.field_names import name_from_column, refuse_equal_names
 from fastio.converters.fields_asked import FieldChoice, field_rank
 from fastio.converters.kind import SourceOptions
 from fastio.converters.label_columns import ALL_OTHERS
+from fastio.converters.source_columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.errors import SourceError
 from fastio.types.field_types import FIELD_TYPES
 from fastio.types.schema import Field
 
-__all__ = ["Column", "Peek", "TableHead", "choose_columns", "has_pictures", "path_to"]
+__all__ = [
+    "Column",
+    "Peek",
+    "TableHead",
+    "choose_columns",
+    "columns_of",
+    "has_pictures",
+    "parts_left_out",
+    "path_to",
+    "settled_columns",
+]
 
 Peek = Callable[[Sequence[str]], bytes | None]  # the first value of bytes at a path
 
 _LABEL = "label"
+_ROWS = 64  # that are looked at at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +78,14 @@ class TableHead:
     """
     The first file of a source, whose columns tell the fields: its path, its schema, and the values in it.
 
-    ``features`` are what ``datasets`` notes of the columns.
+    ``features`` are what ``datasets`` notes of the columns; ``columns`` looks at all of them.
     """
 
     place: str
     schema: Any
     features: Mapping[str, Any]
     peek: Peek
+    columns: SourceColumns
 
 
 def choose_columns(table: TableHead, options: SourceOptions) -> list[Column]:
@@ -82,9 +100,7 @@ def choose_columns(table: TableHead, options: SourceOptions) -> list[Column]:
     features, columns = table.features, options.columns
     if not columns.header:
         raise SourceError(f"{table.place}: its columns have names: drop --no-header")
-    ignored = {
-        path_to(table, name, f"--ignore-columns {name}")[0] for name in columns.ignore_columns if name != ALL_OTHERS
-    }
+    ignored = set(columns.ignore_columns)  # ``columns_of`` refuses those that no file has
     chosen = [_asked(table, choice, features) for choice in options.fields]
     label = _label_path(table, features, options, ignored)
     if label is not None:
@@ -105,6 +121,64 @@ def _selecting(table: TableHead, options: SourceOptions) -> list[tuple[str, ...]
     key, filters = options.columns.key_column, options.columns.filters
     paths = [path_to(table, name, f"--filter {name}={value}") for name, value in filters]
     return paths if key is None else [path_to(table, key, f"--key-column {key}"), *paths]
+
+
+def columns_of(reader: str, places: Mapping[str, str], schema: Any, without: Collection[str]) -> SourceColumns:
+    """
+    Return the columns of a table; ``places`` says which file to look into for each, ``schema`` has their types.
+
+    Texts may name files in the folder of the first file.
+    """
+
+    def first_values(name: str) -> list[Any]:
+        count = schema.names.count(name)  # 0: of a later file
+        may_hold = count == 0 or (count == 1 and may_hold_pictures(schema.field(name).type))
+        return _first_values(reader, places[name], name) if may_hold else []
+
+    place = next(iter(places.values()))
+    return SourceColumns(place, list(places), first_values, without, root=str(Path(place).parent))
+
+
+def settled_columns(columns: Sequence[Column], options: SourceOptions) -> set[str]:
+    """Return the columns that are packed as pictures, as the type that the user named, or as keys or filters."""
+    pictures = {each.path[0] for each in columns if each.field.traits.is_picture}
+    typed = {choice.where for choice in options.fields if choice.field is not None}
+    selecting = {options.columns.key_column or "", *(name for name, _ in options.columns.filters)}
+    return pictures | selecting | {each.path[0] for each in columns if each.where in typed}
+
+
+def parts_left_out(table: TableHead, paths: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the parts of structs that none of ``paths`` leads to, of columns of which other parts are packed."""
+    whole = {path[0] for path in paths if len(path) == 1}
+    taken = {path[:2] for path in paths}
+    return [
+        f"{name}.{part}"
+        for name in dict.fromkeys(path[0] for path in paths if path[0] not in whole)
+        for part in _parts(table.schema.field(name).type)
+        if (name, part) not in taken
+    ]
+
+
+def _parts(type_: Any) -> list[str]:
+    """The names of the parts of a struct, or of the structs in a list."""
+    plain = plain_type(type_)
+    while not pyarrow("to read tables").types.is_struct(plain):
+        plain = plain_type(plain.value_type)
+    return [part.name for part in plain]
+
+
+def _first_values(reader: str, place: str, name: str) -> list[Any]:
+    """The first values in a column that are not empty."""
+    found: list[Any] = []
+    with reading(reader, place, [name]) as file:
+        for batch in file.batches:
+            column = plain_array(sound(batch, name))
+            for start in range(0, len(column), _ROWS):
+                with suppress(UnicodeDecodeError):  # a problem of its row
+                    found += [each for each in python_values(column.slice(start, _ROWS)) if not is_empty(each)]
+                if len(found) >= FIRST_VALUES:
+                    return found
+    return found
 
 
 def has_pictures(table: TableHead) -> bool:
@@ -174,9 +248,7 @@ def _of_type(table: TableHead, name: str, path: tuple[str, ...], feature: Any) -
     try:
         field = field_by_type(name, _type_at(table, path), feature, partial(table.peek, path))
     except SourceError as exc:
-        raise SourceError(
-            f"{table.place}: column {'.'.join(path)!r} {exc}; --ignore-columns {path[0]} leaves it out"
-        ) from exc
+        raise SourceError(f"{table.place}: column {'.'.join(path)!r} {exc}; --without {path[0]} leaves it out") from exc
     return Column(field, path, feature)
 
 
@@ -234,6 +306,8 @@ def _by_rule(table: TableHead, paths: Sequence[tuple[str, ...]], features: Mappi
     found = []
     for path in paths:
         path_to(table, path[0])  # refuses names that come twice
+        if not is_bytes(table.schema.field(path[0]).type):  # of which a type that fits no field would say less
+            table.columns.refuse_pictures(path[0], table.columns.first_values(path[0]))
         name = name_from_column(table.place, "column", path[0])
         is_picture = name == _LABEL and table.peek(path) is not None
         name = "mask" if is_picture else "labels" if name == _LABEL else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class TableFiles:
     The files of a table, in order, and which of their columns are read.
 
     ``group_*`` describe the groups of all files (see ``groups_of``): first row, file, number in its file, bytes a row.
+    ``column_places`` has the first file with each column, also of those that are not read.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class TableFiles:
     group_numbers: NDArray[np.int64]
     group_row_bytes: NDArray[np.int64]
     file_rows: NDArray[np.int64]
+    column_places: Mapping[str, str]
 
     @classmethod
     def scan(cls, kind: str, places: Sequence[str], columns: Sequence[str]) -> TableFiles:
@@ -50,10 +52,13 @@ class TableFiles:
         numbers: list[int] = []
         row_bytes: list[int] = []
         file_rows: list[int] = []
+        column_places: dict[str, str] = {}
         first: Any = None
         for number, place in enumerate(places):
             schema, groups = groups_of(kind, place, columns)
             first = first or schema
+            for name in schema.names:
+                column_places.setdefault(name, place)
             _check_same(places[0], first, place, schema, columns)
             rows += [count for count, _ in groups]
             row_bytes += [-(-size // max(count, 1)) for count, size in groups]
@@ -70,6 +75,7 @@ class TableFiles:
             np.array(numbers, np.int64),
             np.array(row_bytes, np.int64),
             np.array(file_rows, np.int64),
+            column_places,
         )
 
     @property

@@ -10,7 +10,16 @@ import numpy as np
 
 from fastio import _native
 from fastio.converters.arrow.buffers import python_values, sound
-from fastio.converters.arrow.choose import Column, TableHead, choose_columns, has_pictures, path_to
+from fastio.converters.arrow.choose import (
+    Column,
+    TableHead,
+    choose_columns,
+    columns_of,
+    has_pictures,
+    parts_left_out,
+    path_to,
+    settled_columns,
+)
 from fastio.converters.arrow.features import features_of
 from fastio.converters.arrow.labels import encode_labels, label_rule
 from fastio.converters.arrow.parts import part_at
@@ -37,7 +46,8 @@ def holds_pictures(reader: str, place: str) -> bool:
         return False
     with reading(reader, place, []) as file:
         features = features_of(place, file.schema)
-        table = TableHead(place, file.schema, features, lambda path: _first_bytes(reader, place, path))
+        columns = columns_of(reader, dict.fromkeys(file.schema.names, place), file.schema, ())
+        table = TableHead(place, file.schema, features, lambda path: _first_bytes(reader, place, path), columns)
     return has_pictures(table)
 
 
@@ -60,12 +70,18 @@ def table_source(
     places = [files.place(name) for name in files.names]
     with reading(reader, places[0], []) as file:
         features = features_of(places[0], file.schema) or features or {}
-        table = TableHead(places[0], file.schema, features, lambda path: _first_bytes(reader, places[0], path))
+        head = columns_of(reader, dict.fromkeys(file.schema.names, places[0]), file.schema, ())
+        table = TableHead(places[0], file.schema, features, lambda path: _first_bytes(reader, places[0], path), head)
     columns = choose_columns(table, options)
     key, filters = options.columns.key_column, options.columns.filters
     named = {name: path_to(table, name) for name in (key, *(name for name, _ in filters)) if name is not None}
     paths = [*(each.path for each in columns), *named.values()]
     rows = TableFiles.scan(reader, places, list(dict.fromkeys(path[0] for path in paths)))
+    settled = set(rows.column_places) if options.as_recorded else settled_columns(columns, options)
+    unpacked = columns_of(reader, rows.column_places, table.schema, options.columns.ignore_columns).left_out(
+        {path[0] for path in paths}, settled
+    )
+    unpacked += parts_left_out(table, paths)
     row_keys = RowKeys.of(files.names, rows.file_rows, (*PARQUET_SUFFIXES, *ARROW_SUFFIXES))
     order, left_out = passing(row_keys, filters, lambda name: _values_of(rows, named[name]))
     problems = list[Problem]()
@@ -81,7 +97,7 @@ def table_source(
         path=place.path,
         kind=kind,
         schema=Schema(tuple(each.field for each in columns)),
-        metadata=_metadata(kind, place, columns, options, rule),
+        metadata=_metadata(kind, place, columns, options, rule, unpacked),
         keys_at=keys_at,
         sizes=rows.row_bytes,
         read=reader_of.begin,
@@ -161,11 +177,15 @@ def _values_of(rows: TableFiles, path: Sequence[str]) -> Iterator[Any]:
 
 
 def _metadata(
-    kind: str, place: SourcePath, columns: Sequence[Column], options: SourceOptions, rule: TableLabels | None
+    kind: str,
+    place: SourcePath,
+    columns: Sequence[Column],
+    options: SourceOptions,
+    rule: TableLabels | None,
+    unpacked: Sequence[str],
 ) -> dict[str, Any]:
-    record = source_record(
-        kind, place.name, labels=None, fields=[str(each.choice) for each in columns], root=options.root
-    )
+    fields = [str(each.choice) for each in columns]
+    record = source_record(kind, place.name, labels=None, fields=fields, root=options.root, left_out=unpacked)
     record["label_options"] = options.columns.to_json()
     metadata: dict[str, Any] = {"classes": None if rule is None else rule.classes, "source": record}
     names = {name: each for column in columns for name, each in column.names.items()}

@@ -15,7 +15,7 @@ from fastio.types.field_types import FIELD_TYPES
 from fastio.types.picture_kinds import PNG_SIGNATURE, UNKNOWN
 from fastio.types.schema import COLUMN, RAGGED, RAW, Field
 
-__all__ = ["array_type", "field_by_type", "is_bytes", "is_picture_struct", "plain_type"]
+__all__ = ["array_type", "field_by_type", "is_bytes", "is_picture_struct", "may_hold_pictures", "plain_type"]
 
 _MASKS: Final = re.compile(r"(?:.*_)?(?:masks?|annotations?|segmentations?)\Z")
 # Where Arrow and NumPy name a type differently. pyarrow's own answer, to_pandas_dtype(), needed pandas once (in 18).
@@ -84,6 +84,18 @@ def is_bytes(type_: Any) -> bool:
     types, plain = pyarrow("to read tables").types, plain_type(type_)
     checks = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
     return any(is_(plain) for is_ in (*checks, is_picture_struct))
+
+
+def may_hold_pictures(type_: Any) -> bool:
+    """Return whether values of this type, or parts of them, are bytes or strings."""
+    types, plain = pyarrow("to read tables").types, plain_type(type_)
+    if types.is_map(plain):
+        return may_hold_pictures(plain.key_type) or may_hold_pictures(plain.item_type)
+    if types.is_struct(plain):
+        return any(may_hold_pictures(part.type) for part in plain)
+    if hasattr(plain, "value_type"):
+        return may_hold_pictures(plain.value_type)
+    return is_bytes(plain) or any(is_(plain) for is_ in (types.is_string, types.is_large_string, types.is_string_view))
 
 
 def array_type(type_: Any) -> tuple[str, tuple[int | None, ...]] | None:

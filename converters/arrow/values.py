@@ -34,7 +34,7 @@ def encode_array(field: Field, array: Any, *, where: str) -> EncodedField:
     if len(nulls) == 0 or field.traits.is_json:
         return _encoded(field, array)
     for i in nulls.tolist():
-        missing.setdefault(i, f"has null in the column {where!r}; --ignore-columns leaves a column out")
+        missing.setdefault(i, f"has null in the column {where!r}; --without leaves a column out")
     present = np.flatnonzero(_bits(array.is_valid()))
     return _scattered(field, _encoded(field, array.drop_null()), present, len(array), missing)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from fastio.converters.listed import ListedSource
 from fastio.converters.parts import read_together
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
+from fastio.converters.source_columns import FIRST_VALUES, SourceColumns
 from fastio.errors import SourceError
+from fastio.store.other_libraries import ROWS_OF_IDS
 from fastio.types.field_types import field_of
 from fastio.types.schema import Schema
 
@@ -50,34 +52,63 @@ def array_source(place: SourcePath, found: ArraysOf, options: SourceOptions) -> 
     have as many rows and lie in one group; otherwise SourceError says what to choose from. Labels that are text become
     numbers of classes, which are sorted by name.
     """
-    path = place.path
-    if options.columns.names_columns:
+    path, without = place.path, options.columns.ignore_columns
+    if replace(options.columns, ignore_columns=()).names_columns:
         raise SourceError(f"{path}: has no columns: drop the options that name some, and choose by --field NAME=ARRAY")
-    fields = _asked(path, found, options.fields) if options.fields else _all(path, found.arrays)
+    wanted = [each for each in found.arrays if each.name not in without]
+    fields = _asked(path, found, options.fields) if options.fields else _all(path, wanted)
     count = fields[0].array.shape[0]
-    taken = {each.array.name for each in fields}
-    left_out = [*found.left_out, *(Problem(a.name, "was not asked for") for a in found.arrays if a.name not in taken)]
+    unpacked = _left_out(path, found.arrays, fields, options)
     classes, columns, fields = _classes(path, fields)
     if not any(not each.field.is_column for each in fields):
-        names = ", ".join(each.array.name for each in fields)
-        raise SourceError(f"{path}: {names}: are columns alone; a sample needs a picture, text or an array")
+        raise SourceError(f"{path}: {_numbers_alone(fields)}")
     return ListedSource(
         path=path,
         kind=found.kind,
         schema=Schema(tuple(_in_order([each.field for each in fields]))),
-        metadata={"classes": found.classes or classes, "source": _record(place, found.kind, fields, options.root)},
+        metadata={"classes": found.classes or classes, "source": _record(place, found.kind, fields, options, unpacked)},
         keys_at=_numbers(count),
         sizes=_sizes(fields, count, found.disk_bytes),
         read=read_together([each.begin for each in fields if each.field.name not in columns]),
         disk_bytes=found.disk_bytes,
         files_opened=len(found.files),
         columns=columns,
-        left_out=[Problem(shown(each.key), each.problem) for each in left_out],
+        left_out=[Problem(shown(each.key), each.problem) for each in found.left_out],
         paths=lambda: found.files,
     )
 
 
-def _record(place: SourcePath, kind: str, fields: Sequence[ArrayField], root: str | None) -> dict[str, Any]:
+def _left_out(path: str, arrays: Sequence[RowArray], fields: Sequence[ArrayField], options: SourceOptions) -> list[str]:
+    """
+    The arrays that are not packed. Raises SourceError for those that hold encoded pictures of the samples.
+
+    Arrays of pixels of other samples, such as those for testing, are only named.
+    """
+    by_name = {each.name: each for each in arrays}
+    count = fields[0].array.shape[0]
+
+    def first_values(name: str) -> list[Any]:
+        array = by_name[name]
+        if array.dtype.kind not in "OSUT" or array.shape[0] != count:
+            return []
+        try:
+            return list(array.rows(np.arange(min(FIRST_VALUES, count))).tolist())
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+        ):  # damaged, of which the array may have nothing to do with the fields
+            return []
+
+    typed = {choice.where.strip("/") for choice in options.fields if choice.field is not None}
+    settled = {each.array.name for each in fields if each.field.traits.is_picture or each.array.name in typed}
+    columns = SourceColumns(path, list(by_name), first_values, options.columns.ignore_columns, noun="array")
+    return columns.left_out({each.array.name for each in fields}, set(by_name) if options.as_recorded else settled)
+
+
+def _record(
+    place: SourcePath, kind: str, fields: Sequence[ArrayField], options: SourceOptions, unpacked: Sequence[str]
+) -> dict[str, Any]:
     choices = [
         # Names of classes are not numbers yet: what they are follows from the array again.
         str(FieldChoice(each.field.name, each.array.name, None if _is_text(each.array) else each.field))
@@ -85,9 +116,18 @@ def _record(place: SourcePath, kind: str, fields: Sequence[ArrayField], root: st
     ]
     turned = [each.field.name for each in fields if each.array.is_turned]
     more: dict[str, Any] = {"channels_moved_last": turned} if turned else {}
-    if root is not None:
-        more["root"] = os.path.relpath(root, place.path)
-    return source_record(kind, place.name, labels=None, fields=choices, **more)
+    if options.root is not None:
+        more["root"] = os.path.relpath(options.root, place.path)
+    return source_record(kind, place.name, labels=None, fields=choices, left_out=unpacked, **more)
+
+
+def _numbers_alone(fields: Sequence[ArrayField]) -> str:
+    """What to say of arrays with one number a sample, which token ids are as well."""
+    arrays = [each.array for each in fields]
+    if len(arrays) == 1 and arrays[0].dtype.kind in "iu" and fields[0].field.name != "label":
+        return f"{arrays[0]}: is one long row of numbers; {ROWS_OF_IDS}"
+    have = "has" if len(arrays) == 1 else "have"
+    return f"{_list(arrays)}: {have} one number a sample; a sample needs a picture, text or a row of numbers as well"
 
 
 def _asked(path: str, found: ArraysOf, choices: Sequence[FieldChoice]) -> list[ArrayField]:

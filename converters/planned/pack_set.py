@@ -231,6 +231,7 @@ def _report(
         packed=record["samples"],
         skipped=skipped,
         left_out=left_out,
+        left_out_columns=(source.metadata.get("source") or {}).get("left_out") or (),
         payload_bytes=record["payload_bytes"],
         source_bytes=packing.get("source_bytes", record["payload_bytes"]),
         packing=packing,

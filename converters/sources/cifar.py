@@ -36,4 +36,5 @@ KIND = SourceKind(
     open=_open,
     own_labels="batches of CIFAR have their own labels",
     takes_fields=True,
+    takes_without=True,
 )

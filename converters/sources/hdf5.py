@@ -27,5 +27,6 @@ KIND = SourceKind(
     open=_open,
     own_labels="datasets of labels are fields, as in --field label=y",
     takes_fields=True,
+    takes_without=True,
     covers=("store",),
 )

@@ -54,5 +54,6 @@ KIND = SourceKind(
     open=_open,
     own_labels="arrays of labels are fields, as in --field label=y",
     takes_fields=True,
+    takes_without=True,
     takes_root=True,
 )

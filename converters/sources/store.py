@@ -47,5 +47,6 @@ KIND = SourceKind(
     open=_open,
     own_labels="a packed store has its own labels",
     takes_fields=True,
+    takes_without=True,
     aliases=("tar", "webdataset"),
 )

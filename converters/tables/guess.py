@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fastio.converters.label_values import WHOLE
+from fastio.converters.source_columns import FIRST_VALUES, is_empty
 from fastio.types.picture_kinds import kind_by_name
 
 __all__ = ["ColumnGuess"]
@@ -23,6 +24,8 @@ _LOOKED_AT = 50  # values that tell whether a column names pictures
 class ColumnGuess:
     """
     The values of one column, as far as its type needs them.
+
+    ``first`` are the first that are not empty, which tell whether they hold pictures.
 
     ``kinds`` are "int", "large" (a whole number that int64 cannot hold), "float", "bool", "text", "json" (a list or an
     object), "bytes", "null" and others by their Python names; an empty cell is "null". ``count`` counts rows that
@@ -41,10 +44,13 @@ class ColumnGuess:
     texts: set[str] = field(default_factory=set)
     names_pictures: bool | None = None  # whether all texts so far do
     largest: int = 0
+    first: list[Any] = field(default_factory=list)
 
     def add(self, value: Any) -> None:
         """Take one more value."""
         self.count += 1
+        if len(self.first) < FIRST_VALUES and not is_empty(value):
+            self.first.append(value)
         if type(value) is str:
             self._add_text(value)
         elif value is None:

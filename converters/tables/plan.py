@@ -52,13 +52,14 @@ class TablePlan:
 
     ``key`` is the title whose value is the sample's key, None if rows have no keys; ``columns`` are those that become
     fields, the key's file first. ``filters`` map titles to the values that rows may have. ``ignored`` are the titles
-    that become nothing.
+    that become nothing, ``without`` those that the user leaves out, of which there may be fields from inside.
     """
 
     key: str | None
     columns: Sequence[PlannedColumn]
     filters: Mapping[str, frozenset[str]]
     ignored: Sequence[str]
+    without: frozenset[str]
 
     @property
     def files(self) -> list[PlannedColumn]:
@@ -104,7 +105,7 @@ class _Planner:
 
     def plan(self) -> TablePlan:
         columns = self.options.columns
-        ignored = {self._title(each, "--ignore-columns") for each in columns.ignore_columns if each != ALL_OTHERS}
+        ignored = {self._title(each, "--without") for each in columns.ignore_columns if each != ALL_OTHERS}
         filters: dict[str, set[str]] = {}
         for title, value in columns.filters:
             filters.setdefault(self._title(title, "--filter"), set()).add(value)
@@ -140,6 +141,7 @@ class _Planner:
             found,
             {title: frozenset(values) for title, values in filters.items()},
             [title for title in self.guesses if title not in kept],
+            frozenset(ignored),
         )
 
     def _column(self, title: str, choice: FieldChoice | None, *, is_label: bool) -> PlannedColumn:
@@ -163,7 +165,7 @@ class _Planner:
         if not type_:
             others = ", ".join(sorted(guess.kinds - {"null"}))
             raise SourceError(
-                f"{self.where}: column {guess.title!r} holds {others}, which no field can: --ignore-columns "
+                f"{self.where}: column {guess.title!r} holds {others}, which no field can: --without "
                 f"{guess.title!r} leaves it out"
             )
         return PlannedColumn(name, (guess.title,), field_of(name, type_))
@@ -240,7 +242,7 @@ class _Planner:
         if not name[:1].isalpha():
             raise SourceError(
                 f"{self.where}: column {title!r} cannot be the name of a field: --field NAME={title!r} gives it one, "
-                f"--ignore-columns {title!r} leaves it out"
+                f"--without {title!r} leaves it out"
             )
         return name
 

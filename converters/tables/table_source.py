@@ -20,12 +20,14 @@ from fastio.converters.origin import root_to_record
 from fastio.converters.parts import read_together
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
+from fastio.converters.source_columns import SourceColumns, is_file
 from fastio.converters.tables.collect import Collected, collect
 from fastio.converters.tables.guess import ColumnGuess
 from fastio.converters.tables.names import FileStates, file_states
 from fastio.converters.tables.plan import PlannedColumn, TablePlan, label_title, make_plan
 from fastio.converters.tables.rows import TableFile
 from fastio.errors import SourceError
+from fastio.types.picture_kinds import PICTURE_EXTENSIONS
 from fastio.types.schema import Field, Schema
 
 __all__ = ["TableParts", "open_rows"]
@@ -60,6 +62,9 @@ def open_rows(parts: TableParts, options: SourceOptions) -> ListedSource:
     guesses = _guesses(parts.table, options)
     plan = make_plan(parts.table.path, guesses, options)
     root = os.path.realpath(parts.root)
+    unpacked = _left_out(parts, options, guesses, plan, root)
+    if parts.takes_root and options.root is not None and not plan.files:
+        raise SourceError(_unused_root(parts.table.path, options.root, guesses))
     classes = _classes(plan, guesses)
     rows = collect(parts.table, plan, root, classes)
     states = {each.name: file_states(root, rows.names[each.name]) for each in plan.files}
@@ -71,7 +76,7 @@ def open_rows(parts: TableParts, options: SourceOptions) -> ListedSource:
     _find_repeated(rows)
     fields = {each.name: _file_field(each, root, rows) for each in plan.files}
     fields |= {each.name: each.field for each in plan.values if each.field is not None}
-    return _TableSamples(parts, options, guesses, plan, rows, states, fields).source(classes)
+    return _TableSamples(parts, options, guesses, plan, rows, states, fields, unpacked).source(classes)
 
 
 def _guesses(table: TableFile, options: SourceOptions) -> dict[str, ColumnGuess]:
@@ -93,6 +98,47 @@ def _guesses(table: TableFile, options: SourceOptions) -> dict[str, ColumnGuess]
     for guess in guesses.values():
         guess.finish(count)
     return guesses
+
+
+def _left_out(
+    parts: TableParts, options: SourceOptions, guesses: Mapping[str, ColumnGuess], plan: TablePlan, root: str
+) -> list[str]:
+    """The columns that are not packed. Raises SourceError for those of them, and of JSON, that hold pictures."""
+    files = {each.path[0] for each in plan.files}
+    known = {name for title in files for name in guesses[title].first}
+    columns = SourceColumns(
+        parts.table.path,
+        list(guesses),
+        lambda title: guesses[title].first,
+        plan.without,
+        root,
+        known,
+        takes_files=True,
+    )
+    types = {choice.name: choice.field for choice in options.fields}
+    settled = {
+        each.path[0]
+        for each in plan.columns
+        if len(each.path) == 1 and (types.get(each.name) or (each.field and each.field.traits.is_picture))
+    }
+    settled |= {*files, *plan.filters, plan.key or ""}
+    return columns.left_out(set(guesses) - set(plan.ignored), set(guesses) if options.as_recorded else settled)
+
+
+def _unused_root(table: str, root: str, guesses: Mapping[str, ColumnGuess]) -> str:
+    """What to say of ``--root`` where no column names files; names without extensions may be meant."""
+    for title, guess in guesses.items():
+        names = [str(value) for value in guess.first]
+        found = [f"{name}.{end}" for name in names[:1] for end in PICTURE_EXTENSIONS if is_file(root, f"{name}.{end}")]
+        if found:
+            return (
+                f"{table}: column {title!r} names pictures in {shown(root)} without their extensions: write these into "
+                f"the table, as in {found[0]!r} for {names[0]!r}"
+            )
+    return (
+        f"{table}: --root {shown(root)}: no column names files, of {', '.join(map(repr, guesses)):.500}: drop --root, "
+        "or say which does, as in --field image=COLUMN:image"
+    )
 
 
 def _classes(plan: TablePlan, guesses: Mapping[str, ColumnGuess]) -> list[str] | None:
@@ -142,6 +188,7 @@ class _TableSamples:
     rows: Collected
     states: Mapping[str, FileStates]
     fields: Mapping[str, Field]
+    unpacked: Sequence[str]
 
     def source(self, classes: list[str] | None) -> ListedSource:
         rows, plan, place = self.rows, self.plan, self.parts.place
@@ -218,7 +265,10 @@ class _TableSamples:
 
     def _metadata(self, order: Indices, classes: list[str] | None) -> dict[str, Any]:
         options, place = self.options, self.parts.place
-        record = source_record(self.parts.kind, place.name, labels=None, label_options=options.columns.to_json())
+        label_options = options.columns.to_json()
+        record = source_record(
+            self.parts.kind, place.name, labels=None, label_options=label_options, left_out=self.unpacked
+        )
         if options.fields:
             record["fields"] = list(map(str, options.fields))
         if options.root is not None:

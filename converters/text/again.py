@@ -9,6 +9,7 @@ from typing import Any
 
 from fastio._native import ThreadPool
 from fastio.converters.ahead import in_order
+from fastio.converters.label_columns import ALL_OTHERS
 from fastio.converters.origin import origin_of, recorded_kind
 from fastio.converters.source import Chunk, Problem
 from fastio.converters.text import TEXT_SOURCES, Encoder, Limits, Sequences, TextOptions, TextSource, open_text
@@ -68,6 +69,7 @@ def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextAgain:
         text_field=origin.get("text_field"),
         label_field=origin.get("label_field"),
         max_document_bytes=origin["max_document_bytes"],
+        without=(ALL_OTHERS,) if "text_field" in origin else (),  # decided when it was packed
     )
     source = open_text(path, kind=recorded_kind(origin), options=options)
     rule = said.get("options") or {}

@@ -11,14 +11,16 @@ import numpy as np
 
 from fastio._native import ThreadPool
 from fastio.converters.arrow.buffers import python_values, sound
+from fastio.converters.arrow.choose import columns_of
 from fastio.converters.arrow.features import class_names, features_of
 from fastio.converters.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, reading, size_bytes
 from fastio.converters.arrow.saved import saved_names
+from fastio.converters.label_columns import ALL_OTHERS
 from fastio.converters.table_labels import TableLabels
 from fastio.converters.text.columns import column_documents, kind_of, known_column
 from fastio.converters.text.documents import Documents, Limits, TextOptions
 from fastio.converters.text.files import TextFiles
-from fastio.converters.text.row_source import DEFAULT_FIELD, RowSource
+from fastio.converters.text.row_source import DEFAULT_FIELD, OtherColumns, RowSource
 from fastio.errors import SourceError
 
 __all__ = ["ArrowSource", "open_arrow", "open_datasets", "open_parquet"]
@@ -45,14 +47,18 @@ def open_datasets(path: str, options: TextOptions) -> ArrowSource:
 def _opened(kind: str, path: str, files: TextFiles, options: TextOptions) -> ArrowSource:
     """Look at the first file's columns, and at all labels where these are names."""
     options.refuse(path, "split")
+    used = frozenset(filter(None, (options.text_field or DEFAULT_FIELD, options.label_field)))
     field = options.text_field or DEFAULT_FIELD
-    with reading(kind, files.place(files.names[0]), []) as file:
+    first = files.place(files.names[0])
+    with reading(kind, first, []) as file:
         schema = file.schema
+        columns = columns_of(kind, dict.fromkeys(schema.names, first), schema, options.without)
+        others = OtherColumns(columns, used, columns.left_out(used, used))
         is_ids = kind_of(files.place(files.names[0]), schema, field) == "ids"
         labels = None
         if options.label_field is not None:
             labels = _label_rule(files.place(files.names[0]), schema, options.label_field)
-    source = ArrowSource(kind, files, options, labels, is_ids=is_ids)
+    source = ArrowSource(kind, files, options, labels, others, is_ids=is_ids)
     if labels is not None and labels.known is None:
         try:
             labels.learn(source.labels())
@@ -86,6 +92,7 @@ class ArrowSource(RowSource):
             place, position, row = self.files.place(name), 0, 1
             with reading(self.kind, place, columns) as file:
                 schema = file.schema
+                self._see(place, schema)
                 if kind_of(place, schema, self.text_field) != ("ids" if self.is_ids else "text"):
                     raise SourceError(f"{place}: column {self.text_field!r} is of another kind than in the first file")
                 if self.options.label_field is not None:
@@ -96,6 +103,14 @@ class ArrowSource(RowSource):
                         row += part.num_rows
                         yield self._labelled(found, part, positions, read_bytes=file.position() - position)
                         position = file.position()
+
+    def _see(self, place: str, schema: Any) -> None:
+        """Take the columns of a file that the first one lacks."""
+        others = self.others
+        further = dict.fromkeys((name for name in schema.names if name not in {*others.used, *others.names}), place)
+        if further:
+            without = [name for name in self.options.without if name in further or name == ALL_OTHERS]
+            others.names.extend(columns_of(self.kind, further, schema, without).left_out((), ()))
 
     def labels(self) -> Iterator[tuple[str, object]]:
         """Yield key and label of every row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,9 +13,9 @@ from fastio.converters.extra import pyarrow
 from fastio.converters.text.documents import Documents, TextOptions
 from fastio.errors import SourceError
 
-__all__ = ["column_documents", "kind_of", "known_column", "refuse_pictures"]
+__all__ = ["column_documents", "kind_of", "known_column", "other_ways"]
 
-_PICTURES = ("image", "images", "img", "picture", "photo", "jpg", "jpeg", "png")  # what such columns are called
+_CHATS = ("messages", "conversations", "conversation", "dialog")  # what columns of lists of turns are called
 
 
 def kind_of(place: str, schema: Any, field: str) -> Literal["text", "ids"]:
@@ -31,7 +32,9 @@ def kind_of(place: str, schema: Any, field: str) -> Literal["text", "ids"]:
     is_list = any(is_(kind) for is_ in (types.is_list, types.is_large_list, types.is_fixed_size_list))
     if is_list and types.is_integer(kind.value_type):
         return "ids"
-    raise SourceError(f"{place}: column {field!r} is {kind}, expected strings or lists of integers")
+    raise SourceError(
+        f"{place}: column {field!r} is {kind}, expected strings or lists of integers: {other_ways(field, schema.names)}"
+    )
 
 
 def known_column(place: str, schema: Any, field: str, *, option: str) -> None:
@@ -39,25 +42,20 @@ def known_column(place: str, schema: Any, field: str, *, option: str) -> None:
     count = schema.names.count(field)
     if count > 1:
         raise SourceError(f"{place}: has {count} columns named {field!r}, so it is unclear which one counts")
-    if not count and option == "--text-field":
-        refuse_pictures(place, schema)
     if not count:
         columns = ", ".join(f"{each.name!r} ({each.type})" for each in schema)
-        fields = ", or pack columns as fields: --field NAME=COLUMN" if option == "--text-field" else ""
-        raise SourceError(f"{place}: has no column {field!r}, only {columns}: name another with {option}{fields}")
+        advice = other_ways(field, schema.names) if option == "--text-field" else f"name another with {option}"
+        raise SourceError(f"{place}: has no column {field!r}, only {columns}: {advice}")
 
 
-def refuse_pictures(place: str, schema: Any) -> None:
-    """Raise SourceError if a column holds encoded pictures, as Hugging Face datasets store them."""
-    types = pyarrow("to read tables").types
-    for each in schema:
-        of_datasets = types.is_struct(each.type) and {"bytes", "path"} == {part.name for part in each.type}
-        plain = each.name.lower() in _PICTURES and (types.is_binary(each.type) or types.is_large_binary(each.type))
-        if of_datasets or plain:
-            raise SourceError(
-                f"{place}: column {each.name!r} holds pictures ({each.type}): pack them with the other columns, "
-                "without options about text, or name the column of the text with --text-field"
-            )
+def other_ways(field: str, names: Sequence[str]) -> str:
+    """Return what to type for columns of which none is text, or not ``field``."""
+    chat = next((name for name in (field, *_CHATS) if name in names), "")
+    if chat:
+        packs = f"--field {chat}={chat} keeps it as JSON, chats are not tokenized"
+    else:
+        packs = f"--field packs columns as fields, as in --field {names[0].lower()}={names[0]}"
+    return f"{packs}; --text-field names another column of text"
 
 
 def column_documents(batch: Any, options: TextOptions, *, key: str, row: int) -> tuple[Documents, dict[int, str]]:

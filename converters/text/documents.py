@@ -25,6 +25,7 @@ _MEANING = {
     "split": "because only a single .txt file is cut",
     "text_field": "because only tables have fields",
     "label_field": "because only tables have fields; class folders give labels too",
+    "without": "because only tables have columns",
 }
 
 
@@ -34,21 +35,25 @@ class TextOptions:
     How to find the text in a source.
 
     ``split`` says what a single .txt file is cut into. The text of a table is its column ``text_field``, "text" by
-    default (lists of integers there are token ids); labels are in ``label_field``. A document of more than
-    ``max_document_bytes`` is a problem.
+    default (lists of integers there are token ids); labels are in ``label_field``. Of the other columns, those that
+    hold pictures must be named in ``without`` (``*``: all). A document of more than ``max_document_bytes`` is a
+    problem.
     """
 
     split: Literal["line", "paragraph"] | None = None
     text_field: str | None = None
     label_field: str | None = None
     max_document_bytes: int = MAX_DOCUMENT_BYTES
+    without: tuple[str, ...] = ()
 
     def refuse(self, path: str, *names: str) -> None:
         """Raise SourceError if an option was given that has no effect for this source."""
         for name in names:
-            if getattr(self, name) is not None:
+            value = getattr(self, name)
+            if value is not None and value != ():
                 option = {"split": "--split-text"}.get(name, f"--{name.replace('_', '-')}")
-                raise SourceError(f"{path}: {option} {getattr(self, name)} has no effect, {_MEANING[name]}")
+                words = ",".join(value) if isinstance(value, tuple) else value
+                raise SourceError(f"{path}: {option} {words} has no effect, {_MEANING[name]}")
 
     @property
     def too_long(self) -> str:

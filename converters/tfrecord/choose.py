@@ -13,13 +13,14 @@ from fastio.converters.field_names import name_from_column, refuse_equal_names
 from fastio.converters.fields_asked import FieldChoice, field_rank
 from fastio.converters.kind import SourceOptions
 from fastio.converters.label_columns import ALL_OTHERS
+from fastio.converters.source_columns import SourceColumns
 from fastio.converters.tfrecord.example import BYTES_LIST, FLOAT_LIST, KINDS, Feature
 from fastio.errors import SourceError
 from fastio.types.field_types import FIELD_TYPES
 from fastio.types.picture_kinds import UNKNOWN
 from fastio.types.schema import COLUMN, RAGGED, Field
 
-__all__ = ["FeatureField", "SeenFeature", "choose_features", "feature_named"]
+__all__ = ["FeatureField", "SeenFeature", "choose_features", "feature_named", "features_left_out"]
 
 _LABELS = ("label", "image/class/label", "image/label", "class")
 _MASKS = re.compile(r"(?:.*[/_])?(?:masks?|segmentation(?:/class/encoded)?|annotation)\Z")
@@ -79,11 +80,7 @@ def choose_features(place: str, seen: Mapping[str, SeenFeature], options: Source
     columns = options.columns
     if not columns.header:
         raise SourceError(f"{place}: its features have names: drop --no-header")
-    ignored = {
-        feature_named(place, seen, name, f"--ignore-columns {name}")
-        for name in columns.ignore_columns
-        if name != ALL_OTHERS
-    }
+    ignored = set(columns.ignore_columns)  # ``features_left_out`` refuses those that do not exist
     chosen = [_asked(place, seen, choice) for choice in options.fields]
     label = _label_name(place, seen, options, ignored)
     if label is not None:
@@ -99,6 +96,21 @@ def choose_features(place: str, seen: Mapping[str, SeenFeature], options: Source
         raise SourceError(f"{place}: no feature is left to pack, of {_listed(seen)}")
     refuse_equal_names(place, "feature", ((each.field.name, each.feature) for each in chosen))
     return sorted(chosen, key=lambda each: field_rank(each.field))
+
+
+def features_left_out(
+    place: str, seen: Mapping[str, SeenFeature], chosen: Sequence[FeatureField], options: SourceOptions
+) -> list[str]:
+    """Return the features that are not packed. Raises SourceError for those of them that hold pictures."""
+    columns = options.columns
+    names = sorted(seen)
+    selecting = {columns.key_column or "", *(name for name, _ in columns.filters)}
+    typed = {choice.where for choice in options.fields if choice.field is not None}
+    settled = {each.feature for each in chosen if each.field.traits.is_picture or each.feature in typed}
+    return SourceColumns(place, names, lambda name: seen[name].values, columns.ignore_columns, noun="feature").left_out(
+        {each.feature for each in chosen} | (selecting & seen.keys()),
+        set(names) if options.as_recorded else settled,
+    )
 
 
 def feature_named(place: str, seen: Mapping[str, SeenFeature], name: str, words: str) -> str:
@@ -167,7 +179,7 @@ def _by_rule(place: str, features: Sequence[SeenFeature]) -> list[FeatureField]:
 def _of_values(place: str, name: str, feature: SeenFeature) -> FeatureField:
     """A field by the kind and the number of the first values."""
     if len(feature.kinds) != 1:
-        raise SourceError(f"{place}: feature {feature}: holds values of several kinds; --ignore-columns {feature.name}")
+        raise SourceError(f"{place}: feature {feature}: holds values of several kinds; --without {feature.name}")
     kind, is_single = next(iter(feature.kinds)), feature.counts == {1}
     if kind != BYTES_LIST:
         dtype = "<f4" if kind == FLOAT_LIST else "<i8"
@@ -177,7 +189,7 @@ def _of_values(place: str, name: str, feature: SeenFeature) -> FeatureField:
     if not is_single:
         if not all(map(_is_text, feature.values)):
             raise SourceError(
-                f"{place}: feature {feature}: holds several values of bytes, which fit no field; --ignore-columns "
+                f"{place}: feature {feature}: holds several values of bytes, which fit no field; --without "
                 f"{feature.name} leaves it out"
             )
         return FeatureField(Field(name, *FIELD_TYPES["json"]), feature.name, is_list=True)

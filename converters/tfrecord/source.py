@@ -18,7 +18,13 @@ from fastio.converters.row_keys import RowKeys, passing, unique_keys
 from fastio.converters.shard_files import FileSet
 from fastio.converters.source import Problem
 from fastio.converters.table_labels import TableLabels
-from fastio.converters.tfrecord.choose import FeatureField, SeenFeature, choose_features, feature_named
+from fastio.converters.tfrecord.choose import (
+    FeatureField,
+    SeenFeature,
+    choose_features,
+    feature_named,
+    features_left_out,
+)
 from fastio.converters.tfrecord.example import Feature, NotAnExampleError, parse_example
 from fastio.converters.tfrecord.framing import FOOT_BYTES, RecordFile, masked, scan_records
 from fastio.converters.tfrecord.values import encode_features, feature_value
@@ -57,7 +63,9 @@ def record_source(
         keys_at, order = names_at(keys), order[np.array([bool(keys[i]) for i in order.tolist()], bool)]
     rule = _label_rule(place.path, records, columns, many_classes=options.columns.many_classes)
     known = None if options.fields else frozenset(seen)
-    record = source_record(kind, place.name, labels=None, fields=[str(each.choice) for each in columns])
+    unpacked = features_left_out(place.path, seen, columns, options)
+    fields = [str(each.choice) for each in columns]
+    record = source_record(kind, place.name, labels=None, fields=fields, left_out=unpacked)
     record["label_options"] = options.columns.to_json()
     return ListedSource(
         path=place.path,

@@ -10,6 +10,7 @@ import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.failures import noted
+from fastio.cli.picture_options import TABLE_OPTIONS, option_of
 from fastio.cli.screen import by_reason, counted, meter, number, printable, problem_table, size
 from fastio.cli.source_kind import is_text
 from fastio.cli.text_options import TEXT_OPTIONS, TextArguments
@@ -18,16 +19,22 @@ if TYPE_CHECKING:
     from fastio.converters.text import Encoder, TextReport, TextSource
     from fastio.store.files.remote_options import RemoteOptions
 
-__all__ = ["packs_text"]
+__all__ = ["no_text", "packs_text", "split_of"]
 
 
 _Command = Callable[..., Any]
-_TABLE_OPTIONS = ("fields", "root", "key_column", "label_column", "filters", "ignore_columns", "no_header")
 _STREAMED = (
     "text is read as one stream, which has no shards before all of it is read: pack its files one by one and join the "
     "sets with fastio merge, or pack a Parquet table as fields (--field text=COLUMN:text, or :tokens with --tokenizer)"
 )
-_SHARED = ("kind", "jobs", "on_error", "shard_size", "overwrite")  # options shared by text and pictures
+_SHARED = (
+    "ignore_columns",
+    "kind",
+    "jobs",
+    "on_error",
+    "shard_size",
+    "overwrite",
+)  # options shared by text and pictures
 
 
 def packs_text(command: _Command) -> _Command:
@@ -37,13 +44,13 @@ def packs_text(command: _Command) -> _Command:
     def packing(src: str, out: str, *, split: str | None, **options: Any) -> None:
         _check_remote(out, options["remote"])
         if split is not None:
-            src, options["filters"] = _split(src, split, options["filters"])
+            src, options["filters"] = split_of(src, split, options["filters"])
         text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
         if not is_text(
             src, options["kind"], fields=_of_tables(options), about_text=bool(text.given) and not options["fields"]
         ):
             if text.given and not options["fields"]:
-                raise click.UsageError(f"{text.given[0]} is for text, but {_no_text(src)}")
+                raise click.UsageError(f"{text.given[0]} is for text, but {no_text(src)}")
             command(src, out, tokens=text.tokens() if text.given else None, **options)
             return
         options.pop("remote")  # text is streamed to this machine, see create_store
@@ -56,8 +63,7 @@ def packs_text(command: _Command) -> _Command:
             if name not in _SHARED and value is not None and value is not False and value != ()
         ]
         if others:
-            option = {"filters": "filter", "fields": "field"}.get(others[0], others[0]).replace("_", "-")
-            raise click.UsageError(f"--{option} is for pictures and tables; {src} is packed as text")
+            raise click.UsageError(f"{option_of(others[0])} is for pictures and tables; {src} is packed as text")
         _pack(text, src, out, **{name: options[name] for name in _SHARED})
 
     for option in reversed(TEXT_OPTIONS):
@@ -81,10 +87,10 @@ def _check_remote(out: str, remote: RemoteOptions) -> None:
 
 def _of_tables(options: Mapping[str, Any]) -> list[str]:
     """The options given that ask for columns or files of a table."""
-    return [name for name in _TABLE_OPTIONS if options[name]]
+    return [name for name in TABLE_OPTIONS if options[name]]
 
 
-def _split(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[str, tuple[tuple[str, str], ...]]:
+def split_of(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
     from fastio.converters.ambiguous import split_folder
     from fastio.converters.tables.rows import has_split_column
@@ -94,7 +100,7 @@ def _split(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[
     return split_folder(src, split), filters
 
 
-def _no_text(src: str) -> str:
+def no_text(src: str) -> str:
     """Why SRC takes no options about text."""
     from fastio.converters.sources.store import names_store
 
@@ -103,11 +109,12 @@ def _no_text(src: str) -> str:
     return f"{src} does not look like text; if it is, name its --source-kind"
 
 
-def _pack(
+def _pack(  # noqa: PLR0913 - an option each
     text: TextArguments,
     src: str,
     out: str,
     *,
+    ignore_columns: tuple[str, ...],
     kind: str,
     jobs: int | None,
     on_error: Literal["raise", "skip"],
@@ -115,13 +122,14 @@ def _pack(
     overwrite: bool,
 ) -> None:
     """Pack the documents of SRC and print what was done."""
+    from fastio.converters.packing import packing_lines
     from fastio.converters.text import HuggingFaceTokenizer, open_text
     from fastio.converters.text import pack_text as run
     from fastio.store import check_target, open_store
     from fastio.store.publish import COMPLETE
 
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)
-    source = open_text(src, kind=kind, options=text.options())
+    source = open_text(src, kind=kind, options=text.options(ignore_columns))
     encoder = text.encoder(source)
     click.echo(_source_line(source, encoder), err=True)
     if isinstance(encoder.tokenizer, HuggingFaceTokenizer) and encoder.tokenizer.template:
@@ -148,7 +156,8 @@ def _pack(
             problem_table([(problem.key, problem.problem) for problem in report.skipped])
         with open_store(out) as store:
             epoch = epoch_line(epoch_facts(store), store.size_bytes)
-        for line in (*_summary(report, encoder), epoch):
+            done = packing_lines(store.metadata)
+        for line in (*_summary(report, encoder), epoch, *map(printable, done)):
             click.echo(line)
 
 

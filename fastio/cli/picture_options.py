@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,20 +15,23 @@ import click
 from fastio.cli.whole_number import WholeNumber
 
 if TYPE_CHECKING:
-    from fastio.converters import LabelOptions, Raw, Source, SourceKind, Transcode
+    from fastio.converters import Raw, Source, SourceKind, Transcode
+    from fastio.converters.fields_asked import FieldChoice
     from fastio.converters.record_tokens import TextTokens
-    from fastio.types.schema import Field
 
-__all__ = ["PictureArguments", "picture_options"]
+__all__ = ["TABLE_OPTIONS", "PictureArguments", "SourceArguments", "option_of", "picture_options", "source_options"]
 
 _LONGEST_SIDE = 65_500
 _SIDE = WholeNumber(1, _LONGEST_SIDE)
+TABLE_OPTIONS = ("fields", "root", "key_column", "label_column", "filters", "ignore_columns", "no_header")
+_COMPARISONS = (">", "<", "!", "~")  # that may be meant by width>=400
 
 
-def _names(context: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
+def _names(context: click.Context, option: click.Parameter, value: str | Sequence[str] | None) -> tuple[str, ...]:
     """Parse column titles separated by commas; titles that contain a comma are quoted as in CSV: "a,b",c."""
     del context, option
-    return () if value is None else tuple(next(csv.reader([value]), []))
+    lines = [] if value is None else [value] if isinstance(value, str) else value
+    return tuple(dict.fromkeys(name for line in lines for name in next(csv.reader([line]), [])))
 
 
 def _size(context: click.Context, option: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -47,10 +51,14 @@ def _pairs(context: click.Context, option: click.Parameter, values: Sequence[str
     for value in values:
         if "=" not in value.strip("="):
             raise click.BadParameter(f"{value!r}: expected COLUMN=VALUE, as in split=train")
+        if value.partition("=")[0].endswith(_COMPARISONS):
+            raise click.BadParameter(
+                f"{value!r}: only COLUMN=VALUE is known, which takes the rows with this very value, as in split=train"
+            )
     return tuple((value.partition("=")[0], value.partition("=")[2]) for value in values)
 
 
-_OPTIONS = (
+_SOURCE_OPTIONS = (
     click.option("--labels", metavar="FILE", help="Label file of a flat folder: .pkl, .csv, .tsv, .json or .jsonl."),
     click.option(
         "--label-column",
@@ -72,10 +80,14 @@ _OPTIONS = (
         help="Use only rows of FILE or SRC with this value; repeat for more values or columns.",
     ),
     click.option(
+        "--without",
         "--ignore-columns",
+        "ignore_columns",
+        multiple=True,
         callback=_names,
         metavar="A[,B...]",
-        help="Columns of FILE or SRC to leave out; * for all that are not used.",
+        help="Columns of FILE or SRC to leave out, also with pictures in them; repeat for more, * for all that are not "
+        "used. --ignore-columns is the former name.",
     ),
     click.option("--no-header", is_flag=True, help="FILE or SRC has no header; its columns are called 1, 2, ..."),
     click.option(
@@ -89,6 +101,10 @@ _OPTIONS = (
         "--root", metavar="DIR", help="Folder that file names in a table are relative to.  [default: the table's own]"
     ),
     click.option("--many-classes", is_flag=True, help="Accept nearly as many classes as samples."),
+)
+
+_OPTIONS = (
+    *_SOURCE_OPTIONS,
     click.option(
         "--restart",
         type=WholeNumber(0, 65_535),
@@ -135,8 +151,8 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class PictureArguments:
-    """The options about pictures as given on the command line, under the options' names."""
+class SourceArguments:
+    """The options about labels, columns and fields of SRC as given on the command line, under the options' names."""
 
     labels: str | None
     label_column: tuple[str, ...]
@@ -147,6 +163,89 @@ class PictureArguments:
     fields: tuple[str, ...]
     root: str | None
     many_classes: bool
+
+    @property
+    def of_tables(self) -> list[str]:
+        """The names of the options given that ask for columns or files of a table."""
+        return [name for name in TABLE_OPTIONS if getattr(self, name)]
+
+    def words(self) -> list[str]:
+        """Return the options given, as they are typed."""
+        words: list[str] = []
+        for name in self.__slots__:
+            value, option = getattr(self, name), option_of(name)
+            if value is True:
+                words.append(option)
+            elif name == "filters":
+                words += [word for pair in value for word in (option, "=".join(pair))]
+            elif name == "fields":
+                words += [word for field in value for word in (option, field)]
+            elif isinstance(value, tuple) and value:
+                line = io.StringIO()
+                csv.writer(line, lineterminator="").writerow(value)
+                words += [option, line.getvalue()]
+            elif value:
+                words += [option, value]
+        return words
+
+    def _check_columns(self, kind: SourceKind) -> None:
+        """Raise UsageError for options about columns if there is neither a label file nor a table."""
+        if self.labels is not None or kind.takes_columns:
+            return
+        known = ("ignore_columns", "fields", "root") if kind.takes_without else ("fields", "root")
+        alone = next((name for name in self.__slots__ if name not in known and getattr(self, name)), None)
+        if alone is not None:
+            raise click.UsageError(f"{option_of(alone)} needs a label file: add --labels FILE")
+
+    def open(self, src: str, kind: str, fields: Sequence[FieldChoice] | None = None) -> Source:
+        """Open SRC; ``fields`` replace those given."""
+        from fastio.converters import SOURCES, LabelOptions, open_source
+        from fastio.converters.fields_asked import parse_choice
+
+        columns = LabelOptions(
+            label_columns=self.label_column,
+            key_column=self.key_column,
+            filters=self.filters,
+            ignore_columns=self.ignore_columns,
+            header=not self.no_header,
+            many_classes=self.many_classes,
+        )
+        choices = [parse_choice(words) for words in self.fields] if fields is None else fields
+        source: Source = open_source(
+            src, kind=kind, labels=self.labels, label_options=columns, fields=choices, root=self.root
+        )
+        self._check_columns(SOURCES[source.kind])
+        return source
+
+
+def option_of(name: str) -> str:
+    """Return the option of an argument of this name, as it is typed."""
+    option = {"filters": "filter", "fields": "field", "ignore_columns": "without"}.get(name, name)
+    return f"--{option.replace('_', '-')}"
+
+
+def source_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options about labels, columns and fields to a command, which gets them as one argument ``arguments``."""
+
+    @wraps(command)
+    def with_options(*args: Any, **options: Any) -> None:
+        command(*args, arguments=_taken(options), **options)
+
+    for option in reversed(_SOURCE_OPTIONS):
+        with_options = option(with_options)
+    return with_options
+
+
+def _taken(options: dict[str, Any]) -> SourceArguments:
+    """Take the options about the source out of all options of a command."""
+    return SourceArguments(**{name: options.pop(name) for name in SourceArguments.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class PictureArguments:
+    """The options about pictures as given on the command line, under the options' names."""
+
+    of_source: SourceArguments
     restart: int | None
     short_side: int | None
     max_side: int | None
@@ -172,35 +271,6 @@ class PictureArguments:
             if value is not None and (not sides or self.raw):
                 raise click.UsageError(f"{name} is for resized JPEGs: add --short-side, --max-side or --resize")
 
-    def _check_columns(self, kind: SourceKind) -> None:
-        """Raise UsageError for options about columns if there is neither a label file nor a table."""
-        if self.labels is not None or kind.takes_columns:
-            return
-        of_labels = {
-            "--label-column": self.label_column,
-            "--key-column": self.key_column,
-            "--filter": self.filters,
-            "--ignore-columns": self.ignore_columns,
-            "--no-header": self.no_header,
-            "--many-classes": self.many_classes,
-        }
-        alone = next((name for name, value in of_labels.items() if value), None)
-        if alone is not None:
-            raise click.UsageError(f"{alone} needs a label file: add --labels FILE")
-
-    def label_options(self) -> LabelOptions:
-        """Return how to read the label file."""
-        from fastio.converters import LabelOptions
-
-        return LabelOptions(
-            label_columns=self.label_column,
-            key_column=self.key_column,
-            filters=self.filters,
-            ignore_columns=self.ignore_columns,
-            header=not self.no_header,
-            many_classes=self.many_classes,
-        )
-
     def chosen(self) -> Transcode | Raw | None:
         """Return how to change the pictures, or None to keep them unchanged."""
         from fastio.converters import Raw, Transcode
@@ -221,28 +291,14 @@ class PictureArguments:
 
     def source(self, src: str, kind: str) -> Source:
         """Open SRC, in the order in which to store it."""
-        from fastio.converters import SOURCES, open_source
-        from fastio.converters.fields_asked import parse_choice
+        if self.tokens is None:
+            source = self.of_source.open(src, kind)
+        else:
+            from fastio.converters.fields_asked import parse_choice
+            from fastio.converters.tokenized_source import TokenizedSource, as_text
 
-        choices = [parse_choice(words) for words in self.fields]
-        of_tokens: dict[str, Field] = {}
-        if self.tokens is not None:
-            from fastio.converters.tokenized_source import as_text
-
-            choices, of_tokens = as_text(choices)
-        source: Source = open_source(
-            src,
-            kind=kind,
-            labels=self.labels,
-            label_options=self.label_options(),
-            fields=choices,
-            root=self.root,
-        )
-        self._check_columns(SOURCES[source.kind])
-        if self.tokens is not None:
-            from fastio.converters.tokenized_source import TokenizedSource
-
-            source = TokenizedSource(source, of_tokens, self.tokens)
+            choices, of_tokens = as_text([parse_choice(words) for words in self.of_source.fields])
+            source = TokenizedSource(self.of_source.open(src, kind, choices), of_tokens, self.tokens)
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 
 
@@ -251,6 +307,7 @@ def picture_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_options(*args: Any, **options: Any) -> None:
+        options["of_source"] = _taken(options)
         pictures = PictureArguments(**{name: options.pop(name) for name in PictureArguments.__slots__})
         pictures.check()
         command(*args, pictures=pictures, **options)

@@ -82,8 +82,8 @@ class TextArguments:
         """The options that were given, as the user writes them."""
         return [f"--{name.replace('_', '-')}" for name in self.__slots__ if getattr(self, name)]
 
-    def options(self) -> TextOptions:
-        """Return how to find the text in its source."""
+    def options(self, without: tuple[str, ...] = ()) -> TextOptions:
+        """Return how to find the text in its source; columns in ``without`` are left out."""
         from fastio.converters.text import TextOptions
         from fastio.converters.text.rows import MAX_DOCUMENT_BYTES
 
@@ -92,6 +92,7 @@ class TextArguments:
             text_field=self.text_field,
             label_field=self.label_field,
             max_document_bytes=self.max_document or MAX_DOCUMENT_BYTES,
+            without=without,
         )
 
     def encoder(self, source: TextSource) -> Encoder:

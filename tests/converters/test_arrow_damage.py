@@ -114,7 +114,7 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     [
         ({"label_columns": ("kind",)}, r"has the label 't\udcffo', which is not text (column 'kind')"),
         ({"key_column": "kind"}, r"has the key 't\udcffo' in 'kind'"),
-        ({"fields": ["it=kind:json"]}, "has a field 'it' that is not a JSON document"),
+        ({"fields": ["it=kind:json"], "ignore_columns": ("image",)}, "has a field 'it' that is not a JSON document"),
     ],
 )
 def test_names_that_are_not_utf8(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
@@ -141,7 +141,7 @@ def test_characters_cut_between_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({"x": [None, None]}, {}, "column 'x' holds nothing but nulls; --ignore-columns x leaves it out"),
+        ({"x": [None, None]}, {}, "column 'x' holds nothing but nulls; --without x leaves it out"),
         ({"x": [[{"bytes": b"", "path": ""}]] * 2}, {}, r"column 'x' is list<.*binary in it fits no field"),
         ({"é": [1, 2]}, {}, "column 'é' cannot name a field: --field NAME=é gives it a name"),
         ({"A": [1, 2], "a": [1, 2]}, {}, "columns 'A' and 'a' would both be the field 'a'"),
@@ -153,7 +153,7 @@ def test_characters_cut_between_rows(tmp_path: Path) -> None:
         ({}, {"label_columns": ("label", "image")}, "a table has one label; keep the others as fields"),
         ({}, {"key_column": "id"}, "--key-column id: there is no such column"),
         ({}, {"filters": (("split", "train"),)}, "--filter split=train: there is no such column"),
-        ({}, {"ignore_columns": ("a",)}, "--ignore-columns a: there is no such column"),
+        ({}, {"ignore_columns": ("a",)}, "--without a: there is no such column"),
         ({}, {"ignore_columns": ("*",)}, "no column is left to pack"),
         ({}, {"header": False}, "its columns have names: drop --no-header"),
     ],

@@ -232,7 +232,7 @@ TABLE = "image_file,emotion,split,age\na.png,happy,train,3.5\nb.png,sad,val,4\nc
     [
         (
             {},
-            "--key-column image_file --label-column NAME, or A,B for several numbers per sample, with --ignore-columns",
+            "--key-column image_file --label-column NAME, or A,B for several numbers per sample, with --without",
         ),
         (
             {"key_column": "image_file"},
@@ -240,7 +240,7 @@ TABLE = "image_file,emotion,split,age\na.png,happy,train,3.5\nb.png,sad,val,4\nc
         ),
         (
             {"key_column": "image_file", "label_columns": ("emotion",)},
-            "'split', 'age' are not used: --ignore-columns split,age leaves them out; --filter split=train",
+            "'split', 'age' are not used: --without split,age leaves them out; --filter split=train",
         ),
         ({"key_column": "x"}, "--key-column x: there is no such column among 'image_file', 'emotion', 'split', 'age'"),
         (

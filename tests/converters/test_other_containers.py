@@ -45,15 +45,15 @@ def test_containers_of_others(tmp_path):
 
 def test_what_cannot_be_packed(tmp_path):
     """What is known by name, what is not what it is called, what is unknown, and a file that is asked to be a store."""
-    for name in ("a.beton", "b.h5", "a.bin"):
+    for name in ("a.beton", "b.h5", "a.dat"):
         (tmp_path / name).write_bytes(b"x")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.zeros(3)
-    found = {name: refused(tmp_path / name, tmp_path / "out.tar") for name in ("a.beton", "b.h5", "a.bin")}
+    found = {name: refused(tmp_path / name, tmp_path / "out.tar") for name in ("a.beton", "b.h5", "a.dat")}
 
     assert "which fastio does not read: read its samples with its Loader" in found["a.beton"]
     assert "a file that is named like an HDF5 file but is not one" in found["b.h5"]
-    assert "found a file" in found["a.bin"]
+    assert "found a file" in found["a.dat"]
     assert not any("fastio unpack" in text for text in found.values())
     with pytest.raises(SourceError, match=r"an HDF5 file, which fastio did not pack: .* --source-kind hdf5"):
         open_source(tmp_path / "a.h5", kind="store")

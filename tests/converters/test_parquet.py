@@ -267,7 +267,7 @@ def test_text_stays_text(tmp_path: Path) -> None:
     both = write_parquet(tmp_path / "b.parquet", picture_table(2, text=["one", "two"]))
     run("pack", plain, tmp_path / "a.lmdb")
     run("pack", both, tmp_path / "b.lmdb")
-    run("pack", both, tmp_path / "c.lmdb", "--text-field", "text")
+    run("pack", both, tmp_path / "c.lmdb", "--text-field", "text", "--without", "image")
     run("pack", plain, tmp_path / "d.lmdb", "--field", "words=text", "--source-kind", "parquet")
 
     assert [{"text": b"one"}, {"text": b"two"}] == list(stored(tmp_path / "a.lmdb").values())
@@ -297,10 +297,10 @@ def test_rows_with_problems(tmp_path: Path) -> None:
         key: sample["meta"] for key, sample in stored(tmp_path / "out.lmdb").items()
     }
     assert {
-        "a/1": "has null in the column 'image'; --ignore-columns leaves a column out",
+        "a/1": "has null in the column 'image'; --without leaves a column out",
         "a/2": "has only the path '/data/x.png' in the column 'image', without the bytes of that file",
         "a/3": "is not an image: its first bytes are those of no known kind",
-        "a/5": "has null in the column 'n'; --ignore-columns leaves a column out",
+        "a/5": "has null in the column 'n'; --without leaves a column out",
     } == {each.key: each.problem for each in report.skipped}
     assert 6 == report.found == report.packed + len(report.skipped)
 

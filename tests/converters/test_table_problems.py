@@ -99,7 +99,7 @@ def test_pictures_without_a_row_are_problems(tmp_path: Path) -> None:
         (b"\n\n", {}, "holds no rows"),
         (b"nothing\n", {}, "holds no rows; line 1 is not JSON"),
         (jsonl([{"path": "images/0.png"}]), {}, "has no column 'file_name', only 'path'"),
-        (jsonl(rows_of()), {"ignore_columns": ("no",)}, "--ignore-columns no: there is no such column"),
+        (jsonl(rows_of()), {"ignore_columns": ("no",)}, "--without no: there is no such column"),
         (jsonl(rows_of()), {"filters": (("no", "1"),)}, "--filter no: there is no such column"),
         (jsonl(rows_of()), {"key_column": "no"}, "--key-column no: there is no such column"),
         (jsonl(rows_of()), {"label_columns": ("no",)}, "--label-column no: there is no such column"),

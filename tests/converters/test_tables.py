@@ -209,7 +209,7 @@ def test_fields_in_the_json_of_cells(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_left_out(tmp_path: Path) -> None:
-    """``--ignore-columns`` leaves columns out, ``*`` all that are not asked for; unpack says so."""
+    """``--without`` leaves columns out, ``*`` all that are not asked for; unpack says so."""
     root = dataset(tmp_path / "set", jsonl(rows_of()))
     assert {"image", "mask", "objects", "label", "count"} == set(
         types(opened(root, ignore_columns=("text", "score", "is_day")))
@@ -219,7 +219,7 @@ def test_columns_that_are_left_out(tmp_path: Path) -> None:
     packed(source, tmp_path / "out.lmdb")
     with open_store(tmp_path / "out.lmdb") as store:
         notes = unpack(store, tmp_path / "again").notes
-    assert ["not in the store, and so in none of these files: the columns score, count, is_day, objects"] == list(notes)
+    assert ["left out: columns score, count, is_day, objects"] == list(notes)
 
 
 def test_filters_leave_rows_out(tmp_path: Path) -> None:

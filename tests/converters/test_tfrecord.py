@@ -286,7 +286,7 @@ def test_no_examples_at_all(tmp_path: Path, data: bytes, message: str) -> None:
         ({"label_columns": ("gone",)}, "--label-column gone: there is no such feature"),
         ({"label_columns": ("n", "image")}, "an example has one label"),
         ({"label_columns": ("image",)}, "expected one number or name a sample as label"),
-        ({"ignore_columns": ("gone",)}, "--ignore-columns gone: there is no such feature"),
+        ({"ignore_columns": ("gone",)}, "--without gone: there is no such feature"),
         ({"ignore_columns": ("*",)}, "no feature is left to pack"),
         ({"header": False}, "its features have names: drop --no-header"),
     ],

@@ -113,7 +113,9 @@ def test_asked_for(tmp_path: Path) -> None:
     assert "there is no array 'x'; there is train_x" in refused(tmp_path / "a.npz", "image=x")
     assert "different numbers of rows" in refused(tmp_path / "a.npz", "image=train_x", "label=test_y")
     assert "comes twice" in refused(tmp_path / "a.npz", "image=train_x", "image=test_x")
-    assert "columns alone" in refused(tmp_path / "a.npz", "label=train_y")
+    assert "train_y (int64, 6): has one number a sample; a sample needs a picture" in refused(
+        tmp_path / "a.npz", "label=train_y"
+    )
     types, samples, _ = packed(tmp_path / "a.npz", tmp_path / "o.lmdb", "image=test_x", "label=test_y")
     assert ({"image": "uint8[5,7,3]", "label": "int"}, 2) == (types, len(samples))
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import webdataset
 
+from fastio.converters import LabelOptions
 from fastio.converters.verify import verify
 from fastio.store import SampleBatch, create_store
 from fastio.types.field_types import field_of
@@ -90,7 +91,7 @@ def test_chosen_fields(tmp_path: Path, shards: str) -> None:
 def test_fields_of_a_packed_store(tmp_path: Path, shards: str) -> None:
     """A store of ours gives its fields under other names and types, and boxes with what belongs to them."""
     asked = ("boxes=json.objects.bbox:xywh", "kinds=json.objects.category:int64[*] per boxes")
-    packed(Path(shards), tmp_path / "a.lmdb", *asked)
+    packed(Path(shards), tmp_path / "a.lmdb", *asked, label_options=LabelOptions(ignore_columns=("mask",)))
     types, _, _ = packed(tmp_path / "a.lmdb", tmp_path / "b.tar", "found=boxes", "kinds=kinds")
     assert {"image": "image", "found": "xywh", "kinds": "int64[*] per found", "label": "int"} == types
     types, samples, _ = packed(tmp_path / "a.lmdb", tmp_path / "c.lmdb", "kinds=kinds", "score=label:float")
@@ -103,7 +104,7 @@ def test_fields_that_stay_behind_are_named(tmp_path: Path, shards: str) -> None:
     packed(Path(shards), tmp_path / "a.lmdb")
     line = "left out: of the store's fields, emb, json, mask"
 
-    assert line in run("pack", tmp_path / "a.lmdb", tmp_path / "b.tar", "--field", "caption=text")
+    assert line in run("pack", tmp_path / "a.lmdb", tmp_path / "b.tar", "--field", "caption=text", "--without", "mask")
     assert line in run("info", tmp_path / "b.tar")
     assert "left out" not in run("pack", tmp_path / "a.lmdb", tmp_path / "c.tar")
 
@@ -126,7 +127,7 @@ def test_what_is_not_there(shards: str) -> None:
     assert "only JSON has values in it" in refused(Path(shards), "a=text.b:int")
     assert "name the type" in refused(Path(shards), "a=json.n")
     assert "has nothing for the field 'a': no 'objectss' in 'json', only 'n', 'objects'" in refused(
-        Path(shards), "a=json.objectss.bbox:xywh"
+        Path(shards), "a=json.objectss.bbox:xywh", "mask=mask"
     )
     assert "asked for twice" in refused(Path(shards), "a=json", "a=text")
 

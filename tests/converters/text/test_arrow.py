@@ -196,7 +196,7 @@ def test_labels_without_names(tmp_path: Path) -> None:
     [
         (
             TextOptions(text_field="body"),
-            r"has no column 'body', only 'text' \(string\), 'n' \(int64\): name another with --text-field",
+            r"has no column 'body', only 'text' \(string\), 'n' \(int64\): --field packs .*; --text-field names",
         ),
         (TextOptions(text_field="n"), "column 'n' is int64, expected strings or lists of integers"),
         (
