@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -57,25 +58,28 @@ def describe_source(source: Source, what: str) -> dict[str, Any]:
             {"key": problem.key, "problem": problem.problem} for problem in _problems(source, chunk)[:_SHOWN]
         ],
         "left_out": len(source.left_out),
-        "command": pack_command(source.path),
+        "left_out_columns": (source.metadata.get("source") or {}).get("left_out") or [],
     }
 
 
 def pack_command(path: str, *options: str) -> str:
     """
-    Return a command that packs a source.
+    Return a command that packs a source into a file that does not exist yet.
 
     >>> pack_command("data/train.parquet", "--text-field", "body")
     'fastio pack data/train.parquet train.lmdb --text-field body'
     """
     stem = Path(path.rstrip("/")).name.partition(".")[0].strip("*?-_") or "out"
-    return shlex.join(["fastio", "pack", path, f"{stem}.lmdb", *options])
+    out = next(name for name in (f"{stem}{'-' * bool(i)}{i or ''}.lmdb" for i in count()) if not Path(name).exists())
+    return shlex.join(["fastio", "pack", path, out, *options])
 
 
 def field_places(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return where a source has each field, in the words of ``--field``, as far as its record says."""
+    columns = (metadata.get("table") or {}).get("columns") or ()
+    titles = {each["field"]: ".".join(each["path"]) for each in columns if "field" in each}
     choices = [str(words).partition("=") for words in (metadata.get("source") or {}).get("fields") or ()]
-    return {name: where.rpartition(":")[0] or where for name, _, where in choices}
+    return {**titles, **{name: where.rpartition(":")[0] or where for name, _, where in choices}}
 
 
 def _problems(source: Source, chunk: Chunk | None) -> list[Problem]:

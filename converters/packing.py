@@ -96,7 +96,8 @@ def left_out_columns(record: Mapping[str, Any]) -> str:
 
 def _left_out_line(metadata: Mapping[str, Any]) -> list[str]:
     """Columns of the source; older stores name them only where their table is described."""
-    line = left_out_columns({**(metadata.get("table") or {}), **(metadata.get("source") or {})})
+    records = [metadata.get(name) for name in ("source", "table")]  # or what a program keeps under these names
+    line = next(filter(None, (left_out_columns(each) for each in records if isinstance(each, Mapping))), "")
     return [line] if line else []
 
 

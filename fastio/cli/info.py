@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
+from fastio.cli.group import Sections
 from fastio.cli.html_option import html_option, wants_html, write_html
 from fastio.cli.info_fields import print_example, print_fields
+from fastio.cli.info_source import SourceAsked, describe_path, print_source
 from fastio.cli.info_text import print_lengths, print_tokenizer
-from fastio.cli.remote_options import remote_options
+from fastio.cli.picture_options import SourceArguments, source_options
+from fastio.cli.remote_options import REMOTE_NAMES, remote_options
 from fastio.cli.sample_pictures import sample_pictures
 from fastio.cli.screen import by_reason, counted, number, printable, problem_table, size, table
+from fastio.cli.source_kind import source_kind_option
 
 if TYPE_CHECKING:
     from fastio.report.page import Page
@@ -24,6 +28,17 @@ __all__ = ["info"]
 
 _CLASSES_SHOWN = 20
 _PARTS_SHOWN = 5
+_SECTIONS = {
+    "Options": ("as_json", "only_skipped", "build", "html"),
+    "Of a PATH that is not packed yet": (
+        "source_kind",
+        "split",
+        *SourceArguments.__slots__,
+        "text_field",
+        "label_field",
+    ),
+    "PATH behind a URL": REMOTE_NAMES,
+}
 _LEDGERS = {
     "skipped": "skipped",
     "left_out": "fields left out of samples that were packed",
@@ -33,23 +48,42 @@ _LEDGERS = {
 }
 
 
-@click.command()
+@click.command(cls=Sections, sections=_SECTIONS)
 @click.argument("path", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--skipped", "only_skipped", is_flag=True, help="List what packing left out, and why.")
 @click.option("--build", is_flag=True, help="Show how the native core was built; takes no PATH.")
+@source_kind_option("What a PATH that is not packed yet is, as for fastio pack.", with_text=True)
+@click.option("--split", metavar="NAME", help="Describe only the part NAME of PATH: train, val, ...")
+@click.option("--text-field", metavar="NAME", help="Column with the text, or with token ids.  [default: text]")
+@click.option("--label-field", metavar="NAME", help="Column with the labels of text.")
+@source_options
 @remote_options
 @html_option
-def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool, remote: RemoteOptions) -> None:
+def info(  # noqa: PLR0913 - an option each
+    path: str | None,
+    *,
+    as_json: bool,
+    only_skipped: bool,
+    build: bool,
+    kind: str,
+    split: str | None,
+    text_field: str | None,
+    label_field: str | None,
+    arguments: SourceArguments,
+    remote: RemoteOptions,
+) -> None:
     """
     Describe the store PATH, or a source that is not packed yet. Of a store it shows fields, classes, sizes, and how to
-    read it without fastio; of a source what its samples would be, and the command that packs it.
+    read it without fastio; of a source what its samples would be, and the command that packs it. Options about labels,
+    columns, fields and text are those of fastio pack.
 
     \b
     Example:
       fastio info train.lmdb
       fastio info train.lmdb --skipped
       fastio info train.parquet
+      fastio info captions.jsonl --root ./photos
       fastio info train.lmdb --json | jq .samples
     """
     if build and wants_html():
@@ -64,13 +98,12 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool, re
         return
     if path is None:
         raise click.UsageError("expected PATH or --build")
-    opened = _opened(path, remote)
+    asked = SourceAsked(path, kind, split, text_field, label_field, arguments)
+    opened = None if asked.words() else _opened(path, remote)
     if opened is None:
         if only_skipped or wants_html():
             raise click.UsageError(f"{path} is not packed yet: --skipped and --html are for stores")
-        from fastio.cli.info_source import describe_path, print_source
-
-        print_source(describe_path(path), as_json=as_json)
+        print_source(describe_path(asked), as_json=as_json)
         return
     from fastio.converters.describe import describe
 

@@ -3,58 +3,115 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastio.cli.failures import Failed
+from fastio.cli.pack_text import no_text, split_of
+from fastio.cli.picture_options import SourceArguments, option_of
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
 from fastio.cli.source_kind import is_text
+from fastio.errors import SourceError
 
 if TYPE_CHECKING:
     from fastio.converters.text import Documents
 
-__all__ = ["describe_path", "print_source"]
+__all__ = ["SourceAsked", "describe_path", "print_source"]
 
 _SHOWN = 5  # problems, classes
 
 
-def describe_path(path: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class SourceAsked:
+    """A path that is not packed yet, and the options of ``fastio pack`` that say what it is."""
+
+    path: str
+    kind: str
+    split: str | None
+    text_field: str | None
+    label_field: str | None
+    arguments: SourceArguments
+
+    def words(self) -> list[str]:
+        """Return the options given, as they are typed."""
+        own = {"--source-kind": self.kind if self.kind != "auto" else None, "--split": self.split}
+        text = {"--text-field": self.text_field, "--label-field": self.label_field}
+        words = [word for option, value in {**own, **text}.items() if value for word in (option, value)]
+        return [*words, *self.arguments.words()]
+
+
+def describe_path(asked: SourceAsked) -> dict[str, Any]:
     """
-    Describe what is under ``path`` and say what to type to pack it.
+    Describe what is under a path and say what to type to pack it.
 
     Raises SourceError if that is nothing, empty, or could be meant in two ways.
     """
-    from fastio.converters import SOURCES, open_source
-    from fastio.converters.describe_source import describe_source, field_places, pack_command
     from fastio.store.other_libraries import library_of
-    from fastio.errors import SourceError
 
-    what = library_of(path)
+    what = library_of(asked.path)
     if what:
-        return {"path": path, "is": "other", "what": what}
-    if not is_text(path, "auto"):
-        source = open_source(path)
-        return describe_source(source, SOURCES[source.kind].what)
+        return {"path": asked.path, "is": "other", "what": what}
+    path, arguments, about_text = asked.path, asked.arguments, bool(asked.text_field or asked.label_field)
+    if asked.split is not None:
+        path, filters = split_of(path, asked.split, arguments.filters)
+        arguments = replace(arguments, filters=filters)
+    about_text = about_text and not arguments.fields
+    if not is_text(path, asked.kind, fields=arguments.of_tables, about_text=about_text):
+        if asked.text_field or asked.label_field:
+            raise click.UsageError(f"--text-field and --label-field are for text, but {no_text(path)}")
+        return _source(asked, path, arguments, [])
+    others = [name for name in arguments.of_tables if name != "ignore_columns"]
+    if others:
+        raise click.UsageError(f"{option_of(others[0])} is for pictures and tables; {path} is packed as text")
     try:
-        return _text(path)
-    except SourceError as reason:  # a table without text, perhaps
-        try:
-            source = open_source(path)
-        except SourceError:
-            raise reason from None
-    options = [word for name, where in field_places(source.metadata).items() for word in ("--field", f"{name}={where}")]
-    return {**describe_source(source, SOURCES[source.kind].what), "command": pack_command(path, *options)}
+        return _text(asked, path)
+    except SourceError:
+        if about_text or not _is_table(path, asked.kind):
+            raise
+    return _source(asked, path, arguments, [], needs_fields=True)
 
 
-def _text(path: str) -> dict[str, Any]:
+def _is_table(path: str, kind: str) -> bool:
+    """Whether what is packed as text is a table, whose columns could be packed as fields instead."""
+    from fastio.converters import SOURCES
+    from fastio.converters.text import find_text
+
+    text_kind = find_text(path) if kind == "auto" else kind
+    return any(text_kind in source.text_kinds and not source.needs_fields for source in SOURCES.values())
+
+
+def _source(
+    asked: SourceAsked, path: str, arguments: SourceArguments, options: list[str], *, needs_fields: bool = False
+) -> dict[str, Any]:
+    """Describe samples; with ``needs_fields``, the command asks for each field, as the path would be text otherwise."""
+    from fastio.converters import SOURCES
+    from fastio.converters.describe_source import describe_source, field_places, pack_command
+
+    source = arguments.open(path, asked.kind)
+    report = describe_source(source, SOURCES[source.kind].what)
+    if needs_fields:
+        places = field_places(source.metadata).items()
+        options = [word for name, where in places for word in ("--field", f"{name}={where}")]
+    if report["problems_shown"]:
+        options = [*options, "--on-error", "skip"]
+    command = pack_command(asked.path, *asked.words(), *options) if report["first_samples"] else None
+    return {**report, "command": command}
+
+
+def _text(asked: SourceAsked, path: str) -> dict[str, Any]:
     from fastio.converters.describe_source import pack_command
-    from fastio.converters.text import Limits, open_text
+    from fastio.converters.text import Limits, TextOptions, open_text
 
-    source = open_text(path)
-    origin = source.metadata["source"]
+    without = asked.arguments.ignore_columns
+    options = TextOptions(text_field=asked.text_field, label_field=asked.label_field, without=without)
+    source = open_text(path, kind=asked.kind, options=options)
     first = next(iter(source.read(Limits())), None)
+    origin = source.metadata["source"]
     sizes = [] if first is None else first.sizes.tolist()
+    problems = [*source.problems, *(() if first is None else first.problems)]
+    skip = ["--on-error", "skip"] if problems else []
     return {
         "path": path,
         "is": "text",
@@ -69,11 +126,9 @@ def _text(path: str) -> dict[str, Any]:
         "first_bytes": {"min": min(sizes), "max": max(sizes)} if sizes else {},
         "urls": 0 if first is None or source.is_ids else _urls(first),
         "problems": len(source.problems),
-        "problems_shown": [
-            {"key": problem.key, "problem": problem.problem}
-            for problem in [*source.problems, *(() if first is None else first.problems)][:_SHOWN]
-        ],
-        "command": pack_command(path),
+        "problems_shown": [{"key": problem.key, "problem": problem.problem} for problem in problems[:_SHOWN]],
+        "left_out_columns": origin.get("left_out") or [],
+        "command": pack_command(asked.path, *asked.words(), *skip) if sizes else None,
     }
 
 
@@ -108,12 +163,23 @@ def _print_text(report: dict[str, Any]) -> None:
         unit = "bytes of ids" if report["what"] == "token ids" else "bytes"
         click.echo(f"its first {counted(report['first_samples'], 'document')}: {lengths} {unit} each")
     _print_problems(report)
-    click.echo(f"pack it: {printable(report['command'])}")
+    _print_left_out(report)
+    if report["command"] is not None:
+        click.echo(f"pack it: {printable(report['command'])}")
 
 
 def _print_problems(report: dict[str, Any]) -> None:
     if report["problems_shown"]:
         problem_table([(shown["key"], shown["problem"]) for shown in report["problems_shown"]])
+
+
+def _print_left_out(report: dict[str, Any]) -> None:
+    from fastio.converters.packing import left_out_columns
+
+    line = left_out_columns({"kind": report["kind"], "left_out": report["left_out_columns"]})
+    if line:
+        how = " (--field NAME=COLUMN packs columns as fields)" if report["is"] == "text" else ""
+        click.echo(printable(line) + how)
 
 
 def _print_source(report: dict[str, Any]) -> None:
@@ -136,10 +202,13 @@ def _print_source(report: dict[str, Any]) -> None:
         more = ", ..." if len(report["classes"]) > _SHOWN else ""
         click.echo(f"{counted(len(report['classes']), 'class', 'classes')}: {names}{more}")
     _print_problems(report)
+    _print_left_out(report)
+    if report["command"] is None:
+        return
     command = printable(report["command"])
     click.echo(f"\npack it: {command}")
     choices = [f"--field {row['name']}={printable(row['from'])}" for row in report["fields"] if row["from"]]
-    if len(choices) > 1:
+    if len(choices) > 1 and "--field" not in command:
         click.echo(f"or some of it: {command} {choices[0]} --field ...")
 
 

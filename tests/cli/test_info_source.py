@@ -14,9 +14,11 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from fastio import FastDataset
 from fastio.cli import cli
 from fastio.converters import SOURCES
 from fastio.converters.text import TEXT_SOURCES
+from fastio.errors import StoreError
 from tests.converters.conformance import MAKERS
 from tests.converters.picture_tables import picture_table, write_parquet
 from tests.converters.text.conformance import MAKERS as TEXT_MAKERS
@@ -72,12 +74,155 @@ def test_every_kind_of_text(tmp_path: Path, kind: str) -> None:
     assert "pack it: fastio pack " in run("info", report["path"])
 
 
+OPTIONS = {"pairs": ["--field", "mask=masks/"]}
+
+
+@pytest.mark.parametrize("kind", [name for name in SOURCES if name != "store"])
+def test_the_command_packs_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The command that info prints succeeds as it stands, and packs all samples."""
+    source = MAKERS[kind](tmp_path)
+    monkeypatch.chdir(tmp_path)
+    report = json.loads(run("info", source.path, *OPTIONS.get(kind, []), "--json"))
+    words = shlex.split(report["command"])
+    run(*words[1:])
+
+    assert ["fastio", "pack", source.path] == words[:3]
+    assert len(source) == described(words[3])["samples"]
+
+
+@pytest.mark.parametrize("kind", TEXT_SOURCES)
+def test_the_command_packs_every_kind_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The command that info prints succeeds as it stands."""
+    source = TEXT_MAKERS[kind](tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(described(source.path)["command"])
+    run(*words[1:])
+
+    assert 12 == described(words[3])["samples"]
+
+
+def _texts(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+CHAT = {"messages": [{"role": "user", "content": "q"}]}
+TURNS = {"id": "1", "image": "0.png", "conversations": [{"from": "human", "value": "q"}]}
+COMMANDS: dict[str, tuple[dict[str, str], list[str], str]] = {
+    # files, options, and what the command ends with
+    "chats": ({"sft.jsonl": _texts(CHAT)}, [], "sft.jsonl sft.lmdb --field messages=messages"),
+    "preferences": (
+        {"dpo.jsonl": _texts({"prompt": "p", "chosen": "a", "rejected": "b"})},
+        [],
+        "--field prompt=prompt --field chosen=chosen --field rejected=rejected",
+    ),
+    "pictures of another folder": ({"llava.json": json.dumps([TURNS])}, ["--root", "photos"], "--root photos"),
+    "text in another column": (
+        {"a.jsonl": _texts({"body": "x", "n": 1})}, ["--text-field", "body"], "a.lmdb --text-field body",
+    ),
+    "lists as text": ({"a.jsonl": _texts({"text": ["x"]})}, [], "--field text=text"),
+    "bad lines": ({"a.jsonl": _texts({"text": "x"}) + "{\n"}, [], "a.jsonl a.lmdb --on-error skip"),
+    "a file of that name": ({"a.txt": "x\n", "a.lmdb": "x"}, [], "a.txt a-1.lmdb"),
+    "a split": ({"d/train/a.txt": "x", "d/val/b.txt": "y"}, ["--split", "val"], "d d.lmdb --split val"),
+    "a filter": (
+        {"a.csv": "image,part\nphotos/0.png,x\nphotos/0.png,y\n"}, ["--filter", "part=y"], "--filter part=y",
+    ),
+    "columns left out": (
+        {"a.jsonl": _texts({"text": "x", "b,c": 1, "d": 2})},
+        ["--without", "d", "--without", '"b,c"', "--field", "text=text"],
+        "--without 'd,\"b,c\"' --field text=text",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_that_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Info never prints a command that fails: with its options, without what is wrong, into a new file."""
+    files, options, end = COMMANDS[name]
+    monkeypatch.chdir(tmp_path)
+    flat(tmp_path / "photos", 1)
+    (tmp_path / "photos/0000.png").rename(tmp_path / "photos/0.png")
+    for path, content in files.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(content)
+    source = next(iter(files)).partition("/")[0]
+    command = json.loads(run("info", source, *options, "--json"))["command"]
+
+    assert command.endswith(end)
+    assert f"pack it: {command}\n" in run("info", source, *options)
+    run(*shlex.split(command)[1:])
+    assert Path(shlex.split(command)[3]).is_file()
+
+
+def test_nothing_to_pack(tmp_path: Path) -> None:
+    """Where no sample is good, no command is printed."""
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "bad.png").write_bytes(b"no picture")
+
+    assert "pack it" not in run("info", tmp_path / "a.txt")
+    assert "pack it" not in run("info", tmp_path / "f")
+
+
+def test_options_say_what_a_path_is(tmp_path: Path) -> None:
+    """Info and pack decide by the same options, and refuse the same ones."""
+    (tmp_path / "a.txt").write_text("x\n")
+    flat(tmp_path / "f", 1)
+
+    assert "is for pictures and tables" in run("info", tmp_path / "a.txt", "--key-column", "a", code=2)
+    assert "--text-field and --label-field are for text" in run("info", tmp_path / "f", "--text-field", "a", code=2)
+    for command in (["info", tmp_path / "f"], ["pack", tmp_path / "f", tmp_path / "o.lmdb"]):
+        assert "--key-column needs a label file" in run(*command, "--key-column", "a", code=2)
+        words = "'width>=400': only COLUMN=VALUE is known, which takes the rows with this very value"
+        assert words in run(*command, "--filter", "width>=400", code=2)
+
+
+@pytest.mark.parametrize("options", [[], ["--text-field", "messages"]])
+def test_chats_are_no_text(tmp_path: Path, options: list[str]) -> None:
+    """Pack of chats says what keeps them, and that they are not tokenized."""
+    (tmp_path / "sft.jsonl").write_text(_texts(CHAT))
+    said = run("pack", tmp_path / "sft.jsonl", tmp_path / "o.lmdb", *options, code=1)
+
+    assert "--field messages=messages keeps it as JSON, chats are not tokenized" in said
+    table = write_parquet(tmp_path / "sft.parquet", pa.table({"messages": [CHAT["messages"]]}))
+    said = run("pack", table, tmp_path / "o.lmdb", *options, code=1)
+    assert "--field messages=messages keeps it as JSON, chats are not tokenized" in said
+
+
+def test_rows_of_ids(tmp_path: Path) -> None:
+    """A file of token ids is called so, with the part of the guide that copies it."""
+    np.arange(100, dtype=np.uint16).tofile(tmp_path / "train.bin")
+    np.save(tmp_path / "train.npy", np.arange(100, dtype=np.uint16))
+    (tmp_path / "mega.idx").write_bytes(b"MMIDIDX\0\0" + bytes(100))
+    expected = {
+        "train.bin": "is a file without a header, such as nanoGPT's train.bin or Megatron's .bin; token ids",
+        "train.npy": "train (uint16, 100): is one long row of numbers; token ids",
+        "mega.idx": "is an index of Megatron for the .bin beside it; token ids",
+    }
+    for name, words in expected.items():
+        for command in (["info", tmp_path / name], ["pack", tmp_path / name, tmp_path / "o.lmdb"]):
+            said = run(*command, code=1)
+            assert f"{words} are not read in place: fastio.Writer packs windows of them in four lines" in said
+            assert 1 == said.count("\n")
+
+
+@pytest.mark.parametrize("name", ["mds", "lit"])
+def test_a_dataset_opened_as_a_store(tmp_path: Path, name: str) -> None:
+    """FastDataset of a folder of another library says what info says of it, not to pack it."""
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "index.json").write_bytes(OTHERS[f"{name}/index.json"][0])
+    with pytest.raises(StoreError) as caught:
+        FastDataset(tmp_path / name)
+
+    assert f"{tmp_path / name}: is {described(tmp_path / name)['what']}" == str(caught.value)
+
+
 def test_a_table_without_text(tmp_path: Path) -> None:
     """A table of numbers is described by its columns, and the command asks for them; it works."""
     path = write_parquet(tmp_path / "a.parquet", pa.table({"x": [[1.0, 2.0]], "n": [3]}))
     command = described(path)["command"]
 
-    assert f"fastio pack {path} a.lmdb --field x=x --field n=n" == command
+    assert command.startswith(f"fastio pack {path} a")
+    assert command.endswith(".lmdb --field x=x --field n=n")
     run(*shlex.split(command)[1:3], tmp_path / "a.lmdb", *shlex.split(command)[4:])
     assert 1 == described(tmp_path / "a.lmdb")["samples"]
 
