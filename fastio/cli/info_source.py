@@ -208,7 +208,8 @@ def _print_source(report: dict[str, Any]) -> None:
     command = printable(report["command"])
     click.echo(f"\npack it: {command}")
     choices = [f"--field {row['name']}={printable(row['from'])}" for row in report["fields"] if row["from"]]
-    if len(choices) > 1 and "--field" not in command:
+    keeps_others = report["kind"] in ("table", "metadata")  # whose other columns stay beside those asked for
+    if len(choices) > 1 and "--field" not in command and not keeps_others:
         click.echo(f"or some of it: {command} {choices[0]} --field ...")
 
 

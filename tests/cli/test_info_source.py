@@ -153,6 +153,14 @@ def test_commands_that_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nam
     assert Path(shlex.split(command)[3]).is_file()
 
 
+def test_some_of_a_table_of_files(tmp_path: Path) -> None:
+    """A table keeps all columns beside those asked for, so that --field is not how to pack some of it."""
+    path = MAKERS["table"](tmp_path).path
+
+    assert "or some of it" not in run("info", path)
+    assert "or some of it" in run("info", MAKERS["parquet"](tmp_path).path)
+
+
 def test_nothing_to_pack(tmp_path: Path) -> None:
     """Where no sample is good, no command is printed."""
     (tmp_path / "a.txt").touch()
