@@ -76,10 +76,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Part plain = part_of(file, region, {});
   (void)part_of(file, region, forged(file, info, data).bytes());
   (void)part_of(file, region, Bytes(data, recipe_bytes));
-  fastio::Blob table;
-  if (noting.note_points(file, 1 + data[4] % fastio::ScanGrid::most_spacing, table) != Status::ok) {
-    return 0;
-  }
+  fastio::NotedPoints noted;
+  noting.note_points({&file, 1}, 1 + data[4] % fastio::ScanGrid::most_spacing, &noted);
+  if (noted.status != Status::ok) return 0;
+  fastio::Blob& table = noted.table;
   if (plain != part_of(file, region, table.bytes())) std::abort();
   const std::size_t at = (data[13] | std::size_t{data[14]} << 8) % table.size();
   table.data()[at] ^= data[15];

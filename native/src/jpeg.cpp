@@ -1,9 +1,12 @@
 #include "fastio/jpeg.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
+#include <tuple>
 
 #include "fastio/inks.h"
+#include "fastio/probe.h"
 #include "jpeg_callbacks.h"
 #include "jpeg_entropy.h"
 #include "jpeg_progressive.h"
@@ -26,7 +29,7 @@ class JpegDecoder::Handle : JpegEscape {
 
   Status run(Bytes file, const Picture& out, Scratch& row) noexcept;
   Status run_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
-  Status note_points(Bytes file, std::size_t spacing, Blob& table) noexcept;
+  void note_points(std::span<const Bytes> files, std::size_t spacing, NotedPoints* noted) noexcept;
   bool lacks_only_end(Bytes file) noexcept;
   bool find_damage(Bytes file, DamagePlace& place) noexcept;
 
@@ -34,6 +37,7 @@ class JpegDecoder::Handle : JpegEscape {
   [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& row) noexcept;
   [[nodiscard]] Status decode_part(Bytes file, const PicturePart& part, Scratch& memory,
                                    PixelView& view) noexcept;
+  [[nodiscard]] Status begin_walk(Bytes file, std::size_t spacing, ScanWalker& walker) noexcept;
   void attempt_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
   void open(Bytes file) noexcept;
   [[nodiscard]] Status start(int channels,
@@ -46,7 +50,7 @@ class JpegDecoder::Handle : JpegEscape {
 
   const Entropy entropy_;
   HuffmanDecoder huffman_;
-  std::unique_ptr<ScanWalker> walker_;  // made with the first file to note points of
+  std::unique_ptr<ScanWalkers> walkers_;  // made with the first files to note points of
   ScanHints hints_;
   bool relies_on_points_ = false;
   ProgressiveScans scans_;
@@ -216,20 +220,57 @@ void JpegDecoder::Handle::attempt_part(Bytes file, const PicturePart& part, Scra
   jpeg_destroy_decompress(&info_);
 }
 
-Status JpegDecoder::Handle::note_points(Bytes file, std::size_t spacing, Blob& table) noexcept {
-  if (!walker_) walker_.reset(new (std::nothrow) ScanWalker());
-  if (!walker_) return Status::no_memory;
+Status JpegDecoder::Handle::begin_walk(Bytes file, std::size_t spacing,
+                                       ScanWalker& walker) noexcept {
+  if (image_kind(file) != ImageKind::jpeg) return Status::unsupported;
   info_.mem = nullptr;
   if (setjmp(back) == 0) {
     open(file);
     outcome = Status::unsupported;
     if (jpeg_has_multiple_scans(&info_) == 0) outcome = start(info_.num_components == 1 ? 1 : 3);
-    if (outcome == Status::ok) {
-      outcome = fastio::note_points(info_, file, spacing, *walker_, table);
-    }
+    if (outcome == Status::ok) outcome = fastio::begin_walk(info_, file, spacing, walker);
   }
   jpeg_destroy_decompress(&info_);
   return outcome;
+}
+
+void JpegDecoder::Handle::note_points(std::span<const Bytes> files, std::size_t spacing,
+                                      NotedPoints* noted) noexcept {
+  class Files final : public ScanSource {
+   public:
+    Files(Handle& handle, std::span<const Bytes> files, std::size_t spacing, NotedPoints* noted)
+        : handle_(handle), files_(files), spacing_(spacing), noted_(noted) {}
+
+    bool next(std::size_t number) noexcept override {
+      while (next_ < files_.size()) {
+        Status& status = noted_[next_].status;
+        status = handle_.begin_walk(files_[next_], spacing_, (*handle_.walkers_)[number]);
+        which_[number] = next_++;
+        if (status == Status::ok) return true;
+      }
+      return false;
+    }
+    void done(std::size_t number) noexcept override {
+      NotedPoints& out = noted_[which_[number]];
+      out.status = end_walk((*handle_.walkers_)[number], out.table);
+    }
+
+   private:
+    Handle& handle_;
+    const std::span<const Bytes> files_;
+    const std::size_t spacing_;
+    NotedPoints* const noted_;
+    std::size_t next_ = 0;
+    std::array<std::size_t, std::tuple_size_v<ScanWalkers>> which_{};
+  };
+
+  if (!walkers_) walkers_.reset(new (std::nothrow) ScanWalkers());
+  if (!walkers_) {
+    for (std::size_t i = 0; i < files.size(); ++i) noted[i].status = Status::no_memory;
+    return;
+  }
+  Files source(*this, files, spacing, noted);
+  walk_scans(*walkers_, source);
 }
 
 bool JpegDecoder::Handle::lacks_only_end(Bytes file) noexcept {
@@ -277,10 +318,13 @@ Status JpegDecoder::decode_part(Bytes file, const PicturePart& part, PixelView& 
   return judged(handle_->run_part(file, part, part_, view), file);
 }
 
-Status JpegDecoder::note_points(Bytes file, std::size_t spacing, Blob& table) noexcept {
+void JpegDecoder::note_points(std::span<const Bytes> files, std::size_t spacing,
+                              NotedPoints* noted) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
-  if (!handle_) return Status::no_memory;
-  return judged(handle_->note_points(file, spacing, table), file);
+  if (handle_) handle_->note_points(files, spacing, noted);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    noted[i].status = handle_ ? judged(noted[i].status, files[i]) : Status::no_memory;
+  }
 }
 
 bool JpegDecoder::find_damage(Bytes file, DamagePlace& place) noexcept {

@@ -172,23 +172,23 @@ bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, 
   return false;
 }
 
-Status note_points(const jpeg_decompress_struct& info, Bytes file, std::size_t spacing,
-                   ScanWalker& walker, Blob& table) noexcept {
+Status begin_walk(const jpeg_decompress_struct& info, Bytes file, std::size_t spacing,
+                  ScanWalker& walker) noexcept {
   if (info.restart_interval != 0) return Status::unsupported;
   Blocks blocks{};
   const std::size_t count = set_tables(info, walker, blocks);
   if (count == 0) return Status::unsupported;
-  walker.begin(std::span(blocks).first(count));
-  const ScanGrid grid = grid_of(info, spacing);
-  Scratch memory;
-  auto* const points =
-      reinterpret_cast<ScanPoint*>(memory.reserve(grid.points() * sizeof(ScanPoint)));
-  if (points == nullptr) return Status::no_memory;
-  Bytes input(info.src->next_input_byte, info.src->bytes_in_buffer);
-  Status status = walker.note_points(file, input, grid, points);
-  if (status == Status::ok) status = find_end(input);
+  const Bytes input(info.src->next_input_byte, info.src->bytes_in_buffer);
+  const auto first = std::span(blocks).first(count);
+  const bool has_begun = walker.begin(file, input, grid_of(info, spacing), first);
+  return has_begun ? Status::ok : Status::no_memory;
+}
+
+Status end_walk(ScanWalker& walker, Blob& table) noexcept {
+  Status status = walker.finish();
+  if (status == Status::ok) status = find_end(walker.rest());
   if (status != Status::ok) return status;
-  const bool is_written = write_jump_table({points, grid.points()}, grid, file, table);
+  const bool is_written = write_jump_table(walker.points(), walker.grid(), walker.file(), table);
   return is_written ? Status::ok : Status::no_memory;
 }
 

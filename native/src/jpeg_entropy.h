@@ -37,11 +37,14 @@ struct ScanHints {
 bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, ScanHints& hints,
                 HuffmanDecoder& decoder) noexcept;
 
-/// Walks the whole scan and adds to `table` where its MCUs begin. When the scan has begun.
-/// `unsupported`, without a table, where `walker` cannot read it, for restart markers, and where
+/// Lets `walker` begin at the scan that has begun, with points about every `spacing` MCUs.
+/// `unsupported` where it cannot read the scan, and for restart markers; `no_memory`.
+[[nodiscard]] Status begin_walk(const jpeg_decompress_struct& info, Bytes file, std::size_t spacing,
+                                ScanWalker& walker) noexcept;
+
+/// Walks what is left of the scan and adds to `table` where its MCUs begin. `unsupported` where
 /// other segments follow the scan; damage as from decoding.
-[[nodiscard]] Status note_points(const jpeg_decompress_struct& info, Bytes file,
-                                 std::size_t spacing, ScanWalker& walker, Blob& table) noexcept;
+[[nodiscard]] Status end_walk(ScanWalker& walker, Blob& table) noexcept;
 
 /// Reads all codes of the one scan that has begun, without a use for them. `ok` where they end as
 /// an encoder ends a scan, with ones up to the next byte, and before what fills the file to its

@@ -1,5 +1,7 @@
 // Jump tables as Python sees them: spans in, one run of words and what became of each out.
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "fastio/jpeg.h"
 #include "fastio/jump_table.h"
@@ -70,9 +72,16 @@ PyJob note_points(const Spans& spans, nb::handle_t<PyJumpTables> out, const Pool
   auto bytes = resolve(spans);
   auto& tables = nb::cast<PyJumpTables&>(out);
   expect_length("out", tables.size(), spans.size());
+  // A thread takes as many as keep several scans under way, of what others wait for a little.
+  constexpr std::size_t bytes_at_a_time = 2 << 20;
+  constexpr std::size_t most_at_a_time = 64;
+  std::size_t total = 1;
+  for (const Bytes each : std::span(bytes.get(), spans.size())) total += each.size();
+  const std::size_t grain =
+      std::clamp<std::size_t>(spans.size() * bytes_at_a_time / total, 1, most_at_a_time);
   return begin(
       note_points_task(std::move(bytes), static_cast<std::size_t>(spacing), tables.begin()),
-      {spans.size(), 1}, pool, keep(spans.buffers));
+      {spans.size(), grain}, pool, keep(spans.buffers));
 }
 
 nb::object damage_place(const Array<const std::uint8_t, 1>& file) {

@@ -1,8 +1,8 @@
 #include "fastio/note_points.h"
 
+#include <span>
 #include <utility>
 
-#include "fastio/probe.h"
 #include "fastio/worker.h"
 
 namespace fastio {
@@ -17,15 +17,14 @@ class NotePointsTask final : public Task {
       : spans_(std::move(spans)), spacing_(spacing), out_(std::move(out)) {}
 
   void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
-    for (std::size_t i = first; i < last; ++i) {
-      NotedPoints& out = out_->pictures[i];
-      if (image_kind(spans_[i]) == ImageKind::jpeg) {
-        const Status status = worker.jpeg.note_points(spans_[i], spacing_, out.table);
-        out.status = status == Status::unsupported ? Status::ok : status;
-        if (status != Status::ok) out.table.resize(0);
-      }
-      out_->done.fetch_add(1, std::memory_order_release);
+    const std::size_t count = last - first;
+    NotedPoints* const noted = &out_->pictures[first];
+    worker.jpeg.note_points({&spans_[first], count}, spacing_, noted);
+    for (NotedPoints& each : std::span(noted, count)) {
+      if (each.status != Status::ok) each.table.resize(0);
+      if (each.status == Status::unsupported) each.status = Status::ok;
     }
+    out_->done.fetch_add(count, std::memory_order_release);
   }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
+#include <utility>
 
 #include "scan_reader.h"
 
@@ -11,9 +13,11 @@ namespace fastio {
 /// needs no checks, since zeros follow the bytes.
 class ScanBitCursor {
  public:
-  ScanBitCursor(const std::uint8_t* data, std::size_t size) noexcept
-      : data_(data), next_(data), bits_(8 * std::uint64_t{size}) {}
-
+  /// At a bit of `bytes`.
+  ScanBitCursor(const UnstuffedBytes& bytes, std::uint64_t position) noexcept
+      : data_(bytes.data()), next_(data_), bits_(8 * std::uint64_t{bytes.size()}) {
+    go_to(position);
+  }
   [[nodiscard]] std::uint64_t position() const noexcept {
     return 8 * static_cast<std::uint64_t>(next_ - data_) - static_cast<std::uint64_t>(count_);
   }
@@ -37,17 +41,13 @@ class ScanBitCursor {
     drop(entry.shift(), entry.length());
   }
 
-  /// A value of `size` bits, 0 to 15, see ScanReader::take_value.
-  [[nodiscard, gnu::always_inline]] std::int32_t take_value(int size) noexcept {
-    const auto value = static_cast<std::int32_t>(buffer_ >> 1 >> (63 - size));
-    drop(size);
-    const std::int32_t half = 1 << size >> 1;
-    return value + ((value - half) >> 31 & (1 - (1 << size)));
-  }
+  [[nodiscard]] std::uint64_t buffer() const noexcept { return buffer_; }
 
   /// Goes back by up to 56 bits, and refills.
-  void go_back(int count) noexcept {
-    const std::uint64_t to = position() - static_cast<std::uint64_t>(count);
+  void go_back(int count) noexcept { go_to(position() - static_cast<std::uint64_t>(count)); }
+
+ private:
+  void go_to(std::uint64_t to) noexcept {
     next_ = data_ + to / 8;
     buffer_ = 0;
     count_ = 0;
@@ -56,7 +56,6 @@ class ScanBitCursor {
     refill();
   }
 
- private:
   [[gnu::always_inline]] void drop(int shift, int count) noexcept {
     buffer_ <<= shift;
     count_ -= count;
@@ -70,6 +69,50 @@ class ScanBitCursor {
 };
 
 namespace {
+
+/// Between two fillings, see SkipTable::longest_entry.
+constexpr int look_ups = 3;
+
+constexpr std::size_t most_lanes = std::tuple_size_v<ScanWalkers>;
+/// Fewer are slower than one scan after the other.
+constexpr std::size_t fewest_lanes = 3;
+
+constexpr std::int64_t bits_taken = (1 << SkipTable::Entry::advance_shift) - 1;
+constexpr std::int64_t block_end = SkipTable::most_coefficients << SkipTable::Entry::advance_shift;
+
+/// Added to the progress behind a block, gives one in which bit `is_sound_end` is set unless the
+/// last symbols led behind the block: 63 coefficients have been passed, or up to 62 and an end.
+constexpr std::int64_t to_sound_end = 192 << SkipTable::Entry::advance_shift;
+constexpr std::int64_t is_sound_end = 64 << SkipTable::Entry::advance_shift;
+
+[[nodiscard, gnu::always_inline]] inline const SkipTable& table_of(
+    const WalkState* state) noexcept {
+  return *reinterpret_cast<const SkipTable*>(static_cast<std::uintptr_t>(*state));
+}
+
+/// At least 57 bits, and moves the lane on to them.
+[[gnu::always_inline]] inline std::uint64_t next_bits(WalkLane& lane) noexcept {
+  lane.position += static_cast<std::uint64_t>(lane.progress & bits_taken);
+  lane.progress &= ~bits_taken;
+  std::uint64_t bytes;
+  std::memcpy(&bytes, lane.data + lane.position / 8, sizeof bytes);
+  return __builtin_bswap64(little_endian(bytes)) << lane.position % 8;
+}
+
+/// One look-up. Clears `sound` where it leads out of a block.
+[[gnu::always_inline]] inline void look_up(WalkLane& lane, std::uint64_t& bits,
+                                           std::int64_t& sound) noexcept {
+  const SkipTable::Entry entry = table_of(lane.state)[bits >> (64 - SkipTable::lookup_bits)];
+  lane.state[ScanWalker::most_states] = bits;
+  bits <<= entry.shift();
+  const std::int64_t progress = lane.progress + entry.packed();
+  sound &= progress + to_sound_end;
+  // Not by conditions, which compilers turn into jumps.
+  const std::int64_t all_if_within = (progress - block_end) >> 63;
+  lane.state += 1 + all_if_within;
+  lane.progress = progress & (all_if_within | bits_taken);
+  asm("" : "+r"(sound));  // now: sums kept for later would crowd out what the next look-up needs
+}
 
 constexpr std::uint32_t block_size = 64;
 
@@ -116,47 +159,91 @@ struct OneSymbol {
   return {cursor, k, k <= block_size};
 }
 
+/// The value of the DC symbol that `bits` begin with.
+[[gnu::always_inline]] inline std::int32_t dc_difference(const SkipTable& table,
+                                                         std::uint64_t bits) noexcept {
+  const SkipTable::Entry entry = table[bits >> (64 - SkipTable::lookup_bits)];
+  HuffmanTable::Symbol found{};
+  if (entry.advance() != SkipTable::escape) [[likely]] {
+    found.symbol = entry.advance() - SkipTable::end_of_block;
+    found.code_length = entry.length() - static_cast<int>(found.symbol);
+  } else {
+    found = table.find(static_cast<std::uint32_t>(bits >> (64 - HuffmanTable::longest_code)));
+  }
+  const auto size = static_cast<int>(found.symbol);
+  const auto value = static_cast<std::int32_t>(bits << found.code_length >> 1 >> (63 - size));
+  const std::int32_t half = 1 << size >> 1;
+  return value + ((value - half) >> 31 & (1 - (1 << size)));  // as ScanReader::take_value
+}
+
+/// What stands behind the last look-up of a stretch: nothing leads on.
+const SkipTable no_codes;
+
 }  // namespace
 
 void ScanWalker::set_dc_table(std::size_t number, const HuffmanCodes& codes) noexcept {
-  // As entries of whole coefficients, so that one look-up gives a difference and its length.
-  dc_tables_[number].build(codes, HuffmanUse::ac);
+  dc_tables_[number].build(codes, HuffmanUse::dc);
 }
 
 void ScanWalker::set_ac_table(std::size_t number, const HuffmanCodes& codes) noexcept {
-  ac_tables_[number].build(codes);
+  ac_tables_[number].build(codes, HuffmanUse::ac);
 }
 
-void ScanWalker::begin(std::span<const HuffmanDecoder::Block> blocks) noexcept {
+bool ScanWalker::begin(Bytes file, Bytes input, const ScanGrid& grid,
+                       std::span<const HuffmanDecoder::Block> blocks) noexcept {
+  file_ = file;
+  start_ = static_cast<std::size_t>(input.data() - file.data());
+  grid_ = grid;
+  points_ = reinterpret_cast<ScanPoint*>(memory_.reserve(grid.points() * sizeof(ScanPoint)));
+  if (points_ == nullptr || !bytes_.read(input)) return false;
   block_count_ = blocks.size();
   for (std::size_t i = 0; i < block_count_; ++i) {
     const HuffmanDecoder::Block& block = blocks[i];
     blocks_[i] = {&dc_tables_[block.dc_table], &ac_tables_[block.ac_table], block.component};
   }
+  WalkState* state = &states_[most_states - 1];
+  *state = reinterpret_cast<WalkState>(&no_codes);
+  for (std::size_t i = most_blocks / block_count_ * block_count_; i-- > 0;) {
+    const Tables& tables = blocks_[i % block_count_];
+    *--state = reinterpret_cast<WalkState>(tables.ac);
+    *--state = reinterpret_cast<WalkState>(tables.dc);
+  }
   predictions_ = {};
+  position_ = noted_ = 0;
+  note_point();
+  return true;
+}
+
+/// Notes where the walk has come to.
+void ScanWalker::note_point() noexcept {
+  const std::size_t column = noted_ % grid_.points_per_row();
+  points_[noted_++] = {8 * (start_ + bytes_.input_offset(position_ / 8)) + position_ % 8,
+                       predictions_};
+  left_ = noted_ == grid_.points() ? 0 : grid_.column(column + 1) - grid_.column(column);
 }
 
 [[gnu::always_inline]] inline bool ScanWalker::pass_block(ScanBitCursor& cursor,
                                                           const Tables& tables,
                                                           std::int32_t& prediction) noexcept {
   cursor.refill();
-  const HuffmanTable::Entry dc = (*tables.dc)[cursor.peek(HuffmanTable::lookup_bits)];
-  std::int32_t difference = dc.value();
-  if (dc.length() != 0) [[likely]] {
-    cursor.drop(dc);
+  const std::uint64_t bits = cursor.buffer();
+  SkipTable::Entry entry = (*tables.dc)[cursor.peek(SkipTable::lookup_bits)];
+  if (entry.advance() != SkipTable::escape) [[likely]] {
+    cursor.drop(entry);
   } else {
     const auto [length, size] =
         tables.dc->find(static_cast<std::uint32_t>(cursor.peek(HuffmanTable::longest_code)));
     if (length == 0) return false;
     cursor.drop(length);
-    difference = cursor.take_value(static_cast<int>(size));
+    cursor.drop(static_cast<int>(size));
     cursor.refill();
   }
-  prediction = static_cast<std::int32_t>(static_cast<std::uint32_t>(prediction) +
-                                         static_cast<std::uint32_t>(difference));
+  // Wraps around in damaged files, as it does in libjpeg.
+  prediction =
+      static_cast<std::int32_t>(static_cast<std::uint32_t>(prediction) +
+                                static_cast<std::uint32_t>(dc_difference(*tables.dc, bits)));
 
   const SkipTable& table = *tables.ac;
-  SkipTable::Entry entry;
   std::uint32_t k = 1;
   bool ended = pass_symbols(cursor, table, entry, k) || pass_symbols(cursor, table, entry, k);
   for (;;) {
@@ -190,29 +277,174 @@ bool ScanWalker::pass_mcus(ScanBitCursor& out, std::size_t count) noexcept {
   return sound;
 }
 
-Status ScanWalker::note_points(Bytes file, Bytes& input, const ScanGrid& grid,
-                               ScanPoint* points) noexcept {
-  if (!bytes_.read(input)) return Status::no_memory;
-  const auto start = static_cast<std::uint64_t>(input.data() - file.data());
-  const Bytes rest = input.subspan(bytes_.input_size());
-  ScanBitCursor cursor(bytes_.data(), bytes_.size());
-  const auto point = [&]() -> ScanPoint {
-    const std::uint64_t at = cursor.position();
-    return {8 * (start + bytes_.input_offset(at / 8)) + at % 8, predictions_};
-  };
-  for (std::size_t row = 0; row < grid.rows; ++row) {
-    for (std::size_t number = 0; number < grid.points_per_row(); ++number) {
-      *points++ = point();
-      if (pass_mcus(cursor, grid.column(number + 1) - grid.column(number))) continue;
-      const bool is_cut = cursor.overrun() && std::ranges::all_of(rest, [](auto byte) {
+Status ScanWalker::finish() noexcept {
+  ScanBitCursor cursor(bytes_, position_);
+  while (noted_ < grid_.points()) {
+    if (!pass_mcus(cursor, left_)) {
+      const bool is_cut = cursor.overrun() && std::ranges::all_of(rest(), [](auto byte) {
                             return byte == ScanReader::marker_start;
                           });
       return is_cut ? Status::truncated : Status::corrupt;
     }
+    position_ = cursor.position();
+    note_point();
   }
-  *points = point();
-  input = rest;
   return Status::ok;
+}
+
+WalkLane ScanWalker::lane() noexcept {
+  return {bytes_.data(), 0, begin_stretch(), 0};
+}
+
+/// The state of its first look-up.
+WalkState* ScanWalker::begin_stretch() noexcept {
+  stretch_ = std::min(left_, most_blocks / block_count_);
+  return &states_[most_states - 1 - 2 * block_count_ * stretch_];
+}
+
+/// Takes what has been found in a stretch that ends at `position`. False when there is none that
+/// follows, or bits are missing.
+bool ScanWalker::end_stretch(std::uint64_t position) noexcept {
+  if (position > 8 * std::uint64_t{bytes_.size()}) return false;
+  const WalkState* const first = stretch_end() - 2 * block_count_ * stretch_ + most_states;
+  for (std::size_t block = 0; block < block_count_; ++block) {
+    const SkipTable& table = *blocks_[block].dc;
+    std::uint32_t sum = 0;
+    for (std::size_t mcu = 0; mcu < stretch_; ++mcu) {
+      const std::uint64_t bits = first[2 * (mcu * block_count_ + block)];
+      sum += static_cast<std::uint32_t>(dc_difference(table, bits));
+    }
+    std::int32_t& prediction = predictions_[blocks_[block].component];
+    prediction = static_cast<std::int32_t>(static_cast<std::uint32_t>(prediction) + sum);
+  }
+  position_ = position;
+  left_ -= stretch_;
+  if (left_ == 0) note_point();
+  return left_ != 0;
+}
+
+/// Passes over one symbol, when `passed` coefficients of the block have been. Not so for a code
+/// that is none, and for a value outside the block.
+bool ScanWalker::pass_symbol(ScanBitCursor& cursor, WalkState*& state,
+                             std::uint32_t& passed) const noexcept {
+  cursor.refill();
+  const auto [length, symbol] =
+      table_of(state).find(static_cast<std::uint32_t>(cursor.peek(HuffmanTable::longest_code)));
+  if (length == 0) return false;
+  const int size = static_cast<int>(symbol & 15);
+  const std::uint32_t run = symbol >> 4;
+  const bool is_dc = (stretch_end() - state) % 2 == 0;
+  state[most_states] = cursor.buffer();
+  cursor.drop(length);
+  cursor.drop(size);
+  cursor.refill();
+  passed += run + 1;
+  if (is_dc || (size == 0 && run != HuffmanTable::zero_run)) {
+    passed = SkipTable::most_coefficients;
+  }
+  if (passed < SkipTable::most_coefficients) return true;
+  ++state;
+  return std::exchange(passed, 0) == SkipTable::most_coefficients;
+}
+
+/// Repeats the look-ups from `before` on up to one that led out of a block, and goes on to the
+/// block's end symbol by symbol. The lane as it is if none did.
+WalkLane ScanWalker::stay_within_block(WalkLane lane, const WalkLane& before) const noexcept {
+  WalkLane again = before;
+  std::uint64_t bits = next_bits(again);
+  for (int step = 0; step < look_ups; ++step) {
+    const WalkLane last = again;
+    std::int64_t sound = is_sound_end;
+    look_up(again, bits, sound);
+    if (again.progress < 0) return lane;
+    if (sound != 0) continue;
+    WalkState* state = last.state;
+    ScanBitCursor cursor(bytes_, last.bit());
+    for (std::uint32_t passed = last.passed(); state == last.state;) {
+      if (!pass_symbol(cursor, state, passed)) return {};
+    }
+    return {lane.data, cursor.position(), state, 0};
+  }
+  return lane;
+}
+
+WalkLane ScanWalker::go_on(WalkLane lane, const WalkLane& before, bool is_sound) noexcept {
+  if (!is_sound) lane = stay_within_block(lane, before);
+  if (lane.data == nullptr || lane.progress >= 0) return lane;
+  if (lane.state == stretch_end()) {
+    if (!end_stretch(lane.bit())) return {};
+    return {lane.data, position_, begin_stretch(), 0};
+  }
+  ScanBitCursor cursor(bytes_, lane.bit());
+  std::uint32_t passed = lane.passed();
+  if (!pass_symbol(cursor, lane.state, passed)) return {};
+  lane.position = cursor.position();
+  lane.progress = static_cast<std::int64_t>(passed << SkipTable::Entry::advance_shift);
+  return lane;
+}
+
+namespace {
+
+/// Goes on with all lanes until some of them have come to an end.
+template <std::size_t... i>
+[[gnu::always_inline]] inline void walk_until_end(std::span<WalkLane> lanes,
+                                                  std::span<ScanWalker* const> walkers,
+                                                  std::index_sequence<i...>) noexcept {
+  std::array<WalkLane, sizeof...(i)> lane{lanes[i]...};
+  for (bool ended = false; !ended;) {
+    std::array<std::uint64_t, sizeof...(i)> bits{next_bits(lane[i])...};
+    ((lanes[i].position = lane[i].position, lanes[i].state = lane[i].state,
+      lanes[i].progress = lane[i].progress),
+     ...);
+    std::int64_t sound = is_sound_end;
+    for (int step = 0; step < look_ups; ++step) (look_up(lane[i], bits[i], sound), ...);
+    if (sound != 0 && (lane[i].progress | ...) >= 0) [[likely]]
+      continue;
+    const auto go_on = [&](WalkLane& each, const WalkLane& before, ScanWalker& walker) {
+      if (sound != 0 && each.progress >= 0) return;
+      each = walker.go_on(each, before, sound != 0);
+      ended = ended || each.data == nullptr;
+    };
+    (go_on(lane[i], lanes[i], *walkers[i]), ...);
+  }
+  ((lanes[i] = lane[i]), ...);
+}
+
+}  // namespace
+
+void walk_scans(ScanWalkers& walkers, ScanSource& source) noexcept {
+  std::array<WalkLane, most_lanes> lanes;
+  std::array<ScanWalker*, most_lanes> walking;
+  std::size_t count = 0;
+  const auto begin = [&](std::size_t at) {
+    const bool begun = source.next(static_cast<std::size_t>(walking[at] - walkers.data()));
+    if (begun) lanes[at] = walking[at]->lane();
+    return begun;
+  };
+  const auto end = [&](std::size_t at) {
+    source.done(static_cast<std::size_t>(walking[at] - walkers.data()));
+  };
+  for (ScanWalker& walker : walkers) {
+    walking[count] = &walker;
+    if (!begin(count)) break;
+    ++count;
+  }
+  for (std::size_t at = 0; count >= fewest_lanes; ++at) {
+    if (at >= count) {
+      if (count == 5) walk_until_end(lanes, walking, std::make_index_sequence<5>());
+      if (count == 4) walk_until_end(lanes, walking, std::make_index_sequence<4>());
+      if (count == 3) walk_until_end(lanes, walking, std::make_index_sequence<3>());
+      at = 0;
+    }
+    while (at < count && lanes[at].data == nullptr) {
+      end(at);
+      if (begin(at)) continue;
+      --count;
+      lanes[at] = lanes[count];
+      std::swap(walking[at], walking[count]);
+    }
+  }
+  for (std::size_t at = 0; at < count; ++at) end(at);
 }
 
 }  // namespace fastio

@@ -4,14 +4,19 @@
 
 namespace fastio {
 
-void SkipTable::build(const HuffmanCodes& codes) noexcept {
-  if (std::ranges::equal(codes.counts, counts_) && std::ranges::equal(codes.symbols, symbols_)) {
+void SkipTable::build(const HuffmanCodes& codes, HuffmanUse use) noexcept {
+  if (use == use_ && std::ranges::equal(codes.counts, counts_) &&
+      std::ranges::equal(codes.symbols, symbols_)) {
     return;
   }
   std::ranges::copy(codes.counts, counts_.begin());
   std::ranges::copy(codes.symbols, symbols_.begin());
+  use_ = use;
   entries_[1] = Entry();
-  for (int bits = 1; bits <= lookup_bits; ++bits) fill_level(bits);
+  // Nothing follows a DC symbol: the levels before the last have no use.
+  for (int bits = use == HuffmanUse::dc ? lookup_bits : 1; bits <= lookup_bits; ++bits) {
+    fill_level(bits);
+  }
 }
 
 /// Fills the entries for `bits` known bits, when those for fewer have been filled.
@@ -43,13 +48,17 @@ HuffmanTable::Symbol SkipTable::find(std::uint32_t next16) const noexcept {
 
 /// Writes what follows from a code to all entries of `bits` known bits that begin with it.
 void SkipTable::fill(int bits, std::uint32_t code, int length, std::uint8_t symbol) noexcept {
+  const bool is_dc = use_ == HuffmanUse::dc;
   const int size = symbol & 15;
-  const std::uint32_t run = symbol >> 4;
+  const std::uint32_t run = is_dc ? 0 : symbol >> 4;
   const int total = length + size;
   // Before these bits, the entry that they are the end of has taken the others.
   if (lookup_bits - bits + total > longest_entry) return;
-  const bool ends = size == 0 && run != HuffmanTable::zero_run;
-  const Entry entry(total, ends ? end_of_block : run + 1);
+  const bool ends = is_dc || (size == 0 && run != HuffmanTable::zero_run);
+  const std::uint32_t advance = is_dc  ? end_of_block + static_cast<std::uint32_t>(size)
+                                : ends ? end_of_block
+                                       : run + 1;
+  const Entry entry(total, advance);
   const std::size_t all = std::size_t{1} << (bits - length);
   const std::size_t first = (std::size_t{1} << bits) + (std::size_t{code} << (bits - length));
   if (first + all > std::size_t{2} << bits) return;  // not a prefix code
@@ -60,9 +69,11 @@ void SkipTable::fill(int bits, std::uint32_t code, int length, std::uint8_t symb
   }
   const std::size_t rest = std::size_t{1} << (bits - total);
   const Entry* const next = &entries_[rest];
-  for (std::size_t i = 0; i < all; i += rest) {
-    for (std::size_t j = 0; j < rest; ++j) out[i + j] = entry.then(next[j]);
+  for (std::size_t j = 0; j < rest; ++j) {
+    const Entry both = entry.then(next[j]);
+    out[j] = both.advance() % end_of_block > most_coefficients ? entry : both;
   }
+  for (std::size_t i = rest; i < all; i += rest) std::copy_n(out, rest, out + i);
 }
 
 }  // namespace fastio

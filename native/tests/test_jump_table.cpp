@@ -19,10 +19,12 @@ using fastio::Status;
 
 fastio::Blob table_of(const File& file, std::size_t spacing, Status expected = Status::ok) {
   static fastio::JpegDecoder decoder;
-  fastio::Blob table;
-  EXPECT(expected == decoder.note_points(file, spacing, table));
-  EXPECT((expected == Status::ok) == fastio::is_jump_table(table.bytes()));
-  return table;
+  fastio::NotedPoints noted;
+  const Bytes bytes(file);
+  decoder.note_points({&bytes, 1}, spacing, &noted);
+  EXPECT(expected == noted.status);
+  EXPECT((expected == Status::ok) == fastio::is_jump_table(noted.table.bytes()));
+  return std::move(noted.table);
 }
 
 struct Part {

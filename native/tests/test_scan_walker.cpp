@@ -3,6 +3,8 @@
 #include <array>
 #include <memory>
 #include <random>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -73,17 +75,52 @@ Walked decode(const Scan& scan) {
   return walked;
 }
 
+bool begin(const Scan& scan, ScanWalker& walker) {
+  set_tables(scan, walker);
+  const Bytes file(scan.file);
+  return walker.begin(file, file.subspan(scan.start), scan.grid, scan.blocks);
+}
+
+Walked result_of(ScanWalker& walker) {
+  const Status status = walker.finish();
+  if (status != Status::ok) return {status, {}};
+  const Bytes rest = walker.rest();
+  EXPECT(rest.empty() || (rest[0] == 0xFF && (rest.size() == 1 || rest[1] != 0)));
+  return {status, {walker.points().begin(), walker.points().end()}};
+}
+
 Walked walk(const Scan& scan) {
   static const auto walker = std::make_unique<ScanWalker>();  // kept: tables must not leak over
-  set_tables(scan, *walker);
-  walker->begin(scan.blocks);
-  const Bytes file(scan.file);
-  Bytes input = file.subspan(scan.start);
-  Walked walked{Status::ok, std::vector<ScanPoint>(scan.grid.points())};
-  walked.status = walker->note_points(file, input, scan.grid, walked.points.data());
-  if (walked.status != Status::ok) return {walked.status, {}};
-  EXPECT(input.empty() || (input[0] == 0xFF && (input.size() == 1 || input[1] != 0)));
-  return walked;
+  EXPECT(begin(scan, *walker));
+  return result_of(*walker);
+}
+
+/// Several scans in one loop.
+std::vector<Walked> walk_together(const std::vector<Scan>& scans) {
+  static const auto walkers = std::make_unique<fastio::ScanWalkers>();
+  class Source final : public fastio::ScanSource {
+   public:
+    explicit Source(const std::vector<Scan>& scans) : walked(scans.size()), scans_(scans) {}
+
+    bool next(std::size_t number) noexcept override {
+      if (next_ == scans_.size()) return false;
+      which_[number] = next_;
+      return begin(scans_[next_++], (*walkers)[number]);
+    }
+    void done(std::size_t number) noexcept override {
+      walked[which_[number]] = result_of((*walkers)[number]);
+    }
+
+    std::vector<Walked> walked;
+
+   private:
+    const std::vector<Scan>& scans_;
+    std::size_t next_ = 0;
+    std::array<std::size_t, std::tuple_size_v<fastio::ScanWalkers>> which_{};
+  };
+  Source source(scans);
+  walk_scans(*walkers, source);
+  return source.walked;
 }
 
 /// What follows the marker of `file` at `at`, which moves behind it.
@@ -137,6 +174,39 @@ void test_sound_scans() {
     EXPECT(Status::ok == walked.status);
     EXPECT(decode(scan) == walked);
   }
+}
+
+/// Tiny ones beside larger ones, sound ones beside damaged ones: some end early, more than once
+/// several in the same turn.
+void test_scans_in_one_loop() {
+  std::mt19937 random(5);
+  for (int i = 0; i < 400; ++i) {
+    std::vector<Scan> scans;
+    const std::size_t count = random() % 14;
+    while (scans.size() < count) {
+      scans.push_back(scan_of(random_recipe(random), 1 + random() % 127, random));
+      File& file = scans.back().file;
+      const std::size_t start = scans.back().start;
+      const auto somewhere = [&] { return start + random() % (file.size() - start); };
+      if (random() % 3 == 0) file[somewhere()] ^= static_cast<std::uint8_t>(1U << random() % 8);
+      if (random() % 6 == 0) file.resize(somewhere());
+      if (random() % 4 == 0) scans.push_back(scans.back());
+    }
+    const std::vector<Walked> walked = walk_together(scans);
+    for (std::size_t j = 0; j < scans.size(); ++j) EXPECT(decode(scans[j]) == walked[j]);
+  }
+}
+
+void test_table_without_codes() {
+  Scan scan;
+  scan.file.assign(100, 0);
+  scan.grid = {3, 2, 1, 1};
+  scan.blocks = {{0, 0, 0}};
+  EXPECT(decode(scan) == walk(scan));
+  scan.dc[0].counts[0] = 1;
+  EXPECT(decode(scan) == walk(scan));
+  const std::vector<Walked> walked = walk_together({scan, scan, scan});
+  EXPECT(decode(scan) == walked[2]);
 }
 
 void test_cut_scans() {
@@ -195,6 +265,7 @@ Codes random_codes(std::uint32_t symbol_limit, std::mt19937& random) {
 void test_any_bits_by_any_tables() {
   std::mt19937 random(4);
   int sound = 0;
+  std::vector<Scan> scans;
   for (int i = 0; i < 8'000; ++i) {
     Scan scan;
     scan.file.resize(64 + random() % 400);
@@ -214,6 +285,11 @@ void test_any_bits_by_any_tables() {
     const Walked walked = walk(scan);
     EXPECT(decode(scan) == walked);
     if (walked.status == Status::ok) ++sound;
+    scans.push_back(std::move(scan));
+    if (scans.size() < 20) continue;
+    const std::vector<Walked> together = walk_together(scans);
+    for (std::size_t j = 0; j < scans.size(); ++j) EXPECT(decode(scans[j]) == together[j]);
+    scans.clear();
   }
   EXPECT(sound > 400);
 }
@@ -221,7 +297,9 @@ void test_any_bits_by_any_tables() {
 }  // namespace
 
 int main() {
+  test_table_without_codes();
   test_sound_scans();
+  test_scans_in_one_loop();
   test_cut_scans();
   test_damaged_scans();
   test_any_bits_by_any_tables();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "fastio/blob.h"
 #include "fastio/bytes.h"
@@ -25,6 +26,12 @@ struct DamagePlace {
   std::size_t byte = 0;  ///< of the file, where it begins
   std::size_t row = 0;   ///< from 0; `rows` for the end of the scan
   std::size_t rows = 0;
+};
+
+/// Where MCUs of a file begin.
+struct NotedPoints {
+  Status status = Status::ok;
+  Blob table;  ///< see jump_table.h
 };
 
 /// Decodes one file after another. Not thread-safe: one per thread.
@@ -54,13 +61,13 @@ class JpegDecoder {
   /// the box leaves the picture.
   [[nodiscard]] Status decode_part(Bytes file, const PicturePart& part, PixelView& view) noexcept;
 
-  /// Reads all codes of a file and adds to `table` a jump table (jump_table.h) with a point about
-  /// every `spacing` MCUs, which decode_part takes for `intervals`.
+  /// Reads all codes of `files`, several files at once, and adds to the table of each of `noted` a
+  /// point about every `spacing` MCUs, which decode_part takes for `intervals`.
   ///
   /// Damage as from `decode`. `unsupported`, without a table, for files that need none (with
-  /// restart markers) or cannot have one (progressive, arithmetic, several scans): damage in
-  /// these is not looked for.
-  [[nodiscard]] Status note_points(Bytes file, std::size_t spacing, Blob& table) noexcept;
+  /// restart markers) or cannot have one (progressive, arithmetic, several scans, other kinds):
+  /// damage in these is not looked for.
+  void note_points(std::span<const Bytes> files, std::size_t spacing, NotedPoints* noted) noexcept;
 
   /// Whether a file whose decoding is `truncated` has all codes of its one scan, so that pixels
   /// do not depend on what stands in place of the end marker. Pillow decodes such a file unless

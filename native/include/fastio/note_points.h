@@ -6,20 +6,14 @@
 #include <memory>
 #include <vector>
 
-#include "fastio/blob.h"
 #include "fastio/bytes.h"
 #include "fastio/job.h"
-#include "fastio/status.h"
+#include "fastio/jpeg.h"
 
 namespace fastio {
 
-/// What was noted of one picture.
-struct NotedPoints {
-  Status status = Status::ok;  ///< damage, or `no_memory`; then there is no table
-  Blob table;                  ///< empty for pictures that cannot have one, or need none
-};
-
-/// A batch of them. Read when `done` (acquire) is their number: threads may keep it longer.
+/// What was noted of a batch: tables, empty for pictures that cannot have one or need none, or
+/// damage, or `no_memory`. Read when `done` (acquire) is their number: threads may keep it longer.
 struct NotedBatch {
   explicit NotedBatch(std::size_t count) : pictures(count) {}
 
@@ -28,7 +22,7 @@ struct NotedBatch {
 };
 
 /// A task that notes the points of `spans[i]` in `out->pictures[i]`, see JpegDecoder::note_points.
-/// What is no JPEG is passed over. Owns `spans`; shares `out`.
+/// Owns `spans`; shares `out`.
 [[nodiscard]] std::unique_ptr<Task> note_points_task(std::unique_ptr<Bytes[]> spans,
                                                      std::size_t spacing,
                                                      std::shared_ptr<NotedBatch> out) noexcept;

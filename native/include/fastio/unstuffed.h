@@ -14,7 +14,7 @@ namespace fastio {
 class UnstuffedBytes {
  public:
   /// Zeros that follow the bytes in memory.
-  static constexpr std::size_t slack = 4096;
+  static constexpr std::size_t slack = 25 << 10;
 
   /// Copies `input` up to the first marker, which 0xFF with anything but a zero behind it is, or
   /// the end. False when there is no memory.
