@@ -2,7 +2,8 @@
 //
 // The first bytes say which region, and what is changed in the table; the rest is the file. By its
 // own table, and by one that its checksum gives away, a sound file has the pixels that it has
-// without. A forged one with a checksum of its own must not lead outside memory.
+// without. A forged one with a checksum of its own must not lead outside memory, and what it says
+// of a whole picture, or of one changed since, changes nothing.
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -35,6 +36,17 @@ Part part_of(Bytes file, const fastio::Region& region, Bytes table) {
     part.pixels.insert(part.pixels.end(), row, row + 3 * region.width);
   }
   return part;
+}
+
+Part whole_of(Bytes file, const fastio::ImageInfo& info, Bytes table) {
+  static fastio::JpegDecoder decoder;
+  const auto width = static_cast<std::size_t>(info.width);
+  const auto height = static_cast<std::size_t>(info.height);
+  Part whole{Status::ok, std::vector<std::uint8_t>(width * height * 3)};
+  whole.status =
+      decoder.decode(file, {whole.pixels.data(), height, width, 3}, fastio::Intervals(table));
+  if (whole.status != Status::ok) whole.pixels.clear();
+  return whole;
 }
 
 /// Points of the fuzzer's, in a table whose checksum is right.
@@ -74,13 +86,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto [y, height] = within(data[2], data[3], info.height);
   const fastio::Region region{x, y, width, height};
   const Part plain = part_of(file, region, {});
-  (void)part_of(file, region, forged(file, info, data).bytes());
+  const Part whole = whole_of(file, info, {});
+  const fastio::Blob false_table = forged(file, info, data);
+  (void)part_of(file, region, false_table.bytes());
+  if (whole != whole_of(file, info, false_table.bytes())) std::abort();
   (void)part_of(file, region, Bytes(data, recipe_bytes));
   fastio::NotedPoints noted;
   noting.note_points({&file, 1}, 1 + data[4] % fastio::ScanGrid::most_spacing, &noted);
   if (noted.status != Status::ok) return 0;
   fastio::Blob& table = noted.table;
   if (plain != part_of(file, region, table.bytes())) std::abort();
+  if (whole != whole_of(file, info, table.bytes())) std::abort();
+  std::vector<std::uint8_t> changed(file.begin(), file.end());
+  changed[(data[15] | std::size_t{data[13]} << 8) % changed.size()] ^= data[14];
+  if (whole_of(changed, info, {}) != whole_of(changed, info, table.bytes())) std::abort();
   const std::size_t at = (data[13] | std::size_t{data[14]} << 8) % table.size();
   table.data()[at] ^= data[15];
   if (plain != part_of(file, region, table.bytes())) std::abort();

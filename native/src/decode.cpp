@@ -36,9 +36,10 @@ Status decode_region(Decoder& decoder, Scratch& memory, Bytes file, const Pictur
 
 }  // namespace
 
-Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verify_data) noexcept {
+Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verify_data,
+                      const Intervals& intervals) noexcept {
   switch (image_kind(file)) {
-    case ImageKind::jpeg: return worker.jpeg.decode(file, out);
+    case ImageKind::jpeg: return worker.jpeg.decode(file, out, intervals);
     case ImageKind::png: return worker.png.decode(file, out, verify_data);
     case ImageKind::bmp: return decode_whole(worker.bmp, file, out);
     case ImageKind::gif: return decode_whole(worker.gif, file, out);
@@ -94,8 +95,9 @@ class DecodeTask final : public Task {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "fastio.decode"; }
 
-  DecodeTask(std::unique_ptr<Bytes[]> spans, const Pictures& pictures) noexcept
-      : spans_(std::move(spans)), pictures_(pictures) {}
+  DecodeTask(std::unique_ptr<Bytes[]> spans, std::unique_ptr<Bytes[]> intervals,
+             const Pictures& pictures) noexcept
+      : spans_(std::move(spans)), intervals_(std::move(intervals)), pictures_(pictures) {}
 
   void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < last; ++i) {
@@ -109,18 +111,21 @@ class DecodeTask final : public Task {
     if (checked && crc32(spans_[i]) != pictures_.checksums[i]) return Status::bad_checksum;
     Picture out = pictures_.first;
     out.data += i * out.height * out.row_bytes();
-    return or_pillow(decode_picture(worker, spans_[i], out, !checked));
+    const Intervals intervals = intervals_ ? Intervals(intervals_[i]) : Intervals();
+    return or_pillow(decode_picture(worker, spans_[i], out, !checked, intervals));
   }
 
   const std::unique_ptr<Bytes[]> spans_;
+  const std::unique_ptr<Bytes[]> intervals_;  // nullptr: not known
   const Pictures pictures_;
 };
 
 }  // namespace
 
 std::unique_ptr<Task> decode_task(std::unique_ptr<Bytes[]> spans,
+                                  std::unique_ptr<Bytes[]> intervals,
                                   const Pictures& pictures) noexcept {
-  return std::make_unique<DecodeTask>(std::move(spans), pictures);
+  return std::make_unique<DecodeTask>(std::move(spans), std::move(intervals), pictures);
 }
 
 }  // namespace fastio

@@ -2,11 +2,15 @@
 #include "fastio/huffman.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
+#include "huffman_mcu.h"
 #include "scan_reader.h"
 
 namespace fastio {
+
+HuffmanDecoder::HuffmanDecoder() noexcept : decode_two_mcus_(decode_two_mcus(simd_level())) {}
 
 void HuffmanDecoder::set_dc_table(std::size_t number, const HuffmanCodes& codes) noexcept {
   dc_tables_[number].build(codes, HuffmanUse::dc);
@@ -16,64 +20,25 @@ void HuffmanDecoder::set_ac_table(std::size_t number, const HuffmanCodes& codes)
   ac_tables_[number].build(codes, HuffmanUse::ac);
 }
 
-void HuffmanDecoder::begin(std::span<const Block> blocks, std::uint32_t restart_interval) noexcept {
+void HuffmanDecoder::begin(std::span<const Block> blocks, std::size_t mcu_count,
+                           std::uint32_t restart_interval) noexcept {
   block_count_ = blocks.size();
   for (std::size_t i = 0; i < block_count_; ++i) {
     const Block& block = blocks[i];
     blocks_[i] = {&dc_tables_[block.dc_table], &ac_tables_[block.ac_table], block.component};
   }
-  predictions_ = {};
-  bits_ = {};
+  mcu_count_ = mcu_count;
+  lane_ = {};
+  mode_ = Mode::decode;
   restart_interval_ = restart_interval;
-  until_event_ = restart_interval == 0 ? std::numeric_limits<std::size_t>::max() : restart_interval;
-  interval_ = read_up_to_ = 0;
+  // An interval begins with an event, the first one too.
+  until_event_ = restart_interval == 0 ? std::numeric_limits<std::size_t>::max() : 0;
+  interval_ = std::numeric_limits<std::size_t>::max();
+  read_up_to_ = 0;
   mcus_per_row_ = 0;
-  passing_over_ = false;
   places_ = Intervals();
   table_ = nullptr;
-}
-
-/// False for a code that is none and for a run that leaves the block.
-[[gnu::always_inline]] inline bool HuffmanDecoder::decode_block(ScanReader& reader,
-                                                                const Tables& tables,
-                                                                std::int32_t& prediction,
-                                                                std::int16_t* block) noexcept {
-  constexpr int lookup_bits = HuffmanTable::lookup_bits;
-  constexpr int entries_per_refill = 56 / lookup_bits;
-  std::uint32_t symbol = 0;
-  reader.refill();
-  const HuffmanTable::Entry dc = (*tables.dc)[reader.peek(lookup_bits)];
-  if (!reader.take_symbol(*tables.dc, dc, symbol)) return false;
-  const std::int32_t difference = reader.take_value(static_cast<int>(symbol));
-  // Wraps around in damaged files, as it does in libjpeg.
-  prediction = static_cast<std::int32_t>(static_cast<std::uint32_t>(prediction) +
-                                         static_cast<std::uint32_t>(difference));
-  block[0] = static_cast<std::int16_t>(prediction);
-
-  const HuffmanTable& table = *tables.ac;
-  std::uint32_t k = 1;
-  while (k < 64) {
-    reader.refill();
-    HuffmanTable::Entry entry;
-    int step = 0;
-    for (; step < entries_per_refill && k < 64; ++step) {
-      entry = table[reader.peek(lookup_bits)];
-      if (entry.length() == 0) break;
-      reader.drop(entry);
-      k += entry.skip();
-      block[natural_order[k]] = entry.value();
-      ++k;
-    }
-    if (step == entries_per_refill || k >= 64) continue;
-    reader.refill();
-    if (!reader.take_symbol(table, entry, symbol)) return false;
-    const int size = static_cast<int>(symbol & 15);
-    const std::uint32_t run = symbol >> 4;
-    k += size == 0 && run != 15 ? HuffmanTable::past_the_end : run;
-    block[natural_order[k]] = static_cast<std::int16_t>(reader.take_value(size));
-    ++k;
-  }
-  return k == 64 || block[63] == 0;
+  ahead_mcus_ = 0;
 }
 
 Status HuffmanDecoder::decode_mcu(Bytes& input, Coefficients* const* blocks) noexcept {
@@ -83,24 +48,92 @@ Status HuffmanDecoder::decode_mcu(Bytes& input, Coefficients* const* blocks) noe
     if (status != Status::ok) return status;
   }
   --until_event_;
-  if (passing_over_) return Status::ok;
-  ScanReader reader(input, bits_);
-  bool sound = true;
-  for (std::size_t i = 0; i < block_count_ && sound; ++i) {
-    const Tables& tables = blocks_[i];
-    std::int16_t* const block = blocks == nullptr ? discarded_ : *blocks[i];
-    sound = decode_block(reader, tables, predictions_[tables.component], block);
+  switch (mode_) {
+    case Mode::pass_over: return Status::ok;
+    case Mode::hand_out: hand_out(input, blocks); return Status::ok;
+    case Mode::decode_two:
+      if (decode_two(input, blocks)) return Status::ok;
+      // One of them is damaged: as if there were one alone.
+      ahead_mcus_ = 0;
+      mode_ = Mode::decode;
+      for (std::size_t i = 0; i < block_count_ && blocks != nullptr; ++i) {
+        std::ranges::fill(*blocks[i], std::int16_t{0});
+      }
+      break;
+    case Mode::decode: break;
   }
-  if (reader.overrun()) {
-    const Bytes rest = reader.rest();
+  return decode(input, blocks);
+}
+
+Status HuffmanDecoder::decode(Bytes& input, Coefficients* const* blocks) noexcept {
+  HuffmanLane lane{ScanReader(input, lane_.bits), lane_.predictions};
+  bool sound = decode_one_mcu({blocks_.data(), block_count_}, lane, blocks, discarded_);
+  if (lane.reader.overrun()) {
+    const Bytes rest = lane.reader.rest();
     const bool ended =
         std::ranges::all_of(rest, [](auto byte) { return byte == ScanReader::marker_start; });
     return ended ? Status::truncated : Status::corrupt;
   }
-  bits_ = reader.bits();
-  input = reader.rest();
-  if (until_event_ == 0 && table_ != nullptr) sound = sound && agrees(input);
+  lane_ = {lane.reader.bits(), lane.predictions};
+  input = lane.reader.rest();
+  if (until_event_ == 0 && table_ != nullptr) sound = sound && agrees(lane_, input, row_);
   return sound ? Status::ok : Status::corrupt;
+}
+
+/// The next MCU and the one beside it in the row or interval that comes next. False, and nothing
+/// but the blocks changed, for damage in either.
+bool HuffmanDecoder::decode_two(Bytes& input, Coefficients* const* blocks) noexcept {
+  HuffmanLane lane{ScanReader(input, lane_.bits), lane_.predictions};
+  HuffmanLane other{ScanReader(ahead_input_, ahead_.bits), ahead_.predictions};
+  std::int16_t* const ahead = ahead_blocks_ + ahead_done_ * block_count_ * block_size;
+  std::memset(ahead, 0, block_count_ * sizeof(Coefficients));
+  const bool sound =
+      decode_two_mcus_({blocks_.data(), block_count_}, lane, blocks, discarded_, other, ahead);
+  if (!sound || lane.reader.overrun() || other.reader.overrun()) return false;
+  const Lane end{lane.reader.bits(), lane.predictions};
+  const Lane other_end{other.reader.bits(), other.predictions};
+  if (until_event_ == 0 && table_ != nullptr &&
+      !(agrees(end, lane.reader.rest(), row_) &&
+        agrees(other_end, other.reader.rest(), row_ + 1))) {
+    return false;
+  }
+  lane_ = end;
+  input = lane.reader.rest();
+  ahead_ = other_end;
+  ahead_input_ = other.reader.rest();
+  if (++ahead_done_ == ahead_mcus_) mode_ = Mode::decode;
+  return true;
+}
+
+/// Lets row or interval `number` be decoded with the one that begins now, if there is room for it.
+void HuffmanDecoder::decode_ahead(std::size_t number, std::size_t mcus) noexcept {
+  constexpr std::size_t most_bytes = std::size_t{1} << 20;  // what caches that are near may hold
+  const std::size_t bytes = mcus * block_count_ * sizeof(Coefficients);
+  if (bytes == 0 || bytes > most_bytes) return;
+  ahead_blocks_ = reinterpret_cast<std::int16_t*>(ahead_memory_.reserve(bytes));
+  if (ahead_blocks_ == nullptr) return;
+  ahead_number_ = number;
+  ahead_mcus_ = mcus;
+  ahead_done_ = 0;
+  mode_ = Mode::decode_two;
+}
+
+/// Whether all of row or interval `number` has been decoded.
+bool HuffmanDecoder::is_decoded(std::size_t number) const noexcept {
+  return ahead_mcus_ > 0 && ahead_number_ == number && ahead_done_ == ahead_mcus_;
+}
+
+/// The next MCU of those that have been decoded ahead.
+void HuffmanDecoder::hand_out(Bytes& input, Coefficients* const* blocks) noexcept {
+  const std::int16_t* from = ahead_blocks_ + ahead_done_ * block_count_ * block_size;
+  for (std::size_t i = 0; i < block_count_ && blocks != nullptr; ++i, from += block_size) {
+    std::memcpy(*blocks[i], from, sizeof(Coefficients));
+  }
+  if (++ahead_done_ < ahead_mcus_) return;
+  ahead_mcus_ = 0;
+  lane_ = ahead_;
+  input = ahead_input_;
+  mode_ = Mode::decode;
 }
 
 }  // namespace fastio

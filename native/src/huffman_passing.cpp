@@ -9,7 +9,6 @@ namespace fastio {
 void HuffmanDecoder::pass_over_all_but(const Wanted& wanted, std::size_t mcus_per_row) noexcept {
   wanted_ = wanted;
   mcus_per_row_ = mcus_per_row;
-  passing_over_ = restart_interval_ != 0 && !interval_is_wanted();
 }
 
 void HuffmanDecoder::jump_by(const Intervals& places, Bytes file) noexcept {
@@ -17,9 +16,9 @@ void HuffmanDecoder::jump_by(const Intervals& places, Bytes file) noexcept {
   file_ = file;
 }
 
-bool HuffmanDecoder::interval_is_wanted() const noexcept {
+bool HuffmanDecoder::is_wanted(std::size_t interval) const noexcept {
   if (mcus_per_row_ == 0) return true;
-  const std::size_t first = interval_ * restart_interval_;
+  const std::size_t first = interval * restart_interval_;
   const std::size_t last = first + restart_interval_ - 1;
   std::size_t row = first / mcus_per_row_;
   std::size_t column = first - row * mcus_per_row_;
@@ -34,36 +33,66 @@ bool HuffmanDecoder::interval_is_wanted() const noexcept {
   return false;
 }
 
+/// How many MCUs an interval has: the last one may be shorter.
+std::size_t HuffmanDecoder::mcus_of(std::size_t interval) const noexcept {
+  const std::size_t first = std::min(interval * restart_interval_, mcu_count_);
+  return std::min<std::size_t>(mcu_count_ - first, restart_interval_);
+}
+
 /// Moves on to the next interval, and the input to its beginning if it is wanted.
 Status HuffmanDecoder::next_interval(Bytes& input) noexcept {
   ++interval_;
   until_event_ = restart_interval_;
-  passing_over_ = !interval_is_wanted();
-  if (passing_over_) return Status::ok;
-  predictions_ = {};
-  bits_ = {};
-  if (interval_ - read_up_to_ > 1) jump(input);
-  while (read_up_to_ < interval_) {
-    const Status status = pass_restart_marker(input, read_up_to_);
+  mode_ = is_wanted(interval_) ? Mode::decode : Mode::pass_over;
+  if (mode_ == Mode::pass_over) return Status::ok;
+  const std::size_t from = read_up_to_;
+  read_up_to_ = interval_;
+  if (is_decoded(interval_)) {
+    ahead_done_ = 0;
+    mode_ = Mode::hand_out;
+    return Status::ok;
+  }
+  lane_ = {};
+  const Status status = find_interval(input, from, interval_);
+  if (status == Status::ok) look_for_next_interval(input);
+  return status;
+}
+
+/// Moves `input`, which stands in interval `from`, to where interval `to` begins.
+Status HuffmanDecoder::find_interval(Bytes& input, std::size_t from,
+                                     std::size_t to) const noexcept {
+  if (to - from > 1) {
+    // To the last one whose place is known, if that is right and ahead.
+    const auto [interval, rest] = places_.before(to, file_);
+    if (interval > from && rest.data() > input.data()) {
+      input = rest;
+      from = interval;
+    }
+  }
+  for (; from < to; ++from) {
+    const Status status = pass_restart_marker(input, from);
     if (status != Status::ok) return status;
-    ++read_up_to_;
   }
   return Status::ok;
 }
 
-/// Goes to the last interval whose place is known, if that is right and ahead.
-void HuffmanDecoder::jump(Bytes& input) noexcept {
-  const auto [interval, rest] = places_.before(interval_, file_);
-  if (interval <= read_up_to_ || rest.data() <= input.data()) return;
-  input = rest;
-  read_up_to_ = interval;
+/// Lets the next interval that is wanted be decoded with the one that begins at `input`, if it is
+/// near.
+void HuffmanDecoder::look_for_next_interval(Bytes input) noexcept {
+  const std::size_t last = interval_ + 2 + mcus_per_row_ / restart_interval_;
+  std::size_t next = interval_ + 1;
+  while (next < last && !is_wanted(next)) ++next;
+  if (next == last || find_interval(input, interval_, next) != Status::ok) return;
+  ahead_ = {};
+  ahead_input_ = input;
+  decode_ahead(next, mcus_of(next));
 }
 
 bool HuffmanDecoder::jump_by(const JumpTable& table, const Wanted& wanted, Bytes file,
                              Bytes input) noexcept {
   const ScanGrid& grid = table.grid();
   const auto start = static_cast<std::uint64_t>(input.data() - file.data()) * 8;
-  if (restart_interval_ != 0 || bits_.count != 0 || table.at(0, 0).bit != start) return false;
+  if (restart_interval_ != 0 || lane_.bits.count != 0 || table.at(0, 0).bit != start) return false;
   table_ = &table;
   file_ = file;
   wanted_ = wanted;
@@ -75,7 +104,7 @@ bool HuffmanDecoder::jump_by(const JumpTable& table, const Wanted& wanted, Bytes
   // A start that leads to no known point would be believed blindly.
   stop_column_ = std::max(wanted.last_column + 1, grid.column(first_point_ + 1));
   row_ = column_ = until_event_ = 0;
-  passing_over_ = true;
+  mode_ = Mode::pass_over;
   return true;
 }
 
@@ -89,18 +118,22 @@ Status HuffmanDecoder::next_stretch(Bytes& input, bool is_wanted) noexcept {
   }
   std::size_t stop = grid.columns;
   if ((column_ == 0 && !is_wanted) || column_ >= stop_column_) {
-    passing_over_ = true;
+    mode_ = Mode::pass_over;
   } else if (column_ < start_column) {
-    passing_over_ = true;
+    mode_ = Mode::pass_over;
     stop = start_column;
+  } else if (column_ == start_column && is_decoded(row_)) {
+    ahead_done_ = 0;
+    mode_ = Mode::hand_out;
+    stop = stop_column_;
   } else {
-    if (passing_over_) {
+    if (column_ == start_column) {
       if (row_ > wanted_.last_row) return Status::corrupt;  // the points end before
       next_point_ = first_point_;
-      if (!enter(table_->at(row_, next_point_), input)) return Status::corrupt;
-      passing_over_ = false;
+      if (!enter(table_->at(row_, next_point_), input, lane_)) return Status::corrupt;
+      mode_ = Mode::decode;
+      look_at_next_row();
     }
-    if (column_ == 0) next_point_ = 0;
     stop = std::min(grid.column(++next_point_), stop_column_);
   }
   until_event_ = stop - column_;
@@ -108,38 +141,49 @@ Status HuffmanDecoder::next_stretch(Bytes& input, bool is_wanted) noexcept {
   return Status::ok;
 }
 
-/// Whether decoding has come to the next point where that is known to be.
-bool HuffmanDecoder::agrees(Bytes input) const noexcept {
-  if (column_ != table_->grid().column(next_point_)) return true;
-  return row_ <= wanted_.last_row && point(file_, input) == table_->at(row_, next_point_);
+/// Lets the next row be decoded with the one that begins.
+void HuffmanDecoder::look_at_next_row() noexcept {
+  const std::size_t next = row_ + 1;
+  if (next > wanted_.last_row) return;
+  if (!enter(table_->at(next, first_point_), ahead_input_, ahead_)) return;
+  decode_ahead(next, stop_column_ - column_);
 }
 
-bool HuffmanDecoder::enter(const ScanPoint& point, Bytes& input) noexcept {
+/// Whether decoding has come to the next point where that is known to be.
+bool HuffmanDecoder::agrees(const Lane& lane, Bytes input, std::size_t row) const noexcept {
+  if (column_ != table_->grid().column(next_point_)) return true;
+  return row <= wanted_.last_row && point_of(lane, file_, input) == table_->at(row, next_point_);
+}
+
+bool HuffmanDecoder::enter(const ScanPoint& point, Bytes& input, Lane& lane) const noexcept {
   const std::uint64_t at = point.bit / 8;
   const int used = static_cast<int>(point.bit % 8);
   if (at >= file_.size()) return false;
   input = file_.subspan(at);
-  bits_ = {};
-  predictions_ = point.dc;
+  lane = {{}, point.dc};
   if (used == 0) return true;
   const std::uint8_t byte = input[0];
   const std::size_t size = byte == ScanReader::marker_start ? 2 : 1;
   if (input.size() < size || (size == 2 && input[1] != 0)) return false;
-  bits_.buffer = std::uint64_t{byte} << 56 << used;
-  bits_.count = 8 - used;
+  lane.bits.buffer = std::uint64_t{byte} << 56 << used;
+  lane.bits.count = 8 - used;
   input = input.subspan(size);
   return true;
 }
 
 ScanPoint HuffmanDecoder::point(Bytes file, Bytes input) const noexcept {
+  return point_of(lane_, file, input);
+}
+
+ScanPoint HuffmanDecoder::point_of(const Lane& lane, Bytes file, Bytes input) noexcept {
   const std::uint8_t* next = input.data();
-  const int count = bits_.count - bits_.padding;
+  const int count = lane.bits.count - lane.bits.padding;
   for (int i = 0; i < (count + 7) / 8; ++i) {
     --next;
     if (next[0] == 0 && next - file.data() > 0 && next[-1] == ScanReader::marker_start) --next;
   }
   const auto byte = static_cast<std::uint64_t>(next - file.data());
-  return {8 * byte + static_cast<std::uint64_t>(-count & 7), predictions_};
+  return {8 * byte + static_cast<std::uint64_t>(-count & 7), lane.predictions};
 }
 
 }  // namespace fastio

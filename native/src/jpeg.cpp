@@ -27,7 +27,7 @@ class JpegDecoder::Handle : JpegEscape {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  Status run(Bytes file, const Picture& out, Scratch& row) noexcept;
+  Status run(Bytes file, const Picture& out, const Intervals& intervals, Scratch& row) noexcept;
   Status run_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
   void note_points(std::span<const Bytes> files, std::size_t spacing, NotedPoints* noted) noexcept;
   bool lacks_only_end(Bytes file) noexcept;
@@ -38,7 +38,11 @@ class JpegDecoder::Handle : JpegEscape {
   [[nodiscard]] Status decode_part(Bytes file, const PicturePart& part, Scratch& memory,
                                    PixelView& view) noexcept;
   [[nodiscard]] Status begin_walk(Bytes file, std::size_t spacing, ScanWalker& walker) noexcept;
-  void attempt_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
+  template <typename Attempt>
+  [[nodiscard]] Status attempt(Bytes file, const Intervals& intervals,
+                               const Attempt& decode) noexcept;
+  template <typename Attempt>
+  void attempt_once(const Attempt& decode) noexcept;
   void open(Bytes file) noexcept;
   [[nodiscard]] Status start(int channels,
                              std::size_t bottom = ProgressiveScans::all_rows) noexcept;
@@ -128,6 +132,10 @@ Status JpegDecoder::Handle::decode(Bytes file, const Picture& out, Scratch& row_
   const Status started = start(out.channels);
   if (started != Status::ok) return started;
   if (entropy_ == Entropy::fastio) use_own_entropy_decoder(info_, huffman_);
+  if (!hints_.places.bytes().empty()) {
+    relies_on_points_ = limit_scan(
+        info_, {.x = 0, .right = out.width, .y = 0, .bottom = out.height}, hints_, huffman_);
+  }
   if (converts()) {
     std::uint8_t* row = row_memory.reserve(4 * out.width);
     if (row == nullptr) return Status::no_memory;
@@ -191,33 +199,38 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const PicturePart& part, Scr
   return Status::ok;
 }
 
-Status JpegDecoder::Handle::run(Bytes file, const Picture& out, Scratch& row) noexcept {
-  // A libjpeg object is never used for a second file: it would keep the first one's tables,
-  // and a damaged file without tables of its own would be decoded with them, to garbage.
-  info_.mem = nullptr;
-  if (setjmp(back) == 0) outcome = decode(file, out, row);
-  jpeg_destroy_decompress(&info_);
-  return outcome;
-}
-
-Status JpegDecoder::Handle::run_part(Bytes file, const PicturePart& part, Scratch& memory,
-                                     PixelView& view) noexcept {
-  hints_.places = part.intervals;
+/// What `decode` comes to, with the help of `intervals`, or without if they may be wrong.
+template <typename Attempt>
+Status JpegDecoder::Handle::attempt(Bytes file, const Intervals& intervals,
+                                    const Attempt& decode) noexcept {
+  hints_.places = intervals;
   hints_.file = file;
-  attempt_part(file, part, memory, view);
-  if (outcome != Status::ok && relies_on_points_) {  // perhaps they are wrong: without them
+  attempt_once(decode);
+  if (outcome != Status::ok && relies_on_points_) {
     hints_.places = Intervals();
-    attempt_part(file, part, memory, view);
+    attempt_once(decode);
   }
   return outcome;
 }
 
-void JpegDecoder::Handle::attempt_part(Bytes file, const PicturePart& part, Scratch& memory,
-                                       PixelView& view) noexcept {
+template <typename Attempt>
+void JpegDecoder::Handle::attempt_once(const Attempt& decode) noexcept {
+  // A libjpeg object is never used for a second file: it would keep the first one's tables,
+  // and a damaged file without tables of its own would be decoded with them, to garbage.
   info_.mem = nullptr;
   relies_on_points_ = false;
-  if (setjmp(back) == 0) outcome = decode_part(file, part, memory, view);
+  if (setjmp(back) == 0) outcome = decode();
   jpeg_destroy_decompress(&info_);
+}
+
+Status JpegDecoder::Handle::run(Bytes file, const Picture& out, const Intervals& intervals,
+                                Scratch& row) noexcept {
+  return attempt(file, intervals, [&] { return decode(file, out, row); });
+}
+
+Status JpegDecoder::Handle::run_part(Bytes file, const PicturePart& part, Scratch& memory,
+                                     PixelView& view) noexcept {
+  return attempt(file, part.intervals, [&] { return decode_part(file, part, memory, view); });
 }
 
 Status JpegDecoder::Handle::begin_walk(Bytes file, std::size_t spacing,
@@ -306,10 +319,10 @@ bool JpegDecoder::Handle::find_damage(Bytes file, DamagePlace& place) noexcept {
 JpegDecoder::JpegDecoder(Entropy entropy) noexcept : entropy_(entropy) {}
 JpegDecoder::~JpegDecoder() = default;
 
-Status JpegDecoder::decode(Bytes file, const Picture& out) noexcept {
+Status JpegDecoder::decode(Bytes file, const Picture& out, const Intervals& intervals) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
   if (!handle_) return Status::no_memory;
-  return judged(handle_->run(file, out, row_), file);
+  return judged(handle_->run(file, out, intervals, row_), file);
 }
 
 Status JpegDecoder::decode_part(Bytes file, const PicturePart& part, PixelView& view) noexcept {

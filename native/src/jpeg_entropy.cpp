@@ -76,7 +76,8 @@ std::size_t set_tables(const jpeg_decompress_struct& info, Reader& reader,
 bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {
   Blocks blocks{};
   const std::size_t count = set_tables(info, decoder, blocks);
-  if (count > 0) decoder.begin(std::span(blocks).first(count), info.restart_interval);
+  const std::size_t mcu_count = std::size_t{info.MCUs_per_row} * info.MCU_rows_in_scan;
+  if (count > 0) decoder.begin(std::span(blocks).first(count), mcu_count, info.restart_interval);
   return count > 0;
 }
 
@@ -159,11 +160,8 @@ bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, 
       .last_row = std::min<std::size_t>(pixels.bottom / height + 1, info.MCU_rows_in_scan - 1),
       .first_column = pixels.x / width,
       .last_column = std::min<std::size_t>((pixels.right - 1) / width, info.MCUs_per_row - 1)};
-  const bool is_whole = wanted.first_row == 0 && wanted.first_column == 0 &&
-                        wanted.last_column + 1 == info.MCUs_per_row;
   const Bytes input(info.src->next_input_byte, info.src->bytes_in_buffer);
-  if (!is_whole &&
-      hints.table.read(hints.places.bytes(), hints.file, grid_of(info, 1), wanted.last_row) &&
+  if (hints.table.read(hints.places.bytes(), hints.file, grid_of(info, 1), wanted.last_row) &&
       decoder.jump_by(hints.table, wanted, hints.file, input)) {
     return true;
   }

@@ -106,7 +106,7 @@ class Spans {
   /// The checksums to compare with; none where the spans have none, or `verify` is false.
   [[nodiscard]] Checksums checksums(bool verify) const;
 
-  /// Where restart intervals begin: spans of as many values, or none.
+  /// Where decoding may start in each value: spans of as many values, or none.
   [[nodiscard]] std::optional<Spans> intervals() const;
 
   /// Reads the attributes; false where one is missing or is not what it should be.

@@ -95,8 +95,11 @@ PyJob decode_images(const Spans& spans, const Array<std::uint8_t, 4>& out,
   const fastio::Pictures pictures{first, checked(checksums, count), status.data()};
   // Decoding is some ten times the work of copying.
   const std::size_t grain = grain_for(8 * first.height * first.row_bytes());
-  return begin(fastio::decode_task(std::move(bytes), pictures), {count, grain}, pool,
-               keep(spans.buffers, checksums, out, status));
+  const std::optional<Spans> known = spans.intervals();
+  auto intervals = known ? resolve(*known) : nullptr;
+  return begin(fastio::decode_task(std::move(bytes), std::move(intervals), pictures),
+               {count, grain}, pool,
+               keep(spans.buffers, known ? known->buffers : nb::none(), checksums, out, status));
 }
 
 PyJob gather(const Spans& spans, const Array<std::uint8_t, 2>& out, const StatusArray& status,
@@ -298,7 +301,8 @@ void bind_batches(nb::module_& m) {
         "Decode each span into ``out[i]``; ``out`` is (n, H, W, C), C 1 (as Pillow's \"L\"),\n"
         "3 (\"RGB\") or 4 (\"RGBA\"). ``status`` is (n,). Rows whose status is not OK are\n"
         "unspecified. ``verify`` compares the bytes with the checksums of the spans, where they\n"
-        "have any. Without a pool the calling thread decodes, and the job is done.");
+        "have any. JPEGs with start points in ``spans.intervals`` take less time. Without a pool\n"
+        "the calling thread decodes, and the job is done.");
   m.def("gather", &gather, "spans"_a, "out"_a.noconvert(), "status"_a.noconvert(),
         "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true,
         nb::sig("def gather(spans: Spans, out: NDArray[np.uint8], "

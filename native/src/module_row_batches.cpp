@@ -25,7 +25,9 @@ using Labels = nb::ndarray<nb::c_contig, nb::device::cpu>;
 class PlainRows final : public RowWork {
  public:
   PlainRows(const Spans& spans, bool verify, bool is_encoded)
-      : RowWork(spans, verify), is_encoded_(is_encoded) {}
+      : RowWork(spans, verify), is_encoded_(is_encoded) {
+    if (is_encoded) intervals_ = spans.intervals();
+  }
 
   [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(const RowPart& part,
                                                                    std::size_t) const override {
@@ -42,12 +44,14 @@ class PlainRows final : public RowWork {
     const fastio::Picture first{part.out, part.shape[0], part.shape[1],
                                 static_cast<int>(part.shape[2])};
     const fastio::Pictures pictures{first, checksums(part), part.status};
-    return {fastio::decode_task(std::move(bytes), pictures),
+    auto intervals = intervals_ ? resolve(*intervals_, part.first, part.count) : nullptr;
+    return {fastio::decode_task(std::move(bytes), std::move(intervals), pictures),
             Cut{part.count, grain_for(8 * part.row_bytes)}};
   }
 
  private:
   const bool is_encoded_;
+  std::optional<Spans> intervals_;
 };
 
 /// Rows of all batches: of one shape and dtype.

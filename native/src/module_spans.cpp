@@ -120,6 +120,9 @@ std::optional<Spans> Spans::intervals() const {
   if (!object.is_valid() || !nb::try_cast(object, spans, false)) {
     throw nb::type_error("spans.intervals: expected Spans or None");
   }
+  expect_length("intervals", spans.size(), size());
+  expect_length("shard of intervals", spans.shard.size(), size());
+  expect_length("sizes of intervals", spans.sizes.size(), size());
   return spans;
 }
 

@@ -75,11 +75,6 @@ class TransformedRows final : public RowWork {
   TransformedRows(const Spans& spans, bool verify, Wishes wishes)
       : RowWork(spans, verify), wishes_(std::move(wishes)), intervals_(spans.intervals()) {
     expect_length("plan", wishes_.plan.shape(0), size());
-    if (intervals_) {
-      expect_length("intervals", intervals_->size(), size());
-      expect_length("shard of intervals", intervals_->shard.size(), size());
-      expect_length("sizes of intervals", intervals_->sizes.size(), size());
-    }
     if (!wishes_.function.is_none()) {
       if (!wishes_.numbers) refuse("function goes with numbers, one row for each picture");
       expect_length("numbers", wishes_.numbers->shape(0), size());

@@ -18,6 +18,15 @@ bool ScanReader::next_byte(std::uint8_t& byte) noexcept {
   return true;
 }
 
+[[gnu::noinline]] std::uint64_t ScanReader::without_stuffed_zero(std::uint64_t bytes,
+                                                                 int count) noexcept {
+  const int first = std::countr_zero(marker_starts(bytes)) / 8;
+  const std::uint64_t before = (std::uint64_t{1} << 8 * (first + 1)) - 1;
+  const std::uint64_t behind = bytes >> 8 & ~before;
+  const bool is_stuffed = (bytes >> 8 * (first + 1) & 0xFF) == 0;
+  return is_stuffed && !has_marker_start(behind, count) ? (bytes & before) | behind : 0;
+}
+
 [[gnu::noinline]] auto ScanReader::refill_by_bytes(ScanReader reader) noexcept -> ScanReader {
   ScanBits& bits = reader.bits_;
   bits.buffer &= bits.count == 0 ? 0 : ~std::uint64_t{0} << (64 - bits.count);

@@ -39,11 +39,15 @@ constexpr std::uint64_t little_endian(std::uint64_t value) noexcept {
   return std::endian::native == std::endian::little ? value : __builtin_bswap64(value);
 }
 
+/// The highest bit of each of eight bytes that is 0xFF. The first bit set is right; above it a
+/// borrow may have set others.
+[[gnu::always_inline]] constexpr std::uint64_t marker_starts(std::uint64_t bytes) noexcept {
+  return (~bytes - 0x0101010101010101) & bytes & 0x8080808080808080;
+}
+
 /// Whether one of the first `count` (0 to 7) of eight bytes is 0xFF.
 [[gnu::always_inline]] constexpr bool has_marker_start(std::uint64_t bytes, int count) noexcept {
-  // The first bit set is right; above it a borrow may have set others.
-  const std::uint64_t found = (~bytes - 0x0101010101010101) & bytes & 0x8080808080808080;
-  return (found & ((std::uint64_t{1} << 8 * count) - 1)) != 0;
+  return (marker_starts(bytes) & ((std::uint64_t{1} << 8 * count) - 1)) != 0;
 }
 
 /// Bits of the input. Lives on the stack of whoever decodes, in registers, it is hoped: nothing
@@ -68,7 +72,11 @@ class ScanReader {
       std::memcpy(&bytes, next_, sizeof bytes);
       bytes = little_endian(bytes);
       const int whole = (63 - bits_.count) >> 3;
-      if (!has_marker_start(bytes, whole)) [[likely]] {
+      const bool is_stuffed = has_marker_start(bytes, whole);
+      if (is_stuffed) [[unlikely]]
+        bytes = without_stuffed_zero(bytes, whole);
+      if (!is_stuffed || bytes != 0) [[likely]] {
+        next_ += is_stuffed ? 1 : 0;
         // Below `count` the buffer may already hold bits of the next byte: the same ones.
         bits_.buffer |= __builtin_bswap64(bytes) >> bits_.count;
         next_ += whole;
@@ -121,6 +129,9 @@ class ScanReader {
  private:
   // By value both ways, so that the caller's can stay in registers.
   [[nodiscard]] static ScanReader refill_by_bytes(ScanReader reader) noexcept;
+  /// Eight bytes of whose first `count` (1 to 7) one is 0xFF, without the stuffed zero behind it:
+  /// seven of them, the last zero. 0 where that is not all that is to be done.
+  [[nodiscard]] static std::uint64_t without_stuffed_zero(std::uint64_t bytes, int count) noexcept;
   [[nodiscard]] bool next_byte(std::uint8_t& byte) noexcept;
 
   ScanBits bits_;

@@ -67,6 +67,13 @@ void test_sound_files_are_equal() {
   }
 }
 
+/// Intervals that are too large to decode two of them at once.
+void test_large_intervals_are_equal() {
+  std::mt19937 random(7);
+  const Recipe recipe{1200, 500, 1, 1, 1, 80, 9000, false, Content::smooth};
+  expect_equal_or_stricter(encode(recipe, random), recipe);
+}
+
 File decode_part(Entropy entropy, const File& file, const fastio::Region& region) {
   fastio::JpegDecoder decoder(entropy);
   fastio::PixelView view{};
@@ -180,7 +187,7 @@ fastio::HuffmanDecoder decoder_of(std::initializer_list<std::uint8_t> ac_symbols
   std::fill_n(ac_counts.begin() + 1, ac_symbols.size(), std::uint8_t{1});
   decoder.set_ac_table(0, {ac_counts, symbols});
   const std::array<fastio::HuffmanDecoder::Block, 1> blocks{{{0, 0, 0}}};
-  decoder.begin(blocks, 0);
+  decoder.begin(blocks, 1, 0);
   return decoder;
 }
 
@@ -223,6 +230,7 @@ void test_blocks_that_are_damaged() {
 int main() {
   test_own_decoder_is_in_use();
   test_sound_files_are_equal();
+  test_large_intervals_are_equal();
   test_parts_are_equal();
   test_unwanted_intervals_are_passed_over();
   test_cuts_are_seen();

@@ -78,6 +78,47 @@ void test_parts_are_equal() {
   }
 }
 
+Part whole_of(const File& file, const Recipe& recipe, Bytes table) {
+  static fastio::JpegDecoder decoder;
+  const auto width = static_cast<std::size_t>(recipe.width);
+  const auto height = static_cast<std::size_t>(recipe.height);
+  Part whole{Status::ok, File(width * height * 3)};
+  whole.status =
+      decoder.decode(file, {whole.pixels.data(), height, width, 3}, fastio::Intervals(table));
+  if (whole.status != Status::ok) whole.pixels.clear();
+  return whole;
+}
+
+void test_whole_pictures_are_equal() {
+  std::mt19937 random(7);
+  for (int i = 0; i < 500; ++i) {
+    const Recipe recipe = without_markers(random);
+    const File file = encode(recipe, random);
+    const fastio::Blob table = table_of(file, 1 + random() % 9);
+    const Part plain = whole_of(file, recipe, {});
+    EXPECT(Status::ok == plain.status);
+    EXPECT(plain == whole_of(file, recipe, table.bytes()));
+  }
+}
+
+/// Rows that are decoded together tell of damage in either as rows on their own do.
+void test_damage_in_whole_pictures_is_seen() {
+  std::mt19937 random(8);
+  for (int i = 0; i < 60; ++i) {
+    const Recipe recipe = without_markers(random);
+    const File file = encode(recipe, random);
+    const fastio::Blob table = table_of(file, 1 + random() % 9);
+    for (int j = 0; j < 40; ++j) {
+      File damaged = file;
+      const auto somewhere = [&] { return random() % (damaged.size() - 64) + 32; };
+      damaged[somewhere()] ^= static_cast<std::uint8_t>(1U << random() % 8);
+      if (j % 3 == 0) damaged[somewhere()] = 0xFF;
+      if (j % 5 == 0) damaged.resize(somewhere());
+      EXPECT(whole_of(damaged, recipe, {}) == whole_of(damaged, recipe, table.bytes()));
+    }
+  }
+}
+
 /// What is passed over is not looked at: that is how it is known that points are used.
 void test_unwanted_mcus_are_passed_over() {
   std::mt19937 random(2);
@@ -124,6 +165,8 @@ void test_one_wrong_point_changes_nothing() {
     const fastio::Blob table = forged(file, grid, points, random);
     const auto region = random_region(150, 70, random);
     EXPECT(part_of(file, region, {}) == part_of(file, region, table.bytes()));
+    const fastio::Region whole{0, 0, 150, 70};
+    EXPECT(part_of(file, whole, {}) == part_of(file, whole, table.bytes()));
   }
 }
 
@@ -183,6 +226,8 @@ void test_damage_is_reported() {
 int main() {
   test_tables_come_back();
   test_parts_are_equal();
+  test_whole_pictures_are_equal();
+  test_damage_in_whole_pictures_is_seen();
   test_unwanted_mcus_are_passed_over();
   test_one_wrong_point_changes_nothing();
   test_damaged_tables_change_nothing();

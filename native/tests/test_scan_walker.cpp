@@ -57,7 +57,7 @@ void set_tables(const Scan& scan, Reader& reader) {
 Walked decode(const Scan& scan) {
   static const auto decoder = std::make_unique<HuffmanDecoder>();
   set_tables(scan, *decoder);
-  decoder->begin(scan.blocks, 0);
+  decoder->begin(scan.blocks, scan.grid.columns * scan.grid.rows, 0);
   const Bytes file(scan.file);
   Bytes input = file.subspan(scan.start);
   Walked walked{Status::ok, {}};

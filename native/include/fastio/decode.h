@@ -15,9 +15,9 @@
 namespace fastio {
 
 /// Decodes one picture with the worker's decoders, by what its first bytes say it is.
-/// `verify_data`: see PngDecoder::decode.
+/// `verify_data`: see PngDecoder::decode; `intervals`: see JpegDecoder::decode.
 [[nodiscard]] Status decode_picture(Worker& worker, Bytes file, const Picture& out,
-                                    bool verify_data) noexcept;
+                                    bool verify_data, const Intervals& intervals = {}) noexcept;
 
 /// Decodes a region of one picture into memory of the worker's: the very pixels that
 /// decode_picture gives. `pixels` is its first pixel, valid until the next call;
@@ -35,8 +35,10 @@ struct Pictures {
   std::int32_t* status;
 };
 
-/// A task that decodes `spans[i]` into picture i. Owns `spans`, nothing else.
+/// A task that decodes `spans[i]` into picture i, by `intervals[i]` where there are such (nullptr:
+/// none). Owns both, nothing else.
 [[nodiscard]] std::unique_ptr<Task> decode_task(std::unique_ptr<Bytes[]> spans,
+                                                std::unique_ptr<Bytes[]> intervals,
                                                 const Pictures& pictures) noexcept;
 
 }  // namespace fastio

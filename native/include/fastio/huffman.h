@@ -2,7 +2,9 @@
 ///
 /// Knows nothing of libjpeg, whose own decoder it replaces (src/jpeg_entropy.h). One table
 /// look-up gives run, value and length of a coefficient at once wherever code and value take
-/// `lookup_bits` together, and bits are loaded eight bytes at a time.
+/// `lookup_bits` together, and bits are loaded eight bytes at a time. Where a second place is known
+/// from which to decode (the next row by a jump table, the next restart interval by its marker),
+/// two MCUs are decoded at once: what decoding waits for is the length of each code.
 #pragma once
 
 #include <array>
@@ -13,6 +15,7 @@
 #include "fastio/bytes.h"
 #include "fastio/jpeg_intervals.h"
 #include "fastio/jump_table.h"
+#include "fastio/scratch.h"
 #include "fastio/status.h"
 
 namespace fastio {
@@ -102,13 +105,33 @@ struct ScanBits {
   int padding = 0;           ///< how many zeros were put behind the end, of all times
 };
 
+/// The DC value before the next block of each component.
+using HuffmanPredictions = std::array<std::int32_t, 4>;
+
+/// A block of an MCU: its component, and the tables of that.
+struct HuffmanBlock {
+  const HuffmanTable* dc;
+  const HuffmanTable* ac;
+  std::uint8_t component;
+};
+
 class ScanReader;
+struct HuffmanLane;
+
+/// Decodes an MCU to `blocks`, all zero (nullptr: to `discarded`, which may hold anything), and one
+/// of another lane to the blocks that stand side by side at `ahead`, all zero. False for a code
+/// that is none and for a run that leaves its block.
+using DecodeTwoMcus = bool (*)(std::span<const HuffmanBlock> mcu, HuffmanLane& lane,
+                               Coefficients* const* blocks, std::int16_t* discarded,
+                               HuffmanLane& other, std::int16_t* ahead) noexcept;
 
 /// Decodes the MCUs of one scan after another. Not thread-safe: one per thread.
 class HuffmanDecoder {
  public:
   static constexpr std::size_t most_blocks = 10;  ///< of an MCU, says the standard
   static constexpr std::size_t most_tables = 4;
+
+  HuffmanDecoder() noexcept;
 
   /// Which component a block of the MCU belongs to, and its tables.
   struct Block {
@@ -121,9 +144,10 @@ class HuffmanDecoder {
   void set_dc_table(std::size_t number, const HuffmanCodes& codes) noexcept;
   void set_ac_table(std::size_t number, const HuffmanCodes& codes) noexcept;
 
-  /// Begins a scan whose MCUs have these blocks (at most most_blocks, components and tables
-  /// below 4) and whose restart markers stand after `restart_interval` MCUs each (0: none).
-  void begin(std::span<const Block> blocks, std::uint32_t restart_interval) noexcept;
+  /// Begins a scan of `mcu_count` MCUs that have these blocks (at most most_blocks, components and
+  /// tables below 4) and whose restart markers stand after `restart_interval` MCUs each (0: none).
+  void begin(std::span<const Block> blocks, std::size_t mcu_count,
+             std::uint32_t restart_interval) noexcept;
 
   /// The MCUs whose values matter, in rows and columns of MCUs, both ends included.
   struct Wanted {
@@ -148,8 +172,8 @@ class HuffmanDecoder {
   [[nodiscard]] bool jump_by(const JumpTable& table, const Wanted& wanted, Bytes file,
                              Bytes input) noexcept;
 
-  /// Where the next MCU begins, if its bits have not been passed over: `input` is the rest of
-  /// `file` as decode_mcu left it.
+  /// Where the next MCU begins, if its bits have neither been passed over nor been read already
+  /// with the row or interval before: `input` is the rest of `file` as decode_mcu left it.
   [[nodiscard]] ScanPoint point(Bytes file, Bytes input) const noexcept;
 
   /// Decodes the next MCU and moves `input` on, never past a marker but a restart marker.
@@ -161,34 +185,50 @@ class HuffmanDecoder {
   [[nodiscard]] Status decode_mcu(Bytes& input, Coefficients* const* blocks) noexcept;
 
  private:
-  struct Tables {
-    const HuffmanTable* dc;
-    const HuffmanTable* ac;
-    std::uint8_t component;
+  /// Where decoding stands, beside the input.
+  struct Lane {
+    ScanBits bits;
+    HuffmanPredictions predictions{};
+  };
+
+  /// What is done to the MCUs up to the next event.
+  enum class Mode : std::uint8_t {
+    pass_over,
+    decode,
+    decode_two,  ///< each with one of the row or interval that comes next
+    hand_out,    ///< they have been decoded so
   };
 
   [[nodiscard]] Status next_interval(Bytes& input) noexcept;
-  void jump(Bytes& input) noexcept;
+  [[nodiscard]] Status find_interval(Bytes& input, std::size_t from, std::size_t to) const noexcept;
+  void look_for_next_interval(Bytes input) noexcept;
+  [[nodiscard]] bool is_wanted(std::size_t interval) const noexcept;
+  [[nodiscard]] std::size_t mcus_of(std::size_t interval) const noexcept;
   [[nodiscard]] Status next_stretch(Bytes& input, bool is_wanted) noexcept;
-  [[nodiscard]] bool enter(const ScanPoint& point, Bytes& input) noexcept;
-  [[nodiscard]] bool agrees(Bytes input) const noexcept;
-  [[nodiscard]] bool interval_is_wanted() const noexcept;
-  [[nodiscard]] static bool decode_block(ScanReader& reader, const Tables& tables,
-                                         std::int32_t& prediction, std::int16_t* block) noexcept;
+  void look_at_next_row() noexcept;
+  [[nodiscard]] bool enter(const ScanPoint& point, Bytes& input, Lane& lane) const noexcept;
+  [[nodiscard]] bool agrees(const Lane& lane, Bytes input, std::size_t row) const noexcept;
+  [[nodiscard]] static ScanPoint point_of(const Lane& lane, Bytes file, Bytes input) noexcept;
+  void decode_ahead(std::size_t number, std::size_t mcus) noexcept;
+  [[nodiscard]] bool is_decoded(std::size_t number) const noexcept;
+  [[nodiscard]] Status decode(Bytes& input, Coefficients* const* blocks) noexcept;
+  [[nodiscard]] bool decode_two(Bytes& input, Coefficients* const* blocks) noexcept;
+  void hand_out(Bytes& input, Coefficients* const* blocks) noexcept;
 
+  DecodeTwoMcus decode_two_mcus_;
   std::array<HuffmanTable, most_tables> dc_tables_;
   std::array<HuffmanTable, most_tables> ac_tables_;
-  std::array<Tables, most_blocks> blocks_{};
+  std::array<HuffmanBlock, most_blocks> blocks_{};
   std::size_t block_count_ = 0;
-  std::array<std::int32_t, 4> predictions_{};
-  ScanBits bits_;
+  std::size_t mcu_count_ = 0;
+  Lane lane_;
+  Mode mode_ = Mode::decode;
   std::uint32_t restart_interval_ = 0;
   std::size_t until_event_ = 0;  ///< MCUs before the next interval, or stretch of a row, begins
   std::size_t interval_ = 0;     ///< the one that the next MCU belongs to
   std::size_t read_up_to_ = 0;   ///< the one that the input stands in
   Wanted wanted_{};
   std::size_t mcus_per_row_ = 0;  ///< 0: all are wanted
-  bool passing_over_ = false;
   Intervals places_;
   Bytes file_;
   const JumpTable* table_ = nullptr;
@@ -197,6 +237,16 @@ class HuffmanDecoder {
   std::size_t row_ = 0;          ///< of the stretch under way
   std::size_t column_ = 0;       ///< where that ends
   std::size_t next_point_ = 0;   ///< the one at or behind its end
+
+  // The row or interval that comes next, decoded with the one before it.
+  Lane ahead_;
+  Bytes ahead_input_;
+  std::size_t ahead_number_ = 0;
+  std::size_t ahead_mcus_ = 0;  ///< 0: none is
+  std::size_t ahead_done_ = 0;  ///< MCUs decoded; where they are handed out, those handed out
+  Scratch ahead_memory_;
+  std::int16_t* ahead_blocks_ = nullptr;
+
   Coefficients discarded_{};
 };
 

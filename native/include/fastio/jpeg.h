@@ -49,8 +49,10 @@ class JpegDecoder {
   /// that end too early are `truncated`; extraneous bytes between segments pass. 12 bits,
   /// progressive files that lack a scan, files of one scan that lack nothing but the end marker
   /// (see lacks_only_end) and what libjpeg has not been built for are `unsupported`. When the
-  /// answer is not `ok`, `out` is unspecified; nothing beyond it is ever written.
-  [[nodiscard]] Status decode(Bytes file, const Picture& out) noexcept;
+  /// answer is not `ok`, `out` is unspecified; nothing beyond it is ever written. `intervals` as of
+  /// PicturePart: with a jump table it takes less time.
+  [[nodiscard]] Status decode(Bytes file, const Picture& out,
+                              const Intervals& intervals = {}) noexcept;
 
   /// Decodes a region into memory of the decoder's own: the very pixels that `decode` gives, or
   /// those that libjpeg-turbo gives for the whole picture shrunk. `view` is its first pixel and
