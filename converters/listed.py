@@ -68,7 +68,8 @@ class ListedSource:
     would refuse in their keys, masks, boxes and points, and also if the data of a picture end too early.
     ``header_check(indices, headers)`` says what else is wrong with pictures of the first field, by position: a source
     that knows their sizes compares them there. ``paths()`` returns the files that samples are read from; None means
-    that ``path`` is the only one.
+    that ``path`` is the only one. ``checksums_at(indices)`` returns the checksums that the source carries, without
+    reading samples, see ``Scanned``; None if it has none.
 
     This class does the rest: it cuts the list into pieces, shuffles it, checks that keys are paths that ``unpack`` can
     write, reads the headers of pictures (they give each picture its size; anything else is a problem), compares masks
@@ -92,6 +93,7 @@ class ListedSource:
     is_stored: bool = False
     header_check: Callable[[Indices, Headers], Mapping[int, str]] | None = None
     paths: Callable[[], Iterable[str]] | None = None
+    checksums_at: Callable[[Indices], NDArray[np.uint32] | None] | None = None
 
     def __post_init__(self) -> None:
         for name in ("problems", "left_out"):
@@ -124,10 +126,11 @@ class ListedSource:
         return cut(self.sizes[self.indices], max_bytes, max_samples)
 
     def scanned(self, chunk: range) -> Scanned:
-        """Return keys, sizes and columns of some samples; see ``Source``."""
+        """Return keys, sizes, columns and checksums of some samples; see ``Source``."""
         indices = self._at(chunk)
         columns = {name: column[indices] for name, column in self.columns.items()}
-        return Scanned(self.keys_at(indices), self.sizes[indices], columns)
+        checksums = None if self.checksums_at is None else self.checksums_at(indices)
+        return Scanned(self.keys_at(indices), self.sizes[indices], columns, checksums)
 
     def shuffled(self, seed: int) -> ListedSource:
         """Return the same samples in an order that depends only on their names and the seed."""

@@ -13,7 +13,9 @@ from fastio._native import ThreadPool
 from fastio.store.sample_store import SampleBatch
 from fastio.types.schema import Schema
 
-__all__ = ["Chunk", "Problem", "Scanned", "Source", "Stage", "TextCounts"]
+__all__ = ["Chunk", "Problem", "Scanned", "Source", "Stage", "TextCounts", "joined_checksums"]
+
+_MULTIPLIER = 0x9E3779B1  # odd, so that no checksum is lost by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,30 @@ class Chunk:
 class Scanned:
     """
     What is known of some samples before they are read: ``sizes`` (n,) in bytes, over all payload fields, and those
-    columns (n, ...) that reading does not bring.
+    columns (n, ...) that reading does not bring. ``checksums`` (n,) are those that the source itself carries, see
+    ``joined_checksums``; None if it has none.
     """
 
     keys: Sequence[str]
     sizes: NDArray[np.int64]
     columns: Mapping[str, NDArray[Any]]
+    checksums: NDArray[np.uint32] | None = None
+
+
+def joined_checksums(by_field: Sequence[NDArray[np.uint32] | None]) -> NDArray[np.uint32] | None:
+    """
+    Return one checksum (n,) a sample from those of its payload fields, in their order: that of a single field itself.
+    None if a field has none, or if there is no field.
+
+    >>> joined_checksums([np.array([7, 8], np.uint32)])
+    array([7, 8], dtype=uint32)
+    """
+    joined: NDArray[np.uint32] | None = None
+    for each in by_field:
+        if each is None:
+            return None
+        joined = each if joined is None else joined * np.uint32(_MULTIPLIER) ^ each
+    return joined
 
 
 class Stage(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from fastio.converters.documents import read_documents
 from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.kind import SourceOptions, SourcePath, source_record
-from fastio.converters.listed import ListedSource, Read, read_stored
+from fastio.converters.listed import Indices, ListedSource, Read, read_stored
 from fastio.converters.origin import origin_of
 from fastio.converters.other_containers import container_of_others
 from fastio.converters.scan import shown
-from fastio.converters.source import Problem
+from fastio.converters.source import Problem, joined_checksums
 from fastio.converters.source_columns import FIRST_VALUES, SourceColumns
 from fastio.converters.stored_fields import StoredField, chosen_fields, read_chosen
 from fastio.errors import SourceError, StoreError, StoreIncomplete
@@ -76,6 +76,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         order=np.setdiff1d(np.arange(len(store)), np.fromiter(problems, np.int64, len(problems))),
         is_by_name=False,
         is_stored=is_sealed and fields is None,
+        checksums_at=_checksums(store, fields) if is_sealed else None,
     )
 
 
@@ -118,6 +119,19 @@ def _sizes(store: SealedStore) -> NDArray[np.int64]:
     for field in store.schema.payload:
         total += store.spans(field.name, every, checksums=False).sizes
     return total
+
+
+def _checksums(
+    store: SealedStore, fields: Sequence[StoredField] | None
+) -> Callable[[Indices], NDArray[np.uint32] | None]:
+    """How to tell the checksums of samples by the index: of all payload fields, or of those that are packed."""
+    used = store.schema.payload if fields is None else [each.source for each in fields if not each.source.is_column]
+    names = dict.fromkeys(field.name for field in used)
+
+    def checksums_at(indices: Indices) -> NDArray[np.uint32] | None:
+        return joined_checksums([store.spans(name, indices).checksums for name in names])
+
+    return checksums_at
 
 
 def _metadata(

@@ -25,7 +25,7 @@ from fastio.converters.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.listed import Indices, ListedSource, Read, Values, names_at
 from fastio.converters.parts import read_together
 from fastio.converters.scan import IMAGES, is_utf8, shown
-from fastio.converters.source import Problem
+from fastio.converters.source import Problem, joined_checksums
 from fastio.errors import SourceError
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import PNG_SIGNATURE, kind_by_name
@@ -175,7 +175,7 @@ def _source(
         columns["label"] = np.array([number[name.partition("/")[0]] for name in names], np.int64)
     reader = MemberReader.of("image", tree.members.file, tuple(tree.files[name] for name in names))
     metadata = {"classes": None if classes is None else list(map(shown, classes)), "source": _record(place, options)}
-    return _listed(place, tree, names, fields, reader.sizes, reader.begin, metadata, columns)
+    return _listed(place, tree, names, fields, [reader], reader.begin, metadata, columns)
 
 
 def _listed(
@@ -183,7 +183,7 @@ def _listed(
     tree: _ZipTree,
     names: Sequence[str],
     fields: Sequence[Field],
-    sizes: Any,
+    readers: Sequence[MemberReader],
     read: Read,
     metadata: dict[str, Any],
     columns: dict[str, Any],
@@ -194,13 +194,14 @@ def _listed(
         schema=Schema(tuple(fields)),
         metadata=metadata,
         keys_at=names_at(names),
-        sizes=sizes,
+        sizes=np.sum([reader.sizes for reader in readers], axis=0, dtype=np.int64),
         read=read,
         disk_bytes=Path(place.path).stat().st_blocks * 512,
         files_opened=1,
         columns=columns,
         problems=tree.problems,
         left_out=tree.left_out,
+        checksums_at=lambda indices: joined_checksums([reader.checksums[indices] for reader in readers]),
     )
 
 
@@ -265,8 +266,7 @@ def _paired(
         part.choice.name: describe_names(names[0], files) for part, files in list(zip(parts, names, strict=True))[1:]
     }
     metadata = {"classes": None, "source": _record(place, options, choices), "files": described}
-    sizes = np.sum([reader.sizes for reader in readers], axis=0, dtype=np.int64)
-    return _listed(place, tree, names[0], fields, sizes, read, metadata, {})
+    return _listed(place, tree, names[0], fields, readers, read, metadata, {})
 
 
 def _fitted(of: Field, reader: MemberReader) -> Read:

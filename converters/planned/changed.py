@@ -11,7 +11,7 @@ import numpy as np
 from fastio.converters.planned.plan import PackPlan
 from fastio.converters.planned.shards import PlannedShard
 from fastio.converters.scan import shown
-from fastio.converters.source import Source
+from fastio.converters.source import Source, joined_checksums
 from fastio.errors import StoreError
 from fastio.types.units import size
 
@@ -52,6 +52,9 @@ def differences(shard: PlannedShard, plan: PackPlan, source: Source, others: Ite
         if before["bytes"] == now["bytes"]:
             total = f"together {now['bytes']:,} bytes as before"
         words.append(f"files have other sizes: {found or total}")
+    elif not plan.has_contents_of(before):
+        found = next(filter(None, (_first_other_content(each, source) for each in (shard, *others))), "")
+        words.append(f"the contents of its samples differ, by their checksums{found and f': the first is {found}'}")
     columns = {name for name in (*before, *now) if name.startswith("column ")}
     for name in sorted(columns):
         if before.get(name, _NOTHING) != now.get(name, _NOTHING):
@@ -86,6 +89,21 @@ def _first_other_size(shard: PlannedShard, source: Source) -> str:
         return ""
     first = int(other[0])
     return f"{shown(scanned.keys[first])!r} had {before[first]:,} bytes, now {scanned.sizes[first]:,}"
+
+
+def _first_other_content(shard: PlannedShard, source: Source) -> str:
+    """The first sample of a shard that has another checksum in the source; empty as for ``_first_other_size``."""
+    start, stop, data = shard.plan["first"], shard.plan["stop"], shard.shard
+    if shard.plan.get("pictures") is not None or shard.packed["skipped"] or stop - start != data.count:
+        return ""
+    scanned = source.scanned(range(start, stop))
+    before = joined_checksums([data.checksums.get(each.name) for each in data.schema.payload])
+    if before is None or scanned.checksums is None:
+        return ""
+    other = np.flatnonzero(before != scanned.checksums)
+    if not len(other) or len(other) == len(before):  # if all differ, they may be of other bytes than the source's
+        return ""
+    return repr(shown(scanned.keys[int(other[0])]))
 
 
 def _keys(shard: PlannedShard) -> list[str]:

@@ -1,4 +1,4 @@
-"""Warns of files of a source that changed after shards were made of it: a plan has only their names and sizes."""
+"""Warns of files of a source that changed after shards were made of it: many a plan has but their names and sizes."""
 
 from __future__ import annotations
 

@@ -39,9 +39,10 @@ class PackPlan:
 
     ``digest``, 64 bits and never 0, covers all that these bytes depend on and that is known without reading: keys,
     sizes, columns, problems and metadata of the source, its order, the schema, what is done to pictures, the format and
-    the size of shards. It does not depend on paths, times, the machine or the number of threads. A file whose content
-    changes while name and size stay is not noticed. ``record`` is what each shard keeps to say what differs from
-    another plan.
+    the size of shards. It does not depend on paths, times, the machine or the number of threads. ``record`` is what
+    each shard keeps to say what differs from another plan. Its "contents", a hash over the checksums of all samples if
+    the source carries some, is not in the digest, which is that of older shards without it: see ``has_contents_of``.
+    Otherwise a file whose content changes while name and size stay is not noticed.
     """
 
     digest: int
@@ -66,11 +67,21 @@ class PackPlan:
 
     def with_jump(self, rule: JumpRule | None) -> PackPlan:
         """Return the plan that is the same but for the start points, if the shards have pictures that may have some."""
-        kept = {name: value for name, value in self.record.items() if name not in ("shards", *JumpRule().to_json())}
+        outside = {name: self.record[name] for name in ("shards", "contents") if name in self.record}
+        kept = {name: value for name, value in self.record.items() if name not in (*outside, *JumpRule().to_json())}
         rule = rule if jump_fields(self.schema) else None
         record = {**kept, **({} if rule is None else rule.to_json())}
         digest = int(_json_hash(record), 16) or 1
-        return replace(self, digest=digest, record={**record, "shards": self.record["shards"]}, jump=rule)
+        return replace(self, digest=digest, record={**record, **outside}, jump=rule)
+
+    def with_contents(self, contents: str | None) -> PackPlan:
+        """Return the plan whose shards say these "contents" of the source; None: none, as older ones do."""
+        kept = {name: value for name, value in self.record.items() if name != "contents"}
+        return replace(self, record=kept if contents is None else {**kept, "contents": contents})
+
+    def has_contents_of(self, record: Mapping[str, Any]) -> bool:
+        """Whether a shard with such a record has the same contents, as far as both of them tell."""
+        return self.record.get("contents") in (None, record.get("contents")) or "contents" not in record
 
 
 def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transcode | Raw | None = None) -> PackPlan:
@@ -86,6 +97,8 @@ def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transco
     hashes = {"keys": _Hash(), "sizes": _Hash()}
     keys = _UniqueKeys(source)
     sizes: list[NDArray[np.int64]] = []
+    contents = _Hash()
+    has_checksums = True
     for scanned in _blocks(source):
         joined = "\0".join(scanned.keys).encode("utf-8", "surrogatepass")
         keys.add(joined, len(scanned.keys))
@@ -94,6 +107,9 @@ def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transco
         for name, column in sorted(scanned.columns.items()):
             hashes.setdefault(f"column {name}", _Hash()).update(np.ascontiguousarray(column).tobytes())
         sizes.append(scanned.sizes)
+        has_checksums = has_checksums and scanned.checksums is not None
+        if scanned.checksums is not None:
+            contents.update(scanned.checksums.astype("<u4").tobytes())
     every = np.concatenate(sizes) if sizes else np.empty(0, np.int64)
     known = source_metadata(source)
     record = {
@@ -114,7 +130,8 @@ def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transco
     pieces = cut(costs, shard_bytes, max(len(every), 1))
     cuts = np.array([0, *(piece.stop for piece in pieces)], np.int64)
     digest = int(_json_hash(record), 16) or 1
-    return PackPlan(digest, cuts, schema, {**record, "shards": len(pieces)}, stages)
+    plan = PackPlan(digest, cuts, schema, {**record, "shards": len(pieces)}, stages)
+    return plan.with_contents(contents.hexdigest() if has_checksums and len(every) else None)
 
 
 def _blocks(source: Source) -> Iterator[Scanned]:

@@ -154,11 +154,21 @@ class PlannedSet:
             if self.options.overwrite:
                 return None
             raise
-        if (shard.member.plan, shard.number) == (self.plan.digest, number):
+        if self._is_of_plan(shard, number):
             return shard
         if self.options.overwrite and is_local(self.target.path):
             return None
-        raise changed(self.folder.full(name), shard, self.plan, self.source)
+        raise changed(self.folder.full(name), shard, self.plan, self.source, self._of_plan(shard))
+
+    def _is_of_plan(self, shard: PlannedShard, number: int) -> bool:
+        """Whether it is this shard of the plan, made of the same contents as far as the source's checksums tell."""
+        same = (shard.member.plan, shard.number) == (self.plan.digest, number)
+        return same and self.plan.has_contents_of(shard.plan)
+
+    def _of_plan(self, shard: PlannedShard) -> Iterator[PlannedShard]:
+        """Yield the shards there that are of the plan of ``shard``."""
+        names = [name for name in map(self.name, range(len(self.plan))) if name in self.present]
+        return (each for each in self._whole(names) if each.member.plan == shard.member.plan)
 
     def pack(self, numbers: Sequence[int], progress: Progress | None = None) -> Generator[int, None, None]:
         """
@@ -287,7 +297,7 @@ class PlannedSet:
             shard = open_shard(self.folder, self.name(number), self.target.format)
         except StoreError:
             return False
-        return (shard.member.plan, shard.number) == (self.plan.digest, number)
+        return self._is_of_plan(shard, number)
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Remove shards that this run has made, but for those that a set lists by now."""
@@ -310,7 +320,7 @@ class PlannedSet:
             self._check_same_plan(names)
         else:
             raise StoreError(
-                f"{self.target.path}: {counted(len(names), 'file')} are there under the names of its shards, e.g. "
+                f"{self.target.path}: {_are_there(len(names))} under the names of its shards, e.g. "
                 f"{names[0]}, and no set object: go on with --resume, or start anew with --overwrite"
             )
 
@@ -327,7 +337,7 @@ class PlannedSet:
             self._check_same_plan(names)
         elif names:
             raise StoreError(
-                f"{self.target.path}: {counted(len(names), 'file')} are there that the set does not list, e.g. "
+                f"{self.target.path}: {_are_there(len(names))} that the set does not list, e.g. "
                 f"{names[0]}, perhaps of an append that was interrupted: go on with --append --resume, or remove them"
             )
 
@@ -335,7 +345,7 @@ class PlannedSet:
         """Raise StoreError if the first whole shard there, perhaps of another part, belongs to another plan."""
         shards = self._whole(names)
         first = next(shards, None)
-        if first is not None and first.member.plan != self.plan.digest:
+        if first is not None and not (first.member.plan == self.plan.digest and self.plan.has_contents_of(first.plan)):
             others = (each for each in shards if each.member.plan == first.member.plan)
             raise changed(self.folder.full(first.member.name), first, self.plan, self.source, others)
 
@@ -344,6 +354,10 @@ class PlannedSet:
         for name in names:
             with suppress(StoreError):
                 yield open_shard(self.folder, name, self.target.format)
+
+
+def _are_there(files: int) -> str:
+    return f"{counted(files, 'file')} {'is' if files == 1 else 'are'} there"
 
 
 def set_object_at(folder: StoreFolder, target: Target) -> SetObject | None:

@@ -60,7 +60,12 @@ class Remade:
         """See ``repair.Maker``."""
         at, shard = self._known_shard(member)
         source, plan = self._planned(shard)
-        yield Offer(source.path, partial(self._write, source, plan, shard.number + number - at))
+        own, known = plan.record.get("contents"), shard.plan.get("contents")
+        # A shard keeps what was known of the contents when it was made. Older versions of fastio kept nothing, and may
+        # have made a part of the set.
+        for contents in dict.fromkeys((known, own if known is None else None)):
+            made = plan.with_contents(contents)
+            yield Offer(source.path, partial(self._write, source, made, shard.number + number - at))
 
     def check(self) -> None:
         """See ``repair.Maker``: there must be a source. What it has is known once its plan is made."""

@@ -195,6 +195,13 @@ def _of_one_plan(target: Target, shards: Mapping[str, PlannedShard]) -> dict[int
             f"{target.path}: its shards belong to {len(plans)} plans: {words}: the source or the options changed "
             "between the parts. Pack all again with --overwrite"
         )
+    contents = {shard.plan["contents"]: name for name, shard in sorted(shards.items()) if "contents" in shard.plan}
+    if len(contents) > 1:
+        words = " and ".join(sorted(contents.values()))
+        raise StoreError(
+            f"{target.path}: the contents of the source, by its checksums, changed between the parts, such as {words}. "
+            "Pack all again with --overwrite"
+        )
     bases = {name: (target.number_of(name) or 0) - shard.number for name, shard in shards.items()}
     base = min(bases.values(), default=0)
     for name, other in bases.items():

@@ -87,7 +87,7 @@ def _planned(work: PackWork) -> tuple[Source, PackPlan]:
         return _opened[1:]
     source = work.open_source()
     plan = plan_for(source, work.out, work.pictures, work.options).with_jump(JumpRule.from_json(work.record))
-    if plan.digest != work.digest:
+    if plan.digest != work.digest or not plan.has_contents_of(work.record):
         names = {*work.record, *plan.record}
         differing = sorted(name for name in names if work.record.get(name) != plan.record.get(name))
         raise SourceError(

@@ -174,7 +174,7 @@ def _repaired(
                 reasons.append(reason)
         except CannotMake as exc:
             reasons.append(str(exc))
-    return ShardRepair(path, problem, None, "; ".join(reasons) or "no copy of it is there")
+    return ShardRepair(path, problem, None, "; ".join(dict.fromkeys(reasons)) or "no copy of it is there")
 
 
 def _written(

@@ -108,8 +108,9 @@ class Target:
         if self.is_set and existing[0] != self.set_path:
             seal = read_seal(existing[0], self.format.seal_at)
             if seal is not None and seal.is_alone:
+                verb = "is" if len(existing) == 1 else "are"
                 return StoreError(
-                    f"{self.path}: {counted(len(existing), 'shard')} of a pack that was interrupted are there, e.g. "
+                    f"{self.path}: {counted(len(existing), 'shard')} of a pack that was interrupted {verb} there, e.g. "
                     f"{Path(existing[0]).name}, and no set object: go on with --resume, or start anew with "
                     "--overwrite (in Python overwrite=True)"
                 )

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+import zipfile
 
 import pytest
 
 from fastio.converters import Part, Transcode, open_source, pack, seal
 from fastio.converters.fields_asked import parse_choice
 from fastio.converters.listed import ListedSource
+from fastio.converters.planned.plan import PackPlan
 from fastio.converters.record_tokens import TextTokens
+from fastio.converters.repair import repair
 from fastio.converters.text.encode import Sequences
 from fastio.converters.text.tokenizer import BytesTokenizer
 from fastio.converters.tokenized_source import TokenizedSource
@@ -112,8 +115,11 @@ def test_a_pack_that_did_not_finish_is_not_begun_anew_silently(tmp_path):
     """Without --resume or --overwrite, the error says which of them to add; with --overwrite all is packed again."""
     expected = whole(tmp_path)
     folder = unsealed(tmp_path, missing=(0,))
-    with pytest.raises(StoreError, match=r"--resume.*--overwrite"):
-        pack(source_in(tmp_path), folder / PATTERN, shard_bytes=SHARD_BYTES)
+    for words in (rf"{len(expected) - 2} shards of a pack that was interrupted are there", "1 shard .* is there"):
+        with pytest.raises(StoreError, match=rf"{words}, e\.g\. .*--resume.*--overwrite"):
+            pack(source_in(tmp_path), folder / PATTERN, shard_bytes=SHARD_BYTES)
+        for number in range(2, len(expected) - 1):
+            (folder / (PATTERN % number)).unlink(missing_ok=True)
     packed(tmp_path, "out", source_in(tmp_path), overwrite=True)
 
     assert expected == files(folder)
@@ -155,6 +161,72 @@ def test_a_source_that_changed_is_refused(tmp_path, message):
             go_on(tmp_path, **options, **again)
 
     assert before == files(folder)
+
+
+def zip_of(tmp_path, other=-1):
+    """A source: a zip of 18 stored pictures, one of which may have other pixels in as many bytes."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(18):
+            archive.writestr(f"{number:02d}.bmp", picture(number + 100 * (number == other), kind="BMP"))
+    return open_source(path)
+
+
+def store_of(tmp_path, other=-1):
+    """A source: the same pictures in a store."""
+    pack(zip_of(tmp_path, other), tmp_path / "a.lmdb", overwrite=True)
+    return open_source(tmp_path / "a.lmdb")
+
+
+@pytest.mark.parametrize("again", [{"resume": True}, {"part": Part(1, 2)}], ids=lambda each: next(iter(each)))
+@pytest.mark.parametrize("is_sealed", [True, False])
+@pytest.mark.parametrize("source", [zip_of, store_of])
+def test_a_sample_of_the_same_size_that_differs_by_its_checksum(tmp_path, source, is_sealed, again):
+    """The source carries checksums: the sample is named, and nothing changes; with the former content, it goes on."""
+    folder = packed(tmp_path, "out", source(tmp_path))
+    expected = files(folder)
+    if not is_sealed:
+        (folder / "out.fastio-set").unlink()
+        (folder / max(expected.keys() - {"out.fastio-set"})).unlink()
+    before = files(folder)
+    message = (
+        r"out-00000\d\.tar.*contents of its samples differ, by their checksums: the first is '06\.bmp'.*--overwrite"
+    )
+    with pytest.raises(StoreError, match=message):
+        packed(tmp_path, "out", source(tmp_path, other=6), **again)
+    assert before == files(folder)
+    packed(tmp_path, "out", source(tmp_path), **again)
+    assert expected == files(folder)
+
+
+def test_parts_of_other_contents_are_not_sealed(tmp_path):
+    """Two machines had archives of the same names and sizes: neither the last part nor fastio seal makes a set."""
+    folder = packed(tmp_path, "out", zip_of(tmp_path), part=Part(0, 2))
+    other = packed(tmp_path, "other", zip_of(tmp_path, other=17), part=Part(1, 2))
+    for path in other.iterdir():
+        shutil.copy(path, folder)
+    with pytest.raises(StoreError, match=r"contents of the source, by its checksums, changed between the parts"):
+        seal(folder / PATTERN)
+    with pytest.raises(StoreError, match=r"contents of its samples differ, by their checksums"):
+        packed(tmp_path, "out", zip_of(tmp_path), part=Part(0, 2))
+
+    assert not (folder / "out.fastio-set").exists()
+
+
+def test_shards_of_older_versions_know_no_contents(tmp_path, monkeypatch):
+    """Going on with them packs what is missing, and what was made of both can be repaired from the source."""
+    with monkeypatch.context() as older:
+        older.setattr(PackPlan, "with_contents", lambda plan, _: plan)
+        folder = packed(tmp_path, "out", zip_of(tmp_path), part=Part(0, 2))
+    assert all(b'"contents"' not in data for data in files(folder).values())
+    packed(tmp_path, "out", zip_of(tmp_path), resume=True)
+    expected = {name: data for name, data in files(folder).items() if name.endswith(".tar")}
+    assert {True, False} == {b'"contents"' in data for data in expected.values()}
+
+    for name, data in expected.items():
+        (folder / name).write_bytes(data[:-100])
+        report = repair(str(folder / "out.fastio-set"), str(tmp_path / "a.zip"))
+        assert ((), data) == (report.left, (folder / name).read_bytes())
 
 
 def test_files_that_were_exchanged_are_named(tmp_path):
