@@ -34,6 +34,7 @@ from fastio.store.set_object import SetMember, write_set
 from fastio.store.sets import seal_set
 from fastio.store.target import expand, match_format
 from fastio.store.turns import claimed
+from fastio.store.verify import verify_own_file
 
 __all__ = ["index_store"]
 
@@ -78,10 +79,18 @@ def index_store(
                 exc.add_note(ELSEWHERE)
                 raise
         store = held.enter_context(open_store(path, remote=options))
-        done, report = _noted(path, store.shards, progress)
-        if folder is None and report.start_points == report_of(path, store.shards, ()).start_points:
+        shards = [_without_damage(shard) for shard in store.shards]
+        done, report = _noted(path, shards, progress)
+        if folder is None and report.start_points == report_of(path, shards, ()).start_points:
             return report  # nothing was missing
         return replace(report, path=_written(store, done, folder, options=options, overwrite=overwrite))
+
+
+def _without_damage(shard: Shard) -> Shard:
+    """Return a shard without start points if the sidecar that they are from is damaged: all are made anew."""
+    if shard.points_file is None or not verify_own_file(shard.points_file):
+        return shard
+    return replace(shard, intervals={}, points_file=None)
 
 
 def _noted(path: str, shards: Sequence[Shard], progress: Progress) -> tuple[list[Shard], IndexReport]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from fastio.store.whole import file_crc, seal_of
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
-__all__ = ["Damage", "verify_store"]
+__all__ = ["Damage", "verify_own_file", "verify_store"]
 
 _CHUNK_SAMPLES = 1 << 16
 
@@ -55,9 +55,11 @@ def verify_store(store: SealedStore, *, pool: ThreadPool | None = None) -> list[
         damages += _verify_shard(store, shard, first, pool)
         first += shard.count
         if shard.points_file is not None:
-            damages += _verify_own_file(shard.points_file)
+            advice = f"make it anew: fastio index {shard.path}"
+            found = verify_own_file(shard.points_file)
+            damages += [replace(damage, problem=f"{damage.problem}; {advice}") for damage in found]
     if store.set_object is not None:
-        damages += _verify_own_file(store.set_object.file)
+        damages += verify_own_file(store.set_object.file)
     return damages
 
 
@@ -76,7 +78,8 @@ def _verify_shard(store: SealedStore, shard: Shard, first: int, pool: ThreadPool
     return found
 
 
-def _verify_own_file(file: ByteSource) -> list[Damage]:
+def verify_own_file(file: ByteSource) -> list[Damage]:
+    """Return the damage of a file that has its seal at its end, such as a sidecar of start points."""
     try:
         file.check()
         seal = seal_of(file, always_at(-SEAL_SIZE))

@@ -23,6 +23,7 @@ from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.indexing import index_store
 from fastio.store.turns import claimed
 from fastio.store.values import read_values
+from fastio.store.verify import verify_store
 from fastio.transforms import RandomResizedCrop, Resize
 from tests.servers.fixtures import Bucket
 from tests.store.version_1 import make_version_1
@@ -269,19 +270,29 @@ def test_a_store_that_is_replaced_takes_them_away(tmp_path: Path, source: Path) 
     assert ["s.lmdb"] == [each.name for each in tmp_path.iterdir()]
 
 
-def test_damage_in_a_sidecar_is_found(tmp_path: Path, source: Path) -> None:
-    """``verify`` compares all of its bytes; crops with a damaged table are right by the table's own checksum."""
+def test_damage_in_a_sidecar_is_found_and_mended(tmp_path: Path, source: Path) -> None:
+    """
+    ``verify`` compares all of its bytes, and names the command that makes it anew; crops with a damaged table are
+    right by the table's own checksum.
+    """
     store = tmp_path / "s.lmdb"
     pack(open_source(source), store, jump=False)
     index_store(str(store))
     sidecar = tmp_path / "s.lmdb.fastio-index"
-    data = bytearray(sidecar.read_bytes())
+    sound = sidecar.read_bytes()
+    data = bytearray(sound)
     data[120] ^= 4  # within the tables: 64 bytes of counts come first
     sidecar.write_bytes(data)
 
     result = CliRunner().invoke(cli, ["verify", str(store)])
     assert 1 == result.exit_code
     assert "s.lmdb.fastio-index" in result.output
+    with open_store(store) as opened:
+        assert [True] == [
+            each.problem.endswith(f"; make it anew: fastio index {store}") for each in verify_store(opened)
+        ]
+    assert "start points within 2 pictures" in run("index", store)
+    assert sound == sidecar.read_bytes()
 
 
 def test_bytes_that_were_damaged_after_packing_get_none(tmp_path: Path, source: Path) -> None:
