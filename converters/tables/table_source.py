@@ -129,7 +129,8 @@ def _unused_root(table: str, root: str, guesses: Mapping[str, ColumnGuess]) -> s
     """What to say of ``--root`` where no column names files; names without extensions may be meant."""
     for title, guess in guesses.items():
         names = [str(value) for value in guess.first]
-        found = [f"{name}.{end}" for name in names[:1] for end in PICTURE_EXTENSIONS if is_file(root, f"{name}.{end}")]
+        ends = [*PICTURE_EXTENSIONS, *map(str.upper, PICTURE_EXTENSIONS)]
+        found = [f"{name}.{end}" for name in names[:1] for end in ends if is_file(root, f"{name}.{end}")]
         if found:
             return (
                 f"{table}: column {title!r} names pictures in {shown(root)} without their extensions: write these into "

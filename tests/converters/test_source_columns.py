@@ -257,6 +257,16 @@ def test_ids_without_extensions(tmp_path: Path, title: str, ids: list[Any]) -> N
     assert f"as in '{ids[0]}.jpg' for '{ids[0]}'" in said
 
 
+def test_ids_without_extensions_in_capitals(tmp_path: Path) -> None:
+    """Files may be named as those of ImageNet are: ``.JPEG``."""
+    tree(tmp_path, {"photos/n01.JPEG": picture(0, kind="JPEG")})
+    (tmp_path / "train.csv").write_text("id,label\nn01,1\n")
+
+    assert "as in 'n01.JPEG' for 'n01'" in run(
+        "pack", tmp_path / "train.csv", tmp_path / "o.lmdb", "--root", tmp_path / "photos", code=1
+    )
+
+
 def test_a_root_that_nothing_uses(tmp_path: Path) -> None:
     """--root of a table that names no file is an error, not ignored."""
     tree(tmp_path, {"photos/a.png": picture(0)})
