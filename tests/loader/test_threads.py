@@ -61,7 +61,7 @@ def resources() -> tuple[int, int]:
     """Threads and file descriptors of this process, when dropped loaders have finished the batch they were at."""
     gc.collect()
     for thread in threading.enumerate():
-        if thread.name.startswith("fastio"):
+        if thread.name.startswith("fastio") and thread.name != "fastio-requests":  # one a process, for URLs
             thread.join()
     process = psutil.Process()
     return process.num_threads(), process.num_fds()

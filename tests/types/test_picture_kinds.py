@@ -30,9 +30,6 @@ from fastio.types.picture_kinds import (
 ROOT = Path(__file__).parents[2]
 KNOWN = PICTURE_KINDS[1:]
 
-# Who lists extensions besides: what columns of Parquet files that hold pictures are called.
-OTHER_LISTS = {"converters/text/columns.py"}
-
 
 def test_one_row_for_each_kind_of_the_native_core() -> None:
     """A kind's number is the position of its row."""
@@ -118,7 +115,7 @@ def test_nobody_else_lists_extensions_or_signatures() -> None:
         if any(map(knows_kinds, ast.walk(ast.parse(path.read_text()))))
     }
 
-    assert {"fastio/types/picture_kinds.py", *OTHER_LISTS} == lists
+    assert {"fastio/types/picture_kinds.py"} == lists
 
 
 def test_the_guide_lists_them_too() -> None:
