@@ -4,9 +4,8 @@
 /// A table is a run of std::uint32_t, little-endian:
 ///
 ///     word 0   tag and version; places of restart intervals (jpeg_intervals.h) have another
-///     word 1   noted_checksum of words 2 to the end, with word 3 as the origin: a table is taken
-///     for
-///              another file's, or damaged, where it differs
+///     word 1   noted_checksum of words 2 to the end, with word 3 as the origin: where it differs,
+///              the table is another file's, or damaged
 ///     word 2   spacing (7 bits, lowest), then five Rice parameters of 5 bits: lengths, DC 0 to 3
 ///     word 3   byte of the file where the scan's data begin
 ///     word 4.. Rice codes, from the highest bit down: for each point but the first, in order, how
