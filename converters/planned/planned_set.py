@@ -301,7 +301,10 @@ class PlannedSet:
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Remove shards that this run has made, but for those that a set lists by now."""
-        current = set_object_at(self.folder, self.target)
+        try:
+            current = set_object_at(self.folder, self.target)
+        except StoreError:
+            return  # what it lists is not known; the error that brought us here is the one to tell
         listed = set() if current is None else {member.name for member in current.members}
         for number in numbers:
             if self.name(number) not in listed:

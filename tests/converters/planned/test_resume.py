@@ -481,3 +481,16 @@ def test_a_damaged_set_object_stays_while_a_shard_is_missing(tmp_path):
         seal(folder / PATTERN)
 
     assert expected == files(folder)
+
+
+def test_a_damaged_set_object_hides_no_error(tmp_path):
+    """A pack that ends at a bad sample says so, also if the old set object was damaged meanwhile."""
+    out = packed(tmp_path, "out", source_in(tmp_path))
+    last = sorted((tmp_path / "classes").glob("*/*.*"))[-1]
+    last.write_bytes(b"no picture")
+
+    def damage(samples: int, nbytes: int) -> None:
+        (out / "out.fastio-set").write_bytes(b"damaged")
+
+    with pytest.raises(SourceError, match=last.name):
+        packed(tmp_path, "out", source_in(tmp_path), overwrite=True, progress=damage)
