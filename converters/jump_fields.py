@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastio._native import count_jpegs, image_kind
 from fastio.converters.spread import spread_rows
 from fastio.store.files.local import is_local
-from fastio.store.jump_tables import JumpRule, begin_jump_tables
+from fastio.store.jump_tables import PHOTO_SIDE, JumpRule, begin_jump_tables
 from fastio.store.sample_store import SampleStore
 from fastio.store.values import read_values
 from fastio.types.picture_kinds import JPEG
@@ -23,7 +23,6 @@ __all__ = ["jump_advice", "jump_fields", "jump_growth", "jump_lines"]
 _LOOKED_AT = 16  # pictures, for advice
 _EXPLAINED = 1000  # pictures without start points whose headers are looked at
 _HEAD_BYTES = 1 << 18  # of a JPEG, in which its scan begins
-_PHOTO_SIDE = 256  # pixels of the short side; smaller pictures were not measured
 
 
 def jump_fields(schema: Schema) -> list[Field]:
@@ -107,7 +106,7 @@ def jump_growth(store: SampleStore) -> dict[str, float]:
         spans = store.spans(field.name, rows)  # these alone: stores may have billions of samples
         if spans.intervals is not None and spans.intervals.sizes.any():
             continue
-        if np.median(store.shapes(field.name)[rows, :2].min(axis=1)) < _PHOTO_SIDE:
+        if np.median(store.shapes(field.name)[rows, :2].min(axis=1)) < PHOTO_SIDE:
             continue
         noted = begin_jump_tables(read_values(store, field.name, rows))()[0].intervals
         if noted is None or 2 * np.count_nonzero(noted.sizes) < len(rows):

@@ -17,7 +17,7 @@ from fastio import FastDataset, FastLoader
 from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.errors import StoreCorrupt, StoreError
-from fastio.loader.producer import start_points_tip
+from fastio.loader.producer import decoding
 from fastio.store import open_store
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.indexing import index_store
@@ -353,7 +353,7 @@ def test_crops_of_photos_without_are_told_once(
         with FastLoader(FastDataset(store), 2, transforms=transforms, threads=1) as loader:
             return b"".join(images.numpy().tobytes() for images, _ in loader)
 
-    start_points_tip._looked_at.clear()
+    decoding._looked_at.clear()
     with caplog.at_level(logging.WARNING):
         first, _ = epoch(), epoch()
     told = [each.getMessage() for each in caplog.records if "start points" in each.getMessage()]
