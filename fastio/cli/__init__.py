@@ -1,6 +1,6 @@
-"""The command line: parses arguments and prints results. Each command has a file of its own.
+"""The command line: parses arguments and prints results.
 
-A command line imports click and the file of its own command; that file imports what a run needs when it runs.
+A command line imports click and the room of its own command; that room imports what a run needs when it runs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,29 @@ from fastio.cli.lean_start import start_lean
 __all__ = ["COMMANDS", "cli", "main"]
 
 # In the order in which people need them. The first ones run no code of the user's.
-_ABOUT_STORES = ("pack", "seal", "info", "ls", "show", "unpack", "verify", "merge", "repair", "index", "stage")
-_ABOUT_TRAINING = ("doctor", "plan", "bench", "bandwidth", "tune", "profile", "monitor")
-COMMANDS = LazyCommands({name: f"fastio.cli.{name}" for name in (*_ABOUT_STORES, *_ABOUT_TRAINING)})
+_ABOUT_STORES = {
+    "pack": "fastio.cli.pack",
+    "seal": "fastio.cli.seal",
+    "info": "fastio.cli.info",
+    "ls": "fastio.cli.ls",
+    "show": "fastio.cli.show",
+    "unpack": "fastio.cli.unpack",
+    "verify": "fastio.cli.verify",
+    "merge": "fastio.cli.merge",
+    "repair": "fastio.cli.repair",
+    "index": "fastio.cli.index",
+    "stage": "fastio.cli.stage",
+}
+_ABOUT_TRAINING = {
+    "doctor": "fastio.cli.doctor",
+    "plan": "fastio.cli.plan",
+    "bench": "fastio.cli.bench",
+    "bandwidth": "fastio.cli.bandwidth",
+    "tune": "fastio.cli.tune",
+    "profile": "fastio.cli.profile",
+    "monitor": "fastio.cli.monitor",
+}
+COMMANDS = LazyCommands({**_ABOUT_STORES, **_ABOUT_TRAINING})
 
 TERMINATED = 143  # the exit code that a shell reports for SIGTERM
 

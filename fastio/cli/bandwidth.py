@@ -6,7 +6,8 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import SIZE, duration, size, table
+from fastio.cli.screen import SIZE, table
+from fastio.types.units import duration, size
 
 __all__ = ["bandwidth"]
 

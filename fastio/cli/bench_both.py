@@ -13,7 +13,8 @@ from fastio.cli.group import Sections
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.model_options import MODEL_NAMES, MODEL_OPTION_NAMES, for_model, model_options, refuse_model_options
-from fastio.cli.screen import begun, per_second, printable, table
+from fastio.cli.screen import begun, printable, table
+from fastio.types.units import per_second
 
 if TYPE_CHECKING:
     from fastio.measure.loop.data import Data, DataOptions, Step

@@ -9,7 +9,8 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import size, table
+from fastio.cli.screen import table
+from fastio.types.units import size
 
 if TYPE_CHECKING:
     from fastio.measure.machine.bus import BusRate

@@ -10,7 +10,8 @@ import click
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import begun, counted, per_second, printable, table
+from fastio.cli.screen import begun, printable, table
+from fastio.types.units import counted, per_second
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions

@@ -10,7 +10,8 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import SIZE, begun, counted, number, per_second, printable, size, table
+from fastio.cli.screen import SIZE, begun, printable, table
+from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
     from fastio.measure.machine.disk import DiskReport

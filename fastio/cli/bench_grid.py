@@ -11,7 +11,8 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, per_second, printable, steps, table
+from fastio.cli.screen import printable, steps, table
+from fastio.types.units import counted, per_second
 
 if TYPE_CHECKING:
     from fastio.measure.settings.grid import GridRow

@@ -12,7 +12,8 @@ import click
 from fastio.cli.data_options import data_options
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import begun, counted, per_second, printable, size
+from fastio.cli.screen import begun, printable
+from fastio.types.units import counted, per_second, size
 
 if TYPE_CHECKING:
     from fastio.measure.loop.data import Data, DataOptions

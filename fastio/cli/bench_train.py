@@ -14,7 +14,8 @@ from fastio.cli.group import Sections
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.model_options import MODEL_NAMES, MODEL_OPTION_NAMES, for_model, model_options
-from fastio.cli.screen import counted, number, per_second, printable, size, steps, table
+from fastio.cli.screen import printable, steps, table
+from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
     from fastio.measure.loop.data import Data, DataOptions

@@ -14,8 +14,8 @@ import click
 from fastio.cli.command_argument import command_argument
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import begun, counted, printable, table
-from fastio.types.units import gain, quantity
+from fastio.cli.screen import begun, printable, table
+from fastio.types.units import counted, gain, quantity
 
 if TYPE_CHECKING:
     from fastio.doctor.diagnosis import Diagnosis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fastio.cli.screen import counted, duration, size
+from fastio.types.units import counted, duration, size
 
 if TYPE_CHECKING:
     from fastio.store import SampleStore

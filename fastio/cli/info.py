@@ -16,8 +16,9 @@ from fastio.cli.info_text import print_lengths, print_tokenizer
 from fastio.cli.picture_options import SourceArguments, source_options
 from fastio.cli.remote_options import REMOTE_NAMES, remote_options
 from fastio.cli.sample_pictures import sample_pictures
-from fastio.cli.screen import by_reason, counted, number, printable, problem_table, size, table
+from fastio.cli.screen import by_reason, printable, problem_table, table
 from fastio.cli.source_kind import source_kind_option
+from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.report.page import Page

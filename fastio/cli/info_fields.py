@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from fastio.cli.screen import number, printable, table
-from fastio.types.units import size
+from fastio.cli.screen import printable, table
+from fastio.types.units import number, size
 
 __all__ = ["print_example", "print_fields"]
 

@@ -11,9 +11,10 @@ import click
 from fastio.cli.failures import Failed
 from fastio.cli.pack_text import no_text, split_of
 from fastio.cli.picture_options import SourceArguments, option_of
-from fastio.cli.screen import counted, number, printable, problem_table, size, table
+from fastio.cli.screen import printable, problem_table, table
 from fastio.cli.source_kind import is_text
 from fastio.errors import SourceError
+from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.converters.text import Documents

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from fastio.cli.screen import columns, counted, number, printable, table
+from fastio.cli.screen import columns, printable, table
+from fastio.types.units import counted, number
 
 __all__ = ["print_lengths", "print_tokenizer"]
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import counted, printable
+from fastio.cli.screen import printable
 from fastio.report.finite import finite
+from fastio.types.units import counted
 
 if TYPE_CHECKING:
     from fastio.store import SampleStore

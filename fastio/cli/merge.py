@@ -9,7 +9,7 @@ import click
 
 from fastio.cli.json_form import echo_json
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import counted, size
+from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions

@@ -17,8 +17,9 @@ import click
 from fastio.cli.command_argument import command_argument
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import form
-from fastio.cli.screen import counted, number, size, table
+from fastio.cli.screen import table
 from fastio.cli.tracker_options import TrackerArguments, tracker_options
+from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.measure.machine.gpus import GpuSample

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from fastio.cli.screen import counted, printable, size
+from fastio.cli.screen import printable
+from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -14,10 +14,11 @@ from fastio.cli.part_option import part_option
 from fastio.cli.picture_options import PictureArguments, picture_options
 from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.remote_options import REMOTE_NAMES, remote_options
-from fastio.cli.screen import SIZE, counted, meter, number, per_second, printable, problem_table, size
+from fastio.cli.screen import SIZE, meter, printable, problem_table
 from fastio.cli.source_kind import source_kind_option, source_words, target_words
 from fastio.cli.text_options import TextArguments
 from fastio.cli.whole_number import WholeNumber
+from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Source

@@ -11,9 +11,10 @@ import click
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.failures import noted
 from fastio.cli.picture_options import TABLE_OPTIONS, option_of
-from fastio.cli.screen import by_reason, counted, meter, number, printable, problem_table, size
+from fastio.cli.screen import by_reason, meter, printable, problem_table
 from fastio.cli.source_kind import is_text
 from fastio.cli.text_options import TEXT_OPTIONS, TextArguments
+from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.converters.text import Encoder, TextReport, TextSource

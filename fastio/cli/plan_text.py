@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from fastio.cli.screen import counted, duration, number, printable, size, table
+from fastio.cli.screen import printable, table
+from fastio.types.units import counted, duration, number, size
 
 __all__ = ["print_plan"]
 

@@ -17,7 +17,7 @@ from fastio.cli.command_argument import command_argument
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.profile_text import print_cost, print_cpu, print_ranks, print_trace
-from fastio.cli.screen import counted
+from fastio.types.units import counted
 
 if TYPE_CHECKING:
     from fastio.measure.trace.cpu_profile import CpuProfile, Tool

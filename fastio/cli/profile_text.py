@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.screen import counted, number, printable, size, table
+from fastio.cli.screen import printable, table
+from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.measure.trace.cpu_profile import CpuProfile, FunctionTime

@@ -9,8 +9,9 @@ import click
 
 from fastio.cli.json_form import echo_json
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import counted, meter
+from fastio.cli.screen import meter
 from fastio.cli.source_kind import source_kind_option
+from fastio.types.units import counted
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from fastio.cli.text_grid import text_grid
-from fastio.types.units import counted, duration, number, parse_size, per_second, size
+from fastio.types.units import number, parse_size, per_second, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -26,14 +26,9 @@ __all__ = [
     "begun",
     "by_reason",
     "columns",
-    "counted",
-    "duration",
     "meter",
-    "number",
-    "per_second",
     "printable",
     "problem_table",
-    "size",
     "steps",
     "table",
 ]

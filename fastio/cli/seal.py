@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import counted, size
+from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions

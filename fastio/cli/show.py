@@ -11,8 +11,9 @@ import click
 
 from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import number, printable
+from fastio.cli.screen import printable
 from fastio.errors import FastioError
+from fastio.types.units import number
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions

@@ -10,7 +10,8 @@ from fastio.cli.data_options import split_fields
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import counted, per_second, steps, table
+from fastio.cli.screen import steps, table
+from fastio.types.units import counted, per_second
 
 if TYPE_CHECKING:
     from fastio.measure.settings.tune import Tuned

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import counted, meter, problem_table, size
+from fastio.cli.screen import meter, problem_table
+from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import RemoteOptions

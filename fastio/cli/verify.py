@@ -10,8 +10,9 @@ import click
 
 from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.remote_options import remote_options
-from fastio.cli.screen import counted, meter, problem_table, size
+from fastio.cli.screen import meter, problem_table
 from fastio.cli.source_kind import source_kind_option
+from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
     from fastio.converters import Source

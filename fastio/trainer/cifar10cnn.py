@@ -13,7 +13,7 @@ from fastio.trainer.workload import Workload
 __all__ = ["CIFAR10CNN", "cifar10cnn"]
 
 # Mean and standard deviation of the channels of CIFAR-10's 50,000 training pictures, for values from 0 to 1.
-_MEAN, _STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+_CIFAR10_MEAN, _CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
 def cifar10cnn(classes: int = 10) -> nn.Sequential:
@@ -41,7 +41,7 @@ def _convolution(channels: int, filters: int) -> tuple[nn.Module, nn.Module]:
 
 CIFAR10CNN = Workload(
     name="cifar10cnn",
-    task=Classification(shape=(3, 32, 32), outputs=10, mean=_MEAN, std=_STD),
+    task=Classification(shape=(3, 32, 32), outputs=10, mean=_CIFAR10_MEAN, std=_CIFAR10_STD),
     batch_size=128,
     build=cifar10cnn,
     optimizer=partial(torch.optim.Adam, lr=1e-4),

@@ -15,7 +15,7 @@ __all__ = ["RESNET50", "ResNet50"]
 _STAGES = ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2))  # blocks, width, stride of the first block
 _EXPANSION = 4
 # The usual ones of ImageNet's channels, for values from 0 to 1.
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class ResNet50(nn.Module):
@@ -79,7 +79,7 @@ def _convolution(channels: int, filters: int, size: int, stride: int = 1) -> tup
 
 RESNET50 = Workload(
     name="resnet50",
-    task=Classification(shape=(3, 224, 224), outputs=1000, mean=_MEAN, std=_STD, any_size=True),
+    task=Classification(shape=(3, 224, 224), outputs=1000, mean=_IMAGENET_MEAN, std=_IMAGENET_STD, any_size=True),
     batch_size=256,
     build=ResNet50,
     # Section 3.4 of the paper, for batches of 256.

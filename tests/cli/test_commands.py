@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from PIL import Image
 
 from fastio.cli import cli
-from fastio.cli.screen import SIZE, printable, size
+from fastio.cli.screen import SIZE, printable
 from fastio.store import open_store
+from fastio.types.units import size
 from tests.conftest import SUFFIXES
 from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled
 

@@ -15,17 +15,20 @@ import numpy as np
 import pytest
 import torch
 
+import fastio
 from fastio.errors import FastioError
 from fastio.trainer.distributed import every_rank, local_device, mean_over_ranks, process_group, rendezvous
 from tests.conftest import encode, pictures, write_store
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(fastio.__file__).parents[1]
 SECONDS = 250  # after which two processes that wait for one another are killed
 # Trains an epoch on one rank, and writes what it has seen: the sums of samples, losses, weights at the end.
 SCRIPT = """
 import json, sys
 from pathlib import Path
 import torch
+
+import fastio
 from fastio.measure.loop.data import DataOptions
 from fastio.trainer import MODELS, StepOptions, TrainStep, open_training, train
 from fastio.trainer.distributed import process_group
