@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastio.store.files.byte_source import Nearing
+from fastio.store.files import Nearing
 from fastio.store.files.together import joined_spans
 from fastio.store.sample_store import SampleStore
 from fastio.types.spans import Spans

@@ -15,7 +15,7 @@ from fastio.loader.producer.producer import Submitted
 from fastio.samplers.batches import Batches
 from fastio.samplers.held_memory import WHOLE_BYTES
 from fastio.samplers.windows import Windows
-from fastio.store.files.byte_source import Nearing
+from fastio.store.files import Nearing
 from fastio.store.files.together import joined_spans
 from fastio.types.metrics import HeldReads
 from fastio.types.spans import Spans
