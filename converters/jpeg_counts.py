@@ -23,9 +23,9 @@ class JpegCounts:
 
     def count(self, batch: SampleBatch, schema: Schema) -> None:
         """Count the photos of packed samples by their headers."""
-        for field in schema.payload:
-            if field.traits.is_image and field.name in batch.spans:
-                jpegs, progressive, cmyk = _native.count_jpegs(batch.spans[field.name])
+        for each in schema.payload:
+            if each.traits.is_image and each.name in batch.spans:
+                jpegs, progressive, cmyk = _native.count_jpegs(batch.spans[each.name])
                 self.jpegs += jpegs
                 self.progressive += progressive
                 self.cmyk += cmyk
