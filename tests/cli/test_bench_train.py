@@ -11,6 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from fastio import trainer
 from fastio.cli import cli
 from fastio.cli.model_options import MODEL_NAMES
 from fastio.trainer import MODELS
@@ -95,7 +96,7 @@ def test_a_test_that_is_none(
     arguments: tuple[object, ...], message: str, store: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Said before the training, whose figures would be lost after it."""
-    monkeypatch.setattr("fastio.trainer.train", lambda *_, **__: pytest.fail("has trained"))
+    monkeypatch.setattr(trainer, "train", lambda *_, **__: pytest.fail("has trained"))
     folder = store.parent
     write_store(folder / "bare.lmdb", [encode(pixels) for pixels in pictures(2, (32, 32, 3))])
     write_store(folder / "empty.lmdb", [], np.arange(0))

@@ -27,8 +27,6 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import torch
-
-import fastio
 from fastio.measure.loop.data import DataOptions
 from fastio.trainer import MODELS, StepOptions, TrainStep, open_training, train
 from fastio.trainer.distributed import process_group

@@ -41,8 +41,8 @@ def test_the_figures_of_each_window(now: list[float]) -> None:
     """Median, 95th percentile, share and rates of these steps; totals of all; the rest with close()."""
     kept, waits, trainings = Kept(), [9.0, 1.0, 2.0, 4.0, 3.0], [10.0, 20.0, 30.0, 40.0, 50.0]
     timer = StepTimer(trackers=[kept], every=3)
-    for _, training in zip(timer(loader(now, [*waits, 0.0])), trainings, strict=False):
-        now[0] += training
+    for _, seconds in zip(timer(loader(now, [*waits, 0.0])), trainings, strict=False):
+        now[0] += seconds
     timer.close()
     timer.close()
     first, rest = map(values, kept.records)
