@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "fastio/jpeg.h"
-#include "fastio/probe.h"
+#include "jpeg/jpeg.h"
+#include "pictures/probe.h"
 
 namespace fastio {
 

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <vector>
 
-#include "fastio/jpeg.h"
-#include "fastio/jump_table.h"
-#include "fastio/probe.h"
+#include "jpeg/jpeg.h"
+#include "jpeg/jump_table.h"
+#include "pictures/probe.h"
 
 namespace {
 

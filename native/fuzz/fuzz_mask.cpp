@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <memory>
 
-#include "fastio/mask.h"
-#include "fastio/worker.h"
+#include "pictures/mask.h"
+#include "pictures/worker.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <memory>
 
-#include "fastio/decode.h"
-#include "fastio/probe.h"
-#include "fastio/worker.h"
+#include "pictures/decode.h"
+#include "pictures/probe.h"
+#include "pictures/worker.h"
 
 namespace fastio {
 

@@ -9,7 +9,7 @@
 #include <array>
 #include <vector>
 
-#include "fastio/crc32.h"
+#include "core/checksum.h"
 #include "fuzz_picture.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // libFuzzer target: the header readers of all kinds on hostile bytes.
 #include <cstdlib>
 
-#include "fastio/probe.h"
+#include "pictures/probe.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fastio::ImageInfo info = fastio::probe_image({data, size});

@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
-#include "fastio/decode.h"
-#include "fastio/probe.h"
-#include "fastio/transcode.h"
-#include "fastio/worker.h"
+#include "pictures/decode.h"
+#include "pictures/probe.h"
+#include "pictures/transcode.h"
+#include "pictures/worker.h"
 
 namespace {
 
@@ -41,6 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (info.status != Status::ok || std::int64_t{info.height} * info.width > most_pixels) return 0;
   const fastio::TranscodeOptions options{
       static_cast<fastio::Bound>(data[0] % 3),
+      1 + data[1] % 64,
       1 + data[1] % 64,
       {1 + data[2] % 100, static_cast<fastio::Subsampling>(data[0] / 3 % 3), data[3] % 16U},
       data[3] / 16U};

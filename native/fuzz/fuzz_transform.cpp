@@ -7,10 +7,10 @@
 #include <cstring>
 #include <memory>
 
-#include "fastio/decode.h"
-#include "fastio/probe.h"
-#include "fastio/transform.h"
-#include "fastio/worker.h"
+#include "pictures/decode.h"
+#include "pictures/probe.h"
+#include "pictures/worker.h"
+#include "transform/transform.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "fastio/pixels.h"
-#include "fastio/plan.h"
-#include "fastio/status.h"
+#include "core/status.h"
+#include "pictures/pixels.h"
+#include "transform/plan.h"
 
 using File = std::vector<std::uint8_t>;
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fastio/crc32.h"
+#include "core/checksum.h"
 
 using File = std::vector<std::uint8_t>;
 

@@ -6,8 +6,8 @@
 
 #include "check.h"
 #include "decode_region.h"
-#include "fastio/bmp.h"
-#include "fastio/reorder.h"
+#include "pictures/bmp.h"
+#include "pictures/pixels.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/buffer_ring.h"
+#include "core/buffer_ring.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "check.h"
-#include "fastio/bytes.h"
+#include "core/bytes.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/crc32.h"
+#include "core/checksum.h"
 
 namespace {
 

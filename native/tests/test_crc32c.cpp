@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/crc32c.h"
+#include "core/checksum.h"
 
 namespace {
 

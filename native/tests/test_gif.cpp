@@ -4,7 +4,7 @@
 
 #include "check.h"
 #include "decode_region.h"
-#include "fastio/gif.h"
+#include "pictures/gif.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/huffman.h"
-#include "fastio/jpeg.h"
+#include "jpeg/huffman.h"
+#include "jpeg/jpeg.h"
 #include "jpeg_file.h"
 
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/jpeg.h"
-#include "fastio/jump_table.h"
+#include "jpeg/jpeg.h"
+#include "jpeg/jump_table.h"
 #include "jpeg_file.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/key_set.h"
+#include "files/key_set.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/lmdb_pages.h"
+#include "files/lmdb_pages.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/mask.h"
-#include "fastio/worker.h"
+#include "pictures/mask.h"
+#include "pictures/worker.h"
 #include "png_file.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/philox.h"
+#include "core/random.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/picture_end.h"
+#include "pictures/probe.h"
 
 namespace {
 

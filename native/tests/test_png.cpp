@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "check.h"
-#include "fastio/png.h"
+#include "png/png.h"
 #include "png_file.h"
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "decode_region.h"
-#include "fastio/pnm.h"
+#include "pictures/pnm.h"
 
 namespace {
 

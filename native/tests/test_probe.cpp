@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/probe.h"
+#include "pictures/probe.h"
 
 namespace {
 

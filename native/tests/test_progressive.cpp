@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/progressive.h"
+#include "jpeg/progressive.h"
 
 namespace {
 

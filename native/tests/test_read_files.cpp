@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "check.h"
-#include "fastio/read_files.h"
-#include "fastio/worker.h"
+#include "files/read_files.h"
+#include "pictures/worker.h"
 
 namespace {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/job.h"
-#include "fastio/read_spans.h"
-#include "fastio/worker.h"
+#include "core/thread_pool.h"
+#include "files/readahead.h"
+#include "pictures/worker.h"
 
 namespace {
 

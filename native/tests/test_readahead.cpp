@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/readahead.h"
+#include "files/readahead.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/receipt.h"
+#include "core/receipt.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/huffman.h"
-#include "fastio/scan_walker.h"
+#include "jpeg/huffman.h"
+#include "jpeg/scan_walker.h"
 #include "jpeg_file.h"
 
 namespace {

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/job.h"
-#include "fastio/thread_pool.h"
+#include "core/thread_pool.h"
 
 // Neither TSan nor qemu allows threads in the child of a process with threads.
 #if defined(__SANITIZE_THREAD__) || defined(FASTIO_TESTS_EMULATED)

@@ -8,12 +8,10 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/bins.h"
-#include "fastio/buckets.h"
-#include "fastio/fill_tokens.h"
-#include "fastio/permute.h"
-#include "fastio/philox.h"
-#include "fastio/worker.h"
+#include "core/random.h"
+#include "pictures/worker.h"
+#include "tokens/buckets.h"
+#include "tokens/fill.h"
 
 namespace {
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/jpeg.h"
-#include "fastio/jpeg_intervals.h"
-#include "fastio/transcode.h"
-#include "fastio/worker.h"
+#include "jpeg/jpeg.h"
+#include "jpeg/jump_table.h"
+#include "pictures/transcode.h"
+#include "pictures/worker.h"
 
 namespace {
 

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/mirror.h"
-#include "fastio/plan.h"
-#include "fastio/planes.h"
-#include "fastio/resize.h"
+#include "transform/plan.h"
+#include "transform/resize.h"
+#include "transform/rows.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fastio/unfilter.h"
+#include "png/unfilter.h"
 
 namespace {
 

@@ -38,7 +38,7 @@ def page_of(path: str) -> str | None:
     """
     Return the page, without suffix, that a file of the repository becomes; None for a file that has no page.
 
-    >>> page_of("fastio/guide/moving/README.md"), page_of("native/README.md"), page_of("native/src/png.cpp")
+    >>> page_of("fastio/guide/moving/README.md"), page_of("native/README.md"), page_of("native/src/png/png.cpp")
     ('moving/index', 'internals/native', None)
     """
     folder, name = posixpath.split(path)

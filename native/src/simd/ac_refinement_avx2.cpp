@@ -1,7 +1,7 @@
 // Refining scans with BMI1 and POPCNT, which all that has AVX2 has.
 #if defined(__x86_64__)
 
-#include "../ac_refinement.h"
+#include "jpeg/ac_refinement.h"
 
 namespace fastio {
 

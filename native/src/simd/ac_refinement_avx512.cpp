@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "../ac_refinement.h"
+#include "jpeg/ac_refinement.h"
 
 namespace fastio {
 namespace {

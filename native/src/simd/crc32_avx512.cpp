@@ -1,9 +1,10 @@
-// CRC-32 in AVX-512: blocks of 256 bytes, folded by carry-less multiplication. See crc32_folding.h.
+// CRC-32 in AVX-512: blocks of 256 bytes, folded by carry-less multiplication. See
+// core/crc32_folding.h.
 #if defined(__x86_64__)
 
 #include <immintrin.h>
 
-#include "../crc32_folding.h"
+#include "core/crc32_folding.h"
 
 namespace fastio {
 namespace {

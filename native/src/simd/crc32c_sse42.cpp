@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "fastio/crc32c.h"
+#include "core/checksum.h"
 
 namespace fastio {
 

@@ -1,7 +1,7 @@
 // Two MCUs at once with BMI1 and BMI2, which all that has AVX2 has: shifts by any register.
 #if defined(__x86_64__)
 
-#include "../huffman_mcu.h"
+#include "jpeg/huffman_mcu.h"
 
 namespace fastio {
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../mirror_rows.h"
-#include "highway.h"
+#include "simd/highway.h"
+#include "transform/rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastio {

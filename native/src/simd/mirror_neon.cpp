@@ -1,7 +1,7 @@
 // Mirrored rows in NEON.
 #if defined(__aarch64__)
 
-#include "mirror_highway.h"
+#include "simd/mirror_highway.h"
 
 namespace fastio {
 

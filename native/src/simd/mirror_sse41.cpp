@@ -1,7 +1,7 @@
 // Mirrored rows in SSE4.
 #if defined(__x86_64__)
 
-#include "mirror_highway.h"
+#include "simd/mirror_highway.h"
 
 namespace fastio {
 

@@ -1,7 +1,7 @@
 // Philox4x32-10 in AVX2.
 #if defined(__x86_64__)
 
-#include "philox_highway.h"
+#include "simd/philox_highway.h"
 
 namespace fastio {
 

@@ -1,7 +1,7 @@
 // Philox4x32-10 in vectors, a counter in each lane: one source for all instruction sets, included
 // by one file for each.
-#include "../philox_steps.h"
-#include "highway.h"
+#include "core/random.h"
+#include "simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastio {

@@ -1,7 +1,7 @@
 // Philox4x32-10 in NEON.
 #if defined(__aarch64__)
 
-#include "philox_highway.h"
+#include "simd/philox_highway.h"
 
 namespace fastio {
 

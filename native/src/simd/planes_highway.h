@@ -1,7 +1,7 @@
 // Rows taken apart in vectors of 128 bits: one source for all instruction sets, included by one
 // file for each.
-#include "../split_rows.h"
-#include "highway.h"
+#include "simd/highway.h"
+#include "transform/rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastio {

@@ -1,7 +1,7 @@
 // Rows taken apart in NEON.
 #if defined(__aarch64__)
 
-#include "planes_highway.h"
+#include "simd/planes_highway.h"
 
 namespace fastio {
 

@@ -1,7 +1,7 @@
 // Rows taken apart in SSE4.
 #if defined(__x86_64__)
 
-#include "planes_highway.h"
+#include "simd/planes_highway.h"
 
 namespace fastio {
 

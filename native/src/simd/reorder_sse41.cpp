@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "../reorder_steps.h"
+#include "pictures/pixels.h"
 
 namespace fastio {
 namespace {

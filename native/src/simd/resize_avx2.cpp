@@ -1,7 +1,7 @@
 // Resampling in AVX2.
 #if defined(__x86_64__)
 
-#include "resize_highway.h"
+#include "simd/resize_highway.h"
 
 namespace fastio {
 

@@ -1,7 +1,7 @@
 // Resampling in AVX-512 with VNNI.
 #if defined(__x86_64__)
 
-#include "resize_highway.h"
+#include "simd/resize_highway.h"
 
 namespace fastio {
 

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
-#include "../resize_passes.h"
-#include "highway.h"
+#include "simd/highway.h"
+#include "transform/resize.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastio {

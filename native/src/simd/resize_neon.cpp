@@ -1,7 +1,7 @@
 // Resampling in NEON.
 #if defined(__aarch64__)
 
-#include "resize_highway.h"
+#include "simd/resize_highway.h"
 
 namespace fastio {
 

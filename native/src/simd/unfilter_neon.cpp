@@ -1,7 +1,7 @@
 // PNG's row filters in NEON.
 #if defined(__aarch64__)
 
-#include "unfilter_small_highway.h"
+#include "simd/unfilter_highway.h"
 
 namespace fastio {
 

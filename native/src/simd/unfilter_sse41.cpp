@@ -1,7 +1,7 @@
 // PNG's row filters in SSE4.
 #if defined(__x86_64__)
 
-#include "unfilter_small_highway.h"
+#include "simd/unfilter_highway.h"
 
 namespace fastio {
 

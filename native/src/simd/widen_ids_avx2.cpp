@@ -1,7 +1,7 @@
 // Ids widened in AVX2: the plain loop, which the compiler turns into vectors of four ids.
 #if defined(__x86_64__)
 
-#include "../widen_ids.h"
+#include "tokens/widen.h"
 
 namespace fastio {
 

@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "../widen_ids.h"
+#include "tokens/widen.h"
 
 namespace fastio {
 namespace {

@@ -1,0 +1,97 @@
+/// Bringing bytes of files into memory before somebody needs them: mapped ones, by descriptor, or
+/// into memory of the caller's; and what a cache of a certain size would hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/thread_pool.h"
+
+namespace fastio {
+
+/// Bytes [first, last) to be read in one go: addresses, or places in a file.
+struct Stretch {
+  std::uint64_t first;
+  std::uint64_t last;
+};
+
+/// What to read for these spans of one file or mapping, which it sorts: ascending and apart.
+///
+/// Blocks of 4 MiB of which the spans take an eighth or more are read whole, from the first
+/// span in them to the last; elsewhere each span alone, with gaps of up to 32 KiB. So at most
+/// eight times the spans' bytes are read, or 32 KiB more for each of them where that is more.
+[[nodiscard]] std::vector<Stretch> stretches(std::span<Stretch> spans);
+
+/// One span of an open file.
+struct FileSpan {
+  int fd;
+  Stretch bytes;
+};
+
+/// Has the kernel begin to read what `stretches` says for these spans of an open file.
+void advise_file(int fd, std::span<Stretch> spans);
+
+/// A task of one step that has the kernel read all spans of mappings (MADV_WILLNEED) where they
+/// are not in memory yet. It looks at 64 places of them all; with each one there it does nothing.
+///
+/// It may block as long as the disk's queue is full: give it a thread of its own. Advice
+/// only: what cannot be read ahead is left to be read later.
+[[nodiscard]] std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans,
+                                                    std::size_t count) noexcept;
+
+/// The same for files that are not mapped (POSIX_FADV_WILLNEED): nobody can look whether they are
+/// in memory, so the kernel is asked in any case. The descriptors stay open until it is done.
+[[nodiscard]] std::unique_ptr<Task> read_files_ahead_task(std::vector<FileSpan> spans) noexcept;
+
+// Spans of files into memory, by pread instead of a mapping.
+
+/// One span: where it lies in its file, and where it goes to.
+struct SpanRead {
+  int fd;  ///< stays open until the task is done
+  std::int64_t start;
+  std::size_t size;
+  std::uint8_t* out;
+  std::int32_t* error;  ///< 0: read; -1: the file ends before; else errno
+};
+
+/// Steps of the task of `read_spans_task`: what several threads share.
+inline constexpr std::size_t read_spans_steps = 8;
+
+/// A task of `read_spans_steps` steps that reads all spans, in the order of the file, near ones
+/// by one call. First the kernel is told of all that is coming (see `stretches`).
+[[nodiscard]] std::unique_ptr<Task> read_spans_task(std::vector<SpanRead> reads) noexcept;
+
+// What a cache of a certain size holds that gives up what was used least recently.
+
+/// Simulates such a cache of samples; no bytes are kept. Not thread safe. Throws std::bad_alloc
+/// only, when it is made.
+class RecentlyUsed {
+ public:
+  /// `sizes` are the bytes of each sample, none negative and fewer than 2^32 - 1 of them. A sample
+  /// of more than `capacity` bytes is never kept.
+  RecentlyUsed(std::vector<std::int64_t> sizes, std::uint64_t capacity);
+
+  /// How many samples there are.
+  [[nodiscard]] std::size_t count() const noexcept { return sizes_.size(); }
+
+  /// Uses these samples, each below `count`, in turn. Returns the bytes of those that it did not
+  /// hold at that moment; it holds them from then on.
+  std::uint64_t use(std::span<const std::int64_t> samples) noexcept;
+
+ private:
+  void unlink(std::uint32_t sample) noexcept;
+  void put_first(std::uint32_t sample) noexcept;
+
+  // A ring in the order of use; the number behind the last sample stands for its two ends.
+  std::vector<std::int64_t> sizes_;
+  std::vector<std::uint32_t> newer_;
+  std::vector<std::uint32_t> older_;  // the sample itself where it is not held
+  std::uint64_t capacity_;
+  std::uint64_t held_ = 0;  // bytes
+};
+
+}  // namespace fastio

@@ -1,0 +1,34 @@
+/// What one thread keeps between samples so that nothing is allocated in the loop.
+#pragma once
+
+#include "core/bytes.h"
+#include "jpeg/jpeg.h"
+#include "jpeg/writer.h"
+#include "pictures/bmp.h"
+#include "pictures/gif.h"
+#include "pictures/mask.h"
+#include "pictures/pnm.h"
+#include "pictures/webp.h"
+#include "png/png.h"
+#include "transform/transform.h"
+
+namespace fastio {
+
+/// Decoder handles and their memory. One per thread; never shared.
+class Worker {
+ public:
+  PngDecoder png;
+  JpegDecoder jpeg;
+  BmpDecoder bmp;
+  GifDecoder gif;
+  PnmDecoder pnm;
+  WebpDecoder webp;
+  Transformer transformer;
+  NearestPicker nearest;
+  JpegWriter jpeg_writer;
+  Scratch picture;  // a whole picture of which a part is used
+  Scratch resized;  // what is to be encoded
+  Scratch row;      // a finished picture on its way into planes
+};
+
+}  // namespace fastio

@@ -1,0 +1,446 @@
+// Files bound to Python: many of a folder, plans of reads, members of tar, pages of LMDB, names.
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "files/key_set.h"
+#include "files/lmdb_pages.h"
+#include "files/read_files.h"
+#include "files/readahead.h"
+#include "files/tar_members.h"
+#include "python/module.h"
+
+namespace fastio::python {
+
+using namespace nb::literals;
+
+namespace {
+
+/// File names of a Python sequence of str or bytes, NUL-terminated; keeps what they point into.
+class Names {
+ public:
+  explicit Names(const nb::sequence& names) : kept_{nb::steal(PySequence_Tuple(names.ptr()))} {
+    if (!kept_.front().is_valid()) throw nb::python_error();
+    const nb::handle tuple = kept_.front();
+    const auto count = static_cast<std::size_t>(PyTuple_Size(tuple.ptr()));
+    pointers_ = std::make_unique<const char*[]>(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      pointers_[i] = read(PyTuple_GetItem(tuple.ptr(), static_cast<Py_ssize_t>(i)));
+    }
+    size_ = count;
+  }
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::unique_ptr<const char*[]> take_pointers() { return std::move(pointers_); }
+  [[nodiscard]] std::vector<nb::object> take_objects() { return std::move(kept_); }
+
+ private:
+  const char* read(PyObject* name) {
+    if (PyUnicode_Check(name)) {
+      Py_ssize_t size = 0;
+      const char* text = PyUnicode_AsUTF8AndSize(name, &size);
+      if (text == nullptr) PyErr_Clear();  // a name of bytes that are not UTF-8
+      if (text != nullptr && size == PyUnicode_GetLength(name)) {  // ASCII: the string's own bytes
+        if (std::strlen(text) != static_cast<std::size_t>(size)) {
+          throw nb::value_error("a file name holds a NUL");
+        }
+        return text;
+      }
+      name = PyUnicode_EncodeFSDefault(name);
+      if (name == nullptr) throw nb::python_error();
+      kept_.push_back(nb::steal(name));
+    }
+    char* text = nullptr;  // PyBytes_AsStringAndSize refuses what is not bytes or holds a NUL
+    if (PyBytes_AsStringAndSize(name, &text, nullptr) != 0) throw nb::python_error();
+    return text;
+  }
+
+  std::vector<nb::object> kept_;
+  std::unique_ptr<const char*[]> pointers_;
+  std::size_t size_ = 0;
+};
+
+void stat_files(
+    int folder, const nb::sequence& names,
+    const nb::ndarray<std::int64_t, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>& out) {
+  static_assert(sizeof(FileStat) == 4 * sizeof(std::int64_t));
+  Names found(names);
+  if (out.shape(0) != found.size()) throw nb::value_error("out has another length than names");
+  const auto pointers = found.take_pointers();
+  const WithoutGil released;
+  fastio::stat_files(folder, {pointers.get(), found.size()},
+                     reinterpret_cast<FileStat*>(out.data()));
+}
+
+PyJob read_files(const nb::bytes& folder, const nb::sequence& names, const Int64s& sizes,
+                 const Array<std::uint8_t, 1>& out, const Int64s& starts, const StatusArray& status,
+                 const StatusArray& error, const PoolHandle& pool) {
+  const std::size_t count = starts.size();
+  Names found(names);
+  expect_length("names", found.size(), count);
+  expect_length("sizes", sizes.size(), count);
+  expect_length("status", status.size(), count);
+  expect_length("errno", error.size(), count);
+  // Copied before they are checked: the caller may change its arrays while the job runs.
+  auto places = std::make_unique<FilePlace[]>(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    places[i] = {starts.data()[i], sizes.data()[i]};
+    const auto [start, size] = places[i];
+    if (!fits(start, size, out.size())) {
+      throw nb::index_error(("file " + std::to_string(i) + ": " + std::to_string(size) +
+                             " bytes from " + std::to_string(start) + " leave out of " +
+                             std::to_string(out.size()) + " bytes")
+                                .c_str());
+    }
+  }
+  FileReads reads{found.take_pointers(), std::move(places), out.data(), status.data(),
+                  error.data()};
+  return begin(read_files_task(folder.c_str(), std::move(reads)), {count, 16}, pool,
+               keep(found.take_objects(), out, status, error));
+}
+
+}  // namespace
+
+void bind_files(nb::module_& m) {
+  m.def("stat_files", &stat_files, "folder"_a, "names"_a, "out"_a.noconvert(),
+        nb::sig("def stat_files(folder: int, names: Sequence[str | bytes], "
+                "out: NDArray[np.int64]) -> None"),
+        "Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 4): errno\n"
+        "(0 where there was none), mode, bytes, blocks of 512 bytes.");
+  m.def(
+      "read_files", &read_files, "folder"_a, "names"_a, "sizes"_a.noconvert(), "out"_a.noconvert(),
+      "starts"_a.noconvert(), "status"_a.noconvert(), "errno"_a.noconvert(), "pool"_a = nb::none(),
+      nb::sig("def read_files(folder: bytes, names: Sequence[str | bytes], "
+              "sizes: NDArray[np.int64], out: NDArray[np.uint8], starts: NDArray[np.int64], "
+              "status: NDArray[np.int32], errno: NDArray[np.int32], "
+              "pool: ThreadPool | None = None) -> Job"),
+      "Read whole files, named from ``folder`` on, to ``out[starts[i]:starts[i] + sizes[i]]``;\n"
+      "``errno`` is 0 where there was none. Regular files only (through links too); a FIFO never\n"
+      "blocks.");
+}
+
+// Plans of reads bound to Python: what the kernel is asked for, and what a cache would hold.
+
+namespace {
+
+/// ValueError unless the cuts ascend from 0 to `size`.
+void expect_cuts(const Int64s& cuts, std::size_t size) {
+  const std::span<const std::int64_t> all(cuts.data(), cuts.size());
+  if (all.empty() || all.front() != 0 || !std::ranges::is_sorted(all) ||
+      all.back() != static_cast<std::int64_t>(size)) {
+    throw nb::value_error("cuts do not ascend from 0 to the number of values");
+  }
+}
+
+void count_stretches(const Spans& spans, const Int64s& cuts, const Array<std::int64_t, 1>& reads,
+                     const Array<std::int64_t, 1>& nbytes) {
+  expect_cuts(cuts, spans.size());
+  expect_length("reads", reads.size(), cuts.size() - 1);
+  expect_length("nbytes", nbytes.size(), cuts.size() - 1);
+  expect_inside(spans);
+  const WithoutGil released;
+  std::vector<std::pair<std::int32_t, Stretch>> group;
+  std::vector<Stretch> of_file;
+  for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
+    group.clear();
+    for (auto i = static_cast<std::size_t>(cuts.data()[k]);
+         i < static_cast<std::size_t>(cuts.data()[k + 1]); ++i) {
+      const auto start = static_cast<std::uint64_t>(spans.starts.data()[i]);
+      const auto size = static_cast<std::uint64_t>(spans.sizes.data()[i]);
+      group.push_back({spans.shard.data()[i], {start, start + size}});
+    }
+    std::ranges::stable_sort(group, {}, [](const auto& span) { return span.first; });
+    std::int64_t count = 0;
+    std::uint64_t total = 0;
+    for (std::size_t i = 0; i < group.size();) {
+      of_file.clear();
+      const std::int32_t shard = group[i].first;
+      for (; i < group.size() && group[i].first == shard; ++i) of_file.push_back(group[i].second);
+      for (const Stretch stretch : stretches(of_file)) {
+        ++count;
+        total += stretch.last - stretch.first;
+      }
+    }
+    reads.data()[k] = count;
+    nbytes.data()[k] = static_cast<std::int64_t>(total);
+  }
+}
+
+/// A cache that works without the GIL, for one thread at a time.
+struct PyRecentlyUsed : RecentlyUsed {
+  using RecentlyUsed::RecentlyUsed;
+
+  std::atomic<bool> used{false};
+};
+
+void init(PyRecentlyUsed* self, const Int64s& sizes, std::uint64_t capacity) {
+  constexpr std::size_t most = (1UL << 32) - 2;
+  const std::span<const std::int64_t> all(sizes.data(), sizes.size());
+  if (all.size() > most || std::ranges::any_of(all, [](std::int64_t size) { return size < 0; })) {
+    throw nb::value_error("sizes: expected fewer than 2**32 - 1, none negative");
+  }
+  new (self) PyRecentlyUsed({all.begin(), all.end()}, capacity);
+}
+
+void use(PyRecentlyUsed& self, const Int64s& samples, const Int64s& cuts,
+         const Array<std::int64_t, 1>& missed) {
+  const SoleUse sole(self.used, "this cache");
+  expect_cuts(cuts, samples.size());
+  expect_length("missed", missed.size(), cuts.size() - 1);
+  const std::span<const std::int64_t> all(samples.data(), samples.size());
+  const auto count = static_cast<std::int64_t>(self.count());
+  const WithoutGil released;
+  if (std::ranges::any_of(all, [=](std::int64_t k) { return k < 0 || k >= count; })) {
+    const nb::gil_scoped_acquire acquired;
+    throw nb::index_error("samples: one is not among those of the cache");
+  }
+  for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
+    const auto first = static_cast<std::size_t>(cuts.data()[k]);
+    const auto stop = static_cast<std::size_t>(cuts.data()[k + 1]);
+    missed.data()[k] = static_cast<std::int64_t>(self.use(all.subspan(first, stop - first)));
+  }
+}
+
+}  // namespace
+
+void bind_read_plans(nb::module_& m) {
+  m.def("count_stretches", &count_stretches, "spans"_a, "cuts"_a.noconvert(), "reads"_a.noconvert(),
+        "nbytes"_a.noconvert(),
+        nb::sig("def count_stretches(spans: fastio.types.spans.Spans, cuts: NDArray[np.int64], "
+                "reads: NDArray[np.int64], nbytes: NDArray[np.int64]) -> None"),
+        "Write how many stretches are read for the spans from ``cuts[k]`` up to ``cuts[k + 1]``,\n"
+        "and their bytes, for every k. Nothing is read.");
+  nb::class_<PyRecentlyUsed>(m, "RecentlyUsed",
+                             "What a cache of ``capacity`` bytes holds of samples of these sizes: "
+                             "those used most recently.")
+      .def("__init__", &init, "sizes"_a.noconvert(), "capacity"_a,
+           nb::sig("def __init__(self, sizes: NDArray[np.int64], capacity: int) -> None"))
+      .def("use", &use, "samples"_a.noconvert(), "cuts"_a.noconvert(), "missed"_a.noconvert(),
+           nb::sig("def use(self, samples: NDArray[np.int64], cuts: NDArray[np.int64], missed: "
+                   "NDArray[np.int64]) -> None"),
+           "Use the samples in turn; write the bytes of those that it did not hold among\n"
+           "``samples[cuts[k]:cuts[k + 1]]``, for every k.");
+}
+
+// Tar members as Python asks for them: names, places and spans in, a filled buffer out.
+
+namespace {
+
+/// One span for each sample; what they point into is kept.
+std::unique_ptr<Bytes[]> read_spans(const Spans& spans, std::size_t count,
+                                    std::vector<nb::object>& kept) {
+  kept.push_back(spans.buffers);
+  expect_length("starts", spans.size(), count);
+  return resolve(spans);
+}
+
+std::vector<std::string_view> split_names(std::string_view joined, std::size_t count) {
+  std::vector<std::string_view> names;
+  names.reserve(count);
+  for (bool is_more = count > 0; is_more;) {
+    const std::size_t end = joined.find('\0');
+    names.push_back(joined.substr(0, end));
+    is_more = end != std::string_view::npos;
+    if (is_more) joined.remove_prefix(end + 1);
+  }
+  expect_length("names", names.size(), count);
+  return names;
+}
+
+void tar_members(const nb::bytes& names, const nb::sequence& contents, const Int64s& places,
+                 const Array<std::uint8_t, 1>& out) {
+  const std::size_t width = nb::len(contents);
+  if (width == 0 || places.size() % width != 0) {
+    throw nb::value_error("places has no whole number of samples");
+  }
+  const std::size_t count = places.size() / width;
+  std::vector<nb::object> kept;  // what the spans point into, whatever happens to `contents`
+  std::vector<TarMember> members(places.size());
+  const auto split = split_names({names.c_str(), names.size()}, members.size());
+  for (std::size_t column = 0; column < width; ++column) {
+    const auto [first, second] = nb::cast<std::pair<Spans, Spans>>(contents[column]);
+    const auto prefixes = read_spans(first, count, kept);
+    const auto values = read_spans(second, count, kept);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = i * width + column;
+      members[at] = {split[at], prefixes[i], values[i]};
+    }
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::size_t bytes = members[i].prefix.size() + members[i].value.size();
+    if (!fits_ustar(members[i]) ||
+        !fits(places.data()[i], static_cast<std::int64_t>(tar_member_bytes(bytes)), out.size())) {
+      throw nb::value_error(("member " + std::to_string(i) +
+                             " fits no ustar header or leaves the "
+                             "buffer")
+                                .c_str());
+    }
+  }
+  const WithoutGil released;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    write_tar_member(members[i], out.data() + places.data()[i]);
+  }
+}
+
+}  // namespace
+
+void bind_tar_members(nb::module_& m) {
+  m.def("tar_members", &tar_members, "names"_a, "contents"_a, "places"_a.noconvert(),
+        "out"_a.noconvert(),
+        nb::sig("def tar_members(names: bytes, contents: Sequence[tuple[Spans, Spans]], "
+                "places: NDArray[np.int64], out: NDArray[np.uint8]) -> None"),
+        "Write ustar members, header and padding included, to their places in ``out``: of each\n"
+        "sample one for each of ``contents``, the spans of what stands before the value and those\n"
+        "of the value. ``names`` are joined by NUL. ValueError where one fits no ustar header.");
+}
+
+// LmdbPages as Python sees it: spans in, finished pages out.
+
+namespace {
+
+using Int64Matrix = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<2>>;
+
+std::vector<std::string> read_suffixes(const nb::sequence& suffixes) {
+  std::vector<std::string> result;
+  for (nb::handle each : suffixes) {
+    const auto suffix = nb::cast<nb::bytes>(each);
+    if (suffix.size() > LmdbPages::max_suffix_bytes) {
+      throw nb::value_error("a suffix of a key is longer than the format allows");
+    }
+    result.emplace_back(suffix.c_str(), suffix.size());
+  }
+  return result;
+}
+
+/// A copy as an array of rows.
+Int64Matrix rows(const std::int64_t* data, std::size_t count, std::size_t width) {
+  auto copy = std::make_unique<std::int64_t[]>(count * width);
+  std::copy_n(data, count * width, copy.get());
+  std::int64_t* raw = copy.release();
+  const nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<std::int64_t*>(p); });
+  return Int64Matrix(raw, {count, width}, owner);
+}
+
+/// Values in the order of their keys: all of a sample's, then the next sample's.
+std::vector<Bytes> read_fields(const nb::sequence& fields, std::size_t width,
+                               std::vector<nb::object>& kept) {
+  std::vector<Bytes> values;
+  for (std::size_t field = 0; field < width; ++field) {
+    const auto spans = nb::cast<Spans>(fields[field]);
+    kept.push_back(spans.buffers);
+    const auto bytes = resolve(spans);
+    const std::size_t count = spans.size();
+    if (field == 0) values.resize(count * width);
+    expect_length("the first field", values.size() / width, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (bytes[i].size() > LmdbPages::max_value_bytes) {
+        throw nb::value_error("a value is longer than the format allows");
+      }
+      values[i * width + field] = bytes[i];
+    }
+  }
+  return values;
+}
+
+/// Pages of one file, and the buffers that they are written to.
+class PyLmdbPages {
+ public:
+  explicit PyLmdbPages(const nb::sequence& suffixes) : pages_(read_suffixes(suffixes)) {}
+
+  ByteArray append(const nb::sequence& fields) {
+    const SoleUse use(used_, what);
+    const std::size_t width = nb::len(fields);
+    if (width != pages_.fields()) {
+      throw nb::value_error(("expected spans of " + std::to_string(pages_.fields()) +
+                             " fields, got " + std::to_string(width))
+                                .c_str());
+    }
+    std::vector<nb::object> kept;  // what the spans point into, whatever happens to `fields`
+    const std::vector<Bytes> values = read_fields(fields, width, kept);
+    if (width > 0 && values.size() / width > pages_.samples_left()) {
+      throw nb::value_error("there are more samples than a key has digits for");
+    }
+    ByteArray out = acquire(ring_, pages_.appended_bytes(values));
+    const WithoutGil released;
+    pages_.append(values, out.data());
+    return out;
+  }
+
+  nb::tuple finish() {
+    const SoleUse use(used_, what);
+    ByteArray last = acquire(ring_, pages_.finished_bytes());
+    pages_.finish(last.data());
+    const auto& starts = pages_.starts();
+    const auto& leaves = pages_.leaves();
+    const std::size_t fields = pages_.fields();
+    return nb::make_tuple(last,
+                          rows(starts.data(), fields > 0 ? starts.size() / fields : 0, fields),
+                          rows(leaves.empty() ? nullptr : leaves.data()->data(), leaves.size(), 2));
+  }
+
+  [[nodiscard]] std::uint64_t overflow_pages() {
+    const SoleUse use(used_, what);
+    return pages_.overflow_pages();
+  }
+
+ private:
+  static constexpr const char* what = "these pages";
+
+  LmdbPages pages_;
+  std::atomic<bool> used_{false};
+  BufferRing ring_{2};
+};
+
+}  // namespace
+
+void bind_lmdb_pages(nb::module_& m) {
+  nb::class_<PyLmdbPages>(
+      m, "LmdbPages",
+      "Turns samples, in order, into the leaf and overflow pages of an LMDB file, from page 2 "
+      "on.\n\n"
+      "A key is the sample's number in ten digits and the field's suffix; suffixes are sorted.")
+      .def(nb::init<nb::sequence>(), "suffixes"_a,
+           nb::sig("def __init__(self, suffixes: Sequence[bytes]) -> None"))
+      .def(
+          "append", &PyLmdbPages::append, "fields"_a,
+          nb::sig("def append(self, fields: Sequence[Spans]) -> NDArray[np.uint8]"),
+          "Add samples, given as the spans of each field, and return the pages that are finished.\n"
+          "Works without the GIL. IndexError for a span that leaves its buffer.")
+      .def("finish", &PyLmdbPages::finish,
+           nb::sig("def finish(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], "
+                   "NDArray[np.int64]]"),
+           "The last page; where the values begin in the file, (samples, fields); first entry and\n"
+           "page of every leaf, (n, 2), entries counted over samples and fields. It ends there.")
+      .def_prop_ro("overflow_pages", &PyLmdbPages::overflow_pages, "Pages of long values so far.");
+}
+
+// KeySet bound to Python: names as bytes joined by NUL.
+
+void bind_key_set(nb::module_& m) {
+  nb::class_<KeySet>(
+      m, "KeySet",
+      "Finds names that come twice. Those that rise cost nothing, others 23 to 46 bytes each.")
+      .def(nb::init<>())
+      .def(
+          "rise",
+          [](KeySet& self, const nb::bytes& joined) {
+            return self.rise({joined.c_str(), joined.size()});
+          },
+          "joined"_a, nb::lock_self(),
+          "Whether names joined by NUL rise, each above all before, by bytes or with runs of\n"
+          "digits as numbers; accepted all or none, and after a no none will ever.")
+      .def(
+          "insert",
+          [](KeySet& self, const nb::bytes& joined) {
+            return self.insert({joined.c_str(), joined.size()});
+          },
+          "joined"_a, nb::lock_self(),
+          "Keep 128 bits of each name; the place of the first that was there, and then none is "
+          "kept.");
+}
+
+}  // namespace fastio::python

@@ -1,0 +1,48 @@
+/// What fills the rows of batches, whoever owns these rows.
+#pragma once
+
+#include "python/module.h"
+
+namespace fastio::python {
+
+/// Neighbouring samples of a chunk, and the rows that they go to.
+struct RowPart {
+  std::size_t first, count;
+  std::uint8_t* out;                   ///< row behind row, in C order
+  std::span<const std::size_t> shape;  ///< of a row
+  std::size_t row_bytes;
+  std::int32_t* status;
+};
+
+/// The samples of a chunk and how each becomes a row; see `plain_rows` and `transformed_rows`.
+class RowWork {
+ public:
+  RowWork(Spans spans, bool verify)
+      : spans_(std::move(spans)), checksums_(spans_.checksums(verify)) {
+    expect_length("shard", spans_.shard.size(), size());
+    expect_length("sizes", spans_.sizes.size(), size());
+    (void)checked(checksums_, size());
+  }
+  RowWork(const RowWork&) = delete;
+  RowWork& operator=(const RowWork&) = delete;
+  virtual ~RowWork() = default;
+
+  [[nodiscard]] std::size_t size() const { return spans_.size(); }
+
+  /// A task that fills these rows, and how it is cut up for so many `threads`. Rows, status and
+  /// this object must outlive it. Throws where something does not fit.
+  [[nodiscard]] virtual std::pair<std::unique_ptr<fastio::Task>, Cut> task(
+      const RowPart& part, std::size_t threads) const = 0;
+
+ protected:
+  [[nodiscard]] const Spans& spans() const { return spans_; }
+  [[nodiscard]] const std::uint32_t* checksums(const RowPart& part) const {
+    return checksums_ ? checksums_->data() + part.first : nullptr;
+  }
+
+ private:
+  const Spans spans_;
+  const Checksums checksums_;
+};
+
+}  // namespace fastio::python

@@ -1,0 +1,575 @@
+// What batches of token ids share: their layout, and who lends them memory and threads.
+
+#include <nanobind/stl/string.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "python/batch_loop.h"
+#include "python/module.h"
+#include "tokens/fill.h"
+
+namespace fastio::python {
+
+/// How samples become a batch: see PadCollate, PackCollate and ChunkCollate.
+enum class TokenLayout { pad, pack, chunk };
+
+/// What is equal for all batches of a loader.
+struct TokenRules {
+  TokenLayout layout;
+  std::int64_t width;  ///< pad: a multiple of it; pack: tokens of a batch, or 0; chunk: of a row
+  std::int64_t pad_id;
+  bool at_end;  ///< padding comes first
+  std::size_t item_bytes;
+  std::uint64_t vocabulary;
+
+  [[nodiscard]] bool has_mask() const { return layout != TokenLayout::pack; }
+  [[nodiscard]] bool has_positions() const { return layout == TokenLayout::pack; }
+  [[nodiscard]] bool has_lengths() const { return layout != TokenLayout::chunk; }
+
+  /// Bytes for each slot of a batch.
+  [[nodiscard]] std::int64_t slot_bytes() const { return 8 + 8 * has_positions() + has_mask(); }
+};
+
+/// Memory of several batches: arrays of them lie one after the other.
+struct TokenMemory {
+  std::shared_ptr<void> owner;  ///< of what tensors share
+  nb::object pinned;            ///< torch's tensor over it, where it is pinned
+  std::uint8_t* data = nullptr;
+};
+
+/// Lends memory and threads to the batches of one process. Several Python threads may ask at once.
+class TokenFiller {
+ public:
+  TokenFiller(const TokenRules& rules, nb::object pool, nb::object ring, nb::object from_dlpack,
+              nb::object pinned)
+      : rules(rules),
+        pool(std::move(pool)),
+        from_dlpack(std::move(from_dlpack)),
+        ring_(std::move(ring)),
+        pinned_(std::move(pinned)) {}
+
+  /// At least `nbytes`. A ring's buffer is as large as the largest so far, so that it can be lent
+  /// again.
+  TokenMemory take(std::size_t nbytes) {
+    std::size_t largest = largest_.load();
+    while (largest < nbytes && !largest_.compare_exchange_weak(largest, nbytes)) continue;
+    if (!pinned_.is_none()) return take_pinned(nbytes);
+    std::shared_ptr<fastio::BufferRing::Lease> lease =
+        nb::cast<fastio::BufferRing&>(ring_).acquire(largest_);
+    if (!lease) throw std::bad_alloc();
+    std::uint8_t* data = lease->data();
+    return {std::move(lease), {}, data};
+  }
+
+  /// Memory for a few numbers of each sample, which users may keep for long.
+  TokenMemory take_apart(std::size_t nbytes) {
+    if (!pinned_.is_none()) return take_pinned(nbytes);
+    std::shared_ptr<std::uint8_t[]> memory(new std::uint8_t[nbytes]);
+    std::uint8_t* data = memory.get();
+    return {std::move(memory), {}, data};
+  }
+
+  /// Counts a job and the batches that it fills.
+  void count(std::size_t batches) {
+    ++jobs_;
+    batches_ += batches;
+  }
+
+  [[nodiscard]] std::size_t largest() const { return largest_; }
+  [[nodiscard]] double job_batches() const {
+    const std::size_t jobs = jobs_;
+    return jobs == 0 ? 1.0 : static_cast<double>(batches_) / static_cast<double>(jobs);
+  }
+  [[nodiscard]] const nb::object& pinned() const { return pinned_; }
+
+  const TokenRules rules;
+  const nb::object pool;
+  const nb::object from_dlpack;
+  const nb::str names[6] = {nb::str("input_ids"),    nb::str("attention_mask"),
+                            nb::str("position_ids"), nb::str("cu_seqlens"),
+                            nb::str("lengths"),      nb::str("labels")};
+
+ private:
+  TokenMemory take_pinned(std::size_t nbytes) {
+    nb::object tensor = pinned_.attr("take")(nbytes);
+    const auto address = nb::cast<std::uintptr_t>(tensor.attr("data_ptr")());
+    return {{}, std::move(tensor), reinterpret_cast<std::uint8_t*>(address)};
+  }
+
+  const nb::object ring_;
+  const nb::object pinned_;
+  std::atomic<std::size_t> largest_ = 0;
+  std::atomic<std::size_t> jobs_ = 0;
+  std::atomic<std::size_t> batches_ = 0;
+};
+
+// Batches of token ids: laid out, filled by threads, and handed out as tensors.
+
+namespace {
+
+using namespace nb::literals;
+
+using Labels = nb::ndarray<nb::c_contig, nb::device::cpu>;
+
+/// Some batches that one job fills.
+struct Filling {
+  std::size_t first = 0, last = 0;    ///< batches
+  std::vector<std::int64_t> starts;   ///< of the slot of each sample, and the end of the last
+  std::vector<std::int64_t> cuts{0};  ///< elements of the batches
+  std::vector<std::int32_t> status;   ///< of each sample
+  std::string misfit;                 ///< why batch `first`, then the only one, fits no layout
+  TokenMemory memory;                 ///< ids, positions, mask
+  TokenMemory apart;                  ///< lengths, labels, ends
+  std::int64_t* ids = nullptr;
+  std::int64_t* positions = nullptr;
+  std::int64_t* lengths = nullptr;
+  std::uint8_t* labels = nullptr;
+  std::int32_t* ends = nullptr;  ///< for each batch one number more than it has samples
+  std::uint8_t* mask = nullptr;
+  OwnJob job;  // last: it is over before its memory goes
+};
+
+struct TokenRequest {
+  Spans spans;
+  Int64s cuts;
+  Checksums checksums;
+  std::optional<Labels> labels;
+  nb::object label_of;
+  std::optional<Int32s> unread;
+  std::size_t job_bytes;
+};
+
+constexpr std::int64_t most_tokens = std::numeric_limits<std::int32_t>::max();
+
+class TokenBatches final : public BatchGroup {
+ public:
+  TokenBatches(nb::object filler, TokenRequest request, nb::object proof, nb::object repair)
+      : BatchGroup(request.cuts.size() - 1, std::move(proof), std::move(repair)),
+        filler_object_(std::move(filler)),
+        filler_(nb::cast<TokenFiller&>(filler_object_)),
+        rules_(filler_.rules),
+        request_(std::move(request)) {}
+
+  ~TokenBatches() override { cancel(); }
+
+  void begin(std::size_t k) override {
+    // One job is worked on, and one waits.
+    while (begun_ < size() && (fillings_.size() < 2 || fillings_.back().first <= k)) fill();
+  }
+
+  std::optional<ReadyBatch> finish(std::size_t k) override {
+    pass(k);
+    Filling& filling = fillings_.front();
+    if (!filling.misfit.empty()) throw nb::value_error(filling.misfit.c_str());
+    if (!filling.job.wait()) return {};
+    if (!is_good(filling, k)) return {};
+    return batch_of(filling, k);
+  }
+
+  nb::object repair(std::size_t k) override {
+    Filling& filling = fillings_.front();
+    nb::object status = nb::none();
+    if (filling.job.wait()) status = status_of(filling, k);
+    return repairer()(k, status);
+  }
+
+  void cancel() override {
+    for (Filling& filling : fillings_) filling.job.cancel();
+  }
+
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(request_.label_of.ptr());
+    return BatchGroup::traverse(visit, arg);
+  }
+
+  /// What finish() and repair() say, for whoever has no loop.
+  nb::object status(std::size_t k) {
+    const SoleUse use(used_, what);
+    begin(k);
+    pass(k);
+    Filling& filling = fillings_.front();
+    if (!filling.misfit.empty()) throw nb::value_error(filling.misfit.c_str());
+    if (!filling.job.wait()) throw std::runtime_error("begun before a fork");
+    return status_of(filling, k);
+  }
+
+  nb::tuple take(std::size_t k) {
+    const SoleUse use(used_, what);
+    begin(k);
+    pass(k);
+    const ReadyBatch ready = batch_of(fillings_.front(), k);
+    return nb::make_tuple(ready.batch, ready.samples, ready.nbytes, ready.tokens, ready.slots);
+  }
+
+ private:
+  static constexpr const char* what = "these batches";
+
+  [[nodiscard]] std::int64_t cut(std::size_t k) const { return request_.cuts.data()[k]; }
+  [[nodiscard]] std::size_t samples(std::size_t k) const {
+    return static_cast<std::size_t>(cut(k + 1) - cut(k));
+  }
+  [[nodiscard]] std::int64_t length(std::int64_t i) const {
+    return request_.spans.sizes.data()[i] / static_cast<std::int64_t>(rules_.item_bytes);
+  }
+
+  /// Lets go of the jobs before that of batch k; IndexError where it has none.
+  void pass(std::size_t k) {
+    while (!fillings_.empty() && fillings_.front().last <= k) {
+      const Filling passed = std::move(fillings_.front());  // apart: its job is waited for
+      fillings_.pop_front();
+    }
+    if (!fillings_.empty() && fillings_.front().first <= k) return;
+    throw nb::index_error(("batch " + std::to_string(k) + " of " + std::to_string(size()) +
+                           ": there is none, or a later one was asked for before")
+                              .c_str());
+  }
+
+  /// Adds the slots of batch k to `filling`; false, with nothing added, where it does not fit.
+  bool lay_out(std::size_t k, Filling& filling, std::string& misfit) const {
+    const std::int64_t first = cut(k), last = cut(k + 1);
+    std::int64_t longest = 0, total = 0;
+    for (std::int64_t i = first; i < last; ++i) {
+      longest = std::max(longest, length(i));
+      total += length(i);
+    }
+    std::int64_t slot = filling.cuts.back();
+    const bool is_padded = rules_.layout == TokenLayout::pad;
+    std::int64_t row = 0, elements = total;
+    if (is_padded) {
+      row = (longest + rules_.width - 1) / rules_.width * rules_.width;
+      elements = row * (last - first);
+    } else if (rules_.layout == TokenLayout::chunk) {
+      elements = (total + rules_.width - 1) / rules_.width * rules_.width;
+    } else {
+      if (rules_.width > 0) elements = rules_.width;
+      misfit = misfit_of(total);
+      if (!misfit.empty()) return false;
+    }
+    const std::int64_t end = slot + elements;
+    for (std::int64_t i = first; i < last; ++i) {
+      filling.starts.push_back(slot);
+      slot += is_padded ? row : length(i);
+    }
+    filling.cuts.push_back(end);  // what the last sample leaves is its slot's, too
+    return true;
+  }
+
+  [[nodiscard]] std::string misfit_of(std::int64_t total) const {
+    const std::string tokens = std::to_string(total);
+    if (total > most_tokens) {
+      return "a batch of " + tokens + " tokens: cu_seqlens is int32 and holds at most " +
+             std::to_string(most_tokens);
+    }
+    const std::string width = std::to_string(rules_.width);
+    if (rules_.width == 0 || total <= rules_.width) return {};
+    return "a batch of " + tokens + " tokens does not fit into tokens=" + width +
+           ": plan batches with PackSampler(lengths, max_tokens=" + width + ")";
+  }
+
+  /// Begins the job of the next batches.
+  void fill() {
+    Filling filling;
+    filling.first = filling.last = begun_;
+    std::string misfit;
+    if (getpid() != pid_) filling.last = size();  // a forked child has them repaired, one by one
+    while (filling.last < size()) {
+      if (!lay_out(filling.last, filling, misfit)) break;
+      ++filling.last;
+      const std::int64_t next = 2 * filling.cuts.back() - *(filling.cuts.end() - 2);  // as large
+      if (next * rules_.slot_bytes() > static_cast<std::int64_t>(request_.job_bytes)) break;
+    }
+    if (filling.last == filling.first) {
+      filling.misfit = std::move(misfit);
+      ++filling.last;
+    } else if (!filling.starts.empty()) {
+      filling.starts.push_back(filling.cuts.back());
+      start(filling);
+    }
+    begun_ = filling.last;
+    fillings_.push_back(std::move(filling));
+  }
+
+  /// Lends `filling` its memory, and threads work on it.
+  void start(Filling& filling) {
+    const auto first = static_cast<std::size_t>(cut(filling.first));
+    const std::size_t count = filling.starts.size() - 1;
+    const auto total = static_cast<std::size_t>(filling.cuts.back());
+    const std::size_t batches = filling.last - filling.first;
+    filler_.count(batches);
+    filling.memory = filler_.take(total * static_cast<std::size_t>(rules_.slot_bytes()));
+    filling.ids = reinterpret_cast<std::int64_t*>(filling.memory.data);
+    std::int64_t* behind = filling.ids + total;
+    if (rules_.has_positions()) {
+      filling.positions = behind;
+      behind += total;
+    }
+    if (rules_.has_mask()) filling.mask = reinterpret_cast<std::uint8_t*>(behind);
+    keep_apart(filling, first, count);
+    filling.status.resize(count);
+    const fastio::TokenSlots to{filling.starts.data(),
+                                filling.ids,
+                                filling.mask,
+                                filling.positions,
+                                request_.checksums ? request_.checksums->data() + first : nullptr,
+                                filling.status.data(),
+                                rules_.item_bytes,
+                                rules_.pad_id,
+                                rules_.vocabulary,
+                                rules_.at_end};
+    auto task = fastio::fill_tokens_task(resolve(request_.spans, first, count), to);
+    const std::size_t grain = grain_for(8 * total / std::max<std::size_t>(count, 1));
+    filling.job =
+        OwnJob(submit(std::move(task), {count, grain}, nb::handle_t<PyPool>(filler_.pool.ptr())));
+  }
+
+  /// Writes what there is for each of `count` samples from `first` on.
+  void keep_apart(Filling& filling, std::size_t first, std::size_t count) const {
+    const std::size_t lengths = rules_.has_lengths() ? 8 * count : 0;
+    const std::size_t labels = request_.labels ? (count * label_size() + 7) / 8 * 8 : 0;
+    const std::size_t ends =
+        rules_.has_positions() ? 4 * (count + filling.last - filling.first) : 0;
+    filling.apart = filler_.take_apart(lengths + labels + ends);
+    filling.lengths = reinterpret_cast<std::int64_t*>(filling.apart.data);
+    filling.labels = filling.apart.data + lengths;
+    filling.ends = reinterpret_cast<std::int32_t*>(filling.labels + labels);
+    if (rules_.has_lengths()) {
+      for (std::size_t i = 0; i < count; ++i) {
+        filling.lengths[i] = length(static_cast<std::int64_t>(first + i));
+      }
+    }
+    if (request_.labels) {
+      const auto* given = static_cast<const std::uint8_t*>(request_.labels->data());
+      std::memcpy(filling.labels, given + first * label_size(), count * label_size());
+    }
+    if (rules_.has_positions()) write_ends(filling);
+  }
+
+  /// Where the samples of each batch begin within it, and the last one ends.
+  void write_ends(Filling& filling) const {
+    std::int32_t* out = filling.ends;
+    for (std::size_t k = filling.first; k < filling.last; ++k) {
+      std::int32_t end = 0;
+      *out++ = 0;
+      for (std::int64_t i = cut(k); i < cut(k + 1); ++i) {
+        *out++ = end += static_cast<std::int32_t>(length(i));
+      }
+    }
+  }
+
+  /// Status of the samples of batch k.
+  [[nodiscard]] nb::object status_of(const Filling& filling, std::size_t k) const {
+    const std::size_t count = samples(k);
+    auto status = std::make_unique<std::int32_t[]>(count);
+    const auto first = static_cast<std::size_t>(cut(k) - cut(filling.first));
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int32_t unread =
+          request_.unread ? request_.unread->data()[static_cast<std::size_t>(cut(k)) + i] : 0;
+      status[i] = unread != 0 ? unread : filling.status[first + i];
+    }
+    const nb::capsule owner(status.get(),
+                            [](void* raw) noexcept { delete[] static_cast<std::int32_t*>(raw); });
+    return nb::cast(
+        nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>(status.release(), {count}, owner));
+  }
+
+  [[nodiscard]] bool is_good(const Filling& filling, std::size_t k) const {
+    const auto is_bad = [](std::int32_t status) { return status != 0; };
+    const auto* status = filling.status.data() + (cut(k) - cut(filling.first));
+    if (std::any_of(status, status + samples(k), is_bad)) return false;
+    if (!request_.unread) return true;
+    const auto* unread = request_.unread->data() + cut(k);
+    return !std::any_of(unread, unread + samples(k), is_bad);
+  }
+
+  /// Bytes of the label of one sample.
+  [[nodiscard]] std::size_t label_size() const {
+    std::size_t size = request_.labels->itemsize();
+    for (std::size_t i = 1; i < request_.labels->ndim(); ++i) size *= request_.labels->shape(i);
+    return size;
+  }
+
+  /// A tensor over some of this memory.
+  [[nodiscard]] nb::object tensor(const TokenMemory& memory, void* data, nb::dlpack::dtype dtype,
+                                  std::initializer_list<std::int64_t> shape) const {
+    const std::span<const std::int64_t> sizes(shape.begin(), shape.size());
+    return tensor(memory, data, dtype, sizes);
+  }
+
+  [[nodiscard]] nb::object tensor(const TokenMemory& memory, void* data, nb::dlpack::dtype dtype,
+                                  std::span<const std::int64_t> shape) const {
+    if (!memory.pinned.is_valid()) {
+      return make_tensor(filler_.from_dlpack, memory.owner, {data, dtype, shape});
+    }
+    nb::list sizes;
+    for (const std::int64_t size : shape) sizes.append(size);
+    constexpr const char* kinds = "iuf???b";  // as DLPack numbers them
+    const std::string name = kinds[dtype.code] + std::to_string(dtype.bits / 8);
+    return filler_.pinned().attr("view")(
+        memory.pinned, static_cast<std::uint8_t*>(data) - memory.data, name, nb::tuple(sizes));
+  }
+
+  [[nodiscard]] ReadyBatch batch_of(const Filling& filling, std::size_t k) const {
+    using nb::dtype;
+    const std::size_t batch = k - filling.first;
+    const std::int64_t start = filling.cuts[batch], slots = filling.cuts[batch + 1] - start;
+    const auto count = static_cast<std::int64_t>(samples(k));
+    const std::int64_t before = cut(k) - cut(filling.first);
+    std::array<std::int64_t, 2> sizes{slots, 1};
+    if (rules_.layout == TokenLayout::pad) sizes = {count, slots / count};
+    if (rules_.layout == TokenLayout::chunk) sizes = {slots / rules_.width, rules_.width};
+    const std::size_t dimensions = rules_.layout == TokenLayout::pack ? 1 : 2;
+    const std::span<const std::int64_t> shape(sizes.data(), dimensions);
+    nb::dict made;
+    made[filler_.names[0]] =
+        tensor(filling.memory, filling.ids + start, dtype<std::int64_t>(), shape);
+    if (rules_.has_mask()) {
+      made[filler_.names[1]] = tensor(filling.memory, filling.mask + start, dtype<bool>(), shape);
+    }
+    if (rules_.has_positions()) {
+      made[filler_.names[2]] =
+          tensor(filling.memory, filling.positions + start, dtype<std::int64_t>(), shape);
+      made[filler_.names[3]] =
+          tensor(filling.apart, filling.ends + before + static_cast<std::int64_t>(batch),
+                 dtype<std::int32_t>(), {count + 1});
+    }
+    if (rules_.has_lengths()) {
+      made[filler_.names[4]] =
+          tensor(filling.apart, filling.lengths + before, dtype<std::int64_t>(), {count});
+    }
+    add_labels(filling, k, made);
+    std::int64_t tokens = 0;
+    for (std::int64_t i = cut(k); i < cut(k + 1); ++i) tokens += length(i);
+    return {std::move(made), count, slots * rules_.slot_bytes(), tokens, slots};
+  }
+
+  void add_labels(const Filling& filling, std::size_t k, nb::dict& made) const {
+    if (request_.labels) {
+      std::array<std::int64_t, most_dimensions> shape{static_cast<std::int64_t>(samples(k))};
+      const std::size_t dimensions = request_.labels->ndim();
+      for (std::size_t i = 1; i < dimensions; ++i) {
+        shape[i] = static_cast<std::int64_t>(request_.labels->shape(i));
+      }
+      const auto before = static_cast<std::size_t>(cut(k) - cut(filling.first));
+      made[filler_.names[5]] =
+          tensor(filling.apart, filling.labels + before * label_size(), request_.labels->dtype(),
+                 std::span<const std::int64_t>(shape.data(), dimensions));
+    } else if (!request_.label_of.is_none()) {
+      made[filler_.names[5]] = request_.label_of(cut(k), cut(k + 1));
+    }
+  }
+
+  const nb::object filler_object_;
+  TokenFiller& filler_;
+  const TokenRules& rules_;
+  const TokenRequest request_;
+  std::deque<Filling> fillings_;
+  std::size_t begun_ = 0;  // batches
+  const pid_t pid_ = getpid();
+  std::atomic<bool> used_{false};
+};
+
+TokenLayout layout_of(const std::string& name) {
+  if (name == "pad") return TokenLayout::pad;
+  if (name == "pack") return TokenLayout::pack;
+  if (name == "chunk") return TokenLayout::chunk;
+  throw nb::value_error(("layout is " + name + ", expected pad, pack or chunk").c_str());
+}
+
+void make_filler(TokenFiller* self, const std::string& layout, std::int64_t width,
+                 std::int64_t pad_id, bool at_end, std::size_t item_bytes, std::uint64_t vocabulary,
+                 nb::object pool, nb::object ring, nb::object from_dlpack, nb::object pinned) {
+  const TokenRules rules{layout_of(layout), width, pad_id, at_end, item_bytes, vocabulary};
+  if (item_bytes != 2 && item_bytes != 4) throw nb::value_error("item_bytes is neither 2 nor 4");
+  if (width < (rules.layout == TokenLayout::pack ? 0 : 1)) throw nb::value_error("width < 1");
+  new (self) TokenFiller(rules, std::move(pool), std::move(ring), std::move(from_dlpack),
+                         std::move(pinned));
+}
+
+nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int64s& cuts,
+                   bool verify, std::optional<Labels> labels, nb::object label_of,
+                   std::optional<Int32s> unread, std::size_t job_bytes, nb::object proof,
+                   nb::object repair) {
+  const std::size_t count = spans.size();
+  expect_length("shard", spans.shard.size(), count);
+  expect_length("sizes", spans.sizes.size(), count);
+  expect_cuts(cuts, count);
+  if (labels) {
+    if (labels->ndim() < 1 || labels->ndim() > most_dimensions) {
+      throw nb::value_error("labels: expected 1 to 8 axes");
+    }
+    expect_length("labels", labels->shape(0), count);
+  }
+  if (unread) expect_length("unread", unread->size(), count);
+  Checksums checksums = spans.checksums(verify);
+  (void)checked(checksums, count);
+  TokenRequest request{spans,
+                       cuts,
+                       std::move(checksums),
+                       std::move(labels),
+                       std::move(label_of),
+                       std::move(unread),
+                       job_bytes};
+  return nb::cast(
+      new TokenBatches(nb::borrow(self), std::move(request), std::move(proof), std::move(repair)),
+      nb::rv_policy::take_ownership);
+}
+
+}  // namespace
+
+void bind_token_batches(nb::module_& m) {
+  nb::class_<TokenBatches, BatchGroup>(m, "TokenBatches", nb::is_weak_referenceable(),
+                                       nb::type_slots(traversed<TokenBatches>),
+                                       "Batches of token ids on their way: see TokenFiller.")
+      .def("begin", &TokenBatches::begin, "k"_a, nb::lock_self(), "Have threads work on batch k.")
+      .def("cancel", &TokenBatches::cancel, nb::lock_self(), "Let go of whatever is under way.")
+      .def("status", &TokenBatches::status, "k"_a, nb::lock_self(),
+           nb::sig("def status(self, k: int) -> NDArray[np.int32]"),
+           "Wait for batch k, and return the status of its samples. ValueError where it does not\n"
+           "fit its layout. Batches must be asked for in order.")
+      .def("take", &TokenBatches::take, "k"_a, nb::lock_self(),
+           nb::sig("def take(self, k: int) -> tuple[dict[str, Any], int, int, int, int]"),
+           "Batch k, for which ``status`` has waited, whatever that was; its samples, its bytes,\n"
+           "its tokens and its slots.");
+
+  nb::class_<TokenFiller>(
+      m, "TokenFiller",
+      "Makes batches of token ids, on the threads of ``pool``, in memory of ``ring``.\n\n"
+      "``layout`` and ``width``: \"pad\" to the longest of a batch, rounded up to a multiple;\n"
+      "\"pack\" into as many tokens, 0 for as many as there are; \"chunk\" into rows of as many.\n"
+      "``at_end`` pads before the tokens. ``from_dlpack`` is torch's. ``pinned``, if not None,\n"
+      "gives memory in place of the ring: ``take(nbytes)`` a tensor, and ``view(tensor, start,\n"
+      "dtype, shape)`` a part of it.")
+      .def("__init__", &make_filler, "layout"_a, "width"_a, nb::kw_only(), "pad_id"_a, "at_end"_a,
+           "item_bytes"_a, "vocabulary"_a, "pool"_a, "ring"_a.none(), "from_dlpack"_a,
+           "pinned"_a.none() = nb::none(),
+           nb::sig("def __init__(self, layout: str, width: int, *, pad_id: int, at_end: bool, "
+                   "item_bytes: int, vocabulary: int, pool: ThreadPool, ring: BufferRing | None, "
+                   "from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None"))
+      .def("batches", &batches, "spans"_a, "cuts"_a.noconvert(), nb::kw_only(), "verify"_a,
+           "labels"_a.noconvert().none() = nb::none(), "label_of"_a.none() = nb::none(),
+           "unread"_a.noconvert().none() = nb::none(), "job_bytes"_a, "proof"_a.none() = nb::none(),
+           "repair"_a.none() = nb::none(),
+           nb::sig("def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, "
+                   "labels: NDArray[Any] | None = None, "
+                   "label_of: Callable[[int, int], Any] | None = None, "
+                   "unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, "
+                   "repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) "
+                   "-> TokenBatches"),
+           "Batch k is that of the spans ``cuts[k]`` up to ``cuts[k + 1]``, filled with others by\n"
+           "jobs of about ``job_bytes``. ``labels`` has one row for each span, or\n"
+           "``label_of(start, stop)`` makes those of a batch. ``unread`` is the status of spans\n"
+           "that could not be read. ``repair(k, status)`` makes a batch with bad samples.")
+      .def_prop_ro("job_batches", &TokenFiller::job_batches,
+                   "Batches that a job fills, on average.")
+      .def_prop_ro("largest_bytes", &TokenFiller::largest, "The largest piece of memory taken.");
+}
+
+}  // namespace fastio::python

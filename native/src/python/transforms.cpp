@@ -1,0 +1,303 @@
+// Transforms bound to Python: batches by plans, and the numbers that plans are drawn from.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "core/random.h"
+#include "python/row_work.h"
+#include "transform/transform.h"
+
+namespace fastio::python {
+namespace {
+
+using namespace nb::literals;
+
+using PlanArray = nb::ndarray<const std::int32_t, nb::shape<-1, 13>, nb::c_contig, nb::device::cpu>;
+
+/// A compiled function of the user's, and the object that keeps its code in memory.
+struct PyFunction {
+  PictureCall call;
+  nb::object owner;
+};
+
+using FunctionHandle = std::optional<nb::handle_t<PyFunction>>;
+using Numbers = std::optional<Array<const double, 2>>;
+
+/// How pictures are transformed, whatever their batch.
+struct Wishes {
+  PlanArray plan;
+  int filter;
+  nb::bytes fill;
+  bool planar;
+  bool grey;
+  bool fast;
+  std::size_t max_pixels;
+  PassOrder order;
+  nb::object function;  // a PyFunction, or none
+  Numbers numbers;
+  std::optional<std::array<std::size_t, 2>> stored;  // height and width of raw pictures
+};
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw nb::value_error(text.c_str());
+}
+
+TransformOptions options_of(const Wishes& wishes, std::size_t channels) {
+  if (wishes.filter < 0 || wishes.filter > static_cast<int>(Filter::nearest)) {
+    refuse("filter is " + std::to_string(wishes.filter) + ", expected 0 to 5");
+  }
+  if (channels != 1 && channels != 3 && channels != 4) {
+    refuse("out has " + std::to_string(channels) +
+           " channels, expected 1 (grey), 3 (RGB) or 4 (RGBA)");
+  }
+  if (wishes.grey && channels == 4) refuse("grey goes with 1 or 3 channels, out has 4");
+  if (wishes.fill.size() != channels) {
+    refuse("fill has " + std::to_string(wishes.fill.size()) + " values, out has " +
+           std::to_string(channels) + " channels");
+  }
+  TransformOptions options{static_cast<Filter>(wishes.filter),
+                           {},
+                           wishes.planar,
+                           wishes.grey,
+                           wishes.fast,
+                           wishes.max_pixels,
+                           wishes.order};
+  std::memcpy(options.fill.data(), wishes.fill.c_str(), channels);
+  return options;
+}
+
+/// Pictures, encoded or raw, on their way through transforms.
+class TransformedRows final : public RowWork {
+ public:
+  TransformedRows(const Spans& spans, bool verify, Wishes wishes)
+      : RowWork(spans, verify), wishes_(std::move(wishes)), intervals_(spans.intervals()) {
+    expect_length("plan", wishes_.plan.shape(0), size());
+    if (!wishes_.function.is_none()) {
+      if (!wishes_.numbers) refuse("function goes with numbers, one row for each picture");
+      expect_length("numbers", wishes_.numbers->shape(0), size());
+    }
+    for (const std::size_t side : wishes_.stored.value_or(std::array<std::size_t, 2>{})) {
+      if (side <= static_cast<std::size_t>(longest_side)) continue;
+      refuse("rows of " + std::to_string((*wishes_.stored)[0]) + " x " +
+             std::to_string((*wishes_.stored)[1]) + " pixels are too large, a side has at most " +
+             std::to_string(longest_side));
+    }
+  }
+
+  [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(
+      const RowPart& part, std::size_t threads) const override {
+    if (part.shape.size() != 3) refuse("rows of pictures have three axes");
+    const std::size_t first = wishes_.planar ? 1 : 0;
+    const std::size_t channels = part.shape[wishes_.planar ? 0 : 2];
+    const TransformOptions options = options_of(wishes_, channels);
+    const Picture row{part.out, part.shape[first], part.shape[first + 1],
+                      static_cast<int>(channels)};
+    TransformBatch batch{
+        resolve(spans(), part.first, part.count), nullptr,       plans(part, row), options,
+        {row, checksums(part), part.status},      function(part)};
+    if (wishes_.stored) {
+      const auto [height, width] = *wishes_.stored;
+      return {transform_raw_task(std::move(batch), height, width),
+              Cut{part.count, grain_for(part.row_bytes)}};
+    }
+    if (intervals_) batch.intervals = resolve(*intervals_, part.first, part.count);
+    const std::size_t bands = bands_for(batch, part.count, threads);
+    if (bands == 1) return {transform_task(std::move(batch)), Cut{part.count, 1}};
+    return {banded_transform_task(std::move(batch), part.count, bands), Cut{part.count * bands, 1}};
+  }
+
+ private:
+  /// The plans by copy, so that nobody changes them under a running batch.
+  [[nodiscard]] std::unique_ptr<Plan[]> plans(const RowPart& part, const Picture& row) const {
+    auto plans = std::make_unique<Plan[]>(part.count);
+    if (part.count > 0) {
+      std::memcpy(plans.get(), wishes_.plan.data() + 13 * part.first, part.count * sizeof(Plan));
+    }
+    for (std::size_t i = 0; i < part.count; ++i) {
+      const char* fault = plan_fault(plans[i], row.height, row.width);
+      if (fault != nullptr) refuse("plan " + std::to_string(part.first + i) + ": " + fault);
+    }
+    return plans;
+  }
+
+  [[nodiscard]] PictureFunction function(const RowPart& part) const {
+    if (wishes_.function.is_none()) return {};
+    const std::size_t count = wishes_.numbers->shape(1);
+    return {nb::cast<const PyFunction&>(wishes_.function).call,
+            wishes_.numbers->data() + count * part.first, count};
+  }
+
+  const Wishes wishes_;
+  const std::optional<Spans> intervals_;
+};
+
+PassOrder order_of(bool cheaper_first) {
+  return cheaper_first ? PassOrder::cheaper_first : PassOrder::horizontal_first;
+}
+
+nb::object borrowed(const FunctionHandle& function) {
+  return function ? nb::borrow(*function) : nb::none();
+}
+
+/// Begins the work for rows of Python's.
+PyJob begin_rows(std::shared_ptr<TransformedRows> work, const Array<std::uint8_t, 4>& out,
+                 const StatusArray& status, const PoolHandle& pool) {
+  const std::size_t count = work->size();
+  expect_length("out", out.shape(0), count);
+  expect_length("status", status.size(), count);
+  const std::array shape{out.shape(1), out.shape(2), out.shape(3)};
+  const std::size_t threads = pool ? nb::cast<PyPool&>(*pool).used() : 1;
+  auto [task, cut] = work->task(
+      {0, count, out.data(), shape, shape[0] * shape[1] * shape[2], status.data()}, threads);
+  return begin(std::move(task), cut, pool, keep(std::move(work), out, status));
+}
+
+PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
+                         const Array<std::uint8_t, 4>& out, const StatusArray& status,
+                         const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
+                         bool planar, bool grey, bool fast, const FunctionHandle& function,
+                         const Numbers& numbers, std::optional<std::size_t> max_pixels,
+                         bool cheaper_first) {
+  Wishes wishes{plan,
+                filter,
+                fill,
+                planar,
+                grey,
+                fast,
+                max_pixels.value_or(any_pixels),
+                order_of(cheaper_first),
+                borrowed(function),
+                numbers,
+                {}};
+  return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), out,
+                    status, pool);
+}
+
+PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
+                         const Array<std::uint8_t, 4>& out, const StatusArray& status,
+                         const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
+                         bool planar, bool grey, std::size_t height, std::size_t width,
+                         const FunctionHandle& function, const Numbers& numbers,
+                         bool cheaper_first) {
+  Wishes wishes{plan,
+                filter,
+                fill,
+                planar,
+                grey,
+                false,
+                any_pixels,
+                order_of(cheaper_first),
+                borrowed(function),
+                numbers,
+                std::array{height, width}};
+  return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), out,
+                    status, pool);
+}
+
+std::unique_ptr<RowWork> transformed_rows(
+    const Spans& spans, const PlanArray& plan, bool verify, int filter, const nb::bytes& fill,
+    bool planar, bool grey, bool fast, const FunctionHandle& function, const Numbers& numbers,
+    std::optional<std::size_t> max_pixels, bool cheaper_first,
+    std::optional<std::pair<std::size_t, std::size_t>> stored) {
+  Wishes wishes{plan,
+                filter,
+                fill,
+                planar,
+                grey,
+                fast,
+                max_pixels.value_or(any_pixels),
+                order_of(cheaper_first),
+                borrowed(function),
+                numbers,
+                {}};
+  if (stored) wishes.stored = std::array{stored->first, stored->second};
+  return std::make_unique<TransformedRows>(spans, verify, std::move(wishes));
+}
+
+void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
+            const Array<double, 2>& out) {
+  expect_length("out", out.shape(0), indices.size());
+  const WithoutGil released;
+  uniform({seed, epoch}, {indices.data(), indices.size()}, {out.data(), out.size()});
+}
+
+#define SPANS_AND_PLAN                                                                         \
+  "spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], " \
+  "pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, "         \
+  "planar: bool = False, grey: bool = False, "                                                 \
+  "function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, "      \
+  "cheaper_first: bool = True"
+
+}  // namespace
+
+void bind_transforms(nb::module_& m) {
+  nb::class_<PyFunction>(
+      m, "PictureFunction",
+      "A C function that is called with each finished picture, on the threads, without the GIL.\n\n"
+      "``address`` is that of int32 f(uint8* pixels, int64 height, int64 width, int64 channels,\n"
+      "const double* numbers, int64 count): it changes height x width x channels bytes in place, "
+      "by\n"
+      "the row of ``numbers`` that belongs to the picture. Anything but 0 makes it FAILED. "
+      "``owner``\n"
+      "is kept as long as the function may be called.")
+      .def(
+          "__init__",
+          [](PyFunction* self, std::uintptr_t address, nb::object owner) {
+            new (self) PyFunction{reinterpret_cast<PictureCall>(address), std::move(owner)};
+          },
+          "address"_a, "owner"_a);
+  m.def("decode_transformed", &decode_transformed, "spans"_a, "plan"_a.noconvert(),
+        "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
+        "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false,
+        "fast"_a = false, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
+        "max_pixels"_a = nb::none(), "cheaper_first"_a = true,
+        nb::sig("def decode_transformed(" SPANS_AND_PLAN
+                ", fast: bool = False, max_pixels: int | None = None) -> Job"),
+        "Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.\n\n"
+        "``plan`` is (n, 13): box x y w h, virtual w h, window x y w h, place x y, flip. The\n"
+        "box of the picture becomes the virtual size (Pillow's resize to the bit: that of Pillow\n"
+        "13, or without ``cheaper_first`` of those before it, which always begin with the\n"
+        "horizontal pass); the window\n"
+        "of that goes to (place x, place y) of the row, ``fill`` around it, and the row is\n"
+        "mirrored where flip is 1. ``out`` is (n, H, W, C) or, ``planar``, (n, C, H, W).\n"
+        "``filter``: 0 bilinear, 1 bicubic, 2 box, 3 lanczos, 4 hamming, 5 nearest. ``grey``\n"
+        "writes the result's luma to all channels. ``fast`` lets libjpeg shrink JPEGs to a half,\n"
+        "quarter or eighth first, where at least twice the virtual size is left: other pixels,\n"
+        "but nearly so. A box that leaves its picture is\n"
+        "BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is\n"
+        "seen by the checksums only (``verify``). ``spans.intervals`` are used where there are\n"
+        "any.\n"
+        "``function`` is called with each picture, and its row of ``numbers`` (n, k). A picture\n"
+        "whose header announces more than ``max_pixels`` is TOO_LARGE.");
+  m.def("gather_transformed", &gather_transformed, "spans"_a, "plan"_a.noconvert(),
+        "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
+        "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "height"_a,
+        "width"_a, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
+        "cheaper_first"_a = true,
+        nb::sig("def gather_transformed(" SPANS_AND_PLAN ", height: int, width: int) -> Job"),
+        "The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.\n"
+        "With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.");
+  m.def(
+      "transformed_rows", &transformed_rows, "spans"_a, "plan"_a.noconvert(), nb::kw_only(),
+      "verify"_a, "filter"_a, "fill"_a, "planar"_a, "grey"_a, "fast"_a, "function"_a.none(),
+      "numbers"_a.noconvert().none(), "max_pixels"_a = nb::none(), "cheaper_first"_a = true,
+      "stored"_a = nb::none(),
+      nb::sig("def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, "
+              "filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, "
+              "function: PictureFunction | None, numbers: NDArray[np.float64] | None, "
+              "max_pixels: int | None = None, cheaper_first: bool = True, "
+              "stored: tuple[int, int] | None = None) "
+              "-> RowWork"),
+      "Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``\n"
+      "gives the height and width of raw pictures.");
+  m.def("philox", &philox, "seed"_a, "epoch"_a, "indices"_a.noconvert(), "out"_a.noconvert(),
+        nb::sig("def philox(seed: int, epoch: int, indices: NDArray[np.int64], "
+                "out: NDArray[np.float64]) -> None"),
+        "Uniform doubles in [0, 1) of 53 bits: ``out[i, j]`` depends on seed (below 2**64),\n"
+        "epoch (below 2**32), ``indices[i]`` and j alone, on every machine.");
+}
+
+}  // namespace fastio::python

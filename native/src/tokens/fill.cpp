@@ -1,0 +1,91 @@
+#include "tokens/fill.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/checksum.h"
+#include "tokens/widen.h"
+
+namespace fastio {
+namespace {
+
+/// Samples of similar length lie anywhere in the file: waiting for the memory of each in turn
+/// would take longer than all the rest.
+constexpr std::size_t samples_ahead = 6;
+
+void prefetch(Bytes span) noexcept {
+  constexpr std::size_t line = 64;
+  constexpr std::size_t most = 16 * line;  // from there on the processor sees it by itself
+  for (std::size_t at = 0; at < std::min(span.size(), most); at += line) {
+    __builtin_prefetch(span.data() + at);
+  }
+}
+
+class FillTokensTask final : public Task {
+ public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.fill_tokens"; }
+
+  FillTokensTask(std::unique_ptr<Bytes[]> spans, const TokenSlots& to) noexcept
+      : spans_(std::move(spans)),
+        to_(to),
+        widen_(widen_ids(to.item_bytes, simd_level())),
+        crc32_(crc32_routines(simd_level()).crc32) {}
+
+  void run(Worker&, std::size_t first, std::size_t last) noexcept override {
+    for (std::size_t i = first; i < std::min(first + samples_ahead, last); ++i) prefetch(spans_[i]);
+    for (std::size_t i = first; i < last; ++i) {
+      if (i + samples_ahead < last) prefetch(spans_[i + samples_ahead]);
+      const auto start = static_cast<std::size_t>(to_.slots[i]);
+      const std::size_t width = static_cast<std::size_t>(to_.slots[i + 1]) - start;
+      const Status status = fill(i, start, width);
+      if (status != Status::ok) pad(start, width);
+      to_.status[i] = static_cast<std::int32_t>(status);
+    }
+  }
+
+ private:
+  [[nodiscard]] Status fill(std::size_t i, std::size_t start, std::size_t width) const noexcept {
+    const Bytes span = spans_[i];
+    const std::size_t count = span.size() / to_.item_bytes;
+    if (count * to_.item_bytes != span.size() || count > width) return Status::bad_shape;
+    if (to_.checksums != nullptr && crc32_(span) != to_.checksums[i]) return Status::bad_checksum;
+    const std::size_t first = start + (to_.at_end ? width - count : 0);
+    const std::uint32_t highest = widen_(span.data(), count, to_.ids + first);
+    if (to_.vocabulary != 0 && count > 0 && highest >= to_.vocabulary) return Status::corrupt;
+    if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{1});
+    if (to_.positions != nullptr) {
+      std::iota(to_.positions + first, to_.positions + first + count, std::int64_t{0});
+    }
+    pad(to_.at_end ? start : first + count, width - count);
+    return Status::ok;
+  }
+
+  void pad(std::size_t first, std::size_t count) const noexcept {
+    std::fill_n(to_.ids + first, count, to_.pad_id);
+    if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{0});
+    if (to_.positions != nullptr) std::fill_n(to_.positions + first, count, std::int64_t{0});
+  }
+
+  const std::unique_ptr<Bytes[]> spans_;
+  const TokenSlots to_;
+  const WidenIds widen_;
+  std::uint32_t (*const crc32_)(Bytes) noexcept;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> fill_tokens_task(std::unique_ptr<Bytes[]> spans,
+                                       const TokenSlots& slots) noexcept {
+  return std::make_unique<FillTokensTask>(std::move(spans), slots);
+}
+
+WidenIds widen_ids(std::size_t item_bytes, [[maybe_unused]] SimdLevel level) noexcept {
+#if defined(__x86_64__)
+  if (level >= SimdLevel::avx512) return item_bytes == 2 ? avx512_widen16 : avx512_widen32;
+  if (level >= SimdLevel::avx2) return item_bytes == 2 ? avx2_widen16 : avx2_widen32;
+#endif
+  return item_bytes == 2 ? widen<std::uint16_t> : widen<std::uint32_t>;
+}
+
+}  // namespace fastio

@@ -1,0 +1,128 @@
+/// Pictures cropped, resampled and mirrored: one picture through its plan, and batches of them on
+/// their way into the rows of an array.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/bytes.h"
+#include "core/thread_pool.h"
+#include "pictures/pixels.h"
+#include "transform/plan.h"
+#include "transform/resize.h"
+
+namespace fastio {
+
+/// What all pictures of a batch have in common.
+struct TransformOptions {
+  Filter filter;
+  std::array<std::uint8_t, 4> fill;  ///< one value a channel, around the window
+  bool planar;                       ///< rows are channels x height x width
+  bool grey;                         ///< luma of the result in every channel; not with 4
+  bool fast;                         ///< JPEGs may be shrunk as `shrink_of` says, before resampling
+  std::size_t max_pixels = any_pixels;  ///< of an encoded picture; larger ones are not decoded
+  PassOrder order = PassOrder::cheaper_first;
+};
+
+/// By how much (1, 2, 4 or 8) a JPEG may be shrunk by its decoder before the plan resamples it:
+/// the most that leaves both sides twice as long as what they become. 1 unless `fast`, and for
+/// `nearest`, which picks pixels instead of averaging them.
+[[nodiscard]] std::size_t shrink_of(const Plan& plan, const TransformOptions& options) noexcept;
+
+/// Runs one plan after another; keeps its memory. Not thread-safe: one per thread.
+///
+/// `begin` says what part of the picture is needed, `finish` gets it and fills the row.
+class Transformer {
+ public:
+  /// False when there is no memory. The plan has passed plan_fault and is not empty. `shrink`:
+  /// the picture will come smaller by that, each side's pixels [0, size / shrink), rounded up;
+  /// more than 1 only where the plan resamples.
+  [[nodiscard]] bool begin(const Plan& plan, const TransformOptions& options,
+                           std::size_t shrink) noexcept;
+
+  /// The part of the (shrunk) picture that is needed.
+  [[nodiscard]] const Region& region() const noexcept { return region_; }
+
+  /// Transforms the region into the row `out`. `in_channels` is `out.channels`, or 1 or 3 with
+  /// `grey`. Resizer::slack bytes behind the region must be readable where the plan resamples.
+  /// False when there is no memory.
+  [[nodiscard]] bool finish(const PixelView& in, int in_channels, const Picture& out) noexcept;
+
+ private:
+  /// The window's pixels, mirrored where the plan says so, into `out`.
+  [[nodiscard]] bool window(const PixelView& in, int channels, const PixelTarget& out) noexcept;
+  [[nodiscard]] bool premultiplied(const PixelView& in, const PixelTarget& out) noexcept;
+  void place(const PixelView& in, int in_channels, const Picture& out) const noexcept;
+
+  Plan plan_{};
+  TransformOptions options_{};
+  Region region_{};
+  Resizer resizer_;
+  Scratch window_;
+  Scratch premultiplied_;
+};
+
+/// A row that shows nothing of its picture.
+void fill_row(const TransformOptions& options, const Picture& out) noexcept;
+
+/// The picture's channels one after the other, to as many bytes at `planes`.
+void split_channels(const Picture& picture, std::uint8_t* planes) noexcept;
+
+// Batches of pictures cropped, resampled and mirrored on their way into the rows of an array.
+
+/// Where a batch goes. `first` is the first row, planar or not; rows follow without gaps.
+struct TransformedRows {
+  Picture first;
+  const std::uint32_t* checksums;  ///< nullptr: not checked, but the CRCs inside PNGs are
+  std::int32_t* status;
+};
+
+/// A user's function, called with each finished picture: height x width x channels bytes, which
+/// it changes in place, whatever the layout of the batch, and the picture's own `count` numbers.
+/// Anything but 0 makes the picture `failed`. Called from several threads at once; no exception
+/// may leave it.
+using PictureCall = std::int32_t (*)(std::uint8_t* pixels, std::int64_t height, std::int64_t width,
+                                     std::int64_t channels, const double* numbers,
+                                     std::int64_t count);
+
+struct PictureFunction {
+  PictureCall call = nullptr;       ///< nullptr: none
+  const double* numbers = nullptr;  ///< `count` for each row of the batch
+  std::size_t count = 0;
+};
+
+/// A batch: `spans[i]` goes into row i by `plans[i]`, which plan_fault has passed. Where the
+/// restart intervals of `spans[i]` lie, `intervals[i]` may say (see Intervals); nullptr: unknown.
+struct TransformBatch {
+  std::unique_ptr<Bytes[]> spans;
+  std::unique_ptr<Bytes[]> intervals;
+  std::unique_ptr<Plan[]> plans;
+  TransformOptions options;
+  TransformedRows rows;
+  PictureFunction function;
+};
+
+/// A task that decodes and transforms pictures. Of a JPEG only what the window needs is
+/// decoded, see JpegDecoder::decode_part, shrunk where the options allow it (shrink_of);
+/// `bad_shape` where a box leaves its picture.
+[[nodiscard]] std::unique_ptr<Task> transform_task(TransformBatch batch) noexcept;
+
+/// Into how many bands a large picture is cut, so that all threads have work: 1 where the batch
+/// has as many pictures as there are threads, or nobody knows where decoding may start.
+[[nodiscard]] std::size_t bands_for(const TransformBatch& batch, std::size_t count,
+                                    std::size_t threads) noexcept;
+inline constexpr std::size_t most_bands = 16;
+
+/// The same as transform_task, for a job of `count * bands` items: the rows of a large JPEG with
+/// `intervals` are decoded by as many threads (2 to most_bands), to the same pixels.
+[[nodiscard]] std::unique_ptr<Task> banded_transform_task(TransformBatch batch, std::size_t count,
+                                                          std::size_t bands) noexcept;
+
+/// The same for raw pixels, `height` x `width` x channels bytes a span. The channels are those
+/// of the rows; with `grey` 1 or 3, as the span's size says. Any other size is `bad_shape`.
+[[nodiscard]] std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,
+                                                       std::size_t width) noexcept;
+
+}  // namespace fastio
