@@ -21,7 +21,7 @@ from rich.table import Table
 from fastio import FastDataset, FastLoader
 from fastio.converters import open_source, pack
 from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
-from fastio.transforms.random import uniform
+from fastio.transforms.fused import uniform
 
 __all__ = ["main"]
 

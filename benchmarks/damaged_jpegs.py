@@ -19,7 +19,7 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from fastio.converters.probe import probe
+from fastio.converters.pictures.probe import probe
 from fastio.store.jump_tables import JumpRule, begin_jump_tables
 from fastio.types.spans import Spans
 

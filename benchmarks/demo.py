@@ -22,9 +22,8 @@ from rich.table import Table
 
 from benchmarks.demo_page import demo_page, verdict_sentence
 from benchmarks.synthetic import make_pngs
-from fastio.cli.sample_pictures import sample_pictures
-from fastio.report.setting import machine, versions
-from fastio.report.write import write_page
+from fastio.cli.info import sample_pictures
+from fastio.measure.report.html import machine, versions, write_page
 from fastio.store import open_store
 
 __all__ = ["main"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastio.report.page import (
+from fastio.measure.report.loop import rate, timeline_plot
+from fastio.measure.report.page import (
     Bar,
     Bars,
     Heading,
@@ -20,7 +21,6 @@ from fastio.report.page import (
     Table,
     headline,
 )
-from fastio.report.steps import rate, timeline_plot
 from fastio.types.units import counted, number, per_second
 
 __all__ = ["demo_page", "verdict_sentence"]

@@ -23,7 +23,7 @@ from benchmarks.synthetic import make_photos, make_pngs
 from fastio import FastLoader, MockLoader, MockTrainer, StepTimer
 from fastio.converters import Transcode, open_source, pack
 from fastio.measure.machine.gpus import Gpus
-from fastio.trainer import MODELS, StepOptions, TrainStep, Workload
+from fastio.measure.trainer import MODELS, StepOptions, TrainStep, Workload
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
 
 __all__ = ["cifar_cnn", "decoding", "resnet"]

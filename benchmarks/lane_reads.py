@@ -24,8 +24,8 @@ import numpy as np
 from fastio.samplers.batches import OrderSampler
 from fastio.samplers.choice import Choice
 from fastio.samplers.lanes import LaneOrder, Lanes
+from fastio.samplers.memory import PageCache
 from fastio.samplers.order import Division, Shuffle
-from fastio.samplers.page_cache import PageCache
 
 __all__ = ["main"]
 

@@ -35,7 +35,7 @@ from torch.utils.data import DataLoader
 from benchmarks.synthetic import natural_images
 from fastio import FastDataset, FastLoader
 from fastio.samplers.batches import Batches
-from fastio.samplers.mixing import Classes
+from fastio.samplers.choice import Classes
 from fastio.samplers.order import block_order
 from fastio.store import SampleBatch, create_store
 from fastio.types.schema import COLUMN, RAW, Field, Schema

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from fastio.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastio.converters.fields_asked import FieldChoice
-    from fastio.converters.kind import SourceKind, SourcePath
-    from fastio.converters.labels import LabelOptions
-    from fastio.converters.listed import ListedSource
-    from fastio.converters.pack_report import PackReport
-    from fastio.converters.packer import pack
-    from fastio.converters.planned.part import Part
-    from fastio.converters.planned.seal import seal
-    from fastio.converters.raw import Raw
-    from fastio.converters.source import Chunk, Problem, Source
-    from fastio.converters.source_kinds import SOURCES, open_source
-    from fastio.converters.transcode import Transcode
+    from fastio.converters.fields.types import FieldChoice
+    from fastio.converters.labels.file import LabelOptions
+    from fastio.converters.packing.options import Part
+    from fastio.converters.packing.packer import pack
+    from fastio.converters.packing.record import PackReport
+    from fastio.converters.packing.seal import seal
+    from fastio.converters.pictures.raw import Raw
+    from fastio.converters.pictures.transcode import Transcode
+    from fastio.converters.sources.kind import SourceKind, SourcePath
+    from fastio.converters.sources.listed import ListedSource
+    from fastio.converters.sources.registry import SOURCES, open_source
+    from fastio.converters.sources.source import Chunk, Problem, Source
 
 __all__ = [
     "SOURCES",
@@ -48,21 +48,21 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "SOURCES": "fastio.converters.source_kinds",
-        "Chunk": "fastio.converters.source",
-        "FieldChoice": "fastio.converters.fields_asked",
-        "LabelOptions": "fastio.converters.labels",
-        "ListedSource": "fastio.converters.listed",
-        "PackReport": "fastio.converters.pack_report",
-        "Part": "fastio.converters.planned.part",
-        "Problem": "fastio.converters.source",
-        "Raw": "fastio.converters.raw",
-        "Source": "fastio.converters.source",
-        "SourceKind": "fastio.converters.kind",
-        "SourcePath": "fastio.converters.kind",
-        "Transcode": "fastio.converters.transcode",
-        "open_source": "fastio.converters.source_kinds",
-        "pack": "fastio.converters.packer",
-        "seal": "fastio.converters.planned.seal",
+        "SOURCES": "fastio.converters.sources.registry",
+        "Chunk": "fastio.converters.sources.source",
+        "FieldChoice": "fastio.converters.fields.types",
+        "LabelOptions": "fastio.converters.labels.file",
+        "ListedSource": "fastio.converters.sources.listed",
+        "PackReport": "fastio.converters.packing.record",
+        "Part": "fastio.converters.packing.options",
+        "Problem": "fastio.converters.sources.source",
+        "Raw": "fastio.converters.pictures.raw",
+        "Source": "fastio.converters.sources.source",
+        "SourceKind": "fastio.converters.sources.kind",
+        "SourcePath": "fastio.converters.sources.kind",
+        "Transcode": "fastio.converters.pictures.transcode",
+        "open_source": "fastio.converters.sources.registry",
+        "pack": "fastio.converters.packing.packer",
+        "seal": "fastio.converters.packing.seal",
     },
 )

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from fastio.measure.loop.verdict import StepShares, verdict
     from fastio.samplers.bucket import LengthBucketSampler
     from fastio.samplers.pack import PackSampler
-    from fastio.store.creating import create_store
     from fastio.store.opening import open_store
+    from fastio.store.write.output import create_store
 
     __version__: str
 
@@ -95,7 +95,7 @@ _public, __dir__ = lazy_names(
         "StepShares": "fastio.measure.loop.verdict",
         "StepTimer": "fastio.measure.loop.step_timer",
         "Writer": "fastio.converters.write.writer",
-        "create_store": "fastio.store.creating",
+        "create_store": "fastio.store.write.output",
         "open_store": "fastio.store.opening",
         "pack": "fastio.converters.write.pack",
         "verdict": "fastio.measure.loop.verdict",

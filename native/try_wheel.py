@@ -21,7 +21,7 @@ from fastio import _native, open_store
 from fastio.cli import cli
 from fastio.codec import CODECS, describe_status
 from fastio.store import FORMATS
-from fastio.store.values import read_values
+from fastio.store.protocol import read_values
 
 HEIGHT, WIDTH = 40, 56
 # What native code decodes: the file, its mode in Pillow, and how Pillow writes it.

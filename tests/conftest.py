@@ -79,7 +79,7 @@ def write_store(
 @pytest.fixture(scope="session")
 def warm_python() -> Iterator[WarmPython]:
     """Runs scripts without starting an interpreter for each of them."""
-    with WarmPython("fastio.cli", "fastio.converters.packer", "fastio.store") as python:
+    with WarmPython("fastio.cli", "fastio.converters.packing.packer", "fastio.store") as python:
         yield python
 
 

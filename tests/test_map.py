@@ -1,9 +1,8 @@
-"""The maps are true: a README names every file of its folder and nothing else; so does "where do I add"."""
+"""The map is true: its layers are those of the code, and what "where do I add" names is there."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,96 +11,7 @@ from tests.test_layers import LEVEL
 
 TOP = Path(__file__).parent.parent
 FASTIO = TOP / "fastio"
-NATIVE = TOP / "native"
 MAP = (FASTIO / "README.md").read_text()
-SUFFIXES = (".py", ".html", ".css", ".js", ".pyi")
-ROOMS = sorted(
-    path.parent
-    for root in ("fastio", "converters", "benchmarks")
-    for path in (TOP / root).rglob("README.md")
-    if not any(part.startswith(".") for part in path.relative_to(TOP).parts)  # environments and data of benchmarks
-)
-
-
-def named(text: str) -> set[str]:
-    """Every `path` in a text that looks like one of a file or of a folder."""
-    return set(re.findall(rf"`((?:\.\./)?[\w/]+(?:{'|'.join(map(re.escape, SUFFIXES))}|/))`", text))
-
-
-def files_of(room: Path) -> Iterator[Path]:
-    """The files that a folder's README speaks of: its own, and those of folders within that have none."""
-    for path in sorted(room.iterdir()):
-        if path.is_file() and path.suffix in SUFFIXES and path.name != "__init__.py":
-            yield path
-        elif path.is_dir() and not path.name.startswith(("__pycache__", ".")) and not (path / "README.md").exists():
-            yield from files_of(path)
-
-
-def is_named(path: str, names: set[str]) -> bool:
-    """Whether a file is named by its path, or is one of a folder that stands for all that is in it."""
-    return path in names or any(name.endswith("/") and path.startswith(name) for name in names - rooms_listed(names))
-
-
-def rooms_listed(names: set[str]) -> set[str]:
-    """Folders whose files are named one by one."""
-    return {
-        room for room in names if room.endswith("/") and any(name != room and name.startswith(room) for name in names)
-    }
-
-
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(TOP)))
-def test_a_readme_names_every_file_of_its_folder(room: Path) -> None:
-    """A new file gets its line in the README of its folder."""
-    names = named((room / "README.md").read_text())
-    missing = [path for path in (str(file.relative_to(room)) for file in files_of(room)) if not is_named(path, names)]
-
-    assert missing == []
-
-
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(TOP)))
-def test_a_readme_names_only_what_is_there(room: Path) -> None:
-    """A file that moves or goes takes its line with it."""
-    names = named((room / "README.md").read_text())
-    gone = [name for name in names if not any((root / name).exists() for root in (room, FASTIO, TOP))]
-
-    assert gone == []
-
-
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(TOP)))
-def test_a_line_names_what_its_files_define(room: Path) -> None:
-    """A class that is renamed is renamed in the README too: `Names` in a line occur in the files of that line."""
-    wrong = []
-    for line in (room / "README.md").read_text().splitlines():
-        cells = line.split(" | ")
-        files = [room / name for name in re.findall(r"`([\w/]+\.py)`", line)]
-        if not line.startswith("| `") or not files:
-            continue
-        text = "\n".join(file.read_text() for file in files)
-        names = re.findall(r"`((?:[A-Z][a-z]+){2,}|[A-Z][A-Z_]+)`", " | ".join(cells[1:]))
-        wrong += [f"{line[:40]}: {name}" for name in names if not re.search(rf"\b{name}\b", text)]
-
-    assert wrong == []
-
-
-def test_the_native_map_names_every_file() -> None:
-    """A header and its source share a path in native/README.md; `simd/` stands for what is in it."""
-    names = {
-        name.removeprefix("src/").removesuffix(".cpp")
-        for name in re.findall(r"`([\w/.]+)`", NATIVE.joinpath("README.md").read_text())
-    }
-    rooms = {
-        str(file.relative_to(NATIVE / "src").with_suffix("")) for file in NATIVE.glob("src/**/*.*") if file.is_file()
-    }
-
-    assert [] == sorted(room for room in rooms - names if not room.startswith("simd/"))
-
-
-def test_the_native_map_names_only_what_is_there() -> None:
-    """A file that moves or goes takes its name with it."""
-    folders = [path.name for path in NATIVE.glob("src/*/")]
-    names = re.findall(rf"`((?:{'|'.join(folders)})/\w+)`", NATIVE.joinpath("README.md").read_text())
-
-    assert [] == [name for name in names if not list(NATIVE.glob(f"src/{name}.*"))]
 
 
 def test_every_folder_of_the_package_has_a_place() -> None:
@@ -114,7 +24,7 @@ def test_every_folder_of_the_package_has_a_place() -> None:
 def test_the_map_has_the_layers_in_their_order() -> None:
     """From top to bottom, as tests/test_layers.py has them."""
     rows = MAP.split("| layer | folder | subject |")[1].split("\n\n")[0]
-    levels = [LEVEL[name] for name in re.findall(r"\| \[(\w+)/?\]\(", rows) if name != "native"]
+    levels = [LEVEL[name.replace("/", ".")] for name in re.findall(r"\| \[([\w/]+?)/?\]\(", rows) if name != "native"]
 
     assert sorted(levels) == levels
     assert len(levels) >= len(LEVEL) - len({"__main__", "errors", "lazy", "_native"})

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from fastio.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastio.converters.text.documents import Documents, Limits, TextOptions, TextSource
+    from fastio.converters.sources.documents import Documents, Limits, TextOptions, TextSource
+    from fastio.converters.sources.text_kinds import TEXT_SOURCES, TextKind, find_text, open_text
     from fastio.converters.text.encode import Encoder, Sequences
-    from fastio.converters.text.huggingface import HuggingFaceTokenizer
-    from fastio.converters.text.kind import TextKind
-    from fastio.converters.text.kinds import TEXT_SOURCES, find_text, open_text
+    from fastio.converters.text.huggingface import HuggingFaceTokenizer, load_tokenizer
     from fastio.converters.text.pack import TextReport, pack_text
     from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
-    from fastio.converters.text.tokenizers import load_tokenizer
 
 __all__ = [
     "TEXT_SOURCES",
@@ -38,21 +36,21 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "TEXT_SOURCES": "fastio.converters.text.kinds",
+        "TEXT_SOURCES": "fastio.converters.sources.text_kinds",
         "BytesTokenizer": "fastio.converters.text.tokenizer",
-        "Documents": "fastio.converters.text.documents",
+        "Documents": "fastio.converters.sources.documents",
         "Encoder": "fastio.converters.text.encode",
         "HuggingFaceTokenizer": "fastio.converters.text.huggingface",
-        "Limits": "fastio.converters.text.documents",
+        "Limits": "fastio.converters.sources.documents",
         "Sequences": "fastio.converters.text.encode",
-        "TextKind": "fastio.converters.text.kind",
-        "TextOptions": "fastio.converters.text.documents",
+        "TextKind": "fastio.converters.sources.text_kinds",
+        "TextOptions": "fastio.converters.sources.documents",
         "TextReport": "fastio.converters.text.pack",
-        "TextSource": "fastio.converters.text.documents",
+        "TextSource": "fastio.converters.sources.documents",
         "Tokenizer": "fastio.converters.text.tokenizer",
-        "find_text": "fastio.converters.text.kinds",
-        "load_tokenizer": "fastio.converters.text.tokenizers",
-        "open_text": "fastio.converters.text.kinds",
+        "find_text": "fastio.converters.sources.text_kinds",
+        "load_tokenizer": "fastio.converters.text.huggingface",
+        "open_text": "fastio.converters.sources.text_kinds",
         "pack_text": "fastio.converters.text.pack",
     },
 )

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.converters.checksum import damaged
-from fastio.converters.cut import cut
+from fastio.converters.sources.source import damaged, split_by_bytes
 from fastio.converters.text.huggingface import HuggingFaceTokenizer
 from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import FastioError, SourceError, StoreCorrupt
 from fastio.store import SampleStore
-from fastio.store.values import read_values
+from fastio.store.protocol import read_values
 from fastio.types.schema import Field, Schema
 from fastio.types.units import counted
 
@@ -126,7 +125,7 @@ class StoredText:
 
     def _samples(self) -> Iterator[tuple[int, str, NDArray[Any]]]:
         sizes = self.store.spans(self.field.name, np.arange(len(self.store))).sizes
-        for piece in cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
+        for piece in split_by_bytes(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
             indices = np.arange(piece.start, piece.stop)
             keys, spans = self.store.keys(indices), read_values(self.store, self.field.name, indices)
             for i in damaged(spans):

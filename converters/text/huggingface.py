@@ -13,12 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.converters.extra import tokenizers
-from fastio.converters.text.documents import Documents
-from fastio.converters.text.tokenizer import ROLES, Encoding, id_dtype
+from fastio.converters.sources.documents import Documents
+from fastio.converters.sources.optional import tokenizers
+from fastio.converters.text.tokenizer import ROLES, BytesTokenizer, Encoding, Tokenizer, id_dtype
 from fastio.errors import SourceError
 
-__all__ = ["HuggingFaceTokenizer", "in_our_threads"]
+__all__ = [
+    "HuggingFaceTokenizer",
+    "in_our_threads",
+    "load_tokenizer",
+]
+
 
 # What special tokens are called where nothing says it; the first that a vocabulary has is taken.
 _USUAL = {
@@ -178,3 +183,18 @@ def _find(loaded: Any, role: str, named: str | None, configured: str | None, pat
         if found is not None:
             return int(found)
     return None
+
+
+# ``load_tokenizer``: the tokenizer that a user names.
+
+
+def load_tokenizer(name: str, special: Mapping[str, str] | None = None) -> Tokenizer:
+    """
+    Load ``bytes``, or a Hugging Face ``tokenizers`` JSON by its path; ``special`` names its tokens by role (bos,
+    ...).
+    """
+    if name != "bytes":
+        return HuggingFaceTokenizer.load(name, special)
+    if special:
+        raise SourceError("the tokenizer of bytes has its own special tokens: drop --special")
+    return BytesTokenizer()

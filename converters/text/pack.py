@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fastio import _native
-from fastio.converters.ahead import check_jobs, in_order, threads
-from fastio.converters.pack_report import reasons
-from fastio.converters.scan import shown
-from fastio.converters.source import Problem
-from fastio.converters.text.documents import Limits, TextSource
+from fastio.converters.packing.pipeline import check_jobs, in_order, threads
+from fastio.converters.packing.record import reasons
+from fastio.converters.sources.documents import Limits, TextSource
+from fastio.converters.sources.scan import shown
+from fastio.converters.sources.source import Problem
 from fastio.converters.text.encode import Encoded, Encoder
 from fastio.converters.text.huggingface import in_our_threads
 from fastio.errors import SourceError

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.converters.text.documents import Documents
+from fastio.converters.sources.documents import Documents
 
 __all__ = ["ROLES", "BytesTokenizer", "Encoding", "Tokenizer", "as_ids", "gathered", "id_dtype"]
 

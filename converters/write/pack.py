@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from fastio.converters.write.encoder import KeyRule
 from fastio.converters.write.fields import FieldsAsked
-from fastio.converters.write.report import WriteReport
-from fastio.converters.write.sample_form import KeyRule
-from fastio.converters.write.writer import Writer
-from fastio.types.option_names import explains_names
+from fastio.converters.write.writer import Writer, WriteReport
+from fastio.types.options import explains_names
 
 __all__ = ["pack"]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import atexit
 import copy
+import json
 import os
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
@@ -18,29 +20,39 @@ from typing import Any, Literal, NoReturn, Self
 import numpy as np
 from PIL import Image
 
-from fastio.converters.ahead import check_jobs
-from fastio.converters.kind import source_record
-from fastio.converters.lossy_masks import lossy_mask_lines
-from fastio.converters.record_arrays import is_tensor
-from fastio.converters.record_pictures import file_or_bytes, own_file
-from fastio.converters.record_problem import UnfitError
-from fastio.converters.record_tokens import TextTokens
-from fastio.converters.write.dataset_samples import DatasetSamples, Unreadable
+from fastio.converters.fields.arrays import UnfitError, is_tensor
+from fastio.converters.fields.pictures import file_or_bytes, own_file
+from fastio.converters.packing.pipeline import check_jobs
+from fastio.converters.pictures.counts import lossy_mask_lines
+from fastio.converters.sources.kind import source_record
+from fastio.converters.sources.source import Problem
+from fastio.converters.text.encode import TextTokens
+from fastio.converters.write.datasets import DatasetSamples, Unreadable, renamed_samples
+from fastio.converters.write.encoder import (
+    PIECE_BYTES,
+    PIECE_SAMPLES,
+    KeyRule,
+    Misfit,
+    Piece,
+    SampleEncoder,
+    SampleForm,
+    check_key,
+)
 from fastio.converters.write.fields import Fields, FieldsAsked
-from fastio.converters.write.piece_writer import Ledger, PieceWriter, Refused
-from fastio.converters.write.renamed import renamed_samples
-from fastio.converters.write.report import WriteReport
-from fastio.converters.write.sample_encoder import PIECE_BYTES, PIECE_SAMPLES, Misfit, Piece, SampleEncoder, check_key
-from fastio.converters.write.sample_form import KeyRule, SampleForm
-from fastio.converters.write.store_metadata import checked_metadata, classes_of
-from fastio.converters.write.workers import PartWork, encoded_parts
+from fastio.converters.write.pieces import Ledger, PartWork, PieceWriter, Refused, encoded_parts
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store import check_target, create_store, open_store
 from fastio.store.files.local import path_text
-from fastio.types.option_names import explains_names
+from fastio.types.options import explains_names
 from fastio.types.schema import Schema
 
-__all__ = ["Writer", "default_key"]
+__all__ = [
+    "WriteReport",
+    "Writer",
+    "checked_metadata",
+    "classes_of",
+]
+
 
 _FIRST_SAMPLES, _FIRST_BYTES = 64, 4 << 20  # held back until the schema is inferred from them
 _MEASURED = 16  # samples packed in this process, before workers get parts of a size that follows from theirs
@@ -469,3 +481,86 @@ def _kept(value: Any) -> Any:
     if isinstance(value, Image.Image):
         return own_file(value) or value.copy()
     return copy.deepcopy(value) if isinstance(value, (list, dict)) else value
+
+
+# WriteReport: what a Writer wrote.
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReport:
+    """
+    What a ``Writer`` did, in ``seconds`` from its first sample to the complete store.
+
+    ``payload_bytes`` are the bytes of all encoded values. ``made_pngs`` pictures came as pixels and became PNGs.
+    ``notes`` are sentences on values that are packed, but may not be what was meant.
+    """
+
+    path: str
+    format: str
+    schema: Schema
+    packed: int
+    skipped: Sequence[Problem]
+    payload_bytes: int
+    store_bytes: int
+    shards: int
+    made_pngs: int
+    notes: Sequence[str]
+    seconds: float
+
+    @property
+    def found(self) -> int:
+        """Samples that were handed over: packed and skipped."""
+        return self.packed + len(self.skipped)
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples packed a second."""
+        return self.packed / self.seconds if self.seconds > 0 else 0.0
+
+    def __str__(self) -> str:
+        """Return one line: what is in the store, how large it is, how fast it was written, what to know."""
+        fields = ", ".join(each.name for each in self.schema.fields)
+        files = "1 file" if self.shards == 1 else f"{self.shards} files"
+        size = f"{self.store_bytes:,} bytes in {files}, {self.samples_per_s:,.0f} samples/s"
+        parts = [f"{self.path}: {self.packed:,} samples of {fields}; {size}"]
+        if self.skipped:
+            parts.append(f"{len(self.skipped):,} skipped, listed in the store")
+        if self.made_pngs:
+            parts.append(
+                f"{self.made_pngs:,} pictures came as pixels and became PNGs, which keep every pixel; the bytes of "
+                "their files would be smaller and faster"
+            )
+        parts += self.notes
+        return "; ".join(parts)
+
+
+# What a user gives a Writer as the metadata of its store: checked, and the names of classes in it.
+
+_OWN = ("document_counts", "skipped", "source", "tokenizer")  # entries that the writer makes
+
+
+def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy. Raises SchemaError if it is not JSON, or has entries that the writer makes."""
+    try:
+        copied: dict[str, Any] = json.loads(json.dumps(dict(metadata or {}), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise SchemaError(f"metadata cannot be kept as JSON ({exc})") from exc
+    taken = [name for name in _OWN if name in copied]
+    if taken:
+        raise SchemaError(f"metadata: the entry {taken[0]!r} is made by the writer: rename it")
+    return copied
+
+
+def classes_of(metadata: Mapping[str, Any], schema: Schema) -> dict[str, list[str]]:
+    """The names of classes by field. Raises SchemaError if they are not names, or of a field that is not there."""
+    by_field = dict(metadata.get("field_classes") or {})
+    if metadata.get("classes") is not None:
+        by_field["label"] = metadata["classes"]
+    for name, classes in by_field.items():
+        if name not in schema:
+            raise SchemaError(f"metadata: there are classes of {name!r}, but no such field: drop them, or add it")
+        if not isinstance(classes, list) or not all(isinstance(each, str) for each in classes):
+            raise SchemaError(f"metadata: the classes of {name!r} must be a list of names")
+        if len(set(classes)) != len(classes):
+            raise SchemaError(f"metadata: a class of {name!r} comes twice")
+    return by_field

@@ -13,32 +13,30 @@ from typing import Any, NoReturn
 
 import click
 
-from fastio.cli.failures import Interrupted, failed, notes, usage
-from fastio.cli.group import Group, LazyCommands
-from fastio.cli.lean_start import start_lean
+from fastio.cli.group import Group, Interrupted, LazyCommands, failed, notes, start_lean, usage
 
 __all__ = ["COMMANDS", "cli", "main"]
 
 # In the order in which people need them. The first ones run no code of the user's.
 _ABOUT_STORES = {
     "pack": "fastio.cli.pack",
-    "seal": "fastio.cli.seal",
+    "seal": "fastio.cli.stores",
     "info": "fastio.cli.info",
-    "ls": "fastio.cli.ls",
-    "show": "fastio.cli.show",
-    "unpack": "fastio.cli.unpack",
+    "ls": "fastio.cli.samples",
+    "show": "fastio.cli.samples",
+    "unpack": "fastio.cli.samples",
     "verify": "fastio.cli.verify",
-    "merge": "fastio.cli.merge",
-    "repair": "fastio.cli.repair",
-    "index": "fastio.cli.index",
-    "stage": "fastio.cli.stage",
+    "merge": "fastio.cli.stores",
+    "repair": "fastio.cli.stores",
+    "index": "fastio.cli.stores",
+    "stage": "fastio.cli.stores",
 }
 _ABOUT_TRAINING = {
     "doctor": "fastio.cli.doctor",
     "plan": "fastio.cli.plan",
     "bench": "fastio.cli.bench",
-    "bandwidth": "fastio.cli.bandwidth",
-    "tune": "fastio.cli.tune",
+    "bandwidth": "fastio.cli.bench_machine",
+    "tune": "fastio.cli.bench_settings",
     "profile": "fastio.cli.profile",
     "monitor": "fastio.cli.monitor",
 }

@@ -11,21 +11,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.command_argument import command_argument
-from fastio.cli.html_option import html_option, write_html
-from fastio.cli.json_form import echo_json
+from fastio.cli.options import command_argument
+from fastio.cli.result import echo_json, html_option, write_html
 from fastio.cli.screen import begun, printable, table
 from fastio.types.units import counted, gain, quantity
 
 if TYPE_CHECKING:
-    from fastio.doctor.diagnosis import Diagnosis
-    from fastio.doctor.facts import Facts
-    from fastio.doctor.findings import Advice, Evidence
-    from fastio.doctor.session import Observation, ObservationPlan
-    from fastio.doctor.training import Failure
+    from fastio.measure.doctor.diagnosis import Diagnosis
+    from fastio.measure.doctor.facts import Advice, Evidence, Facts
+    from fastio.measure.doctor.session import Failure, Observation, ObservationPlan
     from fastio.measure.loop.step_timer import Timeline
     from fastio.measure.machine.monitor import Sample
-    from fastio.report.page import Page
+    from fastio.measure.report.page import Page
 
 __all__ = ["doctor"]
 
@@ -90,7 +87,7 @@ def doctor(
       fastio doctor train.py:loader_and_step
       fastio doctor --from both.json --from monitor.jsonl
     """
-    from fastio.doctor.diagnosis import diagnose
+    from fastio.measure.doctor.diagnosis import diagnose
 
     if bool(command) == bool(saved):
         raise click.UsageError("give a training (-- SCRIPT.py, or MODULE:FUNCTION) or --from FILE")
@@ -109,13 +106,13 @@ def doctor(
 
 
 def _read(saved: tuple[str, ...]) -> _Case:
-    from fastio.doctor.saved import load_facts
+    from fastio.measure.doctor.saved import load_facts
 
     return _Case(", ".join(saved), load_facts(saved))
 
 
 def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
-    from fastio.doctor.session import ObservationPlan
+    from fastio.measure.doctor.session import ObservationPlan
     from fastio.measure.loop.user_code import is_function_name, takes_arguments, without_python
 
     first, *rest = without_python(command)
@@ -130,10 +127,9 @@ def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
 
 
 def _observed(name: str, arguments: tuple[str, ...], plan: ObservationPlan, *, is_function: bool) -> _Case:
-    from fastio.doctor.gather import facts_of
-    from fastio.doctor.session import observe
-    from fastio.doctor.training import function_training
-    from fastio.doctor.watch import Watcher
+    from fastio.measure.doctor.gather import facts_of
+    from fastio.measure.doctor.session import function_training, observe
+    from fastio.measure.doctor.watch import Watcher
     from fastio.measure.loop.user_code import run_script
 
     def training(watcher: Watcher) -> None:
@@ -150,7 +146,7 @@ def _observed(name: str, arguments: tuple[str, ...], plan: ObservationPlan, *, i
 
 
 def _page(report: dict[str, object]) -> Page:
-    from fastio.report.doctor import doctor_page
+    from fastio.measure.report.doctor import doctor_page
 
     return doctor_page(report)
 

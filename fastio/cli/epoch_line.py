@@ -19,7 +19,7 @@ def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
     The rate is measured on the store's own files, past the page cache. Of a store behind a URL, it is requests and
     memory of an epoch with ``shuffle=True`` instead, by arithmetic.
     """
-    from fastio.measure.machine.uncached import read_uncached
+    from fastio.measure.machine.disk_kind import read_uncached
 
     if store.files.holds:
         return _held_facts(store)
@@ -52,7 +52,7 @@ def epoch_line(facts: dict[str, Any] | None, size_bytes: int) -> str:
 
 
 def _why_not(size_bytes: int) -> str:
-    from fastio.measure.machine.uncached import LEAST_BYTES
+    from fastio.measure.machine.disk_kind import LEAST_BYTES
 
     if size_bytes < LEAST_BYTES:
         return f"the store has {size(size_bytes)}, and its rate takes at least {size(LEAST_BYTES)} to measure"
@@ -63,7 +63,7 @@ def _held_facts(store: SampleStore) -> dict[str, Any] | None:
     from dataclasses import asdict
 
     from fastio.dataset.fast_dataset import FastDataset
-    from fastio.measure.plan.held_epoch import held_epoch
+    from fastio.measure.plan import held_epoch
 
     batch_size = 256
     reads = held_epoch(FastDataset(store), batch_size)

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.group import Sections
-from fastio.cli.html_option import html_option, wants_html, write_html
-from fastio.cli.info_fields import print_example, print_fields
 from fastio.cli.info_source import SourceAsked, describe_path, print_source
-from fastio.cli.info_text import print_lengths, print_tokenizer
-from fastio.cli.picture_options import SourceArguments, source_options
-from fastio.cli.remote_options import REMOTE_NAMES, remote_options
-from fastio.cli.sample_pictures import sample_pictures
-from fastio.cli.screen import by_reason, printable, problem_table, table
+from fastio.cli.options import REMOTE_NAMES, remote_options
+from fastio.cli.pack_options import SourceArguments, source_options
+from fastio.cli.result import html_option, wants_html, write_html
+from fastio.cli.screen import by_reason, columns, printable, problem_table, table
 from fastio.cli.source_kind import source_kind_option
 from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
-    from fastio.report.page import Page
+    from PIL.Image import Image
+
+    from fastio.measure.report.page import Page, PictureGrid
     from fastio.store import SampleStore
     from fastio.store.files.remote_options import RemoteOptions
 
-__all__ = ["info"]
+__all__ = [
+    "info",
+    "sample_pictures",
+]
+
 
 _CLASSES_SHOWN = 20
 _PARTS_SHOWN = 5
@@ -106,7 +111,7 @@ def info(  # noqa: PLR0913 - an option each
             raise click.UsageError(f"{path} is not packed yet: --skipped and --html are for stores")
         print_source(describe_path(asked), as_json=as_json)
         return
-    from fastio.converters.describe import describe
+    from fastio.converters.inspect.describe import describe
 
     with opened as store:
         described = {**describe(store), "epoch": epoch_facts(store)}
@@ -124,7 +129,7 @@ def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
     from fastio.errors import StoreCorrupt, StoreError
     from fastio.store import open_store
     from fastio.store.files.local import is_local
-    from fastio.store.set_names import SET_SUFFIX
+    from fastio.store.sets.names import SET_SUFFIX
 
     try:
         return open_store(path, remote=remote)
@@ -141,14 +146,14 @@ def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
 def _may_be_source(path: str) -> bool:
     """Return whether what is no store may be a source: it is not named like a store, or it is of a known kind."""
     from fastio.converters import SOURCES, SourcePath
-    from fastio.converters.sources.store import KIND, names_store
+    from fastio.converters.sources.registry import STORE, names_store
 
-    others = [source for source in SOURCES.values() if source is not KIND and not source.needs_fields]
+    others = [source for source in SOURCES.values() if source is not STORE and not source.needs_fields]
     return not names_store(path) or any(source.signs(SourcePath(path)) for source in others)
 
 
 def _page(described: dict[str, Any], store: SampleStore) -> Page:
-    from fastio.report.store import store_page
+    from fastio.measure.report.store import store_page
 
     return store_page(described, sample_pictures(store))
 
@@ -168,7 +173,7 @@ def _print(report: dict[str, Any]) -> None:
         click.echo(f"receipt of an epoch that gives each sample once: {report['receipt']}")
     source = report["source"] or {}
     if source:
-        from fastio.converters.origin import recorded_kind
+        from fastio.converters.sources.source import recorded_kind
 
         labels = f", labels from {printable(str(source['labels']))}" if source.get("labels") else ""
         click.echo(
@@ -289,3 +294,166 @@ def _print_classes(classes: list[dict[str, Any]]) -> None:
     table(("label", "class", "samples"), rows, right=(0, 2))
     if len(classes) > _CLASSES_SHOWN:
         click.echo(f"... {number(len(classes))} classes; --json has all of them")
+
+
+# What ``fastio info`` prints about a store of many fields: a line for each, a sample, and how to read it.
+
+
+def print_fields(report: Mapping[str, Any]) -> None:
+    """Print the fields with types and sizes, and the names of classes."""
+    columns = report["columns"]
+    rows = []
+    for name, words in report["types"].items():
+        payload = report["fields"].get(name)
+        if payload is None:
+            is_class = name == "label" and report["classes"] is not None
+            values = f"{number(len(report['classes']))} classes" if is_class else _column_words(columns[name])
+            rows.append((name, words, "", "", printable(values)))
+            continue
+        sizes = payload["size_bytes"]
+        median, total = ("", "") if sizes is None else (number(sizes["median"]), size(sizes["total"]))
+        rows.append((name, words, median, total, _payload_words(payload)))
+    table(("field", "type", "bytes a sample", "in all", "values"), rows, right=(2, 3))
+    for name, classes in report["field_classes"].items():
+        click.echo(f"classes of {name}: {printable(', '.join(map(str, classes)))}")
+
+
+def print_example(report: Mapping[str, Any]) -> None:
+    """Print the first sample, and Python that reads the store."""
+    if report["example"] is not None:
+        click.echo(f"\nthe first sample, {printable(report['example']['key'])}:\n")
+        for name, words in report["example"]["values"].items():
+            click.echo(f"    {name}: {printable(words)}")
+    click.echo("\nwith fastio:\n")
+    click.echo("    " + report["read_with_fastio"].rstrip().replace("\n", "\n    "))
+
+
+def _payload_words(field: Mapping[str, Any]) -> str:
+    """
+    Return what a field's values are like.
+
+    >>> _payload_words({"unit": "rows", "length": {"min": 0, "max": 4}})
+    '0 to 4 rows'
+    """
+    if "kinds" in field:
+        kinds = ", ".join(f"{number(count)} {kind}" for kind, count in field["kinds"].items())
+        sides = [f"{side} {_range(field[side])}" for side in ("height", "width") if field[side]]
+        return "; ".join([kinds, *([", ".join(sides)] if sides else [])])
+    return f"{_range(field['length'])} {field['unit']}" if field.get("length") else ""
+
+
+def _column_words(column: Mapping[str, Any] | None) -> str:
+    """
+    Return what the values of a column are like.
+
+    >>> _column_words({"distinct": 7, "texts": ["a", "b"]}), _column_words({"true": 3, "of": 4})
+    ('7 different, such as a, b', '3 of 4 are true')
+    """
+    if column is None:
+        return ""
+    if "true" in column:
+        return f"{number(column['true'])} of {number(column['of'])} are true"
+    if "distinct" in column:
+        such_as = "" if column["distinct"] == len(column["texts"]) else "such as "
+        return f"{number(column['distinct'])} different, {such_as}{', '.join(column['texts'])}"
+    if column["min"] is None:
+        return "none is finite"
+    others = f", {number(column['not_finite'])} not finite" if column["not_finite"] else ""
+    return f"{column['min']:.6g} to {column['max']:.6g}, mean {column['mean']:.6g}{others}"
+
+
+def _range(numbers: Mapping[str, float]) -> str:
+    low, high = number(numbers["min"]), number(numbers["max"])
+    return low if low == high else f"{low} to {high}"
+
+
+# What ``fastio info`` prints about text: the lengths of the samples and the tokenizer behind them.
+
+_BAR = 50  # characters in the longest bar
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def print_lengths(histogram: Sequence[dict[str, Any]], unit: str) -> None:
+    """Print a bar for every doubling of the length."""
+    length = max(8, min(_BAR, columns() - 40))
+    most = max(bin_["samples"] for bin_ in histogram)
+    total = sum(bin_["samples"] for bin_ in histogram)
+    rows = []
+    for bin_ in histogram:
+        low, high, count = bin_["from"], bin_["to"], bin_["samples"]
+        span = number(low) if low == high else f"{number(low)} to {number(high)}"
+        rows.append((span, number(count), f"{100 * count / total:.1f} %", _bar(count / most, length)))
+    table((unit, "samples", "share", ""), rows, right=(0, 1, 2))
+
+
+def _bar(share: float, length: int) -> str:
+    """
+    Return a bar of whole and partial blocks; a share above 0 is always visible.
+
+    >>> _bar(0.05, 50), _bar(0, 50)
+    ('██▌', '')
+    """
+    eighths = max(round(share * length * 8), int(share > 0))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def print_tokenizer(tokenizer: dict[str, Any]) -> None:
+    """Print the tokenizer's name, its vocabulary and special tokens, and how documents became sequences."""
+    from fastio.converters.text.decode import probe_words
+
+    options = tokenizer.get("options") or {}
+    special = ", ".join(f"{role} {value}" for role, value in tokenizer["special"].items() if value is not None)
+    size = "unknown vocabulary" if tokenizer["vocab_size"] is None else f"{number(tokenizer['vocab_size'])} ids"
+    name = "ready ids" if tokenizer["name"] is None else f"tokenizer {printable(str(tokenizer['name']))}"
+    click.echo(
+        f"{name}: {size}"
+        + (f" ({special})" if special else "")
+        + (", its JSON is in the store" if tokenizer["json"] else "")
+    )
+    added = " and ".join(role for role in ("bos", "eos") if options.get(role))
+    rules = [f"{added} added" if added else "no bos, no eos"]
+    if options.get("max_length"):
+        over = {"refuse": "longer ones refused", "truncate": "longer ones truncated", "split": "longer ones split"}
+        rules.append(f"at most {number(options['max_length'])} tokens, {over[options['over']]}")
+    if options.get("split"):
+        rules.append(f"{counted(options['split'], 'document')} split into several samples")
+    if (options.get("cut") or {}).get("documents"):
+        cut = options["cut"]
+        rules.append(f"{counted(cut['tokens'], 'token')} CUT from {counted(cut['documents'], 'document')}")
+    decoded = options.get("decoded") or {}
+    if decoded.get("documents"):
+        probed = decoded["documents"]
+        rules.append(f"when packed, {probe_words(decoded['exact'], probed, options.get('documents', probed))}")
+    click.echo("; ".join(rules))
+
+
+# Sample pictures of a store with their labels, for a report.
+
+_SIZE = 128
+
+
+def sample_pictures(store: SampleStore, *, count: int = 36) -> PictureGrid | None:
+    """
+    Return up to ``count`` pictures, spread evenly over the store, with their labels and keys; None if it has none.
+
+    A picture that is damaged comes as the reason instead.
+    """
+    from fastio.converters.inspect.contact_sheet import shown_samples
+    from fastio.measure.report.page import Picture, PictureGrid
+
+    if len(store) == 0 or store.schema.picture is None:
+        return None
+    samples = shown_samples(store, count=count, size=_SIZE)
+    shown = [
+        Picture(None, sample.picture, sample.key)
+        if isinstance(sample.picture, str)
+        else Picture(_jpeg(sample.picture), sample.label, sample.key)
+        for sample in samples
+    ]
+    return PictureGrid(shown, _SIZE)
+
+
+def _jpeg(picture: Image) -> bytes:
+    coded = io.BytesIO()
+    picture.save(coded, "JPEG", quality=90, subsampling=0)
+    return coded.getvalue()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastio.cli.failures import Failed
+from fastio.cli.group import Failed
+from fastio.cli.pack_options import SourceArguments, option_of
 from fastio.cli.pack_text import no_text, split_of
-from fastio.cli.picture_options import SourceArguments, option_of
 from fastio.cli.screen import printable, problem_table, table
 from fastio.cli.source_kind import is_text
 from fastio.errors import SourceError
@@ -49,7 +49,7 @@ def describe_path(asked: SourceAsked) -> dict[str, Any]:
 
     Raises SourceError if that is nothing, empty, or could be meant in two ways.
     """
-    from fastio.store.other_libraries import library_of
+    from fastio.store.foreign.other_libraries import library_of
 
     what = library_of(asked.path)
     if what:
@@ -88,7 +88,7 @@ def _source(
 ) -> dict[str, Any]:
     """Describe samples; with ``needs_fields``, the command asks for each field, as the path would be text otherwise."""
     from fastio.converters import SOURCES
-    from fastio.converters.describe_source import describe_source, field_places, pack_command
+    from fastio.converters.inspect.describe import describe_source, field_places, pack_command
 
     source = arguments.open(path, asked.kind)
     report = describe_source(source, SOURCES[source.kind].what)
@@ -102,7 +102,7 @@ def _source(
 
 
 def _text(asked: SourceAsked, path: str) -> dict[str, Any]:
-    from fastio.converters.describe_source import pack_command
+    from fastio.converters.inspect.describe import pack_command
     from fastio.converters.text import Limits, TextOptions, open_text
 
     without = asked.arguments.ignore_columns
@@ -175,7 +175,7 @@ def _print_problems(report: dict[str, Any]) -> None:
 
 
 def _print_left_out(report: dict[str, Any]) -> None:
-    from fastio.converters.packing import left_out_columns
+    from fastio.converters.packing.advice import left_out_columns
 
     line = left_out_columns({"kind": report["kind"], "left_out": report["left_out_columns"]})
     if line:

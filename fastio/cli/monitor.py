@@ -10,22 +10,97 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastio.cli.command_argument import command_argument
-from fastio.cli.html_option import html_option, write_html
-from fastio.cli.json_form import form
+from fastio.cli.options import command_argument
+from fastio.cli.result import form, html_option, write_html
 from fastio.cli.screen import table
-from fastio.cli.tracker_options import TrackerArguments, tracker_options
 from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.measure.machine.gpus import GpuSample
     from fastio.measure.machine.monitor import Monitor, Sample
+    from fastio.measure.trackers import Tracker
 
-__all__ = ["monitor"]
+__all__ = [
+    "monitor",
+]
+
+
+# The options of ``fastio monitor`` that send figures elsewhere, gathered into one argument.
+
+_OPTIONS = (
+    click.option("--csv", metavar="FILE", help="Also append every sample to FILE as a row of CSV."),
+    click.option("--tensorboard", metavar="DIR", help="Also write figures to DIR for TensorBoard."),
+    click.option("--wandb", metavar="PROJECT", help="Also log figures to a new run of Weights & Biases."),
+    click.option("--mlflow", is_flag=True, help="Also log figures to a new run of MLflow (MLFLOW_TRACKING_URI, ...)."),
+    click.option(
+        "--metrics-port",
+        type=click.IntRange(0, 65_535),
+        metavar="N",
+        help="Also serve figures at http://127.0.0.1:N/metrics for Prometheus; 0: any free port.",
+    ),
+    click.option(
+        "--metrics-host",
+        metavar="HOST",
+        help="Address for --metrics-port. Others can read the figures at 0.0.0.0.  [default: 127.0.0.1]",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerArguments:
+    """The options as given on the command line, under the options' names."""
+
+    csv: str | None
+    tensorboard: str | None
+    wandb: str | None
+    mlflow: bool
+    metrics_port: int | None
+    metrics_host: str | None
+
+    def check(self) -> None:
+        """Raise UsageError for a host without a port."""
+        if self.metrics_host is not None and self.metrics_port is None:
+            raise click.UsageError("--metrics-host needs a port: add --metrics-port N")
+
+    def opened(self) -> list[Tracker]:
+        """Open all that were asked for. Raises FastioError. Says on stderr where figures are served."""
+        from fastio.measure.trackers import CSV, MLflow, OpenMetrics, TensorBoard, WandB
+
+        trackers: list[Tracker] = []
+        if self.metrics_port is not None:
+            server = OpenMetrics(self.metrics_port, self.metrics_host or "127.0.0.1")
+            click.echo(f"figures: {server.url}", err=True)
+            trackers.append(server)
+        if self.csv is not None:
+            trackers.append(CSV(self.csv))
+        if self.tensorboard is not None:
+            trackers.append(TensorBoard(self.tensorboard))
+        if self.wandb is not None:
+            trackers.append(WandB(self.wandb))
+        if self.mlflow:
+            trackers.append(MLflow())
+        return trackers
+
+
+def tracker_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add these options to a command, which gets them as one argument ``trackers``."""
+
+    @wraps(command)
+    def with_options(*args: Any, **options: Any) -> None:
+        trackers = TrackerArguments(**{name: options.pop(name) for name in TrackerArguments.__slots__})
+        trackers.check()
+        command(*args, trackers=trackers, **options)
+
+    for option in reversed(_OPTIONS):
+        with_options = option(with_options)
+    return with_options
+
 
 _NOT_FOUND = 127  # the exit codes of a shell
 _SHOWN_CPUS = 8  # shown one by one; the log has all CPUs
@@ -81,7 +156,7 @@ def monitor(
       fastio monitor --metrics-port 9096
     """
     from fastio.measure.machine.monitor import Monitor
-    from fastio.report.monitor import monitor_page
+    from fastio.measure.report.machine import monitor_page
 
     if command and pid is not None:
         raise click.UsageError("give --pid or a command, not both")
@@ -222,7 +297,7 @@ def _tracked(trackers: TrackerArguments, problems: _Problems) -> Iterator[Callab
         yield lambda _: None
         return
     from fastio.measure.trackers.machine import MachineFigures
-    from fastio.measure.trackers.tracker_thread import TrackerThread
+    from fastio.measure.trackers.training import TrackerThread
 
     threads = [TrackerThread(tracker, warn=problems) for tracker in opened]
     machine = MachineFigures()

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
-from fastio.cli.failures import noted
-from fastio.cli.group import Sections
+from fastio.cli.group import Sections, noted
+from fastio.cli.options import REMOTE_NAMES, WholeNumber, max_pixels_option, remote_options
+from fastio.cli.pack_options import PictureArguments, TextArguments, part_option, picture_options
 from fastio.cli.pack_text import packs_text
-from fastio.cli.part_option import part_option
-from fastio.cli.picture_options import PictureArguments, picture_options
-from fastio.cli.pixel_option import max_pixels_option
-from fastio.cli.remote_options import REMOTE_NAMES, remote_options
 from fastio.cli.screen import SIZE, meter, printable, problem_table
 from fastio.cli.source_kind import source_kind_option, source_words, target_words
-from fastio.cli.text_options import TextArguments
-from fastio.cli.whole_number import WholeNumber
 from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
@@ -112,12 +107,12 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
     from fastio.converters import pack as run
-    from fastio.converters.jump_fields import jump_advice, jump_lines
-    from fastio.converters.packer import check_one_file
-    from fastio.converters.packing import advice, packing_lines
-    from fastio.converters.planned.seal import unread_points
+    from fastio.converters.packing.advice import advice, packing_lines
+    from fastio.converters.packing.packer import check_one_file
+    from fastio.converters.packing.seal import unread_points
+    from fastio.converters.pictures.jumps import jump_advice, jump_lines
     from fastio.store import FORMATS, check_target, open_store
-    from fastio.store.publish import COMPLETE
+    from fastio.store.write.atomic import COMPLETE
 
     if append and overwrite:
         raise click.UsageError("--append keeps what OUT has, --overwrite replaces it: give one of them")
@@ -210,7 +205,7 @@ def _source_line(source: Source) -> str:
 def _label_hint(source: Source) -> str:
     """Return which option could bring labels, in parentheses; nothing if nothing speaks for one."""
     from fastio.converters import SOURCES
-    from fastio.converters.label_columns import LABEL_TITLES
+    from fastio.converters.labels.columns import LABEL_TITLES
 
     kind = SOURCES[source.kind]
     if not kind.own_labels:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
-from fastio.cli.failures import noted
-from fastio.cli.picture_options import TABLE_OPTIONS, option_of
+from fastio.cli.group import noted
+from fastio.cli.pack_options import TABLE_OPTIONS, TEXT_OPTIONS, TextArguments, option_of
 from fastio.cli.screen import by_reason, meter, printable, problem_table
 from fastio.cli.source_kind import is_text
-from fastio.cli.text_options import TEXT_OPTIONS, TextArguments
 from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
@@ -93,8 +92,8 @@ def _of_tables(options: Mapping[str, Any]) -> list[str]:
 
 def split_of(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
-    from fastio.converters.ambiguous import split_folder
-    from fastio.converters.tables.rows import has_split_column
+    from fastio.converters.sources.folders import split_folder
+    from fastio.converters.sources.tables.rows import has_split_column
 
     if has_split_column(src, split):
         return src, (*filters, ("split", split))
@@ -103,7 +102,7 @@ def split_of(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tupl
 
 def no_text(src: str) -> str:
     """Why SRC takes no options about text."""
-    from fastio.converters.sources.store import names_store
+    from fastio.converters.sources.registry import names_store
 
     if names_store(src):
         return f"{src} is a packed store, whose samples stay as they are; unpack it first: fastio unpack {src} FOLDER"
@@ -123,11 +122,11 @@ def _pack(  # noqa: PLR0913 - an option each
     overwrite: bool,
 ) -> None:
     """Pack the documents of SRC and print what was done."""
-    from fastio.converters.packing import packing_lines
+    from fastio.converters.packing.advice import packing_lines
     from fastio.converters.text import HuggingFaceTokenizer, open_text
     from fastio.converters.text import pack_text as run
     from fastio.store import check_target, open_store
-    from fastio.store.publish import COMPLETE
+    from fastio.store.write.atomic import COMPLETE
 
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)
     source = open_text(src, kind=kind, options=text.options(ignore_columns))
@@ -193,7 +192,7 @@ def _stored(encoder: Encoder) -> str:
 
 
 def _summary(report: TextReport, encoder: Encoder) -> list[str]:
-    from fastio.converters.pack_report import reasons
+    from fastio.converters.packing.record import reasons
     from fastio.converters.text.decode import probe_words
     from fastio.store import FORMATS
 

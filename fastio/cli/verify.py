@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.pixel_option import max_pixels_option
-from fastio.cli.remote_options import remote_options
+from fastio.cli.options import max_pixels_option, remote_options
 from fastio.cli.screen import meter, problem_table
 from fastio.cli.source_kind import source_kind_option
 from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
     from fastio.converters import Source
-    from fastio.converters.text.again import TextAgain
-    from fastio.converters.verify import VerifyReport
+    from fastio.converters.inspect.compare import TextAgain
+    from fastio.converters.inspect.verify import VerifyReport
     from fastio.store import SampleStore
     from fastio.store.files.remote_options import RemoteOptions
 
@@ -58,7 +57,7 @@ def verify(  # noqa: PLR0913 - one argument an option
       fastio verify train.lmdb --against ./pngs --labels labels.pkl
       fastio verify train.h5 --against train.lmdb
     """
-    from fastio.converters.verify import verify as run
+    from fastio.converters.inspect.verify import verify as run
     from fastio.store import open_store
 
     if against is None and (labels is not None or kind != "auto"):
@@ -83,7 +82,7 @@ def verify(  # noqa: PLR0913 - one argument an option
 
 
 def _say_what_mends(path: str) -> None:
-    from fastio.store.staging.stage_record import mending_command
+    from fastio.store.staging.record import mending_command
 
     command = mending_command(path)
     if command is not None:
@@ -92,16 +91,16 @@ def _say_what_mends(path: str) -> None:
 
 def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | None) -> Source | TextAgain:
     """Return the source that a store is compared with; of text, what encodes it again as the store says."""
-    from fastio.converters.origin import origin_of
-    from fastio.converters.source_again import source_again
-    from fastio.converters.sources.store import names_store
-    from fastio.converters.text.again import read_again
+    from fastio.converters.inspect.compare import read_again
+    from fastio.converters.sources.again import reopen_source
+    from fastio.converters.sources.registry import names_store
+    from fastio.converters.sources.source import origin_of
     from fastio.converters.text.decode import text_field
 
     record = origin_of(store.metadata)
     is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()
     if not is_text or names_store(against):
-        return source_again(store.metadata, against, kind=kind, labels=labels)
+        return reopen_source(store.metadata, against, kind=kind, labels=labels)
     if labels is not None or kind != "auto":
         raise click.UsageError("a store of text knows how it was packed: drop --labels and --source-kind")
     return read_again(store, against)

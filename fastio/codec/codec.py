@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from fastio._native import Job, PictureFunction, ThreadPool
 from fastio.codec.headers import Headers
-from fastio.codec.pass_order import pillow_takes_cheaper_pass_first
+from fastio.codec.pillow import pillow_takes_cheaper_pass_first
 from fastio.types.spans import Spans
 
-__all__ = ["Codec", "Geometry"]
+__all__ = [
+    "Codec",
+    "Geometry",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class Geometry:
     What the native core does to pictures or masks, in one pass, on their way into the rows of a batch.
 
     ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` is a position in
-    ``fastio.codec.filters.FILTERS``; ``fill`` the colour of edges, one byte per channel. With ``is_planar``, rows are
+    ``fastio.codec.pillow.FILTERS``; ``fill`` the colour of edges, one byte per channel. With ``is_planar``, rows are
     ``(C, H, W)``; with ``is_grey``, all channels hold luma. Raw pictures have no header with their size: ``stored``
     gives it. ``is_fast`` lets decoders shrink a picture before it is resampled, which changes pixels slightly.
     ``function``, if there is one, is called on each finished picture with its row of ``numbers``, ``(n, k)``.

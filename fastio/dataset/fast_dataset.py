@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -16,34 +17,34 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import Dataset
 
-from fastio.dataset.column_values import column_values
-from fastio.dataset.field_transform import FieldTransform
-from fastio.dataset.field_values import FieldValues
-from fastio.dataset.form import LABEL, Form
+from fastio.dataset.field_values import FieldValues, column_values
+from fastio.dataset.form import LABEL, FieldTransform, Form
 from fastio.dataset.iterable import SequentialDataset
-from fastio.dataset.own_samples import find_key, select_samples
 from fastio.dataset.row_reader import RowReader, label_values, one_by_one
-from fastio.dataset.standard_transform import StandardTransform
 from fastio.dataset.token_reader import stored_lengths, stored_tokenizer
 from fastio.dataset.tv_values import TvTypes
 from fastio.errors import SampleError, SchemaError
 from fastio.samplers.share import Share
 from fastio.store import open_store
 from fastio.store.files import Read
+from fastio.store.files.fetch import fetch_together
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
-from fastio.store.files.together import fetch_together
-from fastio.store.sample_store import SampleStore
+from fastio.store.index.views import SelectedStore
+from fastio.store.protocol import SampleStore
 from fastio.store.staging import staged_path
 from fastio.types.field_types import type_of
-from fastio.types.option_names import explains_names
+from fastio.types.options import check_verify, explains_names
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
-from fastio.types.verification import check_verify
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["FastDataset", "not_a_path"]
+__all__ = [
+    "FastDataset",
+    "not_a_path",
+]
+
 
 _LAZY = ("labels", "lengths", "targets", "keys", "extensions", "classes")  # made on first use
 _OF_THE_LOADER = "pass it to FastLoader(dataset, batch_size), or to torch's DataLoader"
@@ -533,3 +534,82 @@ def _check_target_transform(store: SampleStore, form: Form, target_transform: ob
             f"{store.path}: target_transform= is for samples of a value and a label, but these are a {form.kind} of "
             f"{', '.join(form.names)}: change the label in transform=, which gets the whole sample"
         )
+
+
+# Finds the samples of the store that a list assigned by the user means, and their labels.
+
+
+def select_samples(store: SampleStore, samples: Iterable[tuple[str, Any]]) -> SelectedStore:
+    """
+    Select the samples of ``store`` that ``samples`` lists as pairs of key and label (all labels may be None).
+
+    Raises SchemaError if it is not such a list, or if the store lacks a key or has it twice.
+    """
+    pairs = [tuple(pair) for pair in samples]
+    if any(len(pair) != 2 or not isinstance(pair[0], str) for pair in pairs):
+        raise SchemaError(f"{store.path}: expected samples as pairs of key and label, like those of dataset.samples")
+    indices = _places(store)
+    try:
+        chosen = np.array([indices[key] for key, _ in pairs], np.int64)
+    except KeyError as exc:
+        raise SchemaError(_unknown(store, exc.args[0])) from None
+    return SelectedStore(store, chosen, _labels(store, [label for _, label in pairs]))
+
+
+def find_key(store: SampleStore, key: str) -> int:
+    """Return the index of the sample with this key. Raises SchemaError if there is none."""
+    try:
+        return _places(store)[key]
+    except KeyError:
+        raise SchemaError(_unknown(store, key)) from None
+
+
+def _places(store: SampleStore) -> dict[str, int]:
+    keys = store.keys(np.arange(len(store)))
+    indices = {key: index for index, key in enumerate(keys)}
+    if len(indices) < len(keys):
+        raise SchemaError(f"{store.path}: several samples have the same key, so a key does not name a sample")
+    return indices
+
+
+def _labels(store: SampleStore, labels: list[Any]) -> NDArray[Any] | None:
+    if not labels or all(label is None for label in labels):
+        return None if labels or "label" not in store.schema else store.column("label")[:0]
+    column = np.array([np.nan if label is None else label for label in labels])
+    if column.dtype.kind not in "biuf" or any(label is None for label in labels):
+        raise SchemaError(f"{store.path}: expected a number as the label of each sample, or None for all of them")
+    return column
+
+
+def _unknown(store: SampleStore, key: object) -> str:
+    return f"{store.path}: no sample has the key {key!r}; dataset.keys lists them"
+
+
+# StandardTransform: a dataset's transform and target_transform as one function of (picture, target).
+
+
+@dataclass(frozen=True)
+class StandardTransform:
+    """What torchvision's datasets have as ``transforms``; either part may be None."""
+
+    transform: Callable[[Any], Any] | None
+    target_transform: Callable[[Any], Any] | None
+
+    def __call__(self, picture: Any, target: Any) -> tuple[Any, Any]:
+        """Return picture and target, each transformed."""
+        if self.transform is not None:
+            picture = self.transform(picture)
+        return picture, target if self.target_transform is None else self.target_transform(target)
+
+    def __repr__(self) -> str:
+        parts = [
+            _indented(title, part)
+            for title, part in (("Transform", self.transform), ("Target transform", self.target_transform))
+            if part is not None
+        ]
+        return "\n".join(["StandardTransform", *parts])
+
+
+def _indented(title: str, part: object) -> str:
+    """Return ``Transform: Compose(`` and the following lines, indented below it."""
+    return f"{title}: " + f"\n{' ' * (len(title) + 2)}".join(repr(part).splitlines())

@@ -1,4 +1,4 @@
-"""FieldValues: the values of one payload field as samples have them: pictures, text, arrays, bytes."""
+"""The values of payload fields and of columns, as samples have them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastio.codec.json_text import parse_json
 from fastio.codec.pillow import open_picture
+from fastio.codec.text import parse_json
+from fastio.dataset.form import LABEL
 from fastio.dataset.picture import LazyPicture, StoredPicture, small_picture
-from fastio.dataset.row_reader import RowReader, is_uniform
+from fastio.dataset.row_reader import RowReader, is_uniform, label_values
 from fastio.dataset.token_reader import TokenReader, read_text
+from fastio.store.protocol import SampleStore
 from fastio.types.spans import Spans
 
-__all__ = ["FieldValues"]
+__all__ = [
+    "FieldValues",
+    "column_values",
+]
+
 
 # Pixels; smaller pictures are decoded a batch at a time: putting that off would cost more than it saves.
 _EAGER_PIXELS = 64 * 64
@@ -154,3 +160,24 @@ def _groups(shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 def _picture(row: NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(row[:, :, 0] if row.shape[2] == 1 else row)
+
+
+# The columns of a store in the dtypes that torch's default collate gives the numbers of samples.
+
+
+def column_values(store: SampleStore, name: str) -> NDArray[Any]:
+    """
+    Return a column, ``(n, ...)``, whose elements as Python values are those of samples.
+
+    Whole numbers become int64 (uint64 stays, where a number needs it) and floats float64, as in a batch of Python
+    numbers. Bools, text, and arrays of any dtype stay as they are; bools in the column "label" count as numbers.
+    """
+    column = store.column(name)
+    if name == LABEL and column.dtype.kind in "biuf":
+        return label_values(column, where=f"{store.path}: column {name!r}")
+    if column.ndim > 1 or column.dtype.kind not in "iuf":
+        return column
+    if column.dtype.kind == "f":
+        return column.astype(np.float64, copy=False)
+    needs_uint64 = column.dtype == np.uint64 and bool(column.size) and column.max() > np.iinfo(np.int64).max
+    return column if needs_uint64 else column.astype(np.int64, copy=False)

@@ -1,16 +1,22 @@
-"""Form: which fields a sample has, and whether it is one value, a pair, a tuple or a dict of them."""
+"""Form: which fields a sample has, in which container; and transforms that are told which fields those are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from fastio.errors import SchemaError
-from fastio.store.sample_store import SampleStore
-from fastio.types.schema import Schema
+from fastio.store.protocol import SampleStore
+from fastio.types.schema import Field, Schema
 
-__all__ = ["LABEL", "Form", "has_many_fields"]
+__all__ = [
+    "LABEL",
+    "FieldTransform",
+    "Form",
+    "has_many_fields",
+]
+
 
 LABEL = "label"
 
@@ -95,3 +101,15 @@ def _is_pair(schema: Schema, names: Sequence[str]) -> bool:
 def has_many_fields(store: SampleStore) -> bool:
     """Whether samples are dicts: more fields than one payload and its labels."""
     return bool(store.schema.payload) and Form.of(store, None).kind == "dict"
+
+
+# The protocol FieldTransform: a transform that treats the fields of a sample by what they are.
+
+
+@runtime_checkable
+class FieldTransform(Protocol):
+    """A transform that is made for samples of certain fields, such as those of ``fastio.transforms``."""
+
+    def for_fields(self, fields: Iterable[Field]) -> Callable[[Any], Any]:
+        """Return a function of samples: dicts by field names, or tuples in the order of ``fields``."""
+        ...

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 from typing import Any, Protocol
 
+import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastio.dataset.runs_ahead import chunks_ahead
 from fastio.samplers.agreement import Agreement
-from fastio.samplers.pieces import Entry, Runs, checked_history, cut, pieces
 from fastio.samplers.position import check_state, whole
 from fastio.samplers.share import Share
-from fastio.store.sample_store import SampleStore
+from fastio.store.files import Prefetch
+from fastio.store.files.fetch import joined_spans
+from fastio.store.protocol import SampleStore
+from fastio.types.spans import Spans
 
-__all__ = ["SequentialDataset"]
+__all__ = [
+    "SequentialDataset",
+    "chunks_ahead",
+]
+
 
 # Samples per native call: enough to make the call cheap, few enough to keep memory small.
 _CHUNK = 64
@@ -203,3 +211,131 @@ def _check_reader(position: _Position, reader: tuple[int, int]) -> None:
             f"{reader[1]}: continue the epoch with the num_workers of the state, by a StatefulDataLoader if there are "
             "several"
         )
+
+
+# Asks for the samples of contiguous runs before they are read, from files that no page cache keeps.
+
+_UNIT_BYTES = 4 << 20  # of neighbouring samples that are asked for together
+_LEAST_UNITS = 2  # that are asked for at any time: one is on its way while another is read
+
+
+@dataclass(frozen=True, slots=True)
+class _RunAhead:
+    """Neighbouring chunks whose bytes were asked for together, and are held while ``handle`` lives."""
+
+    chunks: list[range]
+    handle: Prefetch
+    nbytes: int
+
+
+def chunks_ahead(store: SampleStore, fields: Sequence[str], chunks: Iterator[range], *, share: int) -> Generator[range]:
+    """
+    Yield the chunks, ranges of samples; before each one, these fields of it and of what follows are asked for.
+
+    Neighbouring chunks are asked for together, about 4 MiB at once, and their bytes are held until all of them were
+    taken. ``share`` readers divide the bytes that these files may be asked for ahead. Files that the page cache keeps
+    are left to the kernel.
+    """
+    if not store.files.holds or not fields:
+        yield from chunks
+        return
+    most_bytes = store.files.ahead_bytes // share
+    units: deque[_RunAhead] = deque()
+    try:
+        while True:
+            while len(units) < _LEAST_UNITS or sum(unit.nbytes for unit in units) < most_bytes:
+                unit = _next_unit(store, fields, chunks)
+                if unit is None:
+                    break
+                units.append(unit)
+            if not units:
+                return
+            yield from units[0].chunks
+            units.popleft()
+    finally:
+        for unit in units:
+            unit.handle.cancel()
+
+
+def _next_unit(store: SampleStore, fields: Sequence[str], chunks: Iterator[range]) -> _RunAhead | None:
+    """Take chunks until they have enough bytes, and ask for these; None at the end."""
+    taken: list[range] = []
+    every: list[Spans] = []
+    nbytes = 0
+    while nbytes < _UNIT_BYTES and (chunk := next(chunks, None)) is not None:
+        samples = np.arange(chunk.start, chunk.stop)
+        for name in fields:
+            every.append(store.spans(name, samples, checksums=False))
+            nbytes += int(every[-1].sizes.sum())
+        taken.append(chunk)
+    return _RunAhead(taken, store.files.read_ahead(joined_spans(every)), nbytes) if taken else None
+
+
+# The contiguous pieces of a store that ranks and worker processes read in order, also after the ranks have changed.
+#
+# A rank reads one range, of which each worker takes a part. When the number of ranks changes within an epoch, worker w
+# of the new ranks takes what worker w of the old ranks has left: the state of a worker knows only its own progress.
+
+Runs = list[range]  # ascending or not, without overlap: the samples of one piece, in the order in which they are read
+Entry = dict[str, int]  # {"world_size": ..., "samples": ...}: so many ranks have had so many samples each
+
+
+def pieces(count: int, history: Sequence[Entry], *, world_size: int, workers: int, worker: int) -> list[Runs]:
+    """
+    Return what is left of ``count`` samples for one worker of every rank, one list of runs per rank.
+
+    ``history`` says what this worker of all ranks has read in the epoch, one entry for each number of ranks there has
+    been; a rank whose piece is shorter than ``samples`` has read all of it. Sizes differ by one sample at most.
+    """
+    column = _first(count, history[0]["world_size"] if history else world_size, workers, worker)
+    for number, entry in enumerate(history):
+        rest = list(chain.from_iterable(cut(piece, entry["samples"]) for piece in column))
+        next_ranks = history[number + 1]["world_size"] if number + 1 < len(history) else world_size
+        total = sum(map(len, rest))
+        bounds = [total * rank // next_ranks for rank in range(next_ranks + 1)]
+        column = [cut(rest, start, stop) for start, stop in pairwise(bounds)]
+    return column
+
+
+def cut(runs: Runs, start: int, stop: int | None = None) -> Runs:
+    """Return the samples ``start`` to ``stop`` of several runs, counted from the first run's beginning."""
+    parts = []
+    for run in runs:
+        part = run[max(0, start) : None if stop is None else max(0, stop)]
+        if part:
+            parts.append(part)
+        start -= len(run)
+        stop = None if stop is None else stop - len(run)
+    return parts
+
+
+def checked_history(consumed: Any, count: int) -> list[Entry]:
+    """Return the history of a state; None is an empty one. Raises ValueError if it is damaged."""
+    entries = [] if consumed is None else consumed
+    if not isinstance(entries, Sequence) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise ValueError(f"consumed={consumed!r}: expected a list of world_size and samples in the state")
+    return [
+        {
+            "world_size": whole("world_size", entry.get("world_size"), "1 or more in the state", least=1),
+            "samples": whole("samples", entry.get("samples"), f"0 to {count} in the state", least=0, below=count + 1),
+        }
+        for entry in entries
+    ]
+
+
+def _first(count: int, world_size: int, workers: int, worker: int) -> list[Runs]:
+    """
+    Return the piece of one worker of every rank at the beginning of an epoch.
+
+    All workers but the last have pieces of equal size on every rank, so ranks in step run out of batches only at the
+    last worker, and a worker's progress is the same on all of them until then.
+    """
+    least, extra = divmod(count, world_size * workers)
+    equal = [least + (number < extra // world_size) for number in range(workers - 1)]
+    last = count - world_size * sum(equal)
+    column = []
+    for rank in range(world_size):
+        start = rank * sum(equal) + last * rank // world_size + sum(equal[:worker])
+        size = equal[worker] if worker < workers - 1 else last * (rank + 1) // world_size - last * rank // world_size
+        column.append([range(start, start + size)])
+    return column

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import default_collate
 
-from fastio.dataset.field_transform import FieldTransform
-from fastio.dataset.picture_tensor import picture_tensor
+from fastio.dataset.form import FieldTransform
 from fastio.dataset.token_collate import PadCollate
+from fastio.dataset.tv_values import picture_tensor
 from fastio.errors import SchemaError
 from fastio.types.field_types import type_of
-from fastio.types.option_names import explains_names
+from fastio.types.options import explains_names
 from fastio.types.schema import Field, Schema
 
 if TYPE_CHECKING:

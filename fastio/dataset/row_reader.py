@@ -13,14 +13,13 @@ from fastio.codec import CODECS, describe_status
 from fastio.codec.codec import Geometry
 from fastio.codec.image import ImageCodec
 from fastio.codec.mask import misfits
-from fastio.codec.pixel_limit import is_refused, pixel_limit, refusal, warn_of_large
+from fastio.codec.pillow import is_refused, pixel_limit, refusal, warn_of_large
 from fastio.codec.raw import RawCodec
-from fastio.dataset.mask_rows import MaskRows
-from fastio.dataset.undecoded import DecodedBatch, PixelsToRow, UndecodedRows
+from fastio.dataset.undecoded import DecodedBatch, MaskRows, PixelsToRow, UndecodedRows
 from fastio.errors import SampleError, SchemaError, UnequalSizesError
+from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.local import is_local
-from fastio.store.files.pieces import fetch_pieces
-from fastio.store.sample_store import SampleStore
+from fastio.store.protocol import SampleStore
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
@@ -300,7 +299,7 @@ class RowReader:
 
 def _what_mends(path: str) -> str | None:
     """Return what mends a file of this machine, if it is a copy that ``fastio stage`` made."""
-    from fastio.store.staging.stage_record import mending_command
+    from fastio.store.staging.record import mending_command
 
     command = mending_command(path)
     return None if command is None else f"{command} mends this copy"

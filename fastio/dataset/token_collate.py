@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import torch
 from torch.utils.data import default_collate
 
-from fastio.types.option_names import explains_fields
+from fastio.types.options import explains_fields
 
 __all__ = [
     "Batch",

@@ -13,7 +13,7 @@ from fastio import _native
 from fastio.codec import describe_status
 from fastio.dataset.row_reader import RowReader
 from fastio.errors import SampleError
-from fastio.store.sample_store import SampleStore
+from fastio.store.protocol import SampleStore
 from fastio.types.spans import Spans
 
 __all__ = ["TokenReader", "read_text", "stored_lengths", "stored_tokenizer"]

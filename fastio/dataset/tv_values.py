@@ -1,19 +1,22 @@
-"""TvTypes: the values of a sample as torchvision's tv_tensors, so that its transforms v2 know what each is."""
+"""Pictures as tensors, and the values of a sample as torchvision's tv_tensors."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 
 from fastio.dataset.form import Form
-from fastio.dataset.picture_tensor import picture_tensor
 from fastio.errors import SchemaError
-from fastio.store.sample_store import SampleStore
+from fastio.store.protocol import SampleStore
 from fastio.types.schema import Field
 
-__all__ = ["TvTypes"]
+__all__ = [
+    "TvTypes",
+    "picture_tensor",
+]
 
 
 class TvTypes:
@@ -72,3 +75,22 @@ def _typed(field: Field, value: Any, canvas: tuple[int, int] | None) -> Any:
     if field.is_points:
         return tv_tensors.KeyPoints(torch.from_numpy(value), canvas_size=canvas)
     return torch.from_numpy(value) if field.owner else value
+
+
+# The pixels of a PIL image as a tensor, in the axes and dtypes that batches have.
+
+
+def picture_tensor(image: Image.Image, *, is_mask: bool = False) -> torch.Tensor:
+    """
+    Return a copy of the pixels of a PIL image as a batch has them.
+
+    A picture is uint8 ``(C, H, W)``. A mask is ``(H, W)``, uint8, or int32 if it has 16 bits or more; one in colours
+    is ``(C, H, W)``.
+    """
+    array = np.array(image)
+    if is_mask and array.dtype != np.uint8:
+        array = array.astype(np.uint8 if array.dtype == np.bool_ else np.int32)
+    pixels = torch.from_numpy(array)
+    if pixels.ndim == 3:
+        return pixels.permute(2, 0, 1)
+    return pixels if is_mask else pixels.unsqueeze(0)

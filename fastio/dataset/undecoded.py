@@ -12,12 +12,20 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec import describe_status
+from fastio.codec.codec import Geometry
+from fastio.codec.mask import fill_number, nearest_row
 from fastio.codec.pillow import DecodedPicture, decode_mask_with_pillow, decode_with_pillow
-from fastio.dataset.mask_rows import MaskRows
 from fastio.errors import SampleError
 from fastio.types.spans import Spans
 
-__all__ = ["DecodedBatch", "PixelsToRow", "Settled", "UndecodedRows"]
+__all__ = [
+    "DecodedBatch",
+    "MaskRows",
+    "PixelsToRow",
+    "Settled",
+    "UndecodedRows",
+]
+
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
@@ -140,3 +148,38 @@ class UndecodedRows:
             return decode_mask_with_pillow(data)
         channels = self._batch.rows.shape[3] if to_row is None else to_row.channels(position)
         return decode_with_pillow(data, _MODES[channels])
+
+
+# MaskRows: masks that Pillow decodes, as the rows of a batch.
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRows:
+    """
+    Makes rows of a batch from the numbers of masks.
+
+    ``geometry`` is what ``RowReader.decode`` was called with (None: rows are whole masks), ``size`` the height and
+    width of the rows.
+    """
+
+    geometry: Geometry | None
+    size: tuple[int, int]
+
+    @classmethod
+    def of(cls, geometry: Geometry | None, rows: NDArray[Any]) -> MaskRows:
+        """Return them for a batch of ``rows`` ``(n, H, W)``, ``(n, H, W, C)`` or, if planar, ``(n, C, H, W)``."""
+        first = 2 if geometry is not None and geometry.is_planar and rows.ndim == 4 else 1
+        return cls(geometry, (rows.shape[first], rows.shape[first + 1]))
+
+    def row(self, position: int, numbers: NDArray[Any]) -> NDArray[Any] | None:
+        """
+        Transform a mask ``(H, W)`` or ``(H, W, C)`` to the row at this position; None if it has another size than
+        ``geometry.sizes`` says.
+        """
+        geometry = self.geometry
+        if geometry is None:
+            return numbers
+        if geometry.sizes is not None and numbers.shape[:2] != tuple(geometry.sizes[position].tolist()):
+            return None
+        row = nearest_row(numbers, geometry.plan[position].tolist(), self.size, fill=fill_number(geometry))
+        return row.transpose(2, 0, 1) if row is not None and row.ndim == 3 and geometry.is_planar else row

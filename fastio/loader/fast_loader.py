@@ -8,15 +8,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset
 
 from fastio.errors import SampleError
 from fastio.loader.device import Numbered
-from fastio.loader.epoch_iterator import EpochIterator
-from fastio.loader.foreign_names import OPTIONS_ELSEWHERE, cannot_be_set
-from fastio.loader.iteration import BatchIteration
+from fastio.loader.iteration import BatchIteration, EpochIterator
 from fastio.loader.options import (
+    OPTIONS_ELSEWHERE,
     PREFETCH_BATCHES,
     Cache,
     CollateWish,
@@ -29,23 +29,27 @@ from fastio.loader.options import (
     Quality,
     SampleOptions,
     WorkOptions,
+    cannot_be_set,
 )
 from fastio.loader.position import Cursor, LoaderPosition, Place
-from fastio.loader.receipts import LoaderReceipts
-from fastio.loader.wiring import wire
+from fastio.loader.proof import Account, ExpectedNumber, exchanged, receipt_of
+from fastio.loader.wiring import Wiring, wire
+from fastio.machine import process_group_ranks
 from fastio.samplers.batches import BatchSampler
-from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.share import RankOptions
+from fastio.samplers.wrappers import ClosedBatchSampler, EpochSampler
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.metrics import LoaderStats, SourceReport
-from fastio.types.option_names import explains_names
+from fastio.types.options import explains_names
 from fastio.types.receipt import Receipt
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["FastLoader"]
+__all__ = [
+    "FastLoader",
+]
 
 
 class FastLoader:
@@ -378,3 +382,47 @@ class FastLoader:
         raise TypeError(
             "a FastLoader holds threads and cannot be pickled: pass the FastDataset, and build the loader there"
         )
+
+
+# LoaderReceipts: the receipts of a loader's epochs.
+
+
+class LoaderReceipts:
+    """Joins what a loader has handed out with what it should hand out."""
+
+    def __init__(self, wiring: Wiring, position: LoaderPosition) -> None:
+        self._base = wiring.selection.base
+        self._position = position
+        self._verify = wiring.options.verify
+        self._expected = ExpectedNumber(wiring.selection, tuple(self._base.readers))
+
+    def own(self) -> Receipt:
+        """Return the receipt of this rank alone."""
+        return self._of([self._position.account()])
+
+    def joined(self, *, timeout_s: float) -> Receipt:
+        """Return the receipt of all ranks, if a process group joins them, otherwise of this one."""
+        account = self._position.account()
+        if account.world_size == 1 or process_group_ranks() is None:
+            return self._of([account])
+        owner = f"{self._base.store.path}: this FastLoader"
+        accounts = exchanged(account, self._position.options(), owner=owner, timeout_s=timeout_s)
+        self._position.learn(accounts)
+        return self._of(accounts)
+
+    def _of(self, accounts: Sequence[Account]) -> Receipt:
+        expected = self._expected.of(accounts[0].epoch, accounts[0].dropped)
+        return receipt_of(accounts, expected, unverified=self._unverified())
+
+    def _unverified(self) -> str | None:
+        """Return why bytes are not compared with their checksums; None if they are."""
+        if self._base.makes_samples:
+            return f"samples are made by {type(self._base).__name__}"
+        if not self._verify:
+            return "verify=False"
+        return None if self._has_checksums() else "the store has no checksums"
+
+    def _has_checksums(self) -> bool:
+        store = self._base.store
+        some = np.arange(min(1, len(store)), dtype=np.int64)
+        return all(store.spans(name, some).checksums is not None for name in self._base.readers)

@@ -15,21 +15,23 @@ from fastio.errors import SampleError, SchemaError, UnequalSizesError
 from fastio.loader.device import Numbered
 from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.producer import FinishedBatch
-from fastio.loader.producer.bad_samples import add_advice
-from fastio.loader.producer.decoding_pass import decodes_pictures
-from fastio.loader.producer.held_reader import HeldReader, HeldUnits
-from fastio.loader.producer.producer import Submitted
-from fastio.loader.producer.read_ahead import WindowReader
+from fastio.loader.producer.fields.options import decodes_pictures
+from fastio.loader.producer.producer import Submitted, add_advice
+from fastio.loader.producer.read_ahead import HeldReader, HeldUnits, WindowReader
 from fastio.loader.proof import EpochLedger
 from fastio.loader.ranges import WAIT, named_range, wants_ranges
 from fastio.loader.thread_tuner import ThreadTuner
 from fastio.loader.wiring import Wiring
 from fastio.samplers.agreement import SURE_AFTER, Agreement
 from fastio.samplers.batches import Batches
-from fastio.samplers.uneven import say_uneven
+from fastio.samplers.share import say_uneven
 from fastio.types.metrics import LoaderStats
 
-__all__ = ["BatchIteration"]
+__all__ = [
+    "BatchIteration",
+    "EpochIterator",
+]
+
 
 log = logging.getLogger(__name__)
 
@@ -234,3 +236,56 @@ def _numbered(batch: Any, batches: Batches, number: int, epoch: int, skipped: se
     if skipped:
         ids = ids[~np.isin(batches.indices[part], list(skipped))]
     return Numbered(batch, epoch, ids)
+
+
+# EpochIterator: what iterating over a loader returns.
+
+
+class EpochIterator:
+    """
+    Hands out the batches of one epoch, to one thread at a time.
+
+    Raises RuntimeError if another thread is waiting for its batch, and if ``next`` is called again after an error or
+    Ctrl-C: what is left of the epoch would otherwise be lost without a word.
+    """
+
+    __slots__ = ("__weakref__", "_batches", "_ended_with")
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+        self._ended_with = ""  # the error
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        # Nothing here may keep the batch while the loop uses it, or its memory would be returned late.
+        try:
+            return next(self._batches)
+        except StopIteration:
+            if self._ended_with:
+                raise RuntimeError(
+                    f"this iterator has ended with {self._ended_with}: begin another iteration; after "
+                    "loader.load_state_dict(loader.state_dict()), it goes on behind the latest batch"
+                ) from None
+            raise
+        except BaseException as exc:
+            if _is_in_use(exc):
+                raise RuntimeError(
+                    "another thread is waiting for a batch of this iterator: give each thread an iterator of its own, "
+                    "which is an epoch of its own, or call next() under a lock"
+                ) from None
+            self._ended_with = type(exc).__name__
+            raise
+
+    def close(self) -> None:
+        """End the iteration; calling it twice is harmless."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+
+def _is_in_use(error: BaseException) -> bool:
+    """Whether a generator itself raised the error of ``next``, because another thread is in it."""
+    trace = error.__traceback__
+    return isinstance(error, ValueError) and trace is not None and trace.tb_next is None

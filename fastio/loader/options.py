@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from difflib import get_close_matches
+from typing import Any, Final, Literal, get_args
 
 import torch
 
+from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.token_collate import TokenCollate
 from fastio.machine import available_cpus
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import whole
 from fastio.samplers.share import RankOptions
-from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.batch.recipe import AnyTransform
-from fastio.types.verification import check_verify, resolve_verify
+from fastio.transforms.transform import BaseTransform
+from fastio.types.options import check_verify, resolve_verify
 
 __all__ = [
+    "OPTIONS_ELSEWHERE",
     "PREFETCH_BATCHES",
     "Cache",
     "CollateName",
@@ -33,7 +37,9 @@ __all__ = [
     "Quality",
     "SampleOptions",
     "WorkOptions",
+    "cannot_be_set",
 ]
+
 
 Cache = Literal["ram", "device"]
 CollateName = Literal["list", "pad", "nested", "pack"]
@@ -221,3 +227,55 @@ def _set(options: object, **values: Any) -> None:
     """Give the fields of a frozen dataclass their normal form, as long as it is being made."""
     for name, value in values.items():
         object.__setattr__(options, name, value)
+
+
+# Options that FastLoader does not have, attributes that cannot be set, and what to write instead.
+
+_NO_WORKERS = "leave it out: native threads make the batches, and there are no worker processes"
+# Options of FastDataset and of torch's DataLoader, and other names that people try first: what to write instead.
+OPTIONS_ELSEWHERE: Final[Mapping[str, str]] = {
+    **{
+        name: f"FastDataset has it: pass FastLoader(FastDataset(path, {name}=...), ...)"
+        for name in inspect.signature(FastDataset).parameters
+    },
+    "num_workers": "pass threads=N, or leave it out for all CPUs: native threads make the batches, and there are no "
+    "worker processes",
+    "workers": "pass threads=N, or leave it out for all CPUs",
+    "collate_fn": "collate= joins samples that differ in length; for a function of your own, use torch's "
+    "DataLoader(FastDataset(path), collate_fn=...), or call it on each batch",
+    "prefetch_factor": "pass prefetch_batches=N, counted in batches for all threads together",
+    "persistent_workers": "leave it out: threads live as long as the loader",
+    "multiprocessing_context": _NO_WORKERS,
+    "worker_init_fn": _NO_WORKERS,
+    "timeout": _NO_WORKERS,
+    "generator": "pass seed=N: order and random numbers depend on it and on the epoch alone",
+    "pin_memory_device": 'pass device="cuda", which also copies the batches there',
+    "in_order": "leave it out: batches always come in order",
+    "path": "the dataset comes first: FastLoader(path, batch_size)",
+    "transform": "pass transforms=[...] of fastio.transforms, or FastDataset(path, transform)",
+}
+_ATTRIBUTES: Final[Mapping[str, str]] = {
+    "weights": "for other weights in each epoch, pass sampler=WeightedRandomSampler(...), whose weights you change "
+    "between epochs, or build another loader",
+    "epoch": "call set_epoch(n)",
+}
+
+
+def cannot_be_set(name: str, loader: type) -> str:
+    """Return why an attribute of a loader cannot be set, and what to do instead, in one line."""
+    options = [option for option in inspect.signature(loader).parameters if option != "dataset"]
+    read = [known for known, value in vars(loader).items() if isinstance(value, property)]
+    if name in _ATTRIBUTES:
+        advice = _ATTRIBUTES[name]
+    elif name in options:
+        advice = f"a loader keeps what it was built with: build another one with {name}=..."
+    elif name in OPTIONS_ELSEWHERE:
+        advice = OPTIONS_ELSEWHERE[name]
+    elif name in ("dataset", "rank", "world_size", "base", "division", *read):
+        advice = "it can only be read: build another loader"
+    else:
+        near = get_close_matches(name, [*options, *_ATTRIBUTES], n=1)
+        if not near:
+            return f"FastLoader has no attribute {name}: nothing would read it: keep your own values elsewhere"
+        return f"FastLoader has no attribute {name}: did you mean {near[0]}? Even so, build another loader to change it"
+    return f"{name} of a FastLoader cannot be set: {advice}"

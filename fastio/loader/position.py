@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastio.loader.proof import Account, EpochLedger, RankShare, joined, unique_parts
-from fastio.loader.selection import Chosen
+from fastio.loader.selection import Selection
 from fastio.samplers.batches import Batches, OrderSampler
 from fastio.samplers.position import GIVEN_UP, as_state, check_state, value_in, whole, whole_epoch
 from fastio.types.receipt import ReceiptPart
@@ -61,7 +61,7 @@ class LoaderPosition:
     Iterations of several threads that begin at once get an epoch each.
     """
 
-    def __init__(self, selection: Chosen, values: Mapping[str, Any]) -> None:
+    def __init__(self, selection: Selection, values: Mapping[str, Any]) -> None:
         self._beginning = threading.Lock()
         self._selection = selection
         self._store = selection.base.store.identity  # kept: a state is asked for after close() too

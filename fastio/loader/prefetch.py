@@ -14,11 +14,11 @@ import torch
 from fastio.loader.device import Delivery, Numbered, NumberedBatches
 from fastio.loader.device.lane import lane_to
 from fastio.loader.device.nested import sample_count
-from fastio.loader.epoch_iterator import EpochIterator
+from fastio.loader.iteration import EpochIterator
 from fastio.machine import rank_and_world
 from fastio.samplers.position import whole
 from fastio.transforms.batch.recipe import AnyTransform
-from fastio.types.option_names import explains_names
+from fastio.types.options import explains_names
 from fastio.types.receipt import Receipt
 
 __all__ = ["DevicePrefetcher"]

@@ -15,25 +15,30 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
 from fastio.loader.device import Delivery
 from fastio.loader.device.lane import lane_to
-from fastio.loader.device.roles import BatchRoles
+from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer
-from fastio.loader.producer.decoding_pass import decodes_pictures, fuse, no_place_for_geometry
-from fastio.loader.producer.fields.on_device import batch_roles, check_later
-from fastio.loader.producer.fields.options import field_options, has_fields, row_collates
-from fastio.loader.producer.kept import Kept, check_cache, what_to_keep
+from fastio.loader.producer.cache_contents import CacheContents, cache_contents, check_cache
+from fastio.loader.producer.fields.options import (
+    batch_roles,
+    check_later,
+    decodes_pictures,
+    field_options,
+    fuse,
+    has_fields,
+    no_place_for_geometry,
+    row_collates,
+)
 from fastio.loader.producer.memory_cache import keep_in_memory
-from fastio.loader.selection import Chosen, choose
-from fastio.transforms.base_transform import BaseTransform
+from fastio.loader.selection import Selection, select
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
 from fastio.transforms.batch.recipe import as_list, split
+from fastio.transforms.canvas import GeometryRule
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
-from fastio.transforms.letterbox import Letterbox
-from fastio.transforms.resize import Resize
-from fastio.transforms.rules import GeometryRule
-from fastio.transforms.transform import Transform
+from fastio.transforms.resize import Letterbox, Resize
+from fastio.transforms.transform import BaseTransform, Transform
 
 __all__ = ["Wiring", "wire"]
 
@@ -51,7 +56,7 @@ class Wiring:
     comes too late to make pictures equal, "" if none does.
     """
 
-    selection: Chosen
+    selection: Selection
     options: ProducerOptions
     producer: Producer
     reads_store: bool
@@ -71,7 +76,7 @@ class _Stages:
     source: FastDataset
     native: Sequence[Any]
     later: Sequence[Any]
-    kept: Kept | None
+    kept: CacheContents | None
     described: Mapping[str, Any]
     compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see Kept
 
@@ -83,7 +88,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     Raises TypeError, ValueError or SchemaError, in one line, for options that do not go with the dataset, and
     MemoryError for a cache that does not fit.
     """
-    selection = choose(dataset, options)
+    selection = select(dataset, options)
     base, pixels, seed = selection.base, options.pixels, options.order.seed
     _check_blank(base, options.work.on_error)
     _check_fields(base, pixels)
@@ -122,7 +127,7 @@ def _context(
     )
 
 
-def _stages(selection: Chosen, pixels: PixelOptions, work: ProducerOptions, seed: int) -> _Stages:
+def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, seed: int) -> _Stages:
     """Divide the transforms; a cache is filled, or what it is to hold decided, here."""
     base = selection.base
     transforms = as_list(pixels.transforms)
@@ -134,7 +139,7 @@ def _stages(selection: Chosen, pixels: PixelOptions, work: ProducerOptions, seed
     if pixels.cache is None:
         return _Stages(base, native, later, None, described)
     first = native if pixels.cache == "ram" else _leading(later)
-    kept = what_to_keep(base, selection.indices, first, quality=pixels.quality, seed=seed)
+    kept = cache_contents(base, selection.indices, first, quality=pixels.quality, seed=seed)
     if pixels.cache == "device":
         return _Stages(base, native, later[len(first) - len(kept.rest) :], kept, described)
     source = keep_in_memory(kept, threads=work.threads, verify=work.verify)

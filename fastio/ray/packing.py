@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
 from fastio.converters import open_source
-from fastio.converters.pack_problems import check_pictures, stop_at
-from fastio.converters.pack_report import PackReport
-from fastio.converters.planned.options import PackOptions, Progress
-from fastio.converters.planned.pack_set import pack_set
-from fastio.converters.planned.planned_set import PlannedSet
-from fastio.converters.raw import Raw
-from fastio.converters.transcode import Transcode
-from fastio.errors import FastioError, StoreError
+from fastio.converters.packing.options import PackOptions, Progress
+from fastio.converters.packing.packer import pack_set, plan_for
+from fastio.converters.packing.plan import PackPlan
+from fastio.converters.packing.planned_set import PlannedSet
+from fastio.converters.packing.record import PackReport, check_pictures, stop_at
+from fastio.converters.pictures.raw import Raw
+from fastio.converters.pictures.transcode import Transcode
+from fastio.converters.sources.scan import shown
+from fastio.converters.sources.source import Source
+from fastio.errors import FastioError, SourceError, StoreError
 from fastio.integrations.packages import imported
-from fastio.ray.leftovers import remove_partials
-from fastio.ray.shard_task import FinishedShard, OpenSource, PackWork, make_shard
+from fastio.store.address import target_format
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.folders import folder_of
 from fastio.store.formats import shard_suffixes
-from fastio.store.target import target_format
-from fastio.store.write_target import Target
+from fastio.store.jump_tables import JumpRule
+from fastio.store.listing import held_partials, remove_stale
+from fastio.store.write.atomic import writing
+from fastio.store.write.target import Target
+
+__all__ = [
+    "pack",
+    "remove_partials",
+]
+
 
 _ray = imported("ray", extra="ray", needed_by="fastio.ray")
 
-__all__ = ["pack"]
 
 _RETRIES = 10  # of a task whose worker or node died
 _ENDING_S = 60.0  # for cancelled tasks to remove what they have begun
@@ -205,3 +215,103 @@ def _end(tasks: list[Any]) -> None:
             _ray.cancel(task, force=True)
         if left:
             _ray.wait(left, num_returns=len(left))
+
+
+# What one Ray task of ``pack`` does: opens the source as the driver did, and makes one shard of its plan.
+
+OpenSource = Callable[[], Source]
+
+
+@dataclass(frozen=True, slots=True)
+class PackWork:
+    """What is the same for all tasks of a pack; ``run`` tells it from every other one."""
+
+    run: str
+    open_source: OpenSource
+    out: str
+    pictures: Transcode | Raw | None
+    options: PackOptions
+    digest: int  # of the driver's plan
+    record: Mapping[str, Any]  # of the driver's plan
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedShard:
+    """What a task tells the driver of its shard."""
+
+    number: int
+    samples: int
+    payload_bytes: int
+
+
+# A process packs many shards of a source, which is scanned and planned once a run.
+_opened: tuple[str, Source, PackPlan] | None = None
+
+
+def make_shard(work: PackWork, number: int, *, replaces: bool) -> FinishedShard:
+    """
+    Make shard ``number``. If an earlier attempt has finished it, it is left as it is, unless it ``replaces`` what the
+    driver has seen there.
+
+    Raises SourceError for a bad sample, and if this process sees another source than the driver.
+    """
+    source, plan = _planned(work)
+    folder, _ = folder_of(work.out, work.options.remote)
+    target = Target(work.out, target_format(work.out), work.options.overwrite)
+    planned = PlannedSet(plan, source, target, folder, work.base, None, frozenset(), work.options)
+    name = planned.name(number)
+    is_there = folder.etag(name) is not None
+    planned = replace(planned, present=frozenset([name] if is_there else []))
+    if is_there and not replaces:
+        shard = planned.existing([number]).get(number)
+        if shard is not None:
+            return FinishedShard(number, shard.member.count, int(shard.packed["payload_bytes"]))
+    done = [0, 0]
+
+    def progress(samples: int, size_bytes: int) -> None:
+        done[0] += samples
+        done[1] += size_bytes
+
+    for _ in planned.pack([number], progress):
+        pass
+    return FinishedShard(number, *done)
+
+
+def _planned(work: PackWork) -> tuple[Source, PackPlan]:
+    global _opened  # noqa: PLW0603 - one source a process
+    if _opened is not None and _opened[0] == work.run:
+        return _opened[1:]
+    source = work.open_source()
+    plan = plan_for(source, work.out, work.pictures, work.options).with_jump(JumpRule.from_json(work.record))
+    if plan.digest != work.digest or not plan.has_contents_of(work.record):
+        names = {*work.record, *plan.record}
+        differing = sorted(name for name in names if work.record.get(name) != plan.record.get(name))
+        raise SourceError(
+            f"{shown(source.path)}: another node sees another source than the driver: {', '.join(differing)} differ: "
+            "copy the source completely to where all nodes see it, and do not change it while it is packed"
+        )
+    _opened = (work.run, source, plan)
+    return source, plan
+
+
+# Removes the hidden files of tasks that were killed, once they are dead.
+
+_DYING_S = 5.0  # after which a file that is locked belongs to a packer that lives
+_PAUSE_S = 0.02
+
+
+def remove_partials(target: Target) -> None:
+    """
+    Remove the unfinished shards of dead tasks under the names of a local target.
+
+    A task that was killed a moment ago still holds its lock: waits for that, a few seconds at most. What is held
+    longer belongs to another packer of the same shards, and stays.
+    """
+    deadline = time.monotonic() + _DYING_S
+    with writing(target.path):
+        while True:
+            remove_stale(target.folder, target.pattern)
+            if not held_partials(target.folder, target.pattern) or time.monotonic() > deadline:
+                return
+            time.sleep(_PAUSE_S)

@@ -12,14 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.samplers.choice import Choice, choose, report
-from fastio.samplers.lanes import LaneOrder
+from fastio.samplers.lanes import LaneOrder, Windows
+from fastio.samplers.memory import PageCache, page_cache
 from fastio.samplers.order import Division, Shuffle, block_order, consumed_after, full_order
-from fastio.samplers.page_cache import PageCache, page_cache
 from fastio.samplers.position import whole_consumed
-from fastio.samplers.windows import Windows
-from fastio.types.shuffle_report import ShuffleReport
+from fastio.types.metrics import ShuffleReport
 
-__all__ = ["BatchSampler", "Batches", "ChosenOrder", "ElasticSampler", "OrderSampler", "even_cuts"]
+__all__ = [
+    "BatchSampler",
+    "Batches",
+    "ChosenOrder",
+    "ElasticSampler",
+    "OrderSampler",
+    "WholeEpochs",
+    "even_cuts",
+    "random_ids",
+    "repetitions",
+    "split_ids",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,3 +376,55 @@ class OrderSampler:
 def even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:
     """Return the starts of batches of equal size, and the end of the last one, which may be shorter."""
     return np.minimum(np.arange(-(-count // batch_size) + 1, dtype=np.int64) * batch_size, count)
+
+
+# WholeEpochs: samplers that tell all samples of an epoch, whichever rank gets them.
+
+
+@runtime_checkable
+class WholeEpochs(Protocol):
+    """
+    A sampler that knows what an epoch should give over all ranks. Receipts are compared with that, so it must not be
+    joined from plans, whose mistakes it would repeat.
+    """
+
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
+        """
+        Return the index of each sample of an epoch, as often as it comes, in any order; None if that is unknown.
+
+        Nothing is repeated for the ranks' sake, and the last ``dropped`` samples of the order are left out.
+        """
+        ...
+
+
+# Tells repetitions of a sample within an epoch apart, so that each gets its own random numbers.
+
+_INDEX_BITS = 40  # a store holds fewer samples than this; the bits above count the repetitions
+
+
+def repetitions(indices: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """
+    Return how often each index has come before, ``(n,)``, or None if no index comes twice.
+
+    >>> repetitions(np.array([7, 3, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    """
+    if len(indices) == 0 or int(np.bincount(indices).max()) < 2:
+        return None
+    by_index = np.argsort(indices, kind="stable")
+    grouped = indices[by_index]
+    firsts = np.flatnonzero(np.concatenate(([True], grouped[1:] != grouped[:-1])))
+    lengths = np.diff(np.concatenate((firsts, [len(indices)])))
+    counts = np.empty(len(indices), np.int64)
+    counts[by_index] = np.arange(len(indices)) - np.repeat(firsts, lengths)
+    return counts
+
+
+def random_ids(indices: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return one number for an index and its repetition; the index itself if that is 0."""
+    return indices | (counts << _INDEX_BITS)
+
+
+def split_ids(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the indices and repetitions that ``random_ids`` joined."""
+    return ids & ((1 << _INDEX_BITS) - 1), ids >> _INDEX_BITS

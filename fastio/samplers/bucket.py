@@ -11,15 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
 from fastio.samplers.batches import Batches
-from fastio.samplers.history import Draws, shuffled
 from fastio.samplers.order import Division, Uneven
-from fastio.samplers.planned import PlannedSampler
+from fastio.samplers.planned import Draws, PlannedSampler, shuffled
 from fastio.samplers.share import RankOptions
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 from fastio.samplers.position import plain, whole
-from fastio.types.option_names import explains_names
+from fastio.types.options import explains_names
 
 __all__ = ["LengthBucketSampler"]
 

@@ -1,19 +1,31 @@
-"""Share: this process's part of all samples; checks that it still holds and that nobody shares it out again."""
+"""Share: this process's part of all samples, by rank, mesh and node; and what ranks repeat or leave out."""
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from fastio.machine import process_group_ranks, rank_and_world
-from fastio.samplers.mesh import mesh_members, mesh_ranks
+import numpy as np
+
+from fastio.machine import nodes_of_ranks, process_group_ranks, rank_and_world
+from fastio.samplers.batches import Batches, ElasticSampler
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["RankOptions", "Share", "check_resumed_epoch"]
+__all__ = [
+    "RankOptions",
+    "Share",
+    "check_resumed_epoch",
+    "mesh_ranks",
+    "say_uneven",
+    "slices_by_node",
+]
+
 
 _DEEPEST = 8  # wrappers around a sampler or a dataset, which may refer back to themselves
 
@@ -166,3 +178,123 @@ def _parts(loader: Any) -> Iterator[object]:
             if part is None:
                 break
             yield part
+
+
+# Which part of the samples a process of a DeviceMesh gets: that of its place along the dimensions of data.
+
+# Dimensions along which processes take different samples, as torch, torchtitan, accelerate and Lightning name them.
+_DATA = (
+    *("dp", "ddp", "fsdp", "hsdp", "data", "data_parallel", "batch", "dp_replicate", "dp_shard"),
+    *("replicate", "shard", "dp_shard_mod_ep", "dp_shard_in_ep"),
+)
+# Dimensions along which they take the same samples.
+_MODEL = (
+    *("tp", "tensor", "tensor_parallel", "mp", "model", "model_parallel", "cp", "context", "context_parallel"),
+    *("sp", "sequence", "sequence_parallel", "pp", "pipe", "pipeline", "pipeline_parallel", "stage"),
+)
+
+
+def mesh_ranks(mesh: DeviceMesh) -> tuple[int, int]:
+    """
+    Return this process's rank along the dimensions of data of a mesh, and the number of such ranks.
+
+    A mesh of one dimension is one of data unless its name says otherwise; of several, those are that are named like
+    "dp", "data", "fsdp", "dp_replicate" and "dp_shard". Processes that differ only along other dimensions, such as
+    tensor-parallel neighbours, get equal ranks. Raises TypeError for what is no mesh, and ValueError if no dimension is
+    one of data, or this process is not part of the mesh.
+    """
+    if not hasattr(mesh, "mesh_dim_names") or not hasattr(mesh, "get_coordinate"):
+        raise TypeError(f"mesh={mesh!r}: expected a DeviceMesh, as torch.distributed.init_device_mesh returns it")
+    names: tuple[str, ...] | None = mesh.mesh_dim_names
+    sizes = tuple(mesh.shape)
+    place = mesh.get_coordinate()
+    if place is None:
+        raise ValueError(f"mesh={_drawn(names, sizes)}: this process is not part of it: build the loader where it is")
+    known = [dim for dim, name in enumerate(names or ()) if name in _DATA]
+    if not known and len(sizes) == 1 and (names is None or names[0] not in _MODEL):
+        known = [0]
+    if not known:
+        listed = "dimensions without names" if names is None else f"only {', '.join(map(repr, names))}"
+        raise ValueError(
+            f"mesh={_drawn(names, sizes)} has {listed}: which of them take different samples? Name one 'dp', pass that "
+            "one alone (mesh['dp']), or pass replication= instead"
+        )
+    rank, world_size = 0, 1
+    for dim in known:
+        rank, world_size = rank * sizes[dim] + place[dim], world_size * sizes[dim]
+    return int(rank), int(world_size)
+
+
+def mesh_members(mesh: DeviceMesh) -> tuple[int, ...]:
+    """Return the ranks, among all processes, of those that are part of a mesh."""
+    members: Any = mesh.mesh
+    return tuple(sorted(members.flatten().tolist()))
+
+
+def _drawn(names: tuple[str, ...] | None, sizes: tuple[int, ...]) -> str:
+    """Return a mesh as (dp=2, tp=4)."""
+    parts = [str(size) for size in sizes] if names is None else [f"{n}={s}" for n, s in zip(names, sizes, strict=True)]
+    return f"({', '.join(parts)})"
+
+
+# Which slice of a step a rank takes: ranks of one node take neighbouring slices, which lie in the same blocks.
+
+_KEY = "fastio/slices"
+
+
+def slices_by_node(share: Share) -> list[int] | None:
+    """
+    Return the number of the slice that each rank takes; None if each takes its own.
+
+    Two ranks must never take the same slice. So the first rank that asks decides for all, through the key-value store
+    of the process group; without one, and for ranks that are not the process group's, each takes its own.
+    """
+    if share.processes == 1 or share.members or share.replication > 1 or process_group_ranks() != share.process:
+        return None
+    # Not imported here: a program with a process group has imported torch, and one without does not need it.
+    store: Any = sys.modules["torch.distributed.distributed_c10d"]._get_default_store()
+    own = json.dumps(_slices(nodes_of_ranks(share.world_size)))
+    slices: list[int] | None = json.loads(store.compare_set(_KEY, "", own))
+    return slices
+
+
+def _slices(nodes: list[int] | None) -> list[int] | None:
+    """Return the place of each rank when they are sorted by node, and by rank within a node."""
+    if nodes is None:
+        return None
+    slices = np.empty(len(nodes), np.int64)
+    slices[np.argsort(nodes, kind="stable")] = np.arange(len(nodes))
+    return [int(number) for number in slices]
+
+
+# Says once what an epoch repeats or leaves out so that all ranks get equal batches.
+
+log = logging.getLogger(__name__)
+
+_said: set[str] = set()  # per process: a loader that is rebuilt for each epoch does not repeat it
+
+
+def say_uneven(path: str, planned: Batches, sampler: ElasticSampler, *, is_rest: bool = False) -> None:
+    """
+    Log on rank 0 how many samples an epoch repeats or leaves out.
+
+    ``planned`` is the whole epoch, or with ``is_rest`` what is left of it after a resume. Logged as a warning, which
+    Python prints by default, once per configuration. If ``drop_last`` leaves out a short batch of a single process,
+    that is only INFO: it was asked for. An epoch without any batch is always a warning.
+    """
+    rules = sampler.configuration() | sampler.division_options()
+    samples = rules.get("samples", 0)
+    is_empty = len(planned) == 0 and samples > 0 and not is_rest
+    if sampler.rank != 0 or not (planned.repeated or planned.dropped or is_empty):
+        return
+    parts = [f"repeats {planned.repeated}"] if planned.repeated else []
+    parts += [f"leaves out {planned.dropped}"] if planned.dropped else []
+    options = ", ".join(f"{name}={rules[name]!r}" for name in ("batch_size", "uneven", "drop_last") if name in rules)
+    ranks = "1 rank" if sampler.world_size == 1 else f"{sampler.world_size} ranks"
+    message = f"{path}: {samples} samples for {ranks} ({options}): "
+    period = "the rest of this epoch" if is_rest else "each epoch"
+    message += "the epoch has no batch at all" if is_empty else f"{period} {' and '.join(parts)} of them"
+    as_asked = sampler.world_size == 1 and not planned.repeated and not is_empty
+    if message not in _said:
+        _said.add(message)
+        log.log(logging.INFO if as_asked else logging.WARNING, "%s", message)

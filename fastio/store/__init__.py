@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from fastio.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastio.store.creating import check_target, create_shard, create_store
-    from fastio.store.format import Format
+    from fastio.store.address import format_of
     from fastio.store.formats import FORMATS, holds_shards
+    from fastio.store.formats.format import Format
     from fastio.store.opening import open_store
-    from fastio.store.sample_store import SampleBatch, SampleStore, SampleWriter
-    from fastio.store.target import format_of
+    from fastio.store.protocol import SampleBatch, SampleStore, SampleWriter
+    from fastio.store.write.output import check_target, create_shard, create_store
 
 __all__ = [
     "FORMATS",
@@ -32,14 +32,14 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "FORMATS": "fastio.store.formats",
-        "Format": "fastio.store.format",
-        "SampleBatch": "fastio.store.sample_store",
-        "SampleStore": "fastio.store.sample_store",
-        "SampleWriter": "fastio.store.sample_store",
-        "check_target": "fastio.store.creating",
-        "create_shard": "fastio.store.creating",
-        "create_store": "fastio.store.creating",
-        "format_of": "fastio.store.target",
+        "Format": "fastio.store.formats.format",
+        "SampleBatch": "fastio.store.protocol",
+        "SampleStore": "fastio.store.protocol",
+        "SampleWriter": "fastio.store.protocol",
+        "check_target": "fastio.store.write.output",
+        "create_shard": "fastio.store.write.output",
+        "create_store": "fastio.store.write.output",
+        "format_of": "fastio.store.address",
         "holds_shards": "fastio.store.formats",
         "open_store": "fastio.store.opening",
     },

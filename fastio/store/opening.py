@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from fastio.errors import StoreError
+from fastio.store.address import expand, match_format, set_of_path
 from fastio.store.files import Read, check_read
 from fastio.store.files.local import check_address, is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
-from fastio.store.index import SealedStore
-from fastio.store.opened_files import Way, open_shard, store_of
-from fastio.store.set_lookup import set_of_path
-from fastio.store.target import expand, match_format
-from fastio.types.option_names import explains_names
+from fastio.store.index.store import SealedStore
+from fastio.store.shards import Way, open_shard, store_of
+from fastio.types.options import explains_names
 
 __all__ = ["open_store"]
 
@@ -59,7 +58,7 @@ def _open_path(path: str, read: Read, remote: RemoteOptions) -> SealedStore:
     way = Way(read, remote, partial(open_store, read=read, remote=remote))
     set_object = set_of_path(path)
     if set_object is not None:
-        from fastio.store.opened_set import open_set
+        from fastio.store.shards import open_set
 
         return open_set(path, set_object, way)
     form = match_format(path)

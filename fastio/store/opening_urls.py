@@ -8,16 +8,15 @@ from functools import partial
 from typing import TypeVar
 
 from fastio.errors import StoreCorrupt, StoreIncomplete, StoreNotFound
+from fastio.store.address import set_of_url, shards_of_url
 from fastio.store.files import Read
 from fastio.store.files.remote.range_cache import RangeCache
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.format import Format
-from fastio.store.index import SealedStore
-from fastio.store.opened_files import Way, open_shard, store_of
-from fastio.store.opened_set import open_set
-from fastio.store.sealed import Shard
+from fastio.store.formats.format import Format
+from fastio.store.index.sealed import Shard
+from fastio.store.index.store import SealedStore
+from fastio.store.shards import Way, open_set, open_shard, store_of
 from fastio.store.staging.staged import StageInUse
-from fastio.store.urls import set_of_url, shards_of_url
 
 __all__ = ["open_url"]
 

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fastio.errors import StoreNotFound
-from fastio.store.atomic import exists
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
-from fastio.store.files.remote.client import Precondition
+from fastio.store.files.remote.client import Precondition, repeated
 from fastio.store.files.remote.clients import client_of
-from fastio.store.files.remote.retry import repeated
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
-from fastio.store.seal import SEAL_SIZE
+from fastio.store.index.seal import SEAL_SIZE
 from fastio.store.store_folder import FolderEntry, is_same_file, other_version
+from fastio.store.write.atomic import exists
 
 __all__ = ["RemoteFolder"]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from fastio.transforms.affine import invert_geometry, move_boxes
-from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.batch import (
     BatchTransform,
     ChannelsLast,
@@ -24,15 +22,12 @@ from fastio.transforms.batch import (
     TrivialAugmentWide,
 )
 from fastio.transforms.compiled import Compiled
-from fastio.transforms.compose import Compose
+from fastio.transforms.compose import Compose, KeepBoxes, KeepGeometry, KeepPoints
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
-from fastio.transforms.flip import RandomHorizontalFlip
-from fastio.transforms.grayscale import Grayscale
-from fastio.transforms.keep import KeepBoxes, KeepGeometry, KeepPoints
-from fastio.transforms.letterbox import Letterbox
-from fastio.transforms.pad import Pad
-from fastio.transforms.resize import Resize
-from fastio.transforms.transform import Transform
+from fastio.transforms.flip import Grayscale, RandomHorizontalFlip
+from fastio.transforms.frames import invert_geometry, move_boxes
+from fastio.transforms.resize import Letterbox, Pad, Resize
+from fastio.transforms.transform import BaseTransform, Transform
 
 __all__ = [
     "BaseTransform",

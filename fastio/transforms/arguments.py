@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from PIL import Image
 
-from fastio.codec.filters import FILTERS
+from fastio.codec.pillow import FILTERS
 
 __all__ = [
     "KERNELS",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastio._native import PictureFunction
 from fastio.transforms.canvas import Canvas, PixelFunction
 from fastio.transforms.transform import Transform
-from fastio.types.option_names import explains_fields
+from fastio.types.options import explains_fields
 
 __all__ = ["Compiled", "native_function"]
 

@@ -1,4 +1,4 @@
-"""Compose: several transforms, one after the other."""
+"""Compose, and entries of its list that say what moves with pictures: KeepBoxes, KeepPoints, KeepGeometry."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.canvas import Canvas
+from fastio.transforms.canvas import BoxRule, Canvas, GeometryRule, PointRule
 from fastio.transforms.transform import Transform
-from fastio.types.option_names import explains_names
+from fastio.types.options import explains_fields, explains_names
 
-__all__ = ["Compose"]
+__all__ = [
+    "Compose",
+    "KeepBoxes",
+    "KeepGeometry",
+    "KeepPoints",
+]
 
 
 @dataclass(frozen=True)
@@ -56,3 +61,69 @@ class Compose(Transform):
             canvas.doing = transform
             transform.run(canvas, numbers[:, first : first + transform.draws])
             first += transform.draws
+
+
+# KeepBoxes, KeepPoints, KeepGeometry: rules for what moves with pictures, as entries of a list of transforms.
+
+
+@explains_fields
+@dataclass(frozen=True)
+class KeepBoxes(BoxRule, Transform):
+    """
+    What happens to boxes: an entry of ``transforms``, wherever it stands. Without one, ``KeepBoxes()`` holds.
+
+    Boxes are clipped to the picture, and dropped if less is left of them than ``min_size`` pixels on a side,
+    ``min_area`` square pixels, or the fraction ``min_visible`` of their own area. Rows of fields "per" them are dropped
+    with them. By default, this equals torchvision's ``ClampBoundingBoxes()`` and ``SanitizeBoundingBoxes()`` at the end
+    of a recipe.
+
+    ``clip=False`` leaves boxes as large as they are; what is dropped still depends on the part inside the picture.
+    ``drop=False`` keeps all rows, also boxes of size 0.
+    """
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Tell the canvas; pixels do not change."""
+        canvas.keep(self)
+
+
+@explains_fields
+@dataclass(frozen=True)
+class KeepPoints(PointRule, Transform):
+    """
+    What happens to points outside the picture: an entry of ``transforms``, wherever it stands.
+
+    "keep" (without this entry, too) leaves them where they are, as torchvision does; "clip" moves them to the nearest
+    pixel, as its ``ClampKeyPoints``; "drop" drops rows with a point outside, with the rows of fields "per" them, as its
+    ``SanitizeKeyPoints``. Points "per" boxes are dropped with their boxes, and only with them.
+    """
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Tell the canvas; pixels do not change."""
+        canvas.keep(self)
+
+
+@explains_fields
+@dataclass(frozen=True)
+class KeepGeometry(GeometryRule, Transform):
+    """
+    Give samples the field "geometry", last: an entry of ``transforms``, wherever it stands.
+
+    It is float32 ``(2, 3)``, in batches ``(B, 2, 3)``: the matrix that takes a position ``(x, y, 1)`` in the stored
+    picture to one in the transformed picture, as for corners of boxes. ``invert_geometry`` is the way back.
+    """
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Tell the canvas; pixels do not change."""
+        canvas.keep(self)

@@ -22,7 +22,7 @@ from fastio.transforms.arguments import (
 )
 from fastio.transforms.canvas import Canvas, Ints
 from fastio.transforms.transform import Transform
-from fastio.types.option_names import explains_fields
+from fastio.types.options import explains_fields
 
 __all__ = ["CenterCrop", "RandomCrop", "RandomResizedCrop"]
 

@@ -1,4 +1,4 @@
-"""RandomHorizontalFlip."""
+"""RandomHorizontalFlip and Grayscale."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.transform import Transform
-from fastio.types.option_names import explains_fields
+from fastio.types.options import explains_fields
 
-__all__ = ["RandomHorizontalFlip"]
+__all__ = [
+    "Grayscale",
+    "RandomHorizontalFlip",
+]
 
 
 @explains_fields
@@ -33,3 +36,25 @@ class RandomHorizontalFlip(Transform):
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
         """Flip the pictures whose number is below ``p``."""
         canvas.flip(numbers[:, 0] < self.p)
+
+
+# Grayscale: colour to luma.
+
+
+@explains_fields
+@dataclass(frozen=True)
+class Grayscale(Transform):
+    """Convert to luma as in Pillow's "L" (tensors too), in 1 channel or in 3 equal ones."""
+
+    num_output_channels: int = 1
+
+    def __post_init__(self) -> None:
+        if self.num_output_channels not in (1, 3):
+            raise ValueError(f"num_output_channels={self.num_output_channels!r}: expected 1 or 3")
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        canvas.grey(self.num_output_channels)

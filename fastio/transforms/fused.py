@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastio import _native
 from fastio.codec.codec import Geometry
 from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
@@ -19,10 +20,14 @@ from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import BLANK, Plan
-from fastio.transforms.random import uniform
 from fastio.transforms.transform import Transform
 
-__all__ = ["Fused", "Planned"]
+__all__ = [
+    "Fused",
+    "Planned",
+    "uniform",
+]
+
 
 _FILTERS = {name: number for number, name in enumerate(KERNELS)}
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -217,3 +222,18 @@ class Fused:
                 raise
             raise ValueError(f"a function in the transforms raised {exc!r}") from exc
         return result.reshape(*result.shape[:2], -1)
+
+
+# The random numbers of transforms: a pure function of seed, epoch and sample.
+
+
+def uniform(indices: NDArray[np.int64], columns: int, *, seed: int, epoch: int) -> NDArray[np.float64]:
+    """
+    Return ``(n, columns)`` numbers in [0, 1); each depends only on seed, epoch, its index and its column.
+
+    So a sample's crop does not depend on threads, ranks, its batch or where a run was resumed.
+    """
+    numbers = np.empty((len(indices), columns), np.float64)
+    if numbers.size:
+        _native.philox(seed, epoch, np.ascontiguousarray(indices), numbers)
+    return numbers

@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.transforms.arguments import Fill
-from fastio.transforms.canvas import Canvas, Ints, PixelFunction, Steps
-from fastio.transforms.frames import Frames
-from fastio.transforms.plain import PlainPicture
-from fastio.transforms.plain_mask import PlainMask
-from fastio.transforms.rules import Rule
-from fastio.transforms.targets import Rows, move_targets
+from fastio.transforms.canvas import Canvas, Ints, PixelFunction, Rule, Steps
+from fastio.transforms.frames import Frames, Rows, move_targets
+from fastio.transforms.plain import PlainMask, PlainPicture
 from fastio.types.schema import Field
 
 __all__ = ["GEOMETRY", "JointTransform"]

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill
-from fastio.transforms.canvas import Ints, PixelFunction
-from fastio.transforms.rules import Rule
+from fastio.transforms.canvas import Ints, PixelFunction, Rule
 
 __all__ = ["BLANK", "COLUMNS", "Plan"]
 

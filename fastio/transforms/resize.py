@@ -1,19 +1,32 @@
-"""Resize: to a size, or to a short side."""
+"""Pictures brought to a size: Resize, Letterbox, Pad."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.transforms.arguments import Interpolation, as_kernel, as_size, check_antialias
+from fastio.transforms.arguments import (
+    NO_MASK_FILL,
+    Interpolation,
+    as_fill,
+    as_kernel,
+    as_padding,
+    as_size,
+    check_antialias,
+)
 from fastio.transforms.canvas import Canvas, Ints
 from fastio.transforms.transform import Transform
-from fastio.types.option_names import explains_fields
+from fastio.types.options import explains_fields
 
-__all__ = ["Resize"]
+__all__ = [
+    "Letterbox",
+    "Pad",
+    "Resize",
+]
 
 
 @explains_fields
@@ -78,3 +91,89 @@ class Resize(Transform):
 
 def _whole(sides: NDArray[np.float64]) -> Ints:
     return np.maximum(sides.astype(np.int64), 1)
+
+
+# Letterbox: resizes to fit into a size, and adds edges to what is left of it.
+
+Position = Literal["center", "top-left"]
+
+
+@explains_fields
+@dataclass(frozen=True)
+class Letterbox(Transform):
+    """
+    Resize to fit into ``size``, (height, width) or one number for both, and fill the rest with edges.
+
+    Proportions stay. The picture stands in the centre, or in the upper left corner (``position="top-left"``), where
+    boxes need no shift. ``upscale=False`` leaves pictures that fit as large as they are. ``fill`` is one number or one
+    per channel. ``KeepGeometry`` gives the matrix by which predictions are taken back to the stored picture.
+    """
+
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = NO_MASK_FILL
+
+    size: int | Sequence[int]
+    fill: float | Sequence[float] | None = 0
+    interpolation: Interpolation = "bilinear"
+    position: Position = "center"
+    upscale: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", as_size(self.size))
+        object.__setattr__(self, "fill", as_fill(self.fill))
+        object.__setattr__(self, "interpolation", as_kernel(self.interpolation))
+        if self.position not in get_args(Position):
+            raise ValueError(f"position={self.position!r}: expected one of {', '.join(get_args(Position))}")
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Resample once, then add edges."""
+        assert isinstance(self.size, tuple)
+        assert isinstance(self.fill, tuple)
+        height, width = self.size
+        scale = np.minimum(height / canvas.height, width / canvas.width)
+        if not self.upscale:
+            scale = np.minimum(scale, 1.0)
+        new_height, new_width = (
+            np.clip(np.rint(old * scale), 1, most).astype(np.int64)
+            for old, most in ((canvas.height, height), (canvas.width, width))
+        )
+        canvas.resize(new_width, new_height, kernel=self.interpolation)
+        spare_x, spare_y = width - new_width, height - new_height
+        left, top = (spare // 2 if self.position == "center" else spare * 0 for spare in (spare_x, spare_y))
+        canvas.pad(left, top, spare_x - left, spare_y - top, fill=self.fill)
+
+
+# Pad: adds edges of one colour.
+
+
+@explains_fields
+@dataclass(frozen=True)
+class Pad(Transform):
+    """
+    Add edges of ``padding`` pixels: left, top, right, bottom; two numbers (left and right, top and bottom); or one.
+
+    ``fill``, from 0 to 255, is one number or one per channel.
+    """
+
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = NO_MASK_FILL
+
+    padding: int | Sequence[int]
+    fill: float | Sequence[float] | None = 0
+    padding_mode: str = "constant"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "padding", as_padding(self.padding))
+        object.__setattr__(self, "fill", as_fill(self.fill, self.padding_mode))
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        assert isinstance(self.padding, tuple)
+        assert isinstance(self.fill, tuple)
+        left, top, right, bottom = (np.array([side]) for side in self.padding)
+        canvas.pad(left, top, right, bottom, fill=self.fill)

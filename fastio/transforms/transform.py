@@ -10,13 +10,33 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.joint import JointTransform
 from fastio.transforms.plain import PlainPicture
 from fastio.types.schema import Field
 
-__all__ = ["Transform"]
+__all__ = [
+    "BaseTransform",
+    "Transform",
+]
+
+
+# BaseTransform: what transforms of single samples and of whole batches have in common.
+
+
+@runtime_checkable
+class BaseTransform(Protocol):
+    """
+    A ``Transform`` or a ``BatchTransform``: the type of what a list of both holds::
+
+        steps: list[BaseTransform] = [RandomCrop(32), Normalize(mean, std)]
+    """
+
+    @property
+    def draws(self) -> int:
+        """How many random numbers one sample takes."""
+        ...
+
 
 Picture = TypeVar("Picture", Image.Image, torch.Tensor)
 

@@ -136,7 +136,7 @@ TRAITS: Final[dict[str, Traits]] = {
     ),
     JSON: Traits(
         title="JSON",
-        codec="fastio.codec.json_text:JsonCodec",
+        codec="fastio.codec.text:JsonCodec",
         is_json=True,
         extension="json",
     ),

@@ -12,7 +12,7 @@ from benchmarks import demo, demo_epoch
 from benchmarks.demo_page import demo_page, verdict_sentence
 from benchmarks.synthetic import make_pngs
 from fastio.cli import cli
-from fastio.report.write import html_of
+from fastio.measure.report.html import html_of
 
 TIMELINE = {"first_step": 0, "is_first": [True, False], "loading_s": [0.2, 0.1], "training_s": [0.01, 0.01]}
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from fastio.cli import bench_disk, cli
+from fastio.cli import bench_machine, cli
 from fastio.cli.bench import bench
 from fastio.measure.machine.disk import DiskReport, ReadRate
 from fastio.measure.machine.disk_kind import DiskKind
@@ -161,7 +161,7 @@ def test_disk(tmp_path: Path) -> None:
 def test_yardstick_of_a_disk(kind: DiskKind | None, yardsticks: list[str]) -> None:
     """A disk is measured by the figure for its kind; where that is not known, both stand there and no ratio."""
     cold = ReadRate("sequential 4 MiB", "cold", 1, 1, 3e8, 1.0, 0.1, 0.1, 0.1)
-    said = bench_disk._judged(DiskReport("/d", 1, 1, 1.0, True, (cold,), kind))
+    said = bench_machine._judged(DiskReport("/d", 1, 1, 1.0, True, (cold,), kind))
 
     assert yardsticks == [each for each in ("3.0 GB/s", "150.0 MB/s") if each in said]
     assert (kind is not None) == ("x of what" in said)

@@ -11,10 +11,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from fastio import trainer
 from fastio.cli import cli
-from fastio.cli.model_options import MODEL_NAMES
-from fastio.trainer import MODELS
+from fastio.cli.options import MODEL_NAMES
+from fastio.measure import trainer
+from fastio.measure.trainer import MODELS
 from tests.conftest import encode, pictures, write_store
 
 CIFAR = ("bench", "train", "--model", "cifar10cnn", "--device", "cpu")

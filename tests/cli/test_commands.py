@@ -349,8 +349,8 @@ def test_a_signal_leaves_nothing(tmp_path, warm_python, suffix, number):
 
 
 INTERRUPTED = {  # the module and the function at whose call Ctrl-C comes
-    "s.lmdb": [("pathlib", "Path.rename"), ("fastio.converters.packer", "PackReport")],
-    "s-%06d.tar": [("fastio.store.sets", "read_set"), ("fastio.converters.planned.pack_set", "_report")],
+    "s.lmdb": [("pathlib", "Path.rename"), ("fastio.converters.packing.packer", "PackReport")],
+    "s-%06d.tar": [("fastio.store.sets.seal", "read_set"), ("fastio.converters.packing.packer", "_report")],
 }
 
 
@@ -359,7 +359,7 @@ INTERRUPTED = {  # the module and the function at whose call Ctrl-C comes
     [
         (out, *place)
         for out, places in INTERRUPTED.items()
-        for place in [*places, ("fastio.converters.packing", "packing_lines")]
+        for place in [*places, ("fastio.converters.packing.advice", "packing_lines")]
     ],
 )
 def test_an_interrupt_when_the_store_is_there(tmp_path, warm_python, out, module, name):

@@ -19,9 +19,9 @@ from fastio.cli import cli
 from fastio.converters import SOURCES
 from fastio.converters.text import TEXT_SOURCES
 from fastio.errors import StoreError
-from tests.converters.conformance import MAKERS
-from tests.converters.picture_tables import picture_table, write_parquet
-from tests.converters.text.conformance import MAKERS as TEXT_MAKERS
+from tests.converters.sources.arrow.picture_tables import picture_table, write_parquet
+from tests.converters.sources.conformance import MAKERS
+from tests.converters.sources.text_conformance import MAKERS as TEXT_MAKERS
 from tests.converters.trees import flat
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from fastio import StepTimer
 from fastio.cli import cli
-from fastio.cli.json_form import form
+from fastio.cli.result import form
 from tests.cli.tiny_training import SCRIPT
 
 GUIDE = Path(__file__).parents[2] / "fastio" / "guide" / "json.md"

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastio.cli import cli
-from fastio.cli.remote_options import hidden_secrets
+from fastio.cli.options import hidden_secrets
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import folder_of
 from tests.servers.fixtures import Bucket

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from fastio.codec.jpeg_kind import is_for_gpu
+from fastio.codec.image import is_for_gpu
 from tests.conftest import encode, pictures
 
 

@@ -20,8 +20,7 @@ from PIL import Image
 from fastio import _native
 from fastio.codec import CODECS, Codec
 from fastio.codec.codec import Geometry
-from fastio.codec.mask import misfits
-from fastio.codec.nearest import nearest_positions, nearest_row
+from fastio.codec.mask import misfits, nearest_positions, nearest_row
 from fastio.codec.pillow import decode_mask_with_pillow, mask_form
 from fastio.errors import SchemaError
 from fastio.types.field_types import field_of

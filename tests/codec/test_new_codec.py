@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastio import FastDataset, FastLoader
 from fastio.cli import cli
 from fastio.codec import CODECS, Codec
-from fastio.converters.verify import verify
+from fastio.converters.inspect.verify import verify
 from fastio.errors import SampleError, SchemaError
 from fastio.store import FORMATS, SampleBatch, create_store, open_store
 from fastio.types.schema import COLUMN, Field, Schema

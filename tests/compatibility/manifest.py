@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler, open_store
-from fastio.store.values import read_values
+from fastio.store.protocol import read_values
 from fastio.transforms import CenterCrop
 
 __all__ = ["describe_store", "fingerprint", "go_on", "saved_states"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastio.converters.record_values import encode_values
+from fastio.converters.fields.values import encode_values
 from fastio.store import SampleBatch, create_store
 from fastio.types.field_types import FieldType, field_of
 from fastio.types.schema import COLUMN, Field, Schema

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.codec.codec import Geometry
-from fastio.codec.mask import MaskCodec
-from fastio.codec.nearest import nearest_row
+from fastio.codec.mask import MaskCodec, nearest_row
 from fastio.dataset.field_values import FieldValues
 from fastio.dataset.row_reader import RowReader
 from fastio.errors import SampleError, SchemaError
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.sample_store import SampleStore
+from fastio.store.protocol import SampleStore
 from fastio.types.field_types import field_of
 from fastio.types.schema import Schema
 from tests.codec.conformance import spans_of

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import encode
 from tests.examples.running import numbers, run_example
-from tests.trainer.coloured import CLASSES, coloured
+from tests.measure.trainer.coloured import CLASSES, coloured
 
 
 def test_it_learns_from_pngs_and_a_pickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from fastio.cli import cli
-from fastio.doctor.gather import facts_of
-from fastio.doctor.loading_advice import pack
-from fastio.doctor.session import ObservationPlan, observe
+from fastio.measure.doctor.gather import facts_of
+from fastio.measure.doctor.loading import pack
+from fastio.measure.doctor.session import ObservationPlan, observe
 from fastio.measure.loop.user_code import run_script as run_script_of_user
-from tests.doctor import torchvision_stand_ins
 from tests.examples.class_photos import write_class_photos
 from tests.examples.running import EXAMPLES, commands, numbers, run_script
+from tests.measure.doctor import torchvision_stand_ins
 
 
 @pytest.fixture(autouse=True)

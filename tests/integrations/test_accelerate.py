@@ -19,9 +19,8 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch.utils.data import DataLoader
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
-from fastio.integrations.accelerate import prepare_loader
+from fastio.integrations.accelerate import PreparedLoader, prepare_loader
 from fastio.integrations.factory import LoaderFactory
-from fastio.integrations.prepared import PreparedLoader
 from tests.integrations.conftest import COUNT
 
 

@@ -29,7 +29,7 @@ from fastio.transforms import (
     Resize,
     Transform,
 )
-from fastio.transforms.random import uniform
+from fastio.transforms.fused import uniform
 from fastio.types.schema import RAW, Field
 from tests.conftest import encode, write_store
 

@@ -16,7 +16,7 @@ from fastio import FastDataset, FastLoader, PackSampler
 from fastio.transforms import RandomResizedCrop
 from tests.at_once import at_once
 from tests.conftest import encode, pictures, write_store
-from tests.loader.test_tokens import samples_of, write_tokens
+from tests.loader.producer.test_tokens import samples_of, write_tokens
 from tests.numbered import COUNT, loader_of, taken, write_numbers
 
 PHOTOS = 24

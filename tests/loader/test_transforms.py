@@ -39,7 +39,7 @@ from fastio.transforms import (
     ToDtype,
     Transform,
 )
-from fastio.transforms.random import uniform
+from fastio.transforms.fused import uniform
 from fastio.types.schema import RAW, Field
 from tests.conftest import SUFFIXES, encode, write_store
 from tests.transforms.chains import FILL, chains, is_fusible, tolerance

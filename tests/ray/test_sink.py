@@ -12,7 +12,7 @@ from PIL import Image
 
 from fastio.errors import StoreError
 from fastio.store import SampleStore, open_store
-from fastio.store.values import read_values
+from fastio.store.protocol import read_values
 from tests.ray import sink_jobs
 from tests.ray.cluster import Cluster, JobError
 

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from fastio.samplers.batches import Batches, OrderSampler
-from fastio.samplers.member_order import MemberOrder
-from fastio.samplers.mixed_order import Blend, MixedOrder
-from fastio.samplers.mixture import MixtureSampler
+from fastio.samplers.memory import PageCache
+from fastio.samplers.mixed_order import Blend, MemberOrder, MixedOrder
+from fastio.samplers.mixture import MixtureSampler, PerSourceSampler
 from fastio.samplers.order import Division
-from fastio.samplers.page_cache import PageCache
-from fastio.samplers.per_source import PerSourceSampler
 
 LANES = 64  # samples from which on a member of these tests has lanes
 

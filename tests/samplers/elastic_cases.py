@@ -12,15 +12,14 @@ from torch.utils.data import RandomSampler
 
 from fastio.samplers.batches import ElasticSampler, OrderSampler
 from fastio.samplers.bucket import LengthBucketSampler
-from fastio.samplers.drawn import Draw, DrawnSampler
+from fastio.samplers.draws import Draw, DrawnSampler, WeightedDraw
 from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw
-from fastio.samplers.mapped import MappedSampler
+from fastio.samplers.memory import PageCache
 from fastio.samplers.mixed_order import Batching
 from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.samplers.pack import PackSampler
-from fastio.samplers.page_cache import PageCache
 from fastio.samplers.share import Share
-from fastio.samplers.weights import WeightedDraw
+from fastio.samplers.wrappers import MappedSampler
 from tests.samplers.blends import blended
 from tests.samplers.histories import Build, Leg
 

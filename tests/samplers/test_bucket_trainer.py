@@ -15,7 +15,7 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from fastio import FastDataset, LengthBucketSampler
-from tests.loader.test_tokens import write_tokens
+from tests.loader.producer.test_tokens import write_tokens
 from tests.samplers.test_bucket import batches_of, long_tailed
 
 GUIDE = Path(__file__).parents[2] / "fastio" / "guide" / "text.md"

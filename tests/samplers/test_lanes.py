@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.samplers.batches import Batches
-from fastio.samplers.lanes import LaneOrder, Lanes
-from fastio.samplers.mixing import Classes
+from fastio.samplers.choice import Classes
+from fastio.samplers.lanes import LaneOrder, Lanes, ranges
 from fastio.samplers.order import Division, Uneven
-from fastio.samplers.windows import ranges
 
 
 @st.composite

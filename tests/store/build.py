@@ -10,8 +10,8 @@ import numpy as np
 
 from fastio._native import Buffers
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.index import SealedStore
-from fastio.store.values import read_values
+from fastio.store.index.store import SealedStore
+from fastio.store.protocol import read_values
 from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans
 

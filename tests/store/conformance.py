@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from fastio.errors import SchemaError, StoreError
 from fastio.store import SampleBatch, create_store, format_of, open_store
-from fastio.store.verify import verify_store
+from fastio.store.index.verify import verify_store
 from fastio.types.schema import COLUMN, RAW, Field, Schema
 from tests.forking import in_fork
 from tests.store.build import (

@@ -12,8 +12,8 @@ import pytest
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store import FORMATS, format_of, open_store
-from fastio.store.seal import SEAL_SIZE
-from fastio.store.verify import verify_store
+from fastio.store.index.seal import SEAL_SIZE
+from fastio.store.index.verify import verify_store
 from tests.store.build import write
 from tests.store.format_case import FormatCase
 

@@ -8,8 +8,8 @@ import pytest
 
 from fastio.errors import StoreError
 from fastio.store import FORMATS, format_of, open_store
-from fastio.store.seal import SEAL_SIZE
-from fastio.store.verify import verify_store
+from fastio.store.index.seal import SEAL_SIZE
+from fastio.store.index.verify import verify_store
 from fastio.types.spans import Spans
 from tests.store.build import make_samples
 

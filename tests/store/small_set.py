@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastio.store import FORMATS, create_shard
-from fastio.store.sets import seal_set
+from fastio.store.sets.seal import seal_set
 from tests.store.build import LABELLED, make_batch
 
 __all__ = ["PLAN", "write_set"]

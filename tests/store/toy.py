@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.store import FORMATS
-from fastio.store.arrays import Place, byte_view
-from fastio.store.atomic import PartialFile
-from fastio.store.format import Columns, Ending, Format, Sizes, Values
-from fastio.store.seal import SEAL_SIZE, ReadBytes
+from fastio.store.formats.format import Columns, Ending, Format, Sizes, Values
+from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, byte_view
+from fastio.store.write.atomic import PartialFile
 from fastio.types.schema import Schema
 
 __all__ = ["FORMAT", "register"]
@@ -30,7 +29,7 @@ _ALIGNMENT = 8
 
 
 class ToyWriter:
-    """Writes values one after the other. Satisfies ``fastio.store.format.ShardWriter``."""
+    """Writes values one after the other. Satisfies ``fastio.store.formats.format.ShardWriter``."""
 
     base = 0
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fastio.store import format_of, open_store
 from fastio.store.formats import FORMATS
-from fastio.store.seal import read_seal, set_checksum
-from fastio.store.set_names import set_path
+from fastio.store.index.seal import read_seal, set_checksum
+from fastio.store.sets.names import set_path
 
 
 def make_version_1(pattern: str | Path) -> Sequence[Path]:

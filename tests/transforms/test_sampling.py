@@ -10,8 +10,8 @@ from PIL import Image
 
 from fastio import SchemaError
 from fastio.transforms import CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize
+from fastio.transforms.fused import uniform
 from fastio.transforms.plan import COLUMNS, Plan
-from fastio.transforms.random import uniform
 from tests.transforms.reference import center_crop, random_resized_crop, resized
 
 COUNT = 20_000

@@ -13,9 +13,8 @@ from PIL import Image
 from fastio.codec import CODECS
 from fastio.codec.codec import Geometry
 from fastio.transforms import Compose, Transform
-from fastio.transforms.fused import Fused, Planned
-from fastio.transforms.random import uniform
-from fastio.transforms.targets import Rows, move_targets
+from fastio.transforms.frames import Rows, move_targets
+from fastio.transforms.fused import Fused, Planned, uniform
 from fastio.types.field_types import field_of
 from fastio.types.schema import BOX_ROLES
 from tests.codec.conformance import spans_of

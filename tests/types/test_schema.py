@@ -9,7 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastio.errors import SchemaError
-from fastio.types.schema import BYTES, COLUMN, IMAGE, PER_SAMPLE_VERSION, RAW, TEXT, TOKENS, VERSION, Field, Schema
+from fastio.types.schema import (
+    BYTES,
+    COLUMN,
+    IMAGE,
+    PER_SAMPLE_VERSION,
+    RAW,
+    TEXT,
+    TOKENS,
+    VERSION,
+    Field,
+    Schema,
+    are_plain_paths,
+    is_plain_path,
+)
 
 _NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
 _DTYPES = st.sampled_from(["|b1", "|u1", "<i2", "<i8", "<f4", "<c8", "|S4", "<U3"])
@@ -159,3 +172,24 @@ def test_malformed(data: object) -> None:
     """What is no schema is a SchemaError, whatever it is."""
     with pytest.raises(SchemaError):
         Schema.from_json(data)  # type: ignore[arg-type]
+
+
+# Which keys are paths below a folder.
+
+
+@pytest.mark.parametrize("key", ["a", "a/b.png", "a/b..c", "...", ".hidden/x", "é"])
+def test_plain_paths(key: str) -> None:
+    """Dots inside of names are harmless."""
+    assert is_plain_path(key)
+
+
+@pytest.mark.parametrize("key", ["", "/", "/a", "a/", "a//b", ".", "./a", "..", "../a", "a/../b", "a\0b"])
+def test_others(key: str) -> None:
+    """Empty and absolute keys, NUL, and parts that are empty or mean another folder."""
+    assert not is_plain_path(key)
+
+
+@given(keys=st.lists(st.text("a./\0", max_size=6), max_size=4))
+def test_many_at_once(keys: list[str]) -> None:
+    """All keys together are plain paths if each of them is."""
+    assert all(map(is_plain_path, keys)) == are_plain_paths(keys)

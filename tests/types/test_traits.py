@@ -18,23 +18,20 @@ NAMES = {name for name in traits.__all__ if name.isupper()} - {"TRAITS"}
 
 # Who names a codec: those that make fields. What a field is like, all others ask of its traits.
 MAKERS = {
-    "converters/arrow/types.py": "arrays of Arrow's types",
-    "converters/files.py": "pictures and labels of a folder",
-    "converters/record_tokens.py": "ids made of text beside other fields",
-    "converters/containers/row_array.py": "pixels and arrays of files that others wrote",
-    "converters/containers/lmdb_source.py": "pixels and arrays in values of LMDB files that others wrote",
-    "converters/raw.py": "--raw turns pictures into pixels",
-    "converters/write/inference.py": "arrays that a program hands over",
-    "converters/tfrecord/choose.py": "features of an Example",
+    "converters/sources/arrow/values.py": "arrays of Arrow's types",
+    "converters/sources/files.py": "pictures and labels of a folder",
+    "converters/sources/arrays.py": "pixels and arrays of files that others wrote",
+    "converters/sources/lmdb.py": "pixels and arrays in values of LMDB files that others wrote",
+    "converters/pictures/raw.py": "--raw turns pictures into pixels",
+    "converters/write/fields.py": "arrays that a program hands over",
+    "converters/sources/tfrecord/choose.py": "features of an Example",
     "converters/text/encode.py": "text, or the tokens made of it",
     "fastio/types/field_types.py": "types as users write them",
     "fastio/loader/producer/memory_cache.py": "pictures kept in memory as uncompressed PNGs",
     "fastio/measure/settings/decode.py": "a store of sample pictures",
-    "fastio/store/foreign_fields.py": "npy members of tar shards that others wrote",
-    "fastio/store/foreign_tar.py": "labels of tar shards that others wrote",
-    "fastio/store/joined.py": "the labels of several stores",
-    "fastio/store/memory.py": "rows kept in memory",
-    "fastio/store/selected.py": "labels of the user's",
+    "fastio/store/foreign/fields.py": "npy members of tar shards that others wrote",
+    "fastio/store/foreign/tar.py": "labels of tar shards that others wrote",
+    "fastio/store/index/views.py": "labels of the user's and of several stores, rows kept in memory",
 }
 
 # Who reads Field.codec: the two that look a codec up by it.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fastio.dataset.picture.eager import small_picture
-from fastio.dataset.picture.lazy import LazyPicture
+from fastio.dataset.picture.lazy import LazyPicture, small_picture
 from fastio.dataset.picture.stored import StoredPicture
 
 __all__ = ["LazyPicture", "StoredPicture", "small_picture"]

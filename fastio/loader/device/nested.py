@@ -1,16 +1,24 @@
-"""Batches as users nest them: tensors in lists, tuples, namedtuples, mappings and dataclasses."""
+"""Batches as users nest them: their tensors, and which entries are the pictures and the label."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-__all__ = ["held_tensors", "map_tensors", "sample_count", "tensors"]
+__all__ = [
+    "BatchRoles",
+    "held_tensors",
+    "map_tensors",
+    "sample_count",
+    "tensors",
+]
+
 
 # Batches may hold thousands of these: captions, keys, boxes. Checking each for being a mapping would take most of the
 # time.
@@ -92,3 +100,26 @@ def _like(batch: Mapping[Any, Any], values: dict[Any, Any]) -> Mapping[Any, Any]
     filled = copy.copy(batch)  # an OrderedDict, a defaultdict, a user's own class
     filled.update(values)
     return filled
+
+
+# BatchRoles: which entries of a batch are its pictures and its label, for the transforms of batches.
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRoles:
+    """
+    The keys of a dict, or positions in a tuple, of all pictures, and of the label (None: there is none).
+
+    Transforms of batches change these and nothing else.
+    """
+
+    pictures: tuple[str | int, ...]
+    label: str | int | None
+
+    def groups(self, batch: Any, parts: Sequence[torch.Tensor]) -> list[list[int]]:
+        """
+        Return for each picture its position among ``parts``, the tensors of the batch, and then that of the label.
+        """
+        positions = {id(part): position for position, part in enumerate(parts)}
+        label = [] if self.label is None else [positions[id(batch[self.label])]]
+        return [[positions[id(batch[key])], *label] for key in self.pictures]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fastio.loader.producer.choose import PRODUCERS, choose_collate, make_producer
 from fastio.loader.producer.producer import FinishedBatch, PendingBatch, Producer, ProducerContext, ProducerKind
+from fastio.loader.producer.registry import PRODUCERS, choose_collate, make_producer
 
 __all__ = [
     "PRODUCERS",

@@ -1,11 +1,12 @@
-"""One field of one batch by one native call: its rows begun, finished, and blanked where samples are bad."""
+"""One field of one batch by one native call: its rows begun, finished, and blanked; and the memory they are in."""
 
 from __future__ import annotations
 
 import logging
+import math
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,26 +14,33 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
+from torch._C import _from_dlpack as from_dlpack
 
 from fastio import _native
 from fastio.codec.codec import Geometry
 from fastio.dataset.row_reader import RowReader, Shape, is_uniform
 from fastio.dataset.undecoded import UndecodedRows
 from fastio.errors import SampleError, SchemaError
-from fastio.loader.producer.buffers import BatchBuffers
-from fastio.loader.producer.checked import Proof
-from fastio.loader.producer.chunks import EncodedValues
+from fastio.loader.producer.chunks import EncodedValues, Proof
 from fastio.loader.producer.pillow_threads import PendingRows, PillowThreads
 from fastio.loader.producer.producer import FinishedBatch
 from fastio.samplers.batches import Batches
 from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, begin_jump_tables
-from fastio.store.sample_store import SampleStore
+from fastio.store.protocol import SampleStore
 from fastio.transforms.fused import Fused, Planned
 from fastio.types.spans import Spans
 
-__all__ = ["DecodedRows", "DecodingRows", "PillowFinish", "RowChunk", "RowDecoder", "RowField", "RowPart"]
+__all__ = [
+    "BatchBuffers",
+    "DecodedRows",
+    "DecodingRows",
+    "PillowFinish",
+    "RowChunk",
+    "RowDecoder",
+    "RowField",
+    "RowPart",
+]
 
 
 _TENSORS = "iufb"  # kinds of dtypes that native code makes tensors of
@@ -411,3 +419,42 @@ def _shares(planned: Planned) -> NDArray[np.float64]:
     area = np.maximum(planned.stored[:, :2].astype(np.float64).prod(axis=1), 1)
     shares: NDArray[np.float64] = box / area * window / np.maximum(virtual, 1)
     return shares
+
+
+# Memory for batches: recycled when the last tensor over it dies, or pinned for copies to a GPU.
+
+
+class BatchBuffers:
+    """
+    Lends uninitialised memory for batches, about ``count`` at a time.
+
+    By default it comes from a ring, and returns there when the last tensor over it dies. Pinned memory comes from
+    torch's own allocator instead: a copy to the device with ``non_blocking=True`` still reads a batch after its tensor
+    has died, and only that allocator knows when the copy is over. A ring would lend the memory again too early.
+    """
+
+    def __init__(self, count: int, *, is_pinned: bool) -> None:
+        self._count = count
+        self._ring = None if is_pinned else _native.BufferRing(count)
+        self._largest_bytes = 0
+
+    @property
+    def ring(self) -> _native.BufferRing | None:
+        """Where native code takes memory from; None if it is pinned."""
+        return self._ring
+
+    def take_rows(self, shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[NDArray[Any], torch.Tensor]:
+        """An array of this shape and dtype, and a tensor over the same memory."""
+        size_bytes = math.prod(shape) * dtype.itemsize
+        self._largest_bytes = max(self._largest_bytes, size_bytes)
+        if self._ring is None:
+            kind = torch.from_numpy(np.empty(0, dtype)).dtype
+            pinned = torch.empty(tuple(shape), dtype=kind, device="cpu", pin_memory=True)
+            return pinned.numpy(), pinned
+        rows = self._ring.acquire(size_bytes).view(dtype).reshape(shape)
+        return rows, torch.from_numpy(rows)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes lent and free. Pinned memory is torch's to count: here it is ``count`` times the largest piece."""
+        return self._count * self._largest_bytes if self._ring is None else self._ring.allocated_bytes

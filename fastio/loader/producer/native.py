@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.errors import SchemaError
 from fastio.loader.forks import PerProcess
-from fastio.loader.producer.bad_samples import kept_positions
-from fastio.loader.producer.buffers import BatchBuffers
-from fastio.loader.producer.checked import CheckedSamples, Proof
-from fastio.loader.producer.chunks import ChunkReader, SampleChunk
-from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
-from fastio.loader.producer.labels import collate_labels, tensor_labels
+from fastio.loader.producer.chunks import CheckedSamples, ChunkReader, Proof, SampleChunk
+from fastio.loader.producer.decoding import (
+    BatchBuffers,
+    DecodedRows,
+    DecodingRows,
+    RowChunk,
+    RowDecoder,
+    RowField,
+    RowPart,
+)
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
 from fastio.loader.producer.producer import (
     FinishedBatch,
@@ -26,6 +30,9 @@ from fastio.loader.producer.producer import (
     ProducerContext,
     RestartedBatch,
     Submitted,
+    collate_labels,
+    kept_positions,
+    tensor_labels,
 )
 from fastio.samplers.batches import Batches
 

@@ -15,7 +15,7 @@ from fastio.dataset.record_collate import FieldCollate
 from fastio.dataset.token_collate import count_tokens
 from fastio.errors import SampleError
 from fastio.loader.forks import PerProcess
-from fastio.loader.producer.checked import CheckedSamples
+from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.producer import FinishedBatch, PendingBatch, ProducerContext, RestartedBatch
 from fastio.samplers.batches import Batches
 

@@ -1,4 +1,5 @@
-"""Producer, the protocol: what makes a loader's batches ahead of the training loop.
+"""
+Producer, the protocol: what makes a loader's batches ahead of the training loop; and what producers share.
 
 A producer's ``submit`` is a generator: each step starts one batch and yields it as pending; ``result()`` waits for
 it. The caller limits how many are pending.
@@ -14,17 +15,19 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils.data import default_collate
 
 from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.record_collate import Rows
+from fastio.dataset.row_reader import one_by_one
 from fastio.dataset.token_collate import TokenCollate
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.forks import PerProcess
-from fastio.loader.options import ProducerOptions
-from fastio.loader.producer.checked import Proof
+from fastio.loader.options import OnError, ProducerOptions
+from fastio.loader.producer.cache_contents import CacheContents
+from fastio.loader.producer.chunks import Proof
 from fastio.loader.producer.fields.options import FieldOptions
-from fastio.loader.producer.kept import Kept
 from fastio.loader.thread_tuner import Pool
 from fastio.samplers.batches import Batches
 from fastio.transforms.fused import Fused
@@ -38,6 +41,10 @@ __all__ = [
     "ProducerKind",
     "RestartedBatch",
     "Submitted",
+    "add_advice",
+    "collate_labels",
+    "kept_positions",
+    "tensor_labels",
 ]
 
 
@@ -59,7 +66,7 @@ class ProducerContext:
     is_planar: bool = False
     collate: TokenCollate | None = None
     device: torch.device | None = None
-    kept: Kept | None = None
+    kept: CacheContents | None = None
     fields: FieldOptions | None = None
     rows: Mapping[str, Rows] = dataclass_field(default_factory=dict)
     compared: Mapping[str, NDArray[np.uint32]] | None = None
@@ -185,3 +192,52 @@ class ProducerKind(Protocol):
     def __call__(self, context: ProducerContext) -> Producer:
         """A producer; ValueError or SchemaError, with what to do, for options that it cannot do after all."""
         ...
+
+
+# The labels of a batch, as torch's default collate makes them.
+
+_KINDS = "iuf"  # of numbers that are tensors
+
+
+def tensor_labels(dataset: FastDataset, labels: NDArray[Any]) -> NDArray[Any] | None:
+    """Return labels that a batch has as they are, in one tensor; None if ``collate_labels`` has to make them."""
+    if dataset.target_transform is None and labels.dtype.kind in _KINDS and labels.dtype.isnative:
+        return np.ascontiguousarray(labels)
+    return None
+
+
+def collate_labels(dataset: FastDataset, labels: NDArray[Any]) -> Any:
+    """
+    A tensor over ``labels``, without a copy; or what the dataset's ``target_transform`` makes of each, collated.
+
+    Collated labels are whatever ``default_collate`` returns: a tensor, a list of strings, a dict of tensors.
+    """
+    if dataset.target_transform is None:
+        return torch.from_numpy(labels)
+    return default_collate([dataset.target_transform(label) for label in one_by_one(labels)])
+
+
+# What becomes of a batch with bad samples: an error, the good ones alone, or all of them with blanks.
+
+_SKIP = 'FastLoader(..., on_error="skip") leaves such samples out, and lists them in loader.skipped'
+_ZERO = 'no sample of its batch is left, and other ranks would wait for one: on_error="zero" keeps batches whole'
+
+
+def kept_positions(errors: Mapping[int, SampleError], count: int, *, on_error: OnError) -> NDArray[np.int64] | None:
+    """
+    Return the positions of the samples that stay in a batch of ``count``; None for all, the bad ones as blanks.
+
+    Raises the first of the errors with ``on_error="raise"``.
+    """
+    if on_error == "raise":
+        raise errors[min(errors)]
+    if on_error == "zero":
+        return None
+    return np.setdiff1d(np.arange(count), list(errors))
+
+
+def add_advice(error: SampleError, *, on_error: OnError) -> None:
+    """Add to the message of an error that ends the loop how the loop could go on; once, if it is raised again."""
+    advice = {"raise": _SKIP, "skip": _ZERO, "zero": ""}[on_error]
+    if advice not in str(error):
+        error.args = (f"{error}; {advice}",)

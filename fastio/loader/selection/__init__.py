@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fastio.loader.selection.chosen import Chosen, choose
+from fastio.loader.selection.selection import Selection, select
 
-__all__ = ["Chosen", "choose"]
+__all__ = ["Selection", "select"]

@@ -1,4 +1,4 @@
-"""Turns a FastDataset, or torch's Subset or ConcatDataset of them, into one FastDataset and indices."""
+"""From what users pass to one FastDataset and indices: Subset, ConcatDataset, masks, ranges."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch.utils.data import ConcatDataset, Subset
 
 from fastio.dataset.fast_dataset import FastDataset, not_a_path
 from fastio.errors import SchemaError
-from fastio.loader.selection.indices import as_indices
-from fastio.store.index import SealedStore
-from fastio.store.joined import join_stores
+from fastio.store.index.store import SealedStore
+from fastio.store.index.views import join_stores
 
-__all__ = ["Members", "find_members", "join_members"]
+__all__ = [
+    "FastSubset",
+    "as_indices",
+    "find_members",
+    "join_members",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,3 +211,83 @@ class _ByMember:
         member, label = pair.tolist()
         transform = self.transforms[member]
         return label if transform is None else transform(label)
+
+
+# FastSubset: some samples of a FastDataset as torch's Subset, with keys, labels and classes.
+
+
+class FastSubset(Subset[Any]):
+    """``loader.dataset`` of a ``FastLoader(..., indices=...)``: sample i is ``dataset[indices[i]]``."""
+
+    dataset: FastDataset
+
+    def __init__(self, dataset: FastDataset, indices: NDArray[np.int64]) -> None:
+        super().__init__(dataset, indices.tolist())
+        self._chosen = indices
+
+    @property
+    def keys(self) -> list[str]:
+        """Each sample's path in its source."""
+        return self.dataset.store.keys(self._chosen)
+
+    @property
+    def labels(self) -> NDArray[Any] | None:
+        """The label of each sample, as FastDataset's."""
+        labels = self.dataset.labels
+        return None if labels is None else labels[self._chosen]
+
+    @property
+    def targets(self) -> list[Any]:
+        """The label of each sample as a list of Python numbers."""
+        return [] if self.labels is None else list(self.labels.tolist())
+
+    @property
+    def classes(self) -> list[str]:
+        """All classes of the dataset, whether the subset has samples of them or not."""
+        return self.dataset.classes
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """The label of each class name."""
+        return self.dataset.class_to_idx
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column of the store, one value per sample; "length" as in FastDataset."""
+        return self.dataset.column(name)[self._chosen]
+
+    def __repr__(self) -> str:
+        return f"FastSubset({self.dataset.store.path!r}): {len(self)} of {len(self.dataset)} samples"
+
+
+# Parses indices as users write them: numbers, masks, ranges, tensors.
+
+
+def as_indices(indices: Any, count: int, *, name: str) -> NDArray[np.int64]:
+    """
+    Return positions below ``count``, int64, from a 1-D array, tensor or sequence of integers, or a mask of booleans.
+
+    An index may repeat, and may be negative as in a list. Raises TypeError or ValueError for anything else,
+    IndexError for a number outside.
+    """
+    if isinstance(indices, torch.Tensor):
+        indices = indices.cpu().numpy()
+    if not isinstance(indices, (np.ndarray, list, tuple, range)) and not hasattr(indices, "__array__"):
+        raise TypeError(f"{name}: expected an array, list or range of integers, got {type(indices).__name__}")
+    array = np.asarray(indices)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: expected one dimension, got an array of shape {array.shape}")
+    if array.dtype == np.bool_:
+        if len(array) != count:
+            raise ValueError(f"{name}: a mask of {len(array)} entries for {count} samples: give one per sample")
+        return np.flatnonzero(array)
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected integers or booleans, got {array.dtype}")
+    outside = (array < -count) | (array >= count)
+    if outside.any():
+        place = int(outside.argmax())
+        raise IndexError(f"{name}[{place}] is {array[place]}: expected indices of {count} samples")
+    found = array.astype(np.int64)
+    found[found < 0] += count
+    return found

@@ -1,12 +1,21 @@
-"""Batches as measurements see them: how many samples they hold, and copies on a device."""
+"""Batches as measurements see them: how many samples they hold, copies on a device, loops that end in time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-__all__ = ["keep", "move", "next_batch", "sample_count", "size_bytes"]
+__all__ = [
+    "keep",
+    "limited",
+    "move",
+    "next_batch",
+    "sample_count",
+    "size_bytes",
+]
 
 
 def sample_count(batch: Any) -> int:
@@ -71,3 +80,28 @@ def move(batch: Any, device: Any, *, non_blocking: bool) -> Any:
     from fastio.loader.device.nested import map_tensors
 
     return map_tensors(lambda part: part.detach().to(device, non_blocking=non_blocking), batch)
+
+
+# Cuts a loader off after some time: every measurement runs over that.
+
+
+def limited(loader: Iterable[Any], *, ends: float, least: int = 1, latest: float = math.inf) -> Iterator[Any]:
+    """
+    Yield the loader's batches until ``time.perf_counter()`` reaches ``ends``, but at least ``least`` of them.
+
+    From ``latest`` on, one batch is enough.
+
+    No batch is kept here: its memory belongs to the loader's ring. Wrap this in the timer, not the timer in this: a
+    step that is cut off must not count.
+    """
+    left = least
+    for held in map(_in_a_list, loader):
+        yield held.pop()
+        left -= 1
+        now = time.perf_counter()
+        if (left <= 0 and now >= ends) or now >= latest:
+            return
+
+
+def _in_a_list(batch: Any) -> list[Any]:
+    return [batch]

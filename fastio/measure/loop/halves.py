@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastio.errors import FastioError
+from fastio.measure.loop.batch import limited
 from fastio.measure.loop.data import Data, Step
-from fastio.measure.loop.limited import limited
 from fastio.measure.loop.mock import MockLoader, MockResult, MockTrainer
-from fastio.measure.loop.step_summary import StepSummary
-from fastio.measure.loop.step_timer import StepTimer, Timeline
+from fastio.measure.loop.step_timer import StepSummary, StepTimer, Timeline
 from fastio.measure.loop.verdict import StepShares, Verdict, verdict
 
 __all__ = ["Halves", "measure_halves", "measure_training"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastio.measure.loop.batch import keep, sample_count
-from fastio.types.option_names import explains_names
+from fastio.types.options import explains_names
 
 __all__ = ["MockLoader", "MockResult", "MockTrainer"]
 

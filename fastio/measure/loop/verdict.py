@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fastio.types.option_names import explains_fields, explains_names
+from fastio.types.options import explains_fields, explains_names
 
 __all__ = ["Bound", "StepShares", "Verdict", "headroom_in_words", "verdict"]
 

@@ -1,14 +1,24 @@
-"""How long an amount of data takes over each link: by a course's published rates, and by rates measured here."""
+"""How long an amount of data takes over each link, by published rates and by rates measured here."""
 
 from __future__ import annotations
 
+import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
+import torch
 
-__all__ = ["LINKS", "Link", "measured_links"]
+__all__ = [
+    "LINKS",
+    "BusRate",
+    "has_cuda",
+    "measure_bus",
+    "measured_links",
+]
+
 
 _COPY_BYTES = 256 << 20
 
@@ -42,7 +52,6 @@ LINKS = (
 
 def measured_links(path: str | Path, *, size_bytes: int = 256 << 20) -> list[Link]:
     """Measure the disk under ``path`` (read cold and in order, if possible), memory, and a CUDA device's bus."""
-    from fastio.measure.machine.bus import has_cuda, measure_bus
     from fastio.measure.machine.disk import measure_disk
 
     links = [Link("memory, copied by one thread", _copy_rate(), is_measured=True)]
@@ -65,3 +74,61 @@ def _copy_rate() -> float:
         np.copyto(target, source)
         best = max(best, _COPY_BYTES / (time.perf_counter() - begun))
     return best
+
+
+# Measures the bus to a CUDA device, from pinned and from pageable memory, in both directions.
+
+Direction = Literal["host to device", "device to host"]
+Memory = Literal["pinned", "pageable"]
+
+_SIZES = (64 << 10, 1 << 20, 16 << 20, 256 << 20)
+_REPEATS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BusRate:
+    """Copies of ``size_bytes`` between host memory and the device: the median rate of ten, and their spread."""
+
+    direction: Direction
+    memory: Memory
+    size_bytes: int
+    bytes_per_s: float
+    slowest_bytes_per_s: float
+    fastest_bytes_per_s: float
+
+
+def has_cuda() -> bool:
+    """Return whether there is a CUDA device to copy to."""
+    return torch.cuda.is_available()
+
+
+def measure_bus(sizes: tuple[int, ...] = _SIZES) -> list[BusRate]:
+    """Copy to and from the current CUDA device, timed by events on its stream."""
+    return [
+        _rate(direction, memory, size_bytes)
+        for direction in get_args(Direction)
+        for memory in get_args(Memory)
+        for size_bytes in sizes
+    ]
+
+
+def _rate(direction: Direction, memory: Memory, size_bytes: int) -> BusRate:
+    host = torch.ones(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=memory == "pinned")
+    device = torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
+    source, target = (host, device) if direction == "host to device" else (device, host)
+    # The first copy maps memory and does not count.
+    rates = [size_bytes / _copy_s(source, target) for _ in range(_REPEATS + 1)][1:]
+    return BusRate(direction, memory, size_bytes, statistics.median(rates), min(rates), max(rates))
+
+
+def _copy_s(source: torch.Tensor, target: torch.Tensor) -> float:
+    begun, ended = _event(), _event()
+    begun.record()
+    target.copy_(source, non_blocking=True)
+    ended.record()
+    ended.synchronize()
+    return float(begun.elapsed_time(ended)) / 1e3
+
+
+def _event() -> Any:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call] # torch's annotations end here

@@ -22,10 +22,10 @@ from PIL import Image
 from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.errors import FastioError, SampleError
 from fastio.loader.fast_loader import FastLoader
-from fastio.measure.loop.folder import is_picture_folder, picture_files
+from fastio.measure.loop.data import is_picture_folder, picture_files
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
-from fastio.store.values import read_values
+from fastio.store.protocol import read_values
 from fastio.transforms import CenterCrop, Compose, Resize
 from fastio.types.schema import IMAGE, Field, Schema
 from fastio.types.spans import Spans

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from fastio.measure.loop.batch import move
-from fastio.measure.loop.limited import limited
+from fastio.measure.loop.batch import limited, move
 from fastio.measure.loop.step_timer import StepTimer
 from fastio.measure.settings.points import GridData, Point
 

@@ -18,8 +18,7 @@ from fastio.errors import FastioError
 from fastio.loader.fast_loader import FastLoader
 from fastio.machine import available_cpus, available_memory
 from fastio.measure.loop.batch import size_bytes
-from fastio.measure.loop.data import DataOptions, refuse_options
-from fastio.measure.loop.folder import FolderDataset, folder_loader, is_picture_folder
+from fastio.measure.loop.data import DataOptions, FolderDataset, folder_loader, is_picture_folder, refuse_options
 from fastio.measure.loop.user_code import is_function_name, load_function
 from fastio.store.files.local import is_local
 from fastio.transforms import Compose
@@ -174,7 +173,7 @@ class GridData:
             return "\n".join([*lines, f"loader = FastLoader({data}, {arguments}{steps})"])
         if self.kind == "folder":
             steps = f", Compose({self.options.transforms!r})" if names else ""
-            ours = "from fastio.measure.loop.folder import FolderDataset  # or your own dataset"
+            ours = "from fastio.measure.loop.data import FolderDataset  # or your own dataset"
             dataset, lines = f"FolderDataset({self.name!r}{steps})", [ours, *crop]
         else:
             module, _, function = self.name.rpartition(":")

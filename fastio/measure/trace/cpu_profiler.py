@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cProfile
 import ctypes
+import json
 import os
 import pstats
 import shutil
@@ -11,17 +12,31 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, Self
+from typing import IO, Literal, NamedTuple, Self
 
 from fastio.errors import FastioError
-from fastio.measure.trace.cpu_profile import CpuProfile, FunctionTime, GilShares
-from fastio.measure.trace.speedscope import function_times, loader_share, read_speedscope
 from fastio.measure.trace.training import Schedule
 
-__all__ = ["CprofileRecorder", "PySpyRecorder"]
+__all__ = [
+    "CprofileRecorder",
+    "CpuProfile",
+    "Frame",
+    "FunctionTime",
+    "GilShares",
+    "PySpyRecorder",
+    "ThreadProfile",
+    "Tool",
+    "function_times",
+    "loader_share",
+    "read_speedscope",
+]
+
 
 _RATE = 100  # samples of py-spy per second
 _END_S = 30  # seconds that py-spy has to write its file
@@ -247,3 +262,136 @@ def _gil_shares(path: Path, seconds: float) -> GilShares:
     held = min(1.0, sum(sum(profile.weights) for profile in profiles) / seconds)
     loader = held * loader_share(profiles)
     return GilShares(loader=loader, training=held - loader, free=1 - held)
+
+
+# What Python code did on the CPUs during a training: functions, threads, and who held the GIL.
+
+Tool = Literal["cprofile", "py-spy"]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTime:
+    """
+    One Python function: ``self_s`` is its time without callees, ``line`` its first line.
+
+    ``calls`` is None if nobody counted (py-spy samples, it does not count calls).
+    """
+
+    name: str
+    file: str
+    line: int
+    calls: int | None
+    self_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GilShares:
+    """
+    Who held the interpreter's lock, as shares of the time from 0 to 1 that add up to 1.
+
+    ``loader``: code of a loader, fastio's or torch's, and what it called; ``training``: everything else; ``free``:
+    nobody. A loader that holds the GIL keeps the loop from launching work.
+    """
+
+    loader: float
+    training: float
+    free: float
+
+
+@dataclass(frozen=True, slots=True)
+class CpuProfile:
+    """
+    What ``tool`` measured in ``seconds`` and ``steps`` steps; ``path`` is the file it wrote.
+
+    Who held the GIL was sampled afterwards, for as long. ``functions`` are sorted by their own time, longest first.
+    cProfile sees only the training's own thread; py-spy sees all running threads, whose times may add up to more than
+    ``seconds``.
+    """
+
+    tool: Tool
+    path: str
+    steps: int
+    seconds: float
+    functions: tuple[FunctionTime, ...]
+    gil: GilShares | None
+
+
+# Reads profiles in speedscope's format, as py-spy writes them: sampled stacks and the time of each.
+
+_FASTIO = Path(__file__).parents[2]
+# Code that makes batches: fastio's except what measures and prints, torch's, and the measured loop's call of any
+# other.
+_TORCH = "/torch/utils/data/"
+_NO_LOADERS = (f"{_FASTIO / 'measure'}/", f"{_FASTIO / 'cli'}/")
+_NEXT_BATCH = ("next_batch", str(_FASTIO / "measure" / "loop" / "batch.py"))
+
+
+class Frame(NamedTuple):
+    """One function on a stack."""
+
+    name: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadProfile:
+    """The sampled stacks of one thread, outermost function first, and the seconds that each sample stands for."""
+
+    name: str
+    stacks: tuple[tuple[Frame, ...], ...]
+    weights: tuple[float, ...]
+
+
+def read_speedscope(path: Path) -> list[ThreadProfile]:
+    """Read all threads of a file. Raises FastioError if it is not a speedscope file with times."""
+    try:
+        document = json.loads(path.read_bytes())
+        frames = [
+            Frame(frame["name"], frame.get("file") or "", frame.get("line") or 0)
+            for frame in document["shared"]["frames"]
+        ]
+        return [
+            ThreadProfile(
+                name=profile["name"],
+                stacks=tuple(tuple(frames[index] for index in stack) for stack in profile["samples"]),
+                weights=tuple(map(float, profile["weights"])),
+            )
+            for profile in document["profiles"]
+        ]
+    except (ValueError, KeyError, TypeError, IndexError) as exc:
+        raise FastioError(f"{path}: no profile in speedscope's format ({exc!r})") from exc
+
+
+def function_times(profiles: Sequence[ThreadProfile]) -> tuple[FunctionTime, ...]:
+    """Return own and total time of every function over all threads, longest own time first."""
+    own: dict[Frame, float] = defaultdict(float)
+    total: dict[Frame, float] = defaultdict(float)
+    for profile in profiles:
+        for stack, seconds in zip(profile.stacks, profile.weights, strict=True):
+            for frame in set(stack):
+                total[frame] += seconds
+            if stack:
+                own[stack[-1]] += seconds
+    times = (FunctionTime(*frame, calls=None, self_s=own[frame], total_s=total[frame]) for frame in total)
+    return tuple(sorted(times, key=lambda function: (-function.self_s, -function.total_s, function.name)))
+
+
+def loader_share(profiles: Sequence[ThreadProfile]) -> float:
+    """Return the share of time, 0 to 1, whose stacks pass through a loader; 0 without samples."""
+    samples = [
+        (seconds, any(_is_loader(frame) for frame in stack))
+        for profile in profiles
+        for stack, seconds in zip(profile.stacks, profile.weights, strict=True)
+    ]
+    total = sum(seconds for seconds, _ in samples)
+    return sum(seconds for seconds, is_loader in samples if is_loader) / total if total else 0.0
+
+
+def _is_loader(frame: Frame) -> bool:
+    if (frame.name, frame.file) == _NEXT_BATCH:
+        return True
+    if frame.file.startswith(f"{_FASTIO}/"):
+        return not frame.file.startswith(_NO_LOADERS)
+    return _TORCH in frame.file

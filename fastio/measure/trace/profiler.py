@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
+import re
 import shutil
 import statistics
+import sys
 import time
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,13 +21,22 @@ from typing import Any, Self
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from fastio import _native
 from fastio.machine import rank_and_world
-from fastio.measure.trace.kineto_lines import without_kineto_lines
-from fastio.measure.trace.native_ranges import add_native_ranges, record_native_ranges, recorded_native_ranges
-from fastio.measure.trace.trace_size import shorten_trace
+from fastio.measure.trace.trace import STEP_PREFIX
 from fastio.measure.trace.training import Schedule
 
-__all__ = ["ProfilingCost", "Recording", "TraceRecorder"]
+__all__ = [
+    "NATIVE",
+    "ProfilingCost",
+    "Recording",
+    "TraceRecorder",
+    "add_native_ranges",
+    "record_native_ranges",
+    "recorded_native_ranges",
+    "shorten_trace",
+    "without_kineto_lines",
+]
 
 
 # If steps are slow, fewer of them without the profiler are enough to compare with.
@@ -171,3 +186,138 @@ def _numbered(path: Path, cycle: int | None) -> Path:
     rank, world_size = rank_and_world()
     rank_part = f"-rank{rank}" if world_size > 1 else ""
     return path.with_name(f"{stem}{rank_part}{'' if cycle is None else f'-{cycle}'}{path.name[len(stem) :]}")
+
+
+# Limits the size of a trace: one that is too large to open loses its last steps.
+
+
+def shorten_trace(path: Path, *, max_bytes: int) -> int:
+    """
+    Cut a ``.json`` trace after the last step with which it stays below ``max_bytes``, but keep the first one.
+
+    Returns the number of steps cut: 0 if the file was small enough, which then stays unchanged.
+    """
+    size = path.stat().st_size
+    if size <= max_bytes:
+        return 0
+    document = json.loads(path.read_bytes())
+    events: list[dict[str, Any]] = document["traceEvents"]
+    ends = sorted(
+        float(event["ts"]) + float(event["dur"])
+        for event in events
+        if event.get("ph") == "X" and event.get("cat") == "user_annotation" and event["name"].startswith(STEP_PREFIX)
+    )
+    times = [float(event["ts"]) if event.get("ph") != "M" else 0.0 for event in events]
+    for kept in range(len(ends) - 1, 0, -1):
+        chosen = [event for event, time in zip(events, times, strict=True) if time < ends[kept - 1]]
+        if kept == 1 or size * len(chosen) / len(events) <= max_bytes:
+            document["traceEvents"] = chosen
+            path.write_text(json.dumps(document))
+            return len(ends) - kept
+    return 0  # a single step
+
+
+# Hides three lines of torch's profiler that tell people nothing; everything else on stderr is passed on.
+
+_STDERR = 2
+# Kineto writes the first two at its highest level since torch 2.13. KINETO_LOG_LEVEL hides them only if it hides errors
+# too. The third is what a torch for CUDA says on a machine without a driver (35) or without a GPU (100).
+_LINES = re.compile(
+    rb"^USDT:.*\bprofiler_(?:start|stop)\n|^ERROR:.*\bgpuGetDeviceCount failed with code (?:35|100)\n", re.MULTILINE
+)
+
+
+@contextmanager
+def without_kineto_lines() -> Iterator[None]:
+    """
+    Hold back what this process writes to stderr, and release it at the end without the lines in which Kineto reports
+    its work, or that there is no GPU.
+
+    Meant for the moments in which a profiler starts, steps and stops.
+    """
+    sys.stderr.flush()
+    try:
+        kept = os.dup(_STDERR)
+    except OSError:  # nobody reads stderr
+        yield
+        return
+    held = os.memfd_create("stderr")
+    try:
+        os.dup2(held, _STDERR)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, _STDERR)
+            _write(_LINES.sub(b"", _read(held)))
+    finally:
+        os.close(held)
+        os.close(kept)
+
+
+def _read(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    return os.pread(descriptor, size, 0) if size else b""
+
+
+def _write(text: bytes) -> None:
+    while text:
+        text = text[os.write(_STDERR, text) :]
+
+
+# Adds what native threads did during profiled steps to the profiler's trace.
+
+NATIVE = "fastio_native"  # the category of these events; none of the eight rows counts it
+_MOST = 200_000  # 8 MB; one range per thread and batch
+_BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
+_EVENTS = re.compile(rb'"traceEvents":\s*\[')
+
+NativeRange = tuple[int, int, int, str, int]  # thread id, start and stop in ns as in time.time_ns(), what, samples
+
+
+def record_native_ranges() -> None:
+    """Record what the threads of all pools of this process work on, until ``recorded_native_ranges``."""
+    _native.record_ranges(_MOST)
+
+
+def recorded_native_ranges() -> list[NativeRange]:
+    """Stop recording, and return the ranges."""
+    ranges, _ = _native.recorded_ranges()
+    return ranges
+
+
+def add_native_ranges(path: Path, ranges: Sequence[NativeRange]) -> None:
+    """
+    Add the ranges to a ``.json`` trace of torch.profiler of this process, each on its thread's line.
+
+    Both count CLOCK_REALTIME: the trace in microseconds from ``baseTimeNanoseconds``; traces of an older torch lack
+    that key and count from 1970.
+    """
+    if not ranges:
+        return
+    data = path.read_bytes()
+    base = _BASE.search(data)
+    opened = _EVENTS.search(data)
+    if opened is None:
+        return
+    base_ns = 0 if base is None else int(base[1])
+    pid = os.getpid()
+    threads = sorted({thread for thread, *_ in ranges})
+    events: list[dict[str, object]] = [
+        {
+            "ph": "M",
+            "name": "thread_name",
+            "ts": 0,
+            "pid": pid,
+            "tid": thread,
+            "args": {"name": f"fastio native {number}"},
+        }
+        for number, thread in enumerate(threads)
+    ]
+    for thread, start_ns, stop_ns, what, samples in ranges:
+        times = {"ts": (start_ns - base_ns) / 1e3, "dur": (stop_ns - start_ns) / 1e3}
+        number = {"pid": pid, "tid": thread}
+        events.append({"ph": "X", "cat": NATIVE, "name": what, **times, **number, "args": {"samples": samples}})
+    ours = json.dumps(events)[1:-1].encode()
+    is_empty = data[opened.end() :].lstrip().startswith(b"]")
+    path.write_bytes(data[: opened.end()] + ours + (b"" if is_empty else b",") + data[opened.end() :])

@@ -1,12 +1,14 @@
-"""Reads traces of torch.profiler: where the time of a step goes, in eight rows."""
+"""Reads traces of torch.profiler: where the time of a step goes, memory at each moment, floating point operations."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,18 @@ from numpy.typing import NDArray
 
 from fastio.errors import FastioError
 from fastio.measure.loop.verdict import StepShares
-from fastio.measure.trace.flops import operator_flops
-from fastio.measure.trace.memory_curve import MemoryCurve, memory_curves
 
-__all__ = ["LOADER_PREFIX", "ROWS", "STEP_PREFIX", "OperatorTime", "StepBreakdown", "StepRow", "read_trace"]
+__all__ = [
+    "LOADER_PREFIX",
+    "ROWS",
+    "STEP_PREFIX",
+    "OperatorTime",
+    "StepBreakdown",
+    "StepRow",
+    "memory_curves",
+    "read_trace",
+]
+
 
 # torch's DataLoader marks its __next__ with this name, and so does FastLoader.
 LOADER_PREFIX = "enumerate(DataLoader)#"
@@ -310,3 +320,127 @@ def _tensor_core_share(kernels: Sequence[OperatorTime]) -> float | None:
         return None
     on_cores = (kernel for kernel in kernels if any(part in kernel.name.lower() for part in _TENSOR_CORES))
     return sum(kernel.total_us for kernel in on_cores) / total
+
+
+# Counts the floating point operations of matrix products and convolutions from the shapes in a trace.
+
+Shape = Sequence[int]
+
+
+def operator_flops(event: Mapping[str, Any]) -> int | None:
+    """
+    Return the multiplications and additions of one call of a matrix product or a convolution, forward or backward.
+
+    Returns None for other operators, and if the trace has no shapes (recorded without ``record_shapes``). As in
+    torch's own ``with_flops``, a multiplication with its addition counts as two.
+    """
+    arguments = event.get("args", {})
+    count = _COUNTS.get(event["name"])
+    if count is None or "Input Dims" not in arguments:
+        return None
+    return count(arguments["Input Dims"], arguments.get("Concrete Inputs", ()))
+
+
+def _product(left: Shape, right: Shape) -> int:
+    """Count (..., m, k) times (..., k, n)."""
+    return 2 * math.prod(left) * right[-1]
+
+
+def _of_mm(dims: Sequence[Shape], _: Sequence[str]) -> int:
+    return _product(dims[0], dims[1])
+
+
+def _of_addmm(dims: Sequence[Shape], _: Sequence[str]) -> int:
+    return _product(dims[1], dims[2])
+
+
+def _of_convolution(dims: Sequence[Shape], arguments: Sequence[str]) -> int:
+    images, weights = dims[0], dims[1]  # (n, channels, ...), (channels out, channels in / groups, ...)
+    stride, padding, dilation, is_transposed = (json.loads(word.lower()) for word in arguments[3:7])
+    places = math.prod(images[2:])
+    if not is_transposed:
+        sizes = zip(images[2:], weights[2:], stride, padding, dilation, strict=True)
+        places = math.prod(
+            (size + 2 * pad - gap * (width - 1) - 1) // step + 1 for size, width, step, pad, gap in sizes
+        )
+    return 2 * images[0] * places * math.prod(weights)
+
+
+def _of_convolution_backward(dims: Sequence[Shape], arguments: Sequence[str]) -> int:
+    """Count the gradients of images and of weights, if they are asked for: each takes as much as the forward pass."""
+    gradient, images, weights = dims[0], dims[1], dims[2]
+    is_transposed = json.loads(arguments[7].lower())
+    gradients = arguments[10].strip("[]").replace(" ", "").split(",")[:2].count("True")
+    places = math.prod((images if is_transposed else gradient)[2:])
+    return 2 * images[0] * places * math.prod(weights) * gradients
+
+
+_COUNTS: dict[str, Callable[[Sequence[Shape], Sequence[str]], int]] = {
+    "aten::mm": _of_mm,
+    "aten::bmm": _of_mm,
+    "aten::addmm": _of_addmm,
+    "aten::baddbmm": _of_addmm,
+    "aten::convolution": _of_convolution,
+    "aten::convolution_backward": _of_convolution_backward,
+}
+
+
+# How much memory torch's allocators had allocated at each moment of a trace, by device.
+
+_POINTS = 1000  # points of a curve: more cannot be seen
+_CPU = 0
+_DEVICES = {_CPU: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps"}  # c10::DeviceType
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCurve:
+    """
+    One device's memory in bytes; ``times_us`` count from the start of the first profiled step, and may be negative.
+
+    Figures of a CUDA device cover torch's whole caching allocator. For the CPU, only what was allocated since
+    recording began is known, and nothing is reserved (None). In long traces, each stretch of time keeps the moment
+    with the most memory, so the peaks are exact.
+    """
+
+    device: str
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int | None
+    times_us: list[float]
+    allocated_bytes: list[int]
+    reserved_bytes: list[int] | None
+
+
+def memory_curves(events: Iterable[Mapping[str, Any]], start_us: float) -> tuple[MemoryCurve, ...]:
+    """Return the curves of a trace's events by device; none if the trace was recorded without ``profile_memory``."""
+    by_device: dict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
+    for event in events:
+        arguments = event.get("args", {})
+        if event.get("name") == "[memory]" and "Total Allocated" in arguments:
+            device = int(arguments.get("Device Type", _CPU)), int(arguments.get("Device Id", -1))
+            by_device[device].append(
+                (float(event["ts"]) - start_us, arguments["Total Allocated"], arguments.get("Total Reserved", 0))
+            )
+    return tuple(_curve(device, sorted(points)) for device, points in sorted(by_device.items()))
+
+
+def _curve(device: tuple[int, int], points: list[tuple[float, int, int]]) -> MemoryCurve:
+    kind, index = device
+    name = _DEVICES.get(kind, f"device type {kind}")
+    times, allocated, reserved = (np.array(column) for column in zip(*points, strict=True))
+    kept = _kept(allocated)
+    return MemoryCurve(
+        device=name if kind == _CPU else f"{name}:{max(index, 0)}",
+        peak_allocated_bytes=int(allocated.max()),
+        peak_reserved_bytes=None if kind == _CPU else int(reserved.max()),
+        times_us=times[kept].tolist(),
+        allocated_bytes=allocated[kept].tolist(),
+        reserved_bytes=None if kind == _CPU else reserved[kept].tolist(),
+    )
+
+
+def _kept(allocated: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return, for each of at most that many equal runs of entries, the entry with the largest value."""
+    if len(allocated) <= _POINTS:
+        return np.arange(len(allocated))
+    edges = np.linspace(0, len(allocated), _POINTS + 1).astype(np.int64)
+    return np.array([start + allocated[start:stop].argmax() for start, stop in pairwise(edges)])

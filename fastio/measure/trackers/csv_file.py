@@ -9,8 +9,7 @@ from pathlib import Path
 
 from fastio.errors import FastioError
 from fastio.machine import rank_and_world
-from fastio.measure.trackers.append import append_whole
-from fastio.measure.trackers.figures import Figures
+from fastio.measure.trackers.figures import Figures, append_whole
 
 __all__ = ["CSV"]
 

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from importlib import import_module
+from importlib.util import find_spec
+from io import FileIO
+from typing import Any, Literal, Protocol
 
-__all__ = ["Figure", "Figures", "Kind", "Tracker", "Unit"]
+from fastio.errors import FastioError
+
+__all__ = [
+    "Figure",
+    "Figures",
+    "Tracker",
+    "append_whole",
+    "library",
+]
+
 
 # A gauge is a value now, a rate how fast something grows, a total how far it has grown since the start.
 Kind = Literal["gauge", "rate", "total"]
@@ -80,3 +93,29 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """Write what is left and release what this tracker opened itself. Calling it twice is harmless."""
+
+
+# Imports the library of a tracker when one is made, and says how to install it if it is missing.
+
+
+def library(module: str, *, tracker: str, extra: str) -> Any:
+    """Return the module. Raises FastioError that names the extra of fastio which installs its package."""
+    package = module.partition(".")[0]
+    if find_spec(package) is None:
+        raise FastioError(f"{tracker} needs {package}, which is not installed: pip install 'fastio[{extra}]'")
+    return import_module(module)
+
+
+# Appends to a file a whole piece or nothing, so that a full disk leaves no half of one.
+
+
+def append_whole(file: FileIO, piece: bytes) -> None:
+    """Write the piece at the file's end. If that fails, the file is as it was; raises OSError."""
+    size = os.fstat(file.fileno()).st_size
+    left = piece
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError:
+        file.truncate(size)
+        raise

@@ -8,8 +8,7 @@ from typing import Any
 
 from fastio.errors import FastioError
 from fastio.machine import rank_and_world
-from fastio.measure.trackers.figures import Figure, Figures
-from fastio.measure.trackers.package import library
+from fastio.measure.trackers.figures import Figure, Figures, library
 
 __all__ = ["OpenMetrics"]
 

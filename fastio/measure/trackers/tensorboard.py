@@ -14,9 +14,7 @@ from typing import Any
 
 from fastio.errors import FastioError
 from fastio.machine import rank_and_world
-from fastio.measure.trackers.append import append_whole
-from fastio.measure.trackers.figures import Figures
-from fastio.measure.trackers.package import library
+from fastio.measure.trackers.figures import Figures, append_whole, library
 
 __all__ = ["TensorBoard"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastio.errors import StoreError
 from fastio.store.files import mapped, pread, remote
-from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Nearing, Read, StoreFiles
+from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Prefetch, Read, StoreFiles
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "ByteSource",
     "Fetched",
     "Kind",
-    "Nearing",
+    "Prefetch",
     "Read",
     "StoreFiles",
     "check_read",

@@ -13,7 +13,7 @@ from fastio import _native
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.types.spans import Spans
 
-__all__ = ["ByteSource", "Fetched", "Kind", "Nearing", "Read", "StoreFiles"]
+__all__ = ["ByteSource", "Fetched", "Kind", "Prefetch", "Read", "StoreFiles"]
 
 Read = Literal["auto", "map", "pread", "remote"]
 
@@ -80,7 +80,7 @@ class Fetched(Protocol):
         ...
 
 
-class Nearing(Protocol):
+class Prefetch(Protocol):
     """Spans that come nearer, as ``read_ahead`` returns them; ``_native.Job`` is one."""
 
     @property
@@ -156,7 +156,9 @@ class StoreFiles(Protocol):
         """
         ...
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False) -> Nearing:
+    def read_ahead(
+        self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
+    ) -> Prefetch:
         """
         Begin to bring spans nearer, without a promise: those fetched afterwards come sooner.
 

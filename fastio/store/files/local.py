@@ -1,7 +1,8 @@
-"""What mapped and pread files have in common: how a local file is opened, told apart from others, and complained of."""
+"""Files of this machine: how they are opened, told apart from others, and complained of."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import stat
@@ -25,11 +26,13 @@ __all__ = [
     "check_range",
     "identity_of",
     "is_local",
+    "network_file_system",
     "open_descriptor",
     "path_text",
     "readable",
     "regular_file",
 ]
+
 
 # O_NONBLOCK: a FIFO under this name must not hang us before fstat can say what it is.
 FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -154,3 +157,35 @@ def aligned(start: int, size: int) -> NDArray[np.uint8]:
     memory = np.empty(size + 2 * _ALIGNMENT, np.uint8)
     first = (start - memory.ctypes.data) % _ALIGNMENT
     return memory[first : first + size]
+
+
+# Which files lie on a network file system.
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+# f_type of statfs(2), from linux/magic.h and the sources of the file systems.
+_NETWORK = {
+    0x6969: "nfs",
+    0x517B: "smb",
+    0xFF534D42: "cifs",
+    0xFE534D42: "smb2",
+    0x65735546: "fuse",  # sshfs, gcsfuse, s3 mounts, virtiofs, ...
+    0x0BD00BD0: "lustre",
+    0x00C36400: "ceph",
+    0x47504653: "gpfs",
+    0x19830326: "beegfs",
+    0x01021997: "9p",
+    0x5346414F: "afs",
+}
+
+
+def network_file_system(path: str | os.PathLike[str]) -> str | None:
+    """
+    Return the kind of network file system that a file or folder is on, or None for a local or unknown one.
+
+    Links are followed.
+    """
+    answer = (ctypes.c_long * 64)()  # struct statfs begins with f_type and is shorter than this
+    if _LIBC.statfs(os.fsencode(path), answer) != 0:
+        return None
+    return _NETWORK.get(answer[0] & 0xFFFFFFFF)

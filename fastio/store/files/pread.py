@@ -28,11 +28,11 @@ from fastio.store.files.local import (
     check_range,
     identity_of,
     is_local,
+    network_file_system,
     open_descriptor,
     readable,
     regular_file,
 )
-from fastio.store.files.network import network_file_system
 from fastio.types.spans import Spans
 
 __all__ = ["KIND", "PreadFiles", "PreadSource"]

@@ -1,31 +1,50 @@
-"""FileCopy: one file on its way into a folder, block by block, under a hidden name until every byte was checked."""
+"""FileCopy: one file on its way into a folder, block by block, and the threads or downloads that bring the blocks."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fastio._native import ThreadPool, checksum, crc32
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
-from fastio.store.atomic import pwrite_all, sync_folder, writing
 from fastio.store.files import ByteSource, files_of, open_file
+from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.local import is_local
-from fastio.store.files.pieces import fetch_pieces
+from fastio.store.files.remote.client import RequestFailed
+from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread, InFlight
+from fastio.store.files.remote.loaders import RangeLoader
+from fastio.store.files.remote.remote_source import RemoteSource
+from fastio.store.files.remote.request_thread import end_requests
 from fastio.store.formats import FORMATS
-from fastio.store.seal import find_seal, unsealed_regions
-from fastio.store.sealed import bytes_from, read_shard
+from fastio.store.index.seal import find_seal, unsealed_regions
+from fastio.store.index.sealed import bytes_from, read_shard
 from fastio.store.staging.arrived_ranges import ArrivedFile, Range
-from fastio.store.staging.block_record import BlockRecord
-from fastio.store.staging.stage_plan import CopyContent, SampleSpans, StagedFile
+from fastio.store.staging.plan import CopyContent, SampleSpans, StagedFile
+from fastio.store.staging.record import BlockRecord
+from fastio.store.write.atomic import pwrite_all, sync_folder, writing
 from fastio.types.spans import Spans
 
-__all__ = ["BLOCK_BYTES", "FileCopy", "damage_of", "hidden_files", "is_copy"]
+__all__ = [
+    "BLOCK_BYTES",
+    "DownloadMover",
+    "FileCopy",
+    "Mover",
+    "StageStopped",
+    "ThreadMover",
+    "damage_of",
+    "hidden_files",
+    "is_copy",
+]
+
 
 BLOCK_BYTES = 16 << 20
 _READ_BYTES = 2 << 20  # of a local file at a time: more costs more memory, and no less time
@@ -262,3 +281,177 @@ def _whole_crc(copy: ByteSource, file: StagedFile, progressed: Callable[[], None
             crc = crc32(copy.read(at, min(at + _READ_BYTES, stop)), crc)
             progressed()
     return crc if seal.file_crc == file.file_crc else seal.file_crc
+
+
+# What brings the blocks of copies: threads that read the source, or downloads that can be stopped.
+
+_BLOCKS = 4  # under way beside an epoch; each takes 16 MiB of memory
+
+Finish = Callable[[FileCopy], None]
+Progress = Callable[[int], None]
+
+
+class StageStopped(StoreError):  # noqa: N818 - reads as a statement
+    """Nobody needs the copy any more; what is there stays."""
+
+
+class Mover(Protocol):
+    """Brings blocks."""
+
+    check_threads: int  # that compare a whole copy with its checksums
+
+    def move(self, copies: Iterable[FileCopy], finish: Finish, progress: Progress) -> None:
+        """
+        Bring all blocks of all copies, in order, and ``finish`` each copy once its last block is there.
+
+        ``progress`` gets the bytes of each block. Copies that are not finished are closed when this raises.
+        """
+        ...
+
+
+class ThreadMover:
+    """Reads the source in ``jobs`` threads, a block each."""
+
+    check_threads = 4
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+
+    def move(self, copies: Iterable[FileCopy], finish: Finish, progress: Progress) -> None:
+        """See Mover."""
+        left: dict[FileCopy, int] = {}
+        under_way: dict[Future[None], tuple[FileCopy, int]] = {}
+        tasks = _tasks(copies, left)
+        with ThreadPoolExecutor(self._jobs, thread_name_prefix="fastio-stage") as pool:
+            try:
+                while True:
+                    while len(under_way) < 2 * self._jobs and (task := next(tasks, None)) is not None:
+                        under_way[pool.submit(task[0].copy, task[1])] = task
+                    if not under_way:
+                        break
+                    wait(under_way, return_when=FIRST_COMPLETED)
+                    finished = [block for block in under_way if block.done()]  # in order, as wait's set is not
+                    for done in sorted(finished, key=lambda block: block.exception() is not None):  # errors last
+                        done.result()
+                        _count(*under_way.pop(done), left, finish, progress)
+            except BaseException as exc:
+                if isinstance(exc, KeyboardInterrupt):
+                    end_requests(pool)
+                pool.shutdown(cancel_futures=True)
+                _close(left)
+                raise
+
+
+class DownloadMover:
+    """
+    Downloads a few blocks at once, beside an epoch that reads the same store.
+
+    ``stop``, from another thread, ends it with StageStopped. Threads that wait for obstore could not be ended, and must
+    not live on when the interpreter ends.
+    """
+
+    check_threads = 1  # the others decode
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._sources: list[RemoteSource] = []
+        in_flight = InFlight()
+        self._thread = DownloadThread(RangeLoader(self._sources, in_flight).load, in_flight)
+
+    def move(self, copies: Iterable[FileCopy], finish: Finish, progress: Progress) -> None:
+        """See Mover."""
+        left: dict[FileCopy, int] = {}
+        under_way: deque[_PendingBlock] = deque()
+        try:
+            for copy, block in _tasks(copies, left):
+                under_way.append(self._begin(copy, block))
+                if len(under_way) == _BLOCKS:
+                    self._take(under_way.popleft(), left, finish, progress)
+            while under_way:
+                self._take(under_way.popleft(), left, finish, progress)
+        except BaseException:
+            _close(left)
+            raise
+
+    def stop(self) -> None:
+        """End what is under way; twice does no harm."""
+        self._stopped.set()
+        self._thread.close()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopped.is_set()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, or raise StageStopped as soon as it is stopped."""
+        if self._stopped.wait(seconds):
+            raise StageStopped("stopped")
+
+    def _begin(self, copy: FileCopy, block: int) -> _PendingBlock:
+        self.pause(0)
+        missing = copy.begin(block)
+        if missing is None:
+            return _PendingBlock(copy, block, [], is_there=True)
+        source = copy.file.source
+        if not isinstance(source, RemoteSource):  # a shard on this machine
+            copy.bring(block, missing)
+            return _PendingBlock(copy, block, [], is_there=True)
+        if not self._sources or self._sources[-1] is not source:
+            self._sources.append(source)
+        shard = len(self._sources) - 1
+        downloads = [self._thread.begin(ByteRange(shard, start, stop), is_urgent=False) for start, stop in missing]
+        return _PendingBlock(copy, block, downloads)
+
+    def _take(self, arriving: _PendingBlock, left: dict[FileCopy, int], finish: Finish, progress: Progress) -> None:
+        """Wait for a block, and write it."""
+        copy, block, crc = arriving.copy, arriving.block, None
+        for download in arriving.downloads:
+            data = download.result()
+            self.pause(0)
+            if isinstance(data, RequestFailed):
+                raise data
+            copy.write(download.range.start, data)
+            if download.range.size == arriving.size:
+                crc = crc32(data)
+        if not arriving.is_there:
+            copy.note(block, crc)
+        _count(copy, block, left, finish, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingBlock:
+    """A block on its way: the downloads of what is missing of it."""
+
+    copy: FileCopy
+    block: int
+    downloads: list[Download]
+    is_there: bool = False
+
+    @property
+    def size(self) -> int:
+        start, stop = self.copy.blocks[self.block]
+        return stop - start
+
+
+def _tasks(copies: Iterable[FileCopy], left: dict[FileCopy, int]) -> Iterator[tuple[FileCopy, int]]:
+    """Every block of every file. ``left`` counts the blocks of a file from when it is opened."""
+    for copy in copies:
+        blocks = range(len(copy.blocks))
+        left[copy] = len(blocks)
+        yield from ((copy, block) for block in blocks)
+
+
+def _count(copy: FileCopy, block: int, left: dict[FileCopy, int], finish: Finish, progress: Progress) -> None:
+    """Count a block that is there, and finish its file if it was the last one."""
+    start, stop = copy.blocks[block]
+    progress(stop - start)
+    left[copy] -= 1
+    if left[copy] == 0:
+        finish(copy)
+        del left[copy]
+
+
+def _close(left: Iterable[FileCopy]) -> None:
+    for copy in left:
+        copy.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import logging
 import os
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -14,24 +16,32 @@ from pathlib import Path
 
 from fastio._native import ThreadPool
 from fastio.errors import StoreError
-from fastio.store.atomic import PartialFile, sync_folder, writing
 from fastio.store.files import open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
-from fastio.store.index import check_set
-from fastio.store.members import open_members
-from fastio.store.sealed import Shard, read_shard
-from fastio.store.set_object import SetMember, read_set, write_set
-from fastio.store.staging.arrived_ranges import ArrivedRanges
-from fastio.store.staging.file_copy import FileCopy, damage_of, hidden_files, is_copy
-from fastio.store.staging.handover import accept_handed, refuse_handed
-from fastio.store.staging.movers import Mover, ThreadMover
-from fastio.store.staging.stage_lock import Waiting, stage_lock
-from fastio.store.staging.stage_plan import StagedFile, StagePlan, member_files, plan_stage
-from fastio.store.staging.stage_record import StageRecord, stamps
+from fastio.store.index.sealed import Shard, read_shard
+from fastio.store.index.store import check_set
+from fastio.store.sets.members import open_members
+from fastio.store.sets.set_object import SetMember, read_set, write_set
+from fastio.store.staging.arrived_ranges import ArrivedRanges, accept_handed, refuse_handed
+from fastio.store.staging.file_copy import FileCopy, Mover, ThreadMover, damage_of, hidden_files, is_copy
+from fastio.store.staging.plan import StagedFile, StagePlan, member_files, plan_stage
+from fastio.store.staging.record import StageRecord, stamps
+from fastio.store.write.atomic import PartialFile, sync_folder, writing
+from fastio.types.units import size
 from fastio.types.units import size as shown_size
 
-__all__ = ["Meter", "StageReport", "check_stage", "copy_store", "stage"]
+__all__ = [
+    "Meter",
+    "StageReport",
+    "Waiting",
+    "check_stage",
+    "copy_store",
+    "logged_meter",
+    "stage",
+    "stage_lock",
+]
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -361,3 +371,108 @@ def _allocated(path: Path) -> int:
         return path.stat().st_blocks * 512
     except OSError:
         return 0
+
+
+# Who copies to a folder: one process at a time; the others wait for as long as it makes progress.
+
+LOCK_NAME = ".fastio-stage.lock"
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """
+    How a process waits for another one that copies: ``on_wait`` is told once for whom, and after ``wait_s`` seconds
+    without progress there it gives up. ``pause`` sleeps between looks, and is called with 0
+    at each step of this process's own progress; what it raises ends the copying.
+    """
+
+    on_wait: Callable[[str], None]
+    wait_s: float = 600.0
+    pause: Callable[[float], None] = time.sleep
+
+
+@contextmanager
+def stage_lock(folder: Path, task: str, waiting: Waiting) -> Iterator[Callable[[], None]]:
+    """
+    Hold the lock of a folder; yields a function to call after each step of progress.
+
+    Raises StoreError if the process that has it makes no progress for too long. The lock of a process that dies is
+    free at once.
+    """
+    path = folder / LOCK_NAME
+    with writing(str(path)):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _wait(fd, path, waiting)
+        with writing(str(path)):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}: {task}".encode(errors="replace"), 0)
+
+        def progressed() -> None:
+            waiting.pause(0)
+            os.utime(fd)
+
+        yield progressed
+    finally:
+        os.close(fd)
+
+
+def _wait(fd: int, path: Path, waiting: Waiting) -> None:
+    is_told = False
+    last, since = -1, time.monotonic()
+    while not _is_ours(fd, path):
+        progress = os.fstat(fd).st_mtime_ns
+        if progress != last:
+            last, since = progress, time.monotonic()
+        holder = os.pread(fd, 4096, 0).decode(errors="replace") or "another process"
+        if not is_told:
+            is_told = True
+            waiting.on_wait(f"{path.parent}: waiting for {holder}")
+        if time.monotonic() - since > waiting.wait_s:
+            raise StoreError(
+                f"{path.parent}: {holder} has made no progress for {waiting.wait_s:g} s: end it, or choose another "
+                "folder"
+            )
+        waiting.pause(_POLL_S)
+
+
+def _is_ours(fd: int, path: Path) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as exc:
+        raise StoreError(
+            f"{path.parent}: its file system has no locks ({exc.strerror}): choose a disk of this machine"
+        ) from exc
+    return True
+
+
+# Lines in the log that say how far a copy is.
+
+_INTERVAL_S = 30.0  # between lines
+_SHORT_S = 5.0  # copies that take less say nothing
+
+
+def logged_meter(path: str, folder: str) -> Meter:
+    """Return a meter for ``stage`` that logs how far the copy of ``path`` to ``folder`` is."""
+
+    @contextmanager
+    def meter(total: int) -> Iterator[Callable[[int, int], None]]:
+        begun = time.monotonic()
+        next_line = begun + _SHORT_S
+        done = 0
+
+        def progress(_samples: int, size_bytes: int) -> None:
+            nonlocal done, next_line
+            done += size_bytes
+            now = time.monotonic()
+            if now >= next_line:
+                next_line = now + _INTERVAL_S
+                left_s = (total - done) * (now - begun) / done
+                _LOG.warning("%s: %s of %s copied to %s, %.0f s left", path, size(done), size(total), folder, left_s)
+
+        yield progress
+
+    return meter

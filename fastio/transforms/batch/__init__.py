@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from fastio.transforms.batch.augment import RandAugment, TrivialAugmentWide
 from fastio.transforms.batch.batch_transform import BatchTransform, Pictures
-from fastio.transforms.batch.erase import RandomErasing
+from fastio.transforms.batch.colour import ColorJitter, RandAugment, TrivialAugmentWide
 from fastio.transforms.batch.finish import ChannelsLast, Normalize, NormalizeLayer, ToDtype
-from fastio.transforms.batch.jitter import ColorJitter
-from fastio.transforms.batch.mix import CutMix, MixUp
+from fastio.transforms.batch.mix import CutMix, MixUp, RandomErasing
 from fastio.transforms.batch.recipe import Recipe
 
 __all__ = [

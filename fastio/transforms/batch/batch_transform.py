@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastio.transforms.base_transform import BaseTransform
+from fastio.transforms.transform import BaseTransform
 
 __all__ = ["BatchTransform", "Parameters", "Pictures"]
 

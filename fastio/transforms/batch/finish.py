@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
-from fastio.types.option_names import explains_fields, explains_names
+from fastio.types.options import explains_fields, explains_names
 
 __all__ = ["ChannelsLast", "Contiguous", "Finish", "Finishing", "Normalize", "NormalizeLayer", "ToDtype"]
 

@@ -12,19 +12,17 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.transforms.base_transform import BaseTransform
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
-from fastio.transforms.batch.host_pass import HostPass
 from fastio.transforms.batch.mix import CutMix, MixUp
-from fastio.transforms.batch.one_pass import one_pass
+from fastio.transforms.batch.one_pass import HostPass, one_pass
+from fastio.transforms.canvas import Rule
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
+from fastio.transforms.fused import uniform
 from fastio.transforms.plan import Plan
-from fastio.transforms.random import uniform
-from fastio.transforms.rules import Rule
-from fastio.transforms.transform import Transform
+from fastio.transforms.transform import BaseTransform, Transform
 
 __all__ = ["AnyTransform", "Recipe", "as_list", "split"]
 

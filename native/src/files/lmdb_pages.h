@@ -1,4 +1,4 @@
-/// Leaf and overflow pages of the LMDB 0.9 file format; drawn in fastio/store/lmdb.py.
+/// Leaf and overflow pages of the LMDB 0.9 file format; drawn in fastio/store/formats/lmdb.py.
 #pragma once
 
 #include <array>

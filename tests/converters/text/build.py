@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fastio.converters.sources.documents import Limits
 from fastio.converters.text import BytesTokenizer, Encoder, Sequences, TextOptions, TextReport, open_text, pack_text
-from fastio.converters.text.documents import Limits
 from fastio.converters.text.tokenizer import Tokenizer
 from fastio.store import FORMATS, open_store
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import fastio
-from fastio.converters.verify import verify
-from fastio.converters.write import sample_encoder
+from fastio.converters.inspect.verify import verify
+from fastio.converters.write import encoder
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store import open_store
 from fastio.types.field_types import field_of
@@ -95,7 +95,7 @@ def test_what_is_written_comes_back(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("w") / "out.lmdb"
     fields = {"a": "bytes", "b": "text", "c": "int64[*]", "d": "float32", "e": "int8"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sample_encoder, "PIECE_SAMPLES", 7)
+        patch.setattr(encoder, "PIECE_SAMPLES", 7)
         written(path, (dict(zip(fields, row, strict=True)) for row in rows), fields)
     with open_store(path) as store:
         assert [row[0] for row in rows] == values(store, "a")
@@ -197,7 +197,7 @@ def test_an_uncaught_error_leaves_nothing(tmp_path):
 
 def test_what_shows_at_the_end_of_the_block_loses_no_good_sample(out, monkeypatch):
     """A key of an earlier piece in the last one: its sample is left out, the error says so, the store is complete."""
-    monkeypatch.setattr(sample_encoder, "PIECE_SAMPLES", 2)
+    monkeypatch.setattr(encoder, "PIECE_SAMPLES", 2)
     writer = fastio.Writer(out, {"a": "text"})
     for key in ("k", "l", "k"):
         writer.write({"a": key}, key=key)
@@ -235,7 +235,7 @@ def test_flush_shows_what_is_wrong_so_far(out):
 
 def test_skip_lists_what_is_left_out(out, monkeypatch):
     """With on_error="skip", every wrong sample is in the store's ledger; found = packed + skipped."""
-    monkeypatch.setattr(sample_encoder, "PIECE_SAMPLES", 4)
+    monkeypatch.setattr(encoder, "PIECE_SAMPLES", 4)
     with fastio.Writer(out, {"image": "image", "label": "int"}, on_error="skip") as writer:
         for i in range(12):
             writer.write({"image": b"no" if i == 5 else picture(i), "label": "x" if i == 2 else i})
@@ -253,7 +253,7 @@ def test_skip_lists_what_is_left_out(out, monkeypatch):
 @pytest.mark.parametrize("distance", [1, 9])
 def test_keys_come_once(out, monkeypatch, distance):
     """A key that comes again is an error, in the same piece and in a later one; the first sample stays."""
-    monkeypatch.setattr(sample_encoder, "PIECE_SAMPLES", 4)
+    monkeypatch.setattr(encoder, "PIECE_SAMPLES", 4)
     with fastio.Writer(out, {"a": "text"}) as writer:
         writer.write({"a": "first"}, key="k")
         for i in range(1, distance):
@@ -298,7 +298,7 @@ def test_memory_is_bounded(tmp_path):
 @pytest.mark.parametrize("piece", [2, 512])
 def test_classes_by_name_and_number(out, monkeypatch, piece):
     """Names of classes become numbers; those that are no class are wrong, but -1 is none."""
-    monkeypatch.setattr(sample_encoder, "PIECE_SAMPLES", piece)
+    monkeypatch.setattr(encoder, "PIECE_SAMPLES", piece)
     classes = {"classes": ["cat", "dog"], "field_classes": {"colour": ["red"]}}
     with fastio.Writer(out, {"a": "text", "label": "label", "colour": "int"}, metadata=classes) as writer:
         for label in ("dog", 0, -1, np.int64(1)):

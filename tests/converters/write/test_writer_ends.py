@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import fastio
-from fastio.converters.write import sample_encoder
+from fastio.converters.write import encoder
 from fastio.errors import StoreError
 from fastio.store import open_store
 from tests.converters.write.writing import values, visible, written
@@ -118,7 +118,7 @@ def test_threads_may_share_a_writer(tmp_path):
 
 def test_a_full_disk(out, monkeypatch):
     """The error arrives, the writer is given up, nothing stays."""
-    monkeypatch.setattr(sample_encoder, "PIECE_SAMPLES", 2)
+    monkeypatch.setattr(encoder, "PIECE_SAMPLES", 2)
 
     def full():
         raise OSError(28, "No space left on device")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import fastio
-from fastio.store.values import read_values
+from fastio.store.protocol import read_values
 from tests.converters.trees import picture
 
 OUTPUTS = ("out.lmdb", "out.h5", "out.tar", "out-%06d.tar", "out.zip")

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio.loader.device import Delivery, Numbered
+from fastio.loader.device.delivery import Staging
 from fastio.loader.device.lane import CudaLane, _CudaMark
-from fastio.loader.device.staging import Staging
 from tests.loader.device.race_detector import Card, RacedLane
 
 BATCHES = 7

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastio.loader.producer.gpu_decoder import NvImageCodec, decoder_on
+from fastio.loader.producer.device_decode import NvImageCodec, decoder_on
 from tests.conftest import encode, pictures
 
 
@@ -75,7 +75,7 @@ class FakeEvent:
 def package(monkeypatch: pytest.MonkeyPatch) -> FakePackage:
     """What is imported as nvidia.nvimgcodec, beside streams and events that need no GPU."""
     fake = FakePackage()
-    monkeypatch.setattr("fastio.loader.producer.gpu_decoder._module", lambda: fake)
+    monkeypatch.setattr("fastio.loader.producer.device_decode._module", lambda: fake)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=77))
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "device", fake.on)

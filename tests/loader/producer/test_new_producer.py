@@ -68,7 +68,7 @@ class LengthProducer:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("fastio.loader.producer.choose.PRODUCERS", [LengthProducer, *PRODUCERS])
+    monkeypatch.setattr("fastio.loader.producer.registry.PRODUCERS", [LengthProducer, *PRODUCERS])
     values = [b"x" * (0 if index == 7 else index + 1) for index in range(COUNT)]
     return write_store(tmp_path / "a.lmdb", values, None, field=Field("text", BYTES, "|u1", (None,)))
 

@@ -26,7 +26,7 @@ from fastio.loader.producer import pillow_threads
 from fastio.loader.producer.pillow_threads import PillowCount
 from fastio.transforms import CenterCrop, Grayscale, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize
 from fastio.transforms.compose import Compose
-from fastio.transforms.random import uniform
+from fastio.transforms.fused import uniform
 from tests.conftest import write_store
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # of any fork, from Python 3.12 on

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from fastio.errors import FastioError, SampleError, SchemaError, SourceError
-from fastio.measure.loop.data import DataOptions, open_data, open_step
-from fastio.measure.loop.folder import FolderDataset
+from fastio.measure.loop.data import DataOptions, FolderDataset, open_data, open_step
 from fastio.measure.loop.halves import measure_halves
 from fastio.measure.settings.decode import sample_pictures
 from fastio.measure.settings.points import GridData

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fastio import StepShares, verdict
 from fastio.measure.loop.verdict import Bound
-from fastio.report.page import headline
+from fastio.measure.report.page import headline
 
 BATCH = 128
 NAMES = ("io_bound", "compute_bound", "launch_bound", "sync_bound", "balanced")

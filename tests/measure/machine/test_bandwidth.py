@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fastio.measure.machine.bandwidth import LINKS, measured_links
-from fastio.measure.machine.bus import has_cuda, measure_bus
+from fastio.measure.machine.bandwidth import LINKS, has_cuda, measure_bus, measured_links
 
 PETABYTE = 1e15
 HOUR, DAY = 3600.0, 86_400.0

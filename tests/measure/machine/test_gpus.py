@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fastio.measure.machine import gpus, multiprocessors
-from fastio.measure.machine.gpus import Gpus
-from fastio.measure.machine.multiprocessors import Dcgm, SmFigures, find_dcgm
+from fastio.measure.machine import gpus
+from fastio.measure.machine import gpus as multiprocessors
+from fastio.measure.machine.gpus import Dcgm, Gpus, SmFigures, find_dcgm
 from tests.measure.machine.fake_nvml import FakeNvml
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from fastio.cli.epoch_line import epoch_line
-from fastio.measure.machine import uncached
-from fastio.measure.machine.disk_kind import file_system
-from fastio.measure.machine.uncached import LEAST_BYTES, UncachedRead, read_uncached
+from fastio.measure.machine import disk_kind
+from fastio.measure.machine.disk_kind import LEAST_BYTES, UncachedRead, file_system, read_uncached
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -45,7 +44,7 @@ def test_what_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     large.write_bytes(bytes(LEAST_BYTES))
     assert read_uncached([small]) is None
 
-    monkeypatch.setattr(uncached, "file_system", lambda _: "tmpfs")
+    monkeypatch.setattr(disk_kind, "file_system", lambda _: "tmpfs")
     assert read_uncached([large]) is None
 
     def refuse(number: int) -> object:
@@ -54,10 +53,10 @@ def test_what_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
         return opened
 
-    monkeypatch.setattr(uncached, "file_system", lambda _: "ext4")
-    monkeypatch.setattr(uncached.os, "open", refuse(errno.EINVAL))
+    monkeypatch.setattr(disk_kind, "file_system", lambda _: "ext4")
+    monkeypatch.setattr(disk_kind.os, "open", refuse(errno.EINVAL))
     assert read_uncached([large]) is None
-    monkeypatch.setattr(uncached.os, "open", refuse(errno.EIO))
+    monkeypatch.setattr(disk_kind.os, "open", refuse(errno.EIO))
     with pytest.raises(OSError, match="Input/output"):
         read_uncached([large])
 

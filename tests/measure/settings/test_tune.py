@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
+from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
+from fastio.cli import cli
 from fastio.errors import FastioError
 from fastio.measure.loop.data import DataOptions
 from fastio.measure.settings import points, tune
 from fastio.measure.settings.points import GridData, Point
-from fastio.measure.settings.tune import candidates, loading_rate
+from fastio.measure.settings.tune import Race, candidates, loading_rate
+from fastio.store.files.remote_options import RemoteOptions
 from tests.conftest import encode, pictures
+from tests.servers.fixtures import Served
 
 
 @pytest.fixture
@@ -189,3 +197,152 @@ def test_a_batch_systems_cpus_are_the_most(png_stores: dict[str, Path], monkeypa
 
     assert {1} == {point.get("threads", 0) for point in candidates(data)}
     data.close()
+
+
+# The race: the fastest is found among noise and bursts, nobody leaves for one bad round.
+
+
+def run(speeds: list[float], *, seed: int, rounds: int = 15) -> Race[int]:
+    """Rounds with 10 % of noise; in every fifth run somebody takes half of the machine, and whole rounds vary too."""
+    generator = np.random.default_rng(seed)
+    race = Race(list(range(len(speeds))))
+    while race.rounds < rounds and (len(race.left) > 1 or race.rounds == 0):
+        machine = generator.uniform(0.4, 1.0)
+        noise = generator.normal(1, 0.1, len(race.left)).clip(0.5)
+        bursts = np.where(generator.random(len(race.left)) < 0.2, 0.5, 1.0)
+        race.add((machine * noise * bursts * np.array(speeds)[race.left]).tolist())
+    return race
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_winner_is_within_a_tenth_of_the_best(seed: int) -> None:
+    """Of twelve runners at a hundred rates of the noisy machine, one within 10 % of the fastest is ahead."""
+    speeds = np.random.default_rng(seed).uniform(20, 100, 12).tolist()
+    race = run(speeds, seed=seed)
+    winner = next(iter(race.ratios()))
+
+    assert speeds[winner] >= 0.9 * max(speeds), f"seed {seed}"
+
+
+def test_far_behind_leaves_at_once_and_close_stays() -> None:
+    """A tenth of the leader's rate ends it; half of it may have been a bad moment, until three rounds said so."""
+    race = Race(["best", "half", "tenth"])
+    race.add([100, 55, 10])
+    assert ["best", "half"] == race.left
+    race.add([100, 55])
+    assert ["best", "half"] == race.left
+    race.add([100, 55])
+    assert ["best"] == race.left
+
+
+def test_one_slow_round_is_forgiven() -> None:
+    """The best runner stays though it was the slowest in a round, and leads in the end."""
+    race = Race(["best", "other"])
+    for rates in ([40, 90], [100, 90], [100, 90], [100, 90]):
+        race.add(rates)
+
+    assert {"best": 1.0, "other": pytest.approx(0.9)} == race.ratios()
+
+
+def test_slow_rounds_slow_everybody() -> None:
+    """A machine that gets slower changes no ratio."""
+    race = Race(["a", "b"])
+    for speed in (1.0, 0.5, 0.1):
+        race.add([speed * 100, speed * 95])
+
+    assert race.ratios()["b"] == pytest.approx(0.95)
+    assert race.rates() == {"a": [100, 50, 10], "b": [95, 47.5, 9.5]}
+
+
+# The lines that tune prints are run: on photos of mixed sizes, in stores, folders and functions of the user.
+
+SCRIPT = """
+from fastio import FastDataset
+from fastio.measure.loop.data import FolderDataset
+from fastio.transforms import CenterCrop, Compose
+
+def files():
+    return FolderDataset({root!r} + "/photos", Compose([CenterCrop(16)]))
+
+def packed():
+    import numpy as np
+    return FastDataset({root!r} + "/photos.lmdb", lambda image: np.asarray(image)[:16, :16].copy())
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Photos of mixed sizes, packed and not, and a script in another folder."""
+    numbers = np.random.default_rng(0)
+    for number in range(8):
+        path = tmp_path / "photos" / "ab"[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = (40 + number, 60 - number, 3)
+        Image.fromarray(numbers.integers(0, 256, size, np.uint8)).save(path)
+    assert CliRunner().invoke(cli, ["pack", str(tmp_path / "photos"), str(tmp_path / "photos.lmdb")]).exit_code == 0
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "user_tuned.py").write_text(SCRIPT.format(root=str(tmp_path)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "user_tuned", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "expected"),
+    [
+        ("photos.lmdb", DataOptions(batch_size=4, crop=16), "CenterCrop"),
+        ("photos.lmdb", DataOptions(batch_size=4, crop=16, augment=True, shuffle=True), "RandomResizedCrop"),
+        ("photos", DataOptions(batch_size=4, crop=16), "CenterCrop"),
+        ("photos", DataOptions(batch_size=4, crop=16, augment=True, shuffle=True), "RandomResizedCrop"),
+        ("code/user_tuned.py:files", DataOptions(batch_size=4, shuffle=True), "sys.path.insert(0, 'code')"),
+        ("code/user_tuned.py:packed", DataOptions(batch_size=4), "DataLoader(packed(), batch_size=4, num_workers=0)"),
+    ],
+)
+def test_lines_to_paste_run(data: str, options: DataOptions, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every name is there, and batches come that have the size that was asked for."""
+    opened = GridData(data, options)
+    point = candidates(opened)[0]
+    rate = loading_rate(opened, point, seconds=0.0)
+    code = opened.code(point)
+    opened.close()
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if not each.endswith("/code")])
+    sys.modules.pop("user_tuned", None)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    images, labels = next(iter(names["loader"]))
+
+    assert rate > 0
+    assert expected in code
+    assert (4, 16, 16) == (len(labels), *sorted(images.shape)[-2:])
+
+
+def test_options_of_a_url(folder: Path, served: Served) -> None:
+    """They are in the lines, which run; a secret is not."""
+    shutil.copy(folder / "photos.lmdb", served.root)
+    url = f"{served.url}/photos.lmdb"
+    remote = RemoteOptions.of({"client_options": {"user_agent": "me"}}, cache_dir=folder / "cache", download_retry=7)
+    code = _code(url, DataOptions(batch_size=4, crop=16, remote=remote))
+    expected = (
+        f"storage_options={{'client_options': {{'user_agent': 'me'}}}}, cache_dir={str(folder / 'cache')!r}, "
+        "download_retry=7)"
+    )
+    assert f"loader = FastLoader(FastDataset({url!r}, {expected}, batch_size=4" in code
+    names: dict[str, Any] = {}
+    exec(code, names)
+    with names["loader"] as loader:
+        assert (4, 3, 16, 16) == next(iter(loader))[0].shape
+    names["loader"].dataset.close()
+
+    hidden = RemoteOptions.of({"client_options": {"default_headers": {"Authorization": "Bearer 123"}}})
+    code = _code(url, DataOptions(batch_size=4, crop=16, remote=hidden))
+    assert "storage_options={'client_options': {'default_headers': {'Authorization': '***'}}})" in code
+    assert "'photos.lmdb', batch_size=4" in _code("photos.lmdb", DataOptions(batch_size=4, crop=16, remote=remote))
+
+
+def _code(data: str, options: DataOptions) -> str:
+    """The lines for the first candidate."""
+    opened = GridData(data, options)
+    point = candidates(opened)[0]
+    opened.close()
+    return opened.code(point)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from fastio import FastLoader, verdict
 from fastio.errors import FastioError
 from fastio.measure.loop.verdict import Bound
 from fastio.measure.trace import trace
-from fastio.measure.trace.trace import ROWS, read_trace
+from fastio.measure.trace.trace import ROWS, OperatorTime, memory_curves, read_trace
 from fastio.measure.trace.training import Schedule
 
 Planted = tuple[str, str, float, float]  # category, name, start, duration
@@ -245,3 +246,116 @@ def test_a_trace_without_steps(tmp_path: Path) -> None:
     """Without marks there is no step to break down."""
     with pytest.raises(FastioError, match=r"prof\.step"):
         read_trace(write(tmp_path / "t.json", [("cpu_op", "a", 0, 1)], steps=()))
+
+
+# Floating point operations from shapes: as torch counts them, and what it leaves out by the sizes themselves.
+
+OPERATIONS: list[tuple[str, str, Callable[[], object]]] = [
+    ("aten::mm", "aten::mm", lambda: torch.ones(3, 4) @ torch.ones(4, 5)),
+    ("aten::bmm", "aten::bmm", lambda: torch.ones(2, 3, 4) @ torch.ones(2, 4, 5)),
+    ("aten::addmm", "aten::addmm", lambda: nn.functional.linear(torch.ones(3, 4), torch.ones(5, 4), torch.ones(5))),
+    ("aten::baddbmm", "aten::baddbmm", lambda: torch.baddbmm(torch.ones(2, 3, 5), *_pair())),
+    ("aten::convolution", "aten::conv2d", lambda: _convolved(2, 1, 2, 1)),
+    ("aten::convolution", "aten::conv2d", lambda: _convolved(1, 0, 1, 2)),
+]
+
+
+def _pair() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.ones(2, 3, 4), torch.ones(2, 4, 5)
+
+
+def _convolved(stride: int, padding: int, dilation: int, groups: int) -> torch.Tensor:
+    weights = torch.ones(6, 4 // groups, 3, 5)
+    return nn.functional.conv2d(torch.ones(2, 4, 17, 18), weights, None, stride, padding, dilation, groups)
+
+
+def recorded(work: Callable[[], object], path: Path) -> tuple[dict[str, OperatorTime], dict[str, int]]:
+    """The operators of a trace, and torch's own counts by name."""
+    recorder = profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_flops=True)
+    with recorder, record_function("ProfilerStep#1"):
+        work()
+    recorder.export_chrome_trace(str(path))
+    theirs = {each.key: each.flops for each in recorder.key_averages()}
+    return {each.name: each for each in read_trace(path).operators}, theirs
+
+
+@pytest.mark.parametrize(("ours", "theirs", "work"), OPERATIONS)
+def test_flops_are_those_that_torch_counts(ours: str, theirs: str, work: Callable[[], object], tmp_path: Path) -> None:
+    """The same number as with_flops, which knows these."""
+    found, counts = recorded(work, tmp_path / "t.json")
+
+    assert found[ours].flops == counts[theirs] > 0
+
+
+def test_what_torch_leaves_out(tmp_path: Path) -> None:
+    """Each gradient of a convolution takes what going forward took; a transposed one counts its inputs' places."""
+    images = torch.ones(2, 4, 9, 9, requires_grad=True)
+    weights = torch.ones(6, 4, 3, 3, requires_grad=True)
+    forward = 2 * 2 * 49 * 6 * 4 * 9
+
+    found, _ = recorded(lambda: nn.functional.conv2d(images, weights).sum().backward(), tmp_path / "a.json")
+    assert (found["aten::convolution"].flops, found["aten::convolution_backward"].flops) == (forward, 2 * forward)
+    found, _ = recorded(lambda: nn.functional.conv2d(images.detach(), weights).sum().backward(), tmp_path / "b.json")
+    assert found["aten::convolution_backward"].flops == forward
+    found, _ = recorded(lambda: nn.functional.conv_transpose2d(images, torch.ones(4, 6, 3, 3)), tmp_path / "c.json")
+    assert found["aten::convolution"].flops == 2 * 2 * 81 * 4 * 6 * 9
+
+
+def test_others_have_none(tmp_path: Path) -> None:
+    """Operators without a formula, and traces without shapes."""
+    found, _ = recorded(lambda: torch.ones(3).exp(), tmp_path / "t.json")
+    assert found["aten::exp"].flops is None
+
+
+# Memory curves: from planted events, thinned with their peaks, and as torch's profiler counts.
+
+
+def event(ts: float, allocated: int, *, reserved: int = 0, kind: int = 0, device: int = -1) -> dict[str, Any]:
+    """A change of memory as torch writes it."""
+    said = {"Total Allocated": allocated, "Total Reserved": reserved, "Device Type": kind, "Device Id": device}
+    return {"ph": "i", "name": "[memory]", "ts": ts, "args": said}
+
+
+def test_each_device_has_its_curve() -> None:
+    """Sorted by time from the first step on; the CPU reserves nothing."""
+    events = [
+        event(30, 5),
+        event(20, 7),
+        event(25, 100, reserved=400, kind=1, device=1),
+        event(35, 50, reserved=500, kind=1, device=1),
+        {"ph": "X", "name": "aten::mm", "ts": 1},
+    ]
+    cpu, cuda = memory_curves(events, 10)
+
+    assert (cpu.device, cpu.peak_allocated_bytes, cpu.peak_reserved_bytes) == ("cpu", 7, None)
+    assert (cpu.times_us, cpu.allocated_bytes, cpu.reserved_bytes) == ([10, 20], [7, 5], None)
+    assert (cuda.device, cuda.peak_allocated_bytes, cuda.peak_reserved_bytes) == ("cuda:1", 100, 500)
+    assert cuda.reserved_bytes == [400, 500]
+
+
+def test_long_curves_keep_their_peaks() -> None:
+    """A hundred thousand changes become a thousand points, and the highest of them is one."""
+    allocated = np.random.default_rng(3).integers(0, 10**9, 100_000).tolist()
+    (curve,) = memory_curves([event(ts, size) for ts, size in enumerate(allocated)], 0)
+
+    assert len(curve.times_us) == 1000
+    assert max(curve.allocated_bytes) == curve.peak_allocated_bytes == max(allocated)
+    assert curve.times_us == sorted(curve.times_us)
+    assert all(allocated[int(ts)] == size for ts, size in zip(curve.times_us, curve.allocated_bytes, strict=True))
+
+
+def test_memory_is_what_torch_counts(tmp_path: Path) -> None:
+    """Eight megabytes that live through a step are seen, and go away again."""
+    plan = schedule(wait=0, warmup=1, active=2, repeat=1)
+    recorder = profile(activities=[ProfilerActivity.CPU], schedule=plan, profile_memory=True)
+    with recorder as recorded:
+        for _ in range(3):
+            held = torch.empty(8_000_000, dtype=torch.uint8)
+            torch.ones(1000) + 1
+            del held
+            recorded.step()
+    recorded.export_chrome_trace(str(tmp_path / "t.json"))
+    (curve,) = read_trace(tmp_path / "t.json").memory
+
+    assert 8_000_000 <= curve.peak_allocated_bytes < 9_000_000
+    assert curve.allocated_bytes[-1] < 1_000_000

@@ -18,8 +18,8 @@ from fastio import FastDataset, _native
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store import open_store
 from fastio.store.files import ByteSource, files_of, open_file
-from fastio.store.values import read_values
-from fastio.store.verify import verify_store
+from fastio.store.index.verify import verify_store
+from fastio.store.protocol import read_values
 from fastio.types.spans import Spans
 from tests.forking import in_fork
 

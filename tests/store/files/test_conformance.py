@@ -17,8 +17,8 @@ from fastio.errors import StoreCorrupt, StoreError
 from fastio.store import FORMATS, format_of, open_store
 from fastio.store.files import KINDS, files_of
 from fastio.store.files.remote_options import DEFAULT
-from fastio.store.seal import SEAL_SIZE
-from fastio.store.sealed import read_shard
+from fastio.store.index.seal import SEAL_SIZE
+from fastio.store.index.sealed import read_shard
 from fastio.transforms import RandomCrop
 from fastio.types.spans import Spans
 from tests.store.build import make_samples, write

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fastio.store.files import network, open_file
-from fastio.store.files.network import network_file_system
+from fastio.store.files import local, open_file
+from fastio.store.files.local import network_file_system
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("nfs", "pread"), (None, "map")])
@@ -42,7 +42,7 @@ def test_auto_looks_at_the_file_that_a_link_leads_to(tmp_path: Path, monkeypatch
             answer[0] = 0x6969 if b"/server" in os.path.realpath(path) else 0
             return 0
 
-    monkeypatch.setattr(network, "_LIBC", Libc)
+    monkeypatch.setattr(local, "_LIBC", Libc)
     found = {
         name: open_file(str(tmp_path / name)).kind == "pread"
         for name in ("local/x.tar", "local/remote.tar", "server/x.tar", "server/near.tar")

@@ -24,13 +24,16 @@ import torch
 from fastio import FastDataset, FastLoader
 from fastio.errors import SampleError, StoreError
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.atomic import pwrite_all
 from fastio.store.files.remote import remote_source
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.index import SealedStore
-from fastio.store.staging import arrived_ranges, background, file_copy, handover, movers, stage, staged_path
-from fastio.store.staging.background import BackgroundStage
-from fastio.store.staging.handover import accept_handed
+from fastio.store.index.store import SealedStore
+from fastio.store.staging import arrived_ranges, file_copy, stage, staged_path
+from fastio.store.staging import arrived_ranges as handover
+from fastio.store.staging import file_copy as movers
+from fastio.store.staging import staged as background
+from fastio.store.staging.arrived_ranges import accept_handed
+from fastio.store.staging.staged import BackgroundStage
+from fastio.store.write.atomic import pwrite_all
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from tests.conftest import as_spans, encode, pictures
 from tests.servers.fault_server import Fault

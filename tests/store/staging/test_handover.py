@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 
 from fastio.errors import StoreError
-from fastio.store.seal import always_at
-from fastio.store.staging import arrived_ranges, handover
-from fastio.store.staging.arrived_ranges import ArrivedRanges
-from fastio.store.staging.handover import Handed, accept_handed, hand_over, handed_over, refuse_handed
-from fastio.store.staging.stage_plan import CopyContent
+from fastio.store.index.seal import always_at
+from fastio.store.staging import arrived_ranges
+from fastio.store.staging import arrived_ranges as handover
+from fastio.store.staging.arrived_ranges import (
+    ArrivedRanges,
+    Handed,
+    accept_handed,
+    hand_over,
+    handed_over,
+    refuse_handed,
+)
+from fastio.store.staging.plan import CopyContent
 from tests.forking import fork, status_of
 
 PLENTY = 1 << 40

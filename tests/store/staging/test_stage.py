@@ -8,10 +8,11 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import wait
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,10 +23,11 @@ from fastio.errors import SampleError, StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import FORMATS, create_shard, create_store, open_store
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.set_names import set_path
-from fastio.store.sets import seal_set
-from fastio.store.staging import file_copy, stage, stage_plan, staged_path
-from fastio.store.staging.stage_lock import Waiting, stage_lock
+from fastio.store.sets.names import set_path
+from fastio.store.sets.seal import seal_set
+from fastio.store.staging import file_copy, plan, stage, staged_path
+from fastio.store.staging.file_copy import FileCopy, ThreadMover
+from fastio.store.staging.stage import Waiting, stage_lock
 from tests.forking import fork, in_fork, status_of
 from tests.store.build import LABELLED, make_batch
 from tests.store.faults import CALLS, fault, kill
@@ -95,7 +97,7 @@ def arriving(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[str, int, NDArray[np.uint8]], NDArray[np.uint8]]
 ) -> None:
     """Let the bytes of every source pass through ``change``."""
-    monkeypatch.setattr(stage_plan, "open_file", lambda *args: Faulty(open_file(*args), change))
+    monkeypatch.setattr(plan, "open_file", lambda *args: Faulty(open_file(*args), change))
 
 
 @pytest.mark.parametrize("name", ["in.fastio-set", "in-%06d.tar", "in-*.tar", ""])
@@ -459,3 +461,25 @@ def test_progress_adds_up(tmp_path: Path) -> None:
 
     assert [report.size_bytes] == totals
     assert report.size_bytes == sum(done)
+
+
+# Blocks of copies, brought by threads.
+
+
+class CopyOfOneBlock:
+    """A copy whose block is there at once."""
+
+    blocks = ((0, 1),)
+
+    def copy(self, block: int) -> None:
+        """Bring it."""
+
+
+def test_copies_are_finished_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if several are whole at once: one that is slow to finish must not keep back those before it."""
+    monkeypatch.setattr(file_copy, "wait", lambda blocks, **_: wait(blocks))
+    copies = [cast(FileCopy, CopyOfOneBlock()) for _ in range(32)]
+    finished: list[Any] = []
+    ThreadMover(jobs=16).move(copies, finished.append, lambda _: None)
+
+    assert copies == finished

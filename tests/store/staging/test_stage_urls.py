@@ -12,8 +12,8 @@ import pytest
 from fastio.errors import StoreError
 from fastio.store import FORMATS, create_shard, open_store
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.set_names import set_path
-from fastio.store.sets import seal_set
+from fastio.store.sets.names import set_path
+from fastio.store.sets.seal import seal_set
 from fastio.store.staging import file_copy, stage
 from tests.servers.fault_server import Fault
 from tests.servers.fixtures import Served

@@ -12,8 +12,7 @@ import torch
 from fastio.errors import SchemaError
 from fastio.transforms import ColorJitter, RandAugment, RandomErasing, TrivialAugmentWide
 from fastio.transforms.batch import Pictures
-from fastio.transforms.batch.colour import COLOURS
-from fastio.transforms.batch.warp import matrices, warp
+from fastio.transforms.batch.colour import COLOURS, matrices, warp
 from tests.transforms.batch.plain_changes import PLAIN
 
 COUNT = 6

@@ -27,8 +27,8 @@ from fastio.transforms import (
 from fastio.transforms.arguments import KERNELS
 from fastio.transforms.batch.geometry import RenderTarget, resample
 from fastio.transforms.batch.recipe import Recipe, _stage_seed
+from fastio.transforms.fused import uniform
 from fastio.transforms.plan import Plan
-from fastio.transforms.random import uniform
 from tests.transforms.chains import chains, is_fusible
 
 COUNT = 4

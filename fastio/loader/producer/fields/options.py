@@ -1,4 +1,4 @@
-"""What is done with each field of a batch: its transforms, and how values of different lengths are collated."""
+"""What is done with each field: transforms while it is decoded and on the device, and its collate."""
 
 from __future__ import annotations
 
@@ -7,17 +7,33 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.form import LABEL, FieldTransform
 from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.record_collate import RowsWish, choose_rows
 from fastio.dataset.token_collate import PadCollate
 from fastio.errors import SchemaError
-from fastio.loader.options import CollateWish, PixelOptions
-from fastio.loader.producer.decoding_pass import no_place_for_geometry
+from fastio.loader.device.nested import BatchRoles
+from fastio.loader.options import CollateWish, Layout, PixelOptions, Quality
 from fastio.samplers.bucket import LengthBucketSampler
+from fastio.transforms.batch.batch_transform import BatchTransform
+from fastio.transforms.batch.colour import RandAugment, TrivialAugmentWide
+from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.fused import Fused
 from fastio.transforms.joint import GEOMETRY
+from fastio.transforms.transform import Transform
 
-__all__ = ["FieldOptions", "field_options", "has_fields", "row_collates"]
+__all__ = [
+    "FieldOptions",
+    "batch_roles",
+    "check_later",
+    "decodes_pictures",
+    "field_options",
+    "fuse",
+    "has_fields",
+    "no_place_for_geometry",
+    "row_collates",
+]
+
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
@@ -139,3 +155,94 @@ def row_collates(dataset: FastDataset, wish: CollateWish, sampler: object) -> di
         if how == "pad" and schema[name].traits.is_tokens:
             collates[name] = PadCollate(dataset.pad_id_of(name), pad_to_multiple=multiple)
     return collates
+
+
+# The pass of native threads over pictures: decoding, and the transforms that are done with it.
+
+
+def decodes_pictures(dataset: FastDataset) -> bool:
+    """Whether native threads decode the dataset's samples, and these are pictures."""
+    return dataset.is_as_stored and dataset.reader.is_picture
+
+
+def fuse(
+    dataset: FastDataset, transforms: Sequence[Any], *, quality: Quality, layout: Layout, seed: int
+) -> Fused | None:
+    """
+    The transforms of the pass that decodes; None if there is nothing to do beyond decoding.
+
+    ``layout="contiguous"`` counts as a transform of pictures, whose planes the pass takes apart. Raises ValueError or
+    SchemaError if there is something to do, but samples are not pictures that native threads decode.
+    """
+    decoded_layout = "channels_last" if decodes_pictures(dataset) else "contiguous"
+    if not transforms and quality == "exact" and layout == decoded_layout:
+        return None
+    what = "transforms=" if transforms else f"quality={quality!r}" if quality != "exact" else f"layout={layout!r}"
+    reader = dataset.reader
+    if not dataset.is_as_stored:
+        raise ValueError(
+            f"{what} is for pictures that native threads decode, but this dataset has a transform or methods of "
+            "its own: drop it here and use fastio.transforms there; each of them can be called on a picture"
+        )
+    if not reader.is_picture:
+        raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
+    is_raw = reader.row_shape is not None
+    mode = {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
+    fused = Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
+    if fused.keeps_geometry:
+        raise no_place_for_geometry(dataset)
+    return fused
+
+
+def no_place_for_geometry(dataset: FastDataset) -> SchemaError:
+    """Return the error of KeepGeometry for samples that are no dict and no tuple."""
+    names = dataset.form.names[::-1]
+    turned = "in this order they are" if dataset.form.kind == "pair" else "which is"
+    return SchemaError(
+        f"{dataset.store.path}: KeepGeometry adds a value, but samples are a {dataset.form.kind} of "
+        f"{', '.join(dataset.form.names)}, which has no place for it: pass FastDataset(path, fields={names}): {turned} "
+        "a tuple, whose last value it becomes"
+    )
+
+
+# What transforms of batches may do to samples of many fields: change pictures, but not where their pixels are.
+
+# Besides crops and flips, those that move pixels, or mix those of two pictures.
+_MOVING = (RandAugment, TrivialAugmentWide, MixUp, CutMix)
+
+
+def batch_roles(dataset: FastDataset) -> BatchRoles | None:
+    """Return where batches of dicts or tuples have pictures and label; None for other batches."""
+    form = dataset.form
+    if not (form.is_joint and _keeps_fields(dataset)):
+        return None
+    keys = {name: name if form.kind == "dict" else position for position, name in enumerate(form.names)}
+    pictures = tuple(keys[name] for name, reader in dataset.readers.items() if reader.is_picture)
+    is_column = LABEL in keys and LABEL not in dataset.readers
+    return BatchRoles(pictures, keys[LABEL] if is_column else None)
+
+
+def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
+    """Raise SchemaError for transforms behind the decoders that have no picture, or that other fields do not follow."""
+    ours = [transform for transform in later if isinstance(transform, (Transform, BatchTransform))]
+    if not (ours and _keeps_fields(dataset)):
+        return
+    path, names = dataset.store.path, dataset.form.names
+    if not any(reader.is_picture for reader in dataset.readers.values()):
+        raise SchemaError(f"{path}: {ours[0]} is for pictures, but the samples have only {', '.join(names)}: drop it")
+    targets = [n for n, reader in dataset.readers.items() if reader.is_mask or reader.field.role]
+    moving = next((transform for transform in ours if isinstance(transform, (Transform, *_MOVING))), None)
+    if moving is None or not targets:
+        return
+    if isinstance(moving, Transform):
+        first = next(transform for transform in later if isinstance(transform, BatchTransform))
+        remedy = f"put it before {type(first).__name__}, where they move together"
+    else:
+        remedy = f"drop it, or leave {' and '.join(targets)} out by fields="
+    raise SchemaError(f"{path}: {moving} would change pictures on the device without {', '.join(targets)}: {remedy}")
+
+
+def _keeps_fields(dataset: FastDataset) -> bool:
+    """Whether samples have the fields of the dataset, and no function of the user made something else of them."""
+    transform = dataset.transform
+    return not dataset.makes_samples and (transform is None or isinstance(transform, FieldTransform))

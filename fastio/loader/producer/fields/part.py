@@ -7,16 +7,22 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from fastio.dataset.record_collate import RowsName, nest_rows, split_rows
 from fastio.errors import SampleError
-from fastio.loader.producer.checked import CheckedSamples, Proof
-from fastio.loader.producer.chunks import EncodedValues, SampleChunk
+from fastio.loader.producer.chunks import CheckedSamples, EncodedValues, Proof, SampleChunk
 from fastio.loader.producer.decoding import RowChunk
 from fastio.loader.producer.fields.options import FieldOptions
 from fastio.loader.producer.producer import ProducerContext
 
-__all__ = ["BatchPart", "PendingFields", "fields_of"]
+__all__ = [
+    "BatchPart",
+    "PendingFields",
+    "collate_lengths",
+    "fields_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +81,28 @@ def fields_of(context: ProducerContext) -> FieldOptions:
     """Return what is done with the fields, of a context that says so."""
     assert context.fields is not None
     return context.fields
+
+
+# Values of different lengths in one batch: a list of tensors, one padded tensor, or a nested one.
+
+
+def collate_lengths(values: NDArray[Any], counts: NDArray[np.int64], how: RowsName, *, is_pinned: bool) -> Any:
+    """
+    Return what ``record_collate.collate_rows`` returns for ``values`` ``(N, ...)``, padded with zeros.
+
+    Nothing here is computed by torch: see PlainProducer on forked children.
+    """
+    if how == "pad":
+        rows, mask = map(torch.from_numpy, _padded(values, counts))
+        return (rows.pin_memory(), mask.pin_memory()) if is_pinned else (rows, mask)
+    joined = torch.from_numpy(values)
+    joined = joined.pin_memory() if is_pinned else joined
+    return split_rows(joined, counts) if how == "list" else nest_rows(joined, counts)
+
+
+def _padded(values: NDArray[Any], counts: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    longest = int(counts.max(initial=0))
+    mask = np.arange(longest) < counts[:, None]
+    rows = np.zeros((len(counts), longest, *values.shape[1:]), values.dtype)
+    rows[mask] = values
+    return rows, mask

@@ -13,10 +13,8 @@ from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.token_collate import PadCollate
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError
-from fastio.loader.producer.fields.lengths import collate_lengths
-from fastio.loader.producer.fields.part import BatchPart
-from fastio.loader.producer.token_filling import TokenFiller
-from fastio.loader.producer.token_source import Located
+from fastio.loader.producer.fields.part import BatchPart, collate_lengths
+from fastio.loader.producer.tokens import Located, TokenFiller
 from fastio.samplers.batches import Batches
 from fastio.types.spans import Spans
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +11,23 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec import describe_status
-from fastio.codec.json_text import parse_json
+from fastio.codec.text import parse_json
 from fastio.dataset.field_values import FieldValues
+from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.row_reader import RowReader
+from fastio.dataset.token_collate import PadCollate
 from fastio.errors import SampleError
 from fastio.loader.producer.chunks import EncodedValues
-from fastio.loader.producer.fields.part import BatchPart
-from fastio.store.files.together import joined_spans
+from fastio.loader.producer.fields.part import BatchPart, collate_lengths
+from fastio.store.files.fetch import joined_spans
+from fastio.transforms.frames import Frames, Rows, find_mismatches, move_targets
 from fastio.types.spans import Spans
 
-__all__ = ["CheckedValues", "PendingValues", "begin_check"]
+__all__ = [
+    "PendingRagged",
+    "PendingValues",
+    "begin_check",
+]
 
 
 def begin_check(part: BatchPart, names: Sequence[str], pool: _native.ThreadPool, *, verify: bool) -> CheckedValues:
@@ -127,3 +134,115 @@ def _text(data: NDArray[np.uint8]) -> str:
 
 def _document(data: NDArray[np.uint8]) -> Any:
     return parse_json(data.tobytes())
+
+
+# Ragged fields of a batch: boxes, points and what belongs to them, moved with the picture and collated.
+
+
+class PendingRagged:
+    """
+    The ragged fields of a batch, together: rows of one may belong to those of another.
+
+    ``frames`` tells, once the rows are there, where the pictures beside them have been moved; None if they have not.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[RowReader],
+        collates: Mapping[str, Collate],
+        part: BatchPart,
+        checked: CheckedValues,
+        frames: Callable[[], Frames | None],
+        *,
+        is_pinned: bool,
+    ) -> None:
+        self._readers = {reader.field.name: reader for reader in readers}
+        self._collates = collates
+        self._part = part
+        self._checked = checked
+        self._frames = frames
+        self._is_pinned = is_pinned
+        self._rows: dict[str, Rows] = {}
+
+    def errors(self) -> dict[int, SampleError]:
+        """See PendingFields."""
+        errors: dict[int, SampleError] = {}
+        blank: dict[str, set[int]] = {}
+        for name, reader in self._readers.items():
+            spans = self._checked.encoded[name].spans
+            bad = self._bad(reader, spans)
+            self._rows[name] = _joined(reader, spans, bad)
+            errors = bad | errors
+            if bad:
+                blank.setdefault(reader.field.owner or name, set()).update(bad)
+        frames = self._frames()
+        if frames is None:
+            return errors
+        fields = [reader.field for reader in self._readers.values()]
+        for position, (name, words) in find_mismatches(fields, self._rows).items():
+            spans, owner = self._checked.encoded[name].spans, self._readers[name].field.owner
+            errors.setdefault(position, self._readers[name].error(self._part.indices, spans, position, words))
+            blank.setdefault(owner, set()).add(position)
+        for field in fields:
+            without = blank.get(field.owner or field.name)
+            if without:
+                self._rows[field.name] = _without(self._rows[field.name], without)
+        self._rows = move_targets(fields, self._rows, frames)
+        return errors
+
+    def _bad(self, reader: RowReader, spans: Spans) -> dict[int, SampleError]:
+        """Return what is wrong with values of a field: they cannot be read, or are no whole rows."""
+        indices = self._part.indices
+        bad = {
+            position: reader.error(indices, spans, position, describe_status(status))
+            for position, status in self._checked.bad(reader.field.name).items()
+        }
+        fits = reader.field.fits(spans.sizes)
+        if fits.all():
+            return bad
+        values = FieldValues(reader)
+        for position in np.flatnonzero(~fits).tolist():
+            try:
+                values.read(indices[position : position + 1], spans.part(position, position + 1), verify=False)
+            except SampleError as exc:
+                bad.setdefault(position, exc)
+        return bad
+
+    def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
+        """See PendingFields."""
+        collated = {}
+        for name, rows in self._rows.items():
+            values, counts = rows.values, rows.counts
+            if kept is not None:
+                keeps = np.zeros(len(counts), np.bool_)
+                keeps[kept] = True
+                values, counts = values[np.repeat(keeps, counts)], counts[kept]
+            how = self._collates[name]
+            assert not isinstance(how, PadCollate)  # which is for token ids
+            collated[name] = collate_lengths(values, counts, how, is_pinned=self._is_pinned)
+        return collated
+
+    def cancel(self) -> None:
+        """See PendingFields."""
+        self._checked.cancel()
+
+
+def _joined(reader: RowReader, spans: Spans, bad: Mapping[int, SampleError]) -> Rows:
+    """Return all rows of a field; bad samples have none."""
+    field, sizes, views = reader.field, spans.sizes, spans.views()
+    if bad:
+        sizes = sizes.copy()
+        sizes[list(bad)] = 0
+        views = [view for position, view in enumerate(views) if position not in bad]
+    shape = tuple(size for size in field.shape[1:] if size is not None)
+    if field.unit_bytes == 0:
+        return Rows(np.empty((0, *shape), field.dtype), np.zeros(len(sizes), np.int64))
+    data = np.concatenate(views) if views else np.empty(0, np.uint8)
+    return Rows(data.view(field.dtype).reshape(-1, *shape), sizes // field.unit_bytes)
+
+
+def _without(rows: Rows, positions: Iterable[int]) -> Rows:
+    """Return the rows without those of the samples at these positions."""
+    keep = np.ones(len(rows.counts), np.bool_)
+    keep[list(positions)] = False
+    return rows.kept(keep[rows.samples])

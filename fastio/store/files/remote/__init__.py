@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fastio.store.files.byte_source import ByteSource, Kind, StoreFiles
 from fastio.store.files.local import is_local
-from fastio.store.files.remote.schemes import OBSTORE_SCHEMES
+from fastio.store.files.remote.client import OBSTORE_SCHEMES
 from fastio.store.files.remote_options import RemoteOptions
 
 if TYPE_CHECKING:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fastio.errors import StoreError
-from fastio.store.files.remote.client import Client, split_url
-from fastio.store.files.remote.forked import claim_process
-from fastio.store.files.remote.hugging_face import hub_url, with_token
-from fastio.store.files.remote.schemes import OBSTORE_SCHEMES
+from fastio.store.files.remote.client import OBSTORE_SCHEMES, Client, split_url
 from fastio.store.files.remote_options import RemoteOptions
 
-__all__ = ["client_of"]
+__all__ = [
+    "claim_process",
+    "client_of",
+    "hub_url",
+    "with_token",
+]
+
 
 _clients: dict[tuple[str, str, float], Client] = {}
 _opening = threading.Lock()
@@ -50,3 +56,71 @@ def _opened(bucket: str, storage: Mapping[str, Any], timeout: float) -> Client:
     from fastio.store.files.remote.fsspec_client import FsspecClient
 
     return FsspecClient(bucket, storage, timeout=timeout)
+
+
+# Data sets on the Hugging Face hub: which address a path has, and the user's token.
+
+_PATH = re.compile(r"hf://(datasets/|spaces/)?([^/@]+/[^/@]+)(?:@([^/]+))?/(.*)")
+
+
+def hub_url(url: str) -> str:
+    """
+    Return the address of a file on the hub. Raises StoreError for a path of another form.
+
+    >>> hub_url("hf://datasets/org/name@v1/data/train.tar")
+    'https://huggingface.co/datasets/org/name/resolve/v1/data/train.tar'
+    """
+    match = _PATH.match(url)
+    if match is None:
+        raise StoreError(f"{url}: expected hf://datasets/ORGANISATION/NAME[@REVISION]/PATH")
+    kind, name, revision, path = match.groups()
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    return f"{endpoint}/{kind or ''}{name}/resolve/{revision or 'main'}/{path}"
+
+
+def with_token(options: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return the options with the token as a header: theirs, or that of HF_TOKEN or ``hf auth login``, if there is one.
+
+    ``{"token": False}`` or ``{"anon": True}`` sends none.
+    """
+    options = dict(options)
+    token = options.pop("token", None)
+    if options.pop("anon", False) or token is False:
+        return options
+    if token is None or token is True:
+        token = os.environ.get("HF_TOKEN") or _stored_token()
+    if token:
+        options["headers"] = {"authorization": f"Bearer {token}", **options.get("headers", {})}
+    return options
+
+
+def _stored_token() -> str | None:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
+    path = Path(os.environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
+    try:
+        return path.read_text().strip() or None
+    except OSError:
+        return None
+
+
+# Forked processes, in which the client of an object store would hang.
+
+_owner: int | None = None
+
+
+def claim_process() -> None:
+    """
+    Remember that this process uses object stores.
+
+    Raises StoreError in a process forked from one that did: threads of the client are missing there.
+    """
+    global _owner  # noqa: PLW0603 - the client's threads belong to the process too
+    if _owner is None:
+        _owner = os.getpid()
+    elif _owner != os.getpid():
+        raise StoreError(
+            "object stores cannot be read in a forked process: use FastLoader, which needs no worker processes, or "
+            'DataLoader(..., multiprocessing_context="spawn")'
+        )

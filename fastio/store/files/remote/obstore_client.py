@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import mmap
+import re
+import secrets
+import threading
 import time
-from collections.abc import Iterator, Mapping
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fastio.errors import FastioError, StoreError
-from fastio.store.files.remote.client import Answer, ObjectEntry, RequestFailed
-from fastio.store.files.remote.obstore_errors import translated
-from fastio.store.files.remote.obstore_upload import put_mode, upload
+from fastio.errors import FastioError, StoreError, StoreNotFound
+from fastio.store.files.remote.client import WRONG_ANSWER, Answer, Cause, ObjectEntry, Precondition, RequestFailed
 from fastio.store.files.remote.request_thread import answer_of
-from fastio.store.files.remote.retry_after import RetryAfter
-from fastio.store.files.remote.storage_options import client_config
+from fastio.store.files.remote.storage_options import OPTION_NAMES, client_config
+from fastio.types.units import size
 
-__all__ = ["ObstoreClient"]
+__all__ = [
+    "ObstoreClient",
+    "RetryAfter",
+    "put_mode",
+    "seconds_of",
+    "upload",
+]
+
 
 # Instead of an ETag, which a server need not send: no quoted ETag begins so.
 _MODIFIED = "modified "
@@ -160,3 +174,224 @@ def _options(start: int, stop: int, etag: str | None) -> dict[str, Any]:
 
 def _version(meta: Mapping[str, Any]) -> str:
     return str(meta["e_tag"] or f"{_MODIFIED}{meta['last_modified'].isoformat()}")
+
+
+# Uploads by obstore: a whole file appears under its key at once, or not at all, on a condition or without one.
+
+_ONE_REQUEST = 32 << 20  # bytes; a larger file goes in parts, each of which is tried again alone
+_PART_BYTES = 16 << 20  # S3 allows 10,000 parts
+_PARTS_AT_ONCE = 4
+_MAX_COPY = 5 << 30  # bytes that S3 copies with one request
+_LOG = logging.getLogger(__name__)
+
+
+def put_mode(obstore: Any, store: Any, key: str, *, if_absent: bool, etag: str | None) -> Any:
+    """
+    Return the ``mode`` of ``obstore.put`` for these conditions.
+
+    Google's store compares a number, not the ETag: the number is asked for. Raises obstore's errors.
+    """
+    if etag is None:
+        return "create" if if_absent else "overwrite"
+    known = obstore.head(store, key)
+    version = {"version": known["version"]} if known["e_tag"] == etag and known["version"] is not None else {}
+    return {"e_tag": etag, **version}
+
+
+def upload(obstore: Any, store: Any, key: str, file: Path, mode: Any) -> None:
+    """
+    Store a local file. ``mode`` is that of ``obstore.put``: "create", "overwrite" or the version to replace.
+
+    Conditions and parts exclude each other in obstore: a large file that must not replace another is uploaded in
+    parts under a hidden key beside it, then copied within the store on the condition, and the hidden one removed.
+    Raises obstore's errors, and StoreError for a file that is too large for that.
+    """
+    size_bytes = file.stat().st_size
+    if size_bytes > _ONE_REQUEST and mode == "create":
+        _create(obstore, store, key, file, size_bytes)
+    elif size_bytes > _ONE_REQUEST and mode == "overwrite":
+        _put_parts(obstore, store, key, file)
+    else:
+        obstore.put(store, key, _mapped(file, size_bytes), mode=mode)
+
+
+def _create(obstore: Any, store: Any, key: str, file: Path, size_bytes: int) -> None:
+    if size_bytes > _MAX_COPY:
+        raise StoreError(f"{key}: {size(size_bytes)}, object stores take {size(_MAX_COPY)}: use a smaller shard size")
+    folder, slash, name = key.rpartition("/")
+    hidden = f"{folder}{slash}.{name}.partial-{secrets.token_hex(8)}"
+    try:
+        _put_parts(obstore, store, hidden, file)
+        obstore.copy(store, hidden, key, overwrite=False)
+    finally:
+        try:
+            obstore.delete(store, hidden)
+        except FileNotFoundError:
+            pass  # the upload failed before
+        except (obstore.exceptions.BaseError, OSError) as exc:
+            _LOG.warning("%s: could not be removed (%s); it is a copy that nobody needs", hidden, exc)
+
+
+def _put_parts(obstore: Any, store: Any, key: str, file: Path) -> None:
+    obstore.put(store, key, file, use_multipart=True, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+
+
+def _mapped(file: Path, size_bytes: int) -> Any:
+    """The content of a file, of which the system keeps in memory what it likes to."""
+    if size_bytes == 0:
+        return b""
+    with file.open("rb") as opened:
+        return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+# What obstore's errors mean. Their text has many lines, most of them for debugging.
+
+_STATUS = re.compile(r"status code: (\d{3})([^:\n]*)")
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_OS_MESSAGE = re.compile(r'message: "([^"]*)"')
+_PREFIX = re.compile(r"Generic \w+ error: ")
+_RANGE = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
+_NO_RANGE = 416
+_PASSING = frozenset({408, 409, _NO_RANGE, 425, 429})  # and all from 500
+_BUSY = frozenset({429, 503, 509})
+_EXPIRED = re.compile("expired|InvalidToken|TokenRefreshRequired", re.IGNORECASE)
+_LOG_IN = "log in again, or pass new ones"
+_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does not exist")
+_UNKNOWN_OPTION = re.compile(r"Configuration key: '([^']*)' is not valid")
+_METADATA = re.compile(r"169\.254\.1(69\.254|70\.2)|metadata\.google")
+_PROVIDER = re.compile(r"credential provider: (?:[\w.]+: )?([^\n]*)")
+_SERVER_ERROR = 500
+
+
+def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> StoreError:
+    """
+    Return the error that fastio raises for one of obstore's, whose classes ``errors`` holds.
+
+    It names the URL and says in one line what happened and what to do.
+    """
+    text = str(exc)
+    if isinstance(exc, (errors.PreconditionError, errors.AlreadyExistsError)):
+        return Precondition(f"{url}: is there already, or is another version than expected: open the store again")
+    if _NO_BUCKET.search(text):
+        bucket = "/".join(url.split("/")[:3])
+        return StoreNotFound(f"{bucket}: no such bucket: check its name, and the endpoint")
+    if isinstance(exc, FileNotFoundError):
+        return StoreNotFound(f"{url}: no such object; check the name, or pack the dataset first")
+    provider = _PROVIDER.search(text)
+    if provider is not None:
+        return StoreError(provider[1] if provider[1].startswith(url.partition("//")[0]) else f"{url}: {provider[1]}")
+    unknown = _UNKNOWN_OPTION.search(text)
+    if unknown is not None:
+        near = get_close_matches(unknown[1], OPTION_NAMES, 1)
+        hint = f": did you mean {near[0]!r}?" if near else ": see the names of obstore's or fsspec's options"
+        return StoreError(f"{url}: storage option {unknown[1]!r} is unknown{hint}")
+    status, code, reason = _answer(text)
+    if _EXPIRED.search(code) or (status in (400, 401, 403) and _EXPIRED.search(reason)):
+        return RequestFailed(url, f"the credentials have expired ({reason})", _LOG_IN, cause="expired")
+    if _METADATA.search(text) and (status is None or status < _SERVER_ERROR):
+        return StoreError(
+            f"{url}: found no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE (s3), "
+            "GOOGLE_APPLICATION_CREDENTIALS (gs), AZURE_STORAGE_ACCOUNT_NAME and _KEY (az), or pass "
+            'storage_options={"anon": True} for public data'
+        )
+    if status in (401, 403) or isinstance(exc, (errors.PermissionDeniedError, errors.UnauthenticatedError)):
+        return StoreError(f"{url}: access denied ({reason}): check the credentials and what they allow")
+    if status is None or status in _PASSING or status >= _SERVER_ERROR:
+        has_no_range = status == _NO_RANGE or "RangeNotSupported" in text
+        cause: Cause = "busy" if status in _BUSY else "range" if has_no_range else ""
+        words = (reason, "check the server, or raise download_retry") if reason else _failure(text, timeout_s)
+        return RequestFailed(url, *words, cause=cause)
+    return StoreError(f"{url}: cannot be read or written ({reason}): check the address and the options")
+
+
+def _answer(text: str) -> tuple[int | None, str, str]:
+    """Return the HTTP status in an error's text, the server's code, and both with its message; None without one."""
+    match = _STATUS.search(text)
+    if match is None:
+        return None, "", ""
+    code, message = _CODE.search(text), _MESSAGE.search(text)
+    words = f"the server answers {match[1]}{match[2].rstrip()}"
+    details = ": ".join(part[1].strip() for part in (code, message) if part is not None)
+    return int(match[1]), code[1] if code else "", f"{words}, {details}" if details else words
+
+
+def _failure(text: str, timeout_s: float) -> tuple[str, str]:
+    """Return what went wrong with a request that has no whole answer, and what to do about it."""
+    wrong, network = _RANGE.search(text), "check the address and the network"
+    if wrong is not None:
+        reason = f"asked for bytes {wrong[1]} to {wrong[2]}, the server sent {wrong[3]} to {wrong[4]}"
+        return reason, WRONG_ANSWER
+    if "RangeNotSupported" in text:
+        return "asked for a range, the server sent the whole object", "use a server that knows ranges, or a copy"
+    if "kind: Timeout" in text or "TimedOut" in text:
+        return f"no whole answer within {timeout_s:g} s", "check the server, or raise download_timeout"
+    if "dns error" in text:
+        return "the name of the server is unknown", network
+    if "kind: Connect" in text:
+        message = _OS_MESSAGE.search(text)
+        return f"no connection ({message[1]})" if message else "no connection", network
+    if "IncompleteBody" in text or "kind: Body" in text or "Interrupted" in text:
+        return "the connection was cut before the last byte", "check the network, or raise download_retry"
+    return _PREFIX.sub("", (text.splitlines() or ["unknown error"])[0]), network
+
+
+# When a busy server wants to be asked again: its Retry-After, which obstore does not pass on.
+
+_TIMEOUT_S = 5.0
+_SHARED_S = 1.0  # many requests meet a busy server at once: one of them asks
+
+
+class RetryAfter:
+    """
+    Asks a server that was busy for one byte, to see the header of its answer; once for all who want to know.
+
+    ``address`` makes the URL of a key, signed if need be. Safe to share between threads.
+    """
+
+    def __init__(self, address: Callable[[str], str | None], headers: Mapping[str, str]) -> None:
+        self._address = address
+        self._headers = {**headers, "Range": "bytes=0-0"}
+        self._asking = threading.Lock()
+        self._asked_at = float("-inf")
+        self._until: float | None = None
+
+    def seconds(self, key: str) -> float | None:
+        """Return the seconds until the server wants another request; None if it does not say."""
+        with self._asking:
+            if time.monotonic() > self._asked_at + _SHARED_S:
+                wanted = self._ask(key)
+                self._asked_at = time.monotonic()
+                self._until = None if wanted is None else self._asked_at + wanted
+            return None if self._until is None else max(0.0, self._until - time.monotonic())
+
+    def _ask(self, key: str) -> float | None:
+        url = self._address(key)
+        if url is None or not url.startswith(("http://", "https://")):
+            return None
+        request = urllib.request.Request(url, headers=self._headers)  # noqa: S310 - checked above
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
+                return None
+        except urllib.error.HTTPError as exc:
+            exc.close()
+            return seconds_of(exc.headers.get("Retry-After"))
+        except (OSError, ValueError):  # the request that counts will name it
+            return None
+
+
+def seconds_of(header: str | None) -> float | None:
+    """
+    Return the seconds that a Retry-After stands for, a number or a date; None for any other.
+
+    >>> seconds_of("7"), seconds_of("Thu, 01 Jan 1970 00:00:00 GMT"), seconds_of("soon")
+    (7.0, 0.0, None)
+    """
+    if header is None:
+        return None
+    if header.strip().isdigit():
+        return float(header)
+    try:
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,20 +13,19 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.errors import StoreError
-from fastio.store.files.byte_source import Fetched, Nearing
-from fastio.store.files.remote.cached_loader import CachedLoader
+from fastio.store.files.byte_source import Fetched, Prefetch
+from fastio.store.files.pread import PreadFiles, PreadSource
 from fastio.store.files.remote.client import RequestFailed
-from fastio.store.files.remote.copied_loader import CopiedLoader
-from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread
-from fastio.store.files.remote.held_ranges import HeldRanges
-from fastio.store.files.remote.in_flight import InFlight
-from fastio.store.files.remote.range_loader import RangeLoader
+from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread, InFlight
+from fastio.store.files.remote.loaders import CachedLoader, CopiedLoader, RangeLoader, joined_ranges
 from fastio.store.files.remote.remote_source import RemoteSource
-from fastio.store.files.remote.request_plan import joined_ranges
-from fastio.store.files.remote.whole_copies import WholeCopies
 from fastio.types.spans import Spans
 
-__all__ = ["HeldWindows", "RemoteFiles"]
+__all__ = [
+    "HeldRanges",
+    "RemoteFiles",
+]
+
 
 _DAMAGED = "it came so twice: put the shard there again (fastio repair)"
 _MOST_FAILURES = 10_000  # samples that could not be read, whose reasons are remembered
@@ -87,7 +88,9 @@ class RemoteFiles:
             downloads += begun
         return _Arriving(self, spans, downloads, block)
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False) -> Nearing:
+    def read_ahead(
+        self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
+    ) -> Prefetch:
         """Begin to fetch the spans; what is returned holds them until it is dropped."""
         self._check(spans)
         copies = self._copies.files()
@@ -282,3 +285,106 @@ def _damaged(spans: Spans) -> NDArray[np.int64]:
     sums = np.empty(len(spans), np.uint32)
     _native.checksum(spans, sums).wait()
     return np.flatnonzero((sums != spans.checksums) & (spans.sizes > 0))
+
+
+# HeldRanges: the ranges that are in memory or on their way, and which of them holds a span.
+
+# Shard and start as one number, to search for both at once: a sixteenth of an exabyte over 2**19 objects.
+_SHARD_BITS = 44
+
+
+class HeldRanges:
+    """Downloads that somebody holds. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        # No WeakSet: its iteration may not meet another thread's ``add``.
+        self._downloads: dict[int, weakref.ref[Download]] = {}
+
+    def add(self, download: Download) -> None:
+        """Let spans be found in a download while somebody else holds it."""
+        number, downloads = id(download), self._downloads
+        downloads[number] = weakref.ref(download, lambda _: downloads.pop(number, None))
+
+    def find(self, spans: Spans) -> tuple[list[Download], NDArray[np.int64]]:
+        """Return the downloads that hold spans, and of each span the position of its download in them, or -1."""
+        block = np.full(len(spans), -1, np.int64)
+        alive = [download for ref in list(self._downloads.values()) if (download := ref()) is not None]
+        # Of ranges that begin at the same byte the shortest is looked at first, of equal ones that which was begun
+        # first: it may be there already. (A block of one sample is the range that a first batch asked for.)
+        alive.reverse()
+        held = sorted(alive, key=lambda download: (download.range.shard, download.range.start, -download.range.stop))
+        if not held or not len(spans):
+            return [], block
+        shards = np.array([download.range.shard for download in held], np.int64)
+        starts = np.array([download.range.start for download in held], np.int64)
+        stops = np.array([download.range.stop for download in held], np.int64)
+        wanted = spans.shard.astype(np.int64)
+        # The last range that begins at or before a span holds it, unless ranges overlap: then an earlier one may.
+        last = np.searchsorted((shards << _SHARD_BITS) + starts, (wanted << _SHARD_BITS) + spans.starts, "right") - 1
+        left = np.flatnonzero((last >= 0) & (spans.sizes > 0))
+        for step in range(len(held)):
+            at = last[left] - step
+            left, at = left[at >= 0], at[at >= 0]
+            is_near = shards[at] == wanted[left]
+            is_inside = is_near & (stops[at] >= spans.starts[left] + spans.sizes[left])
+            block[left[is_inside]] = at[is_inside]
+            left = left[is_near & ~is_inside]
+            if not len(left):
+                break
+        used, numbers = np.unique(block, return_inverse=True)
+        first = int(len(used) > 0 and used[0] == -1)
+        return [held[number] for number in used[first:].tolist()], numbers.reshape(-1) - first
+
+
+# WholeCopies: reads a store from this machine alone, once all its objects were copied.
+
+_LOG = logging.getLogger(__name__)
+
+
+class WholeCopies:
+    """The files of a store whose objects all have a finished copy; safe to share between threads, and over a fork."""
+
+    def __init__(self, sources: Sequence[RemoteSource]) -> None:
+        self._sources = sources
+        self._finished: list[PreadSource] = []  # of the first objects
+        self._files: PreadFiles | None = None
+        self._is_given_up = not sources
+        self._lock = threading.Lock()
+
+    def files(self) -> PreadFiles | None:
+        """Return the files, or None while a copy is not finished."""
+        if self._files is not None or self._is_given_up or not self._lock.acquire(blocking=False):
+            return self._files  # nobody waits for the lock: one who forked may have had it
+        try:
+            self._look()
+        except StoreError as exc:
+            self._give_up(exc)
+        finally:
+            self._lock.release()
+        return self._files
+
+    def give_up(self, error: StoreError) -> None:
+        """Go back to the objects: a copy can no longer be read."""
+        self._give_up(error)
+
+    def close(self) -> None:
+        """Close the files that nobody reads."""
+        files = self._files
+        if files is not None:
+            files.close()
+
+    def _look(self) -> None:
+        while len(self._finished) < len(self._sources):
+            copy = self._sources[len(self._finished)].local_copy
+            path = None if copy is None else copy.whole()
+            if path is None:
+                return
+            source = PreadSource.open(path)
+            source.release()
+            self._finished.append(source)
+        self._files = PreadFiles(self._finished)
+
+    def _give_up(self, error: StoreError) -> None:
+        if not self._is_given_up:
+            _LOG.warning("%s: from now on, samples are fetched again", error)
+        self._is_given_up, self._files = True, None

@@ -1,24 +1,25 @@
-"""RemoteSource: one version of one object."""
+"""RemoteSource: one version of one object, and its copy on a disk of this machine."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files.local import aligned, check_range
-from fastio.store.files.remote.client import WRONG_ANSWER, Answer, Precondition, RequestFailed
+from fastio.store.files.remote.client import WRONG_ANSWER, Answer, Precondition, RequestFailed, repeated
 from fastio.store.files.remote.clients import client_of
-from fastio.store.files.remote.local_copy import LocalCopy
 from fastio.store.files.remote.range_cache import RangeCache, object_id
-from fastio.store.files.remote.retry import repeated
 from fastio.store.files.remote_options import RemoteOptions
 
-__all__ = ["RemoteSource"]
+__all__ = [
+    "RemoteSource",
+]
+
 
 _TAIL_BYTES = 64 << 10  # the seal, the header and often the whole index
 
@@ -162,3 +163,30 @@ def _checked_end(path: str, end: Answer) -> Answer:
         reason = f"asked for bytes {start} to {end.size}, got {len(end.data)} bytes from {end.start}"
         raise RequestFailed(path, reason, WRONG_ANSWER)
     return end
+
+
+# LocalCopy: a copy of an object on a disk of this machine, which may be under way; ``stage=`` makes it.
+
+
+class LocalCopy(Protocol):
+    """What is there of a copy is read instead of the object. Safe to share between threads; nothing raises."""
+
+    def read(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Return the bytes from ``start`` up to ``stop``, read-only; None unless all are there and right."""
+        ...
+
+    def offer(self, start: int, data: Any) -> None:
+        """Take bytes that were fetched, from ``start`` on, if the copy can use them."""
+        ...
+
+    def distrust(self, start: int, stop: int) -> None:
+        """Read this range no more: a sample in it does not have its CRC-32."""
+        ...
+
+    def mend(self, start: int, data: Any) -> None:
+        """Put the bytes from ``start`` on right in a finished copy, where a sample did not have its CRC-32."""
+        ...
+
+    def whole(self) -> str | None:
+        """Return the path of the copy if it is finished; None before."""
+        ...

@@ -12,9 +12,9 @@ import pytest
 from fastio.store import FORMATS, create_shard, open_store
 from fastio.store.files.remote.range_cache import RangeCache
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.index import SealedStore
-from fastio.store.set_names import set_path
-from fastio.store.sets import seal_set
+from fastio.store.index.store import SealedStore
+from fastio.store.sets.names import set_path
+from fastio.store.sets.seal import seal_set
 from tests.servers.fault_server import Fault
 from tests.servers.fixtures import Served
 from tests.store.build import LABELLED, make_batch, write

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastio.store.files.remote.range_cache import RangeCache, object_id
-from fastio.store.files.remote.range_cache_file import TRAILER_BYTES
+from fastio.store.files.remote.range_cache_files import TRAILER_BYTES
 from fastio.store.files.remote_options import RemoteOptions
 from tests.forking import fork, in_fork, status_of
 from tests.store.faults import CALLS, fault, kill

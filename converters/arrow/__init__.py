@@ -1,1 +1,0 @@
-"""Reads columns of Arrow and Parquet files as fields of samples."""

@@ -1,1 +1,0 @@
-"""COCO's JSON of images, annotations and categories as samples, and written again from them."""

@@ -1,1 +1,0 @@
-"""Other programs' containers as sources: what their kinds share."""

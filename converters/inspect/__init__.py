@@ -1,0 +1,1 @@
+"""What is done with a packed store: unpacked, verified, compared, described, drawn."""

@@ -1,0 +1,194 @@
+"""PackPlan: a source divided into shards before anything is packed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.packing.pipeline import stages_of
+from fastio.converters.packing.record import source_metadata
+from fastio.converters.pictures.jumps import jump_fields
+from fastio.converters.pictures.raw import Raw
+from fastio.converters.pictures.transcode import Transcode
+from fastio.converters.sources.scan import shown
+from fastio.converters.sources.source import Scanned, Source, Stage, split_by_bytes
+from fastio.errors import SchemaError
+from fastio.store import Format
+from fastio.store.jump_tables import JumpRule
+from fastio.types.schema import Schema
+
+__all__ = [
+    "PackPlan",
+    "plan_of",
+]
+
+
+_VERSION = 1  # of the division, and of all bytes that a shard takes from its plan
+_BLOCK = 1 << 16  # samples that are hashed at once
+
+
+@dataclass(frozen=True, slots=True)
+class PackPlan:
+    """
+    The division of one source into shards: shard k holds the samples ``cuts[k]`` to ``cuts[k + 1]`` of the source, in
+    its order, and is the same bytes whoever packs it, whenever, with however many threads.
+
+    ``digest``, 64 bits and never 0, covers all that these bytes depend on and that is known without reading: keys,
+    sizes, columns, problems and metadata of the source, its order, the schema, what is done to pictures, the format and
+    the size of shards. It does not depend on paths, times, the machine or the number of threads. ``record`` is what
+    each shard keeps to say what differs from another plan. Its "contents", a hash over the checksums of all samples if
+    the source carries some, is not in the digest, which is that of older shards without it: see ``has_contents_of``.
+    Otherwise a file whose content changes while name and size stay is not noticed.
+    """
+
+    digest: int
+    cuts: NDArray[np.int64]
+    schema: Schema  # of the shards
+    record: Mapping[str, Any]
+    stages: Callable[[], Stage] | None = field(compare=False)  # makes the stage of one shard
+    jump: JumpRule | None = None  # which pictures of the shards get start points
+
+    def __len__(self) -> int:
+        """How many shards there are."""
+        return len(self.cuts) - 1
+
+    @property
+    def samples(self) -> int:
+        """How many samples of the source are to be read, good or bad."""
+        return int(self.cuts[-1])
+
+    def samples_of(self, number: int) -> range:
+        """Return the samples of one shard."""
+        return range(int(self.cuts[number]), int(self.cuts[number + 1]))
+
+    def with_jump(self, rule: JumpRule | None) -> PackPlan:
+        """Return the plan that is the same but for the start points, if the shards have pictures that may have some."""
+        outside = {name: self.record[name] for name in ("shards", "contents") if name in self.record}
+        kept = {name: value for name, value in self.record.items() if name not in (*outside, *JumpRule().to_json())}
+        rule = rule if jump_fields(self.schema) else None
+        record = {**kept, **({} if rule is None else rule.to_json())}
+        digest = int(_json_hash(record), 16) or 1
+        return replace(self, digest=digest, record={**record, **outside}, jump=rule)
+
+    def with_contents(self, contents: str | None) -> PackPlan:
+        """Return the plan whose shards say these "contents" of the source; None: none, as older ones do."""
+        kept = {name: value for name, value in self.record.items() if name != "contents"}
+        return replace(self, record=kept if contents is None else {**kept, "contents": contents})
+
+    def has_contents_of(self, record: Mapping[str, Any]) -> bool:
+        """Whether a shard with such a record has the same contents, as far as both of them tell."""
+        return self.record.get("contents") in (None, record.get("contents")) or "contents" not in record
+
+
+def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transcode | Raw | None = None) -> PackPlan:
+    """
+    Divide ``source`` into shards of up to ``shard_bytes``, by the sizes of its samples as the container ``form`` takes
+    them, or a single larger sample.
+
+    Pictures that are made smaller count as they are in the source, those that are decoded by their pixels. No
+    picture gets start points; see ``PackPlan.with_jump``. Raises SchemaError if a key comes twice.
+    """
+    stages = None if pictures is None else stages_of(pictures, source)
+    schema = source.schema if stages is None else stages().schema(source.schema)
+    hashes = {"keys": _Hash(), "sizes": _Hash()}
+    keys = _UniqueKeys(source)
+    sizes: list[NDArray[np.int64]] = []
+    contents = _Hash()
+    has_checksums = True
+    for scanned in _blocks(source):
+        joined = "\0".join(scanned.keys).encode("utf-8", "surrogatepass")
+        keys.add(joined, len(scanned.keys))
+        hashes["keys"].update(joined + b"\0")
+        hashes["sizes"].update(scanned.sizes.astype("<i8").tobytes())
+        for name, column in sorted(scanned.columns.items()):
+            hashes.setdefault(f"column {name}", _Hash()).update(np.ascontiguousarray(column).tobytes())
+        sizes.append(scanned.sizes)
+        has_checksums = has_checksums and scanned.checksums is not None
+        if scanned.checksums is not None:
+            contents.update(scanned.checksums.astype("<u4").tobytes())
+    every = np.concatenate(sizes) if sizes else np.empty(0, np.int64)
+    known = source_metadata(source)
+    record = {
+        "version": _VERSION,
+        "format": form.name,
+        "shard_size": shard_bytes,
+        "schema": schema.to_json(),
+        "pictures": None if pictures is None else pictures.to_json(),
+        "samples": len(every),
+        "bytes": int(every.sum()),
+        "metadata": _json_hash(known["metadata"]),
+        "problems": _json_hash([known["skipped"], known["left_aside"]]),
+        **{name: hash_.hexdigest() for name, hash_ in hashes.items()},
+    }
+    if form.layout(schema):
+        record["layout"] = form.layout(schema)
+    costs = _container_bytes(form, schema, every)
+    pieces = split_by_bytes(costs, shard_bytes, max(len(every), 1))
+    cuts = np.array([0, *(piece.stop for piece in pieces)], np.int64)
+    digest = int(_json_hash(record), 16) or 1
+    plan = PackPlan(digest, cuts, schema, {**record, "shards": len(pieces)}, stages)
+    return plan.with_contents(contents.hexdigest() if has_checksums and len(every) else None)
+
+
+def _blocks(source: Source) -> Iterator[Scanned]:
+    count = len(source) - len(source.problems)
+    for start in range(0, count, _BLOCK):
+        yield source.scanned(range(start, min(start + _BLOCK, count)))
+
+
+def _container_bytes(form: Format, schema: Schema, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What each sample takes in a shard. Only the sum of its values is known: the first field counts for all."""
+    assert form.sample_bytes is not None, f"{form.name} has no shards"
+    fixed = {each.name: each.nbytes for each in schema.payload if each.is_raw_picture}
+    first = next((each.name for each in schema.payload if each.name not in fixed), "")
+    nothing = np.zeros(len(sizes), np.int64)
+    by_field = {each.name: sizes if each.name == first else nothing for each in schema.payload}
+    by_field |= {name: np.full(len(sizes), size, np.int64) for name, size in fixed.items()}
+    return form.sample_bytes(schema, by_field, len(sizes))
+
+
+def _Hash() -> Any:  # noqa: N802 - stands for a class of hashlib
+    return hashlib.blake2b(digest_size=8)
+
+
+def _json_hash(data: Any) -> str:
+    encoded = json.dumps(data, sort_keys=True, separators=(",", ":")).encode("ascii")
+    return hashlib.blake2b(encoded, digest_size=8).hexdigest()
+
+
+class _UniqueKeys:
+    """Finds a key that comes twice. Keys in rising order cost nothing, others 16 bytes and more each."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._set = _native.KeySet()
+        self._is_rising = True
+        self._count = 0
+
+    def add(self, joined: bytes, count: int) -> None:
+        """Take the next keys, joined by NUL. Raises SchemaError for one that was there before."""
+        if self._is_rising and not self._set.rise(joined):
+            self._is_rising = False
+            for scanned in _blocks_until(self._source, self._count):
+                self._insert("\0".join(scanned.keys).encode("utf-8", "surrogatepass"))
+        if not self._is_rising:
+            self._insert(joined)
+        self._count += count
+
+    def _insert(self, joined: bytes) -> None:
+        twice = self._set.insert(joined)
+        if twice is not None:
+            key = joined.split(b"\0")[twice].decode("utf-8", "surrogatepass")
+            raise SchemaError(f"{shown(self._source.path)}: key {key!r} comes twice; keys must be unique: rename one")
+
+
+def _blocks_until(source: Source, stop: int) -> Iterator[Scanned]:
+    for start in range(0, stop, _BLOCK):
+        yield source.scanned(range(start, min(start + _BLOCK, stop)))

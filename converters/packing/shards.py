@@ -1,0 +1,229 @@
+"""Shards that were packed by a plan, as they lie there, and how their plan differs from that of the source today."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from fastio.converters.packing.plan import PackPlan
+from fastio.converters.packing.record import PackRecord, source_metadata
+from fastio.converters.sources.scan import shown
+from fastio.converters.sources.source import Source, joined_checksums
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+from fastio.store.formats.format import Format
+from fastio.store.index.sealed import Shard
+from fastio.store.sets.seal import read_member
+from fastio.store.sets.set_object import SetMember
+from fastio.store.store_folder import StoreFolder
+from fastio.types.units import size
+
+__all__ = [
+    "PlannedShard",
+    "changed",
+    "differences",
+    "is_foreign",
+    "open_shard",
+    "shard_metadata",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShard:
+    """One whole shard: its index, how a set lists it, and what its metadata says."""
+
+    shard: Shard
+    member: SetMember
+    plan: Mapping[str, Any]  # ``PackPlan.record``, and "shard", "first", "stop": its number and its samples
+    packed: Mapping[str, Any]  # ``PackRecord.to_json``
+    source: Mapping[str, Any] | None  # ``source_metadata``: only the first shard of a set has it
+
+    @property
+    def number(self) -> int:
+        """Which shard of its plan this is."""
+        assert self.shard.seal is not None
+        return self.shard.seal.shard
+
+
+def shard_metadata(plan: PackPlan, number: int, source: Source, record: PackRecord) -> dict[str, Any]:
+    """
+    Return the metadata of a shard.
+
+    What is known of the whole source stands in the first shard alone: thousands of copies of thousands of class names
+    would cost more than they are worth, as nothing but the whole set can be opened.
+    """
+    samples = plan.samples_of(number)
+    place = {"shard": number, "first": samples.start, "stop": samples.stop}
+    metadata = {"plan": {**plan.record, **place}, "packed": record.to_json()}
+    return metadata if number else {**metadata, "source": source_metadata(source)}
+
+
+def open_shard(folder: StoreFolder, name: str, form: Format) -> PlannedShard:
+    """
+    Open a shard. Its seal and its index are checked, not the bytes of its samples: each of them is compared with its
+    checksum when it is read, and ``fastio verify`` compares all.
+
+    Raises StoreIncomplete or StoreCorrupt if it is not whole, and StoreError if it was not packed by a plan.
+    """
+    shard, member = read_member(folder, name, form)
+    if shard.seal is None or not shard.seal.is_alone or not shard.seal.plan:
+        raise StoreError(
+            f"{folder.full(name)}: is a whole file that was not packed by a plan; choose another name, or replace it "
+            "with --overwrite (in Python overwrite=True)"
+        )
+    metadata = json.loads(shard.metadata)
+    if not {"plan", "packed"} <= metadata.keys():
+        raise StoreError(
+            f"{folder.full(name)}: is a shard of another kind of run, which cannot be continued here: choose another "
+            "name, or --overwrite"
+        )
+    return PlannedShard(shard, member, metadata["plan"], metadata["packed"], metadata.get("source"))
+
+
+def is_foreign(folder: StoreFolder, name: str, form: Format) -> bool:
+    """Return whether a file without a seal is a whole one of another program, not one of ours that was cut off."""
+    if form.foreign is None:
+        return False
+    file = folder.open(name)
+    try:
+        form.foreign.open(file)
+    except (StoreIncomplete, StoreCorrupt):
+        return False
+    except StoreError:
+        return True
+    finally:
+        file.release()
+    return True
+
+
+# What differs between the plan of shards that are there and the plan of the source as it is now, in words.
+
+_NOTHING = object()
+
+
+def changed(
+    path: str, shard: PlannedShard, plan: PackPlan, source: Source, others: Iterable[PlannedShard] = ()
+) -> StoreError:
+    """Return the error for shards of another plan under the names of this one; ``others`` are more of them."""
+    words = "; ".join(differences(shard, plan, source, others))
+    return StoreError(
+        f"{path}: its shards were packed from another state of the source, or with other options: {words}. Give the "
+        "same source and options to go on, or pack all again with --overwrite (in Python overwrite=True)"
+    )
+
+
+def differences(shard: PlannedShard, plan: PackPlan, source: Source, others: Iterable[PlannedShard] = ()) -> list[str]:
+    """
+    Return how the plan of a shard differs from ``plan`` of ``source``, the options first; never empty. ``others`` are
+    shards of the same plan as the first, in which a file may be found that has another size.
+    """
+    before, now = shard.plan, plan.record
+    words = [
+        f"{what} was {form(before.get(name))}, now {form(now.get(name))}"
+        for name, (what, form) in _OPTIONS.items()
+        if before.get(name) != now.get(name)
+    ]
+    if before["samples"] != now["samples"]:
+        words.append(f"the source had {before['samples']:,} samples, now {now['samples']:,}")
+    if before["keys"] != now["keys"]:
+        words.append(_first_other_key(shard, source) or "keys, or their order, differ")
+    elif before["sizes"] != now["sizes"]:
+        found = next(filter(None, (_first_other_size(each, source) for each in (shard, *others))), "")
+        total = f"together {before['bytes']:,} bytes, now {now['bytes']:,}"
+        if before["bytes"] == now["bytes"]:
+            total = f"together {now['bytes']:,} bytes as before"
+        words.append(f"files have other sizes: {found or total}")
+    elif not plan.has_contents_of(before):
+        found = next(filter(None, (_first_other_content(each, source) for each in (shard, *others))), "")
+        words.append(f"the contents of its samples differ, by their checksums{found and f': the first is {found}'}")
+    columns = {name for name in (*before, *now) if name.startswith("column ")}
+    for name in sorted(columns):
+        if before.get(name, _NOTHING) != now.get(name, _NOTHING):
+            words.append(f"the values of {name.removeprefix('column ')!r} differ")
+    for name, what in _OTHERS.items():
+        if before[name] != now[name] and not words:
+            words.append(what)
+    return words or ["they were planned by another version of fastio"]
+
+
+def _first_other_key(shard: PlannedShard, source: Source) -> str:
+    """The first key of a shard that the source no longer has there; empty if the shard cannot tell."""
+    start, stop = shard.plan["first"], min(shard.plan["stop"], len(source) - len(source.problems))
+    if shard.plan.get("pictures") is not None or shard.packed["skipped"] or start >= stop:
+        return ""  # pictures may have got other names
+    keys = _keys(shard)
+    for before, now in zip_longest(keys, source.scanned(range(start, stop)).keys):
+        if before != now:
+            return f"the first key that differs: was {shown(before or 'none')!r}, now {shown(now or 'none')!r}"
+    return ""
+
+
+def _first_other_size(shard: PlannedShard, source: Source) -> str:
+    """The first sample of a shard that has another size in the source; empty if there is none, or nothing can tell."""
+    start, stop = shard.plan["first"], shard.plan["stop"]
+    if shard.plan.get("pictures") is not None or shard.packed["skipped"] or stop - start != shard.shard.count:
+        return ""  # its sizes are not those of the source
+    scanned = source.scanned(range(start, stop))
+    before = np.sum([shard.shard.sizes[each.name] for each in shard.shard.schema.payload], axis=0)
+    other = np.flatnonzero(before != scanned.sizes)
+    if not len(other) or len(other) == len(before):  # if all differ, they may count other bytes than the source does
+        return ""
+    first = int(other[0])
+    return f"{shown(scanned.keys[first])!r} had {before[first]:,} bytes, now {scanned.sizes[first]:,}"
+
+
+def _first_other_content(shard: PlannedShard, source: Source) -> str:
+    """The first sample of a shard that has another checksum in the source; empty as for ``_first_other_size``."""
+    start, stop, data = shard.plan["first"], shard.plan["stop"], shard.shard
+    if shard.plan.get("pictures") is not None or shard.packed["skipped"] or stop - start != data.count:
+        return ""
+    scanned = source.scanned(range(start, stop))
+    before = joined_checksums([data.checksums.get(each.name) for each in data.schema.payload])
+    if before is None or scanned.checksums is None:
+        return ""
+    other = np.flatnonzero(before != scanned.checksums)
+    if not len(other) or len(other) == len(before):  # if all differ, they may be of other bytes than the source's
+        return ""
+    return repr(shown(scanned.keys[int(other[0])]))
+
+
+def _keys(shard: PlannedShard) -> list[str]:
+    data = shard.shard
+    if data.key_starts is None:
+        return [bytes(key).decode("utf-8", "surrogatepass") for key in data.keys]
+    return bytes(data.keys).decode("utf-8", "surrogatepass").split("\0") if data.count else []
+
+
+def _plain(value: Any) -> str:
+    return str(value)
+
+
+def _pictures(options: Mapping[str, Any] | None) -> str:
+    return "none" if not options else ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
+
+
+def _jump(spacing: int | None) -> str:
+    return "off" if spacing is None else f"every {spacing} MCUs"
+
+
+def _least_bytes(size_bytes: int | None) -> str:
+    return "0 bytes on" if size_bytes is None else f"{size_bytes:,} bytes on"
+
+
+_OPTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "version": ("the version of the plan", _plain),
+    "format": ("the format", _plain),
+    "shard_size": ("--shard-size", size),
+    "pictures": ("what is done to pictures", _pictures),
+    "jump": ("--jump", _jump),
+    "jump_from": ("start points for JPEGs from", _least_bytes),
+}
+_OTHERS = {
+    "schema": "fields or their types differ",
+    "metadata": "classes, or what else is known of the source, differ (its name, label file, --shuffle, tokenizer)",
+    "problems": "other files are left out, or cannot be packed",
+}

@@ -1,0 +1,41 @@
+"""Opens the source of a packed store again, read the way it was read for packing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastio.converters import LabelOptions, Source, open_source
+from fastio.converters.fields.types import parse_choice
+from fastio.converters.sources import folders
+from fastio.converters.sources.derived import tokenized_as
+from fastio.converters.sources.kind import SourcePath
+from fastio.converters.sources.source import origin_of, recorded_kind, recorded_root
+
+__all__ = [
+    "reopen_source",
+]
+
+
+def reopen_source(metadata: Mapping[str, Any], path: str, *, kind: str = "auto", labels: str | None = None) -> Source:
+    """
+    Open ``path`` with the options that a store's metadata records, such as fields and columns; the samples come in the
+    order of the source. The label file is not recorded: ``labels`` names it. Raises SourceError as ``open_source``.
+    """
+    record = origin_of(metadata)
+    if (
+        kind == "auto"
+        and recorded_kind(record) == folders.IMAGEFOLDER.name
+        and folders.IMAGEFOLDER.signs(SourcePath(path))
+    ):
+        kind = folders.IMAGEFOLDER.name  # folders that were classes are not asked about again
+    source: Source = open_source(
+        path,
+        kind=kind,
+        labels=labels,
+        label_options=LabelOptions.from_json(record.get("label_options") or {}),
+        fields=[parse_choice(words) for words in record.get("fields") or ()],
+        root=recorded_root(record, path),
+        as_recorded=True,
+    )
+    return tokenized_as(metadata, source)

@@ -1,0 +1,1 @@
+"""Parquet and Arrow files as sources: reading, and columns as fields, labels or text."""

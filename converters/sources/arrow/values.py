@@ -1,0 +1,403 @@
+"""Arrow arrays as the bytes, or the column, that a store keeps of a field; without a Python object for each value."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import Buffers, image_kind
+from fastio.converters.fields.values import EncodedField, encode_values
+from fastio.converters.sources.arrow.reading import python_values, value_bytes
+from fastio.converters.sources.optional import pyarrow
+from fastio.errors import SourceError
+from fastio.types.field_types import FIELD_TYPES
+from fastio.types.picture_kinds import PNG_SIGNATURE, UNKNOWN
+from fastio.types.schema import COLUMN, RAGGED, RAW, Field
+from fastio.types.spans import Spans
+
+__all__ = [
+    "encode_array",
+    "field_by_type",
+    "is_bytes",
+    "joined",
+    "may_hold_pictures",
+    "part_at",
+    "plain_array",
+    "plain_type",
+]
+
+
+def encode_array(field: Field, array: Any, *, where: str) -> EncodedField:
+    """
+    Encode one value per sample; ``array`` has checked offsets. ``where`` is the column's name, for messages.
+
+    Null is a problem of its sample, except in JSON. The result equals that of ``encode_values`` on the values as Python
+    objects, but text is checked to be UTF-8.
+    """
+    array, missing = plain_array(array), dict[int, str]()
+    if is_picture_struct(array.type):
+        array, missing = _picture_bytes(array, where)
+    nulls = np.flatnonzero(_bits(array.is_null()))
+    if len(nulls) == 0 or field.traits.is_json:
+        return _encoded(field, array)
+    for i in nulls.tolist():
+        missing.setdefault(i, f"has null in the column {where!r}; --without leaves a column out")
+    present = np.flatnonzero(_bits(array.is_valid()))
+    return _scattered(field, _encoded(field, array.drop_null()), present, len(array), missing)
+
+
+def joined(parts: Sequence[EncodedField]) -> EncodedField:
+    """Return the values of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    firsts = np.cumsum([0, *map(_count, parts)]).tolist()
+    problems = {
+        first + i: sentence for first, part in zip(firsts, parts, strict=False) for i, sentence in part.problems.items()
+    }
+    if parts[0].column is not None:
+        columns = [part.column for part in parts if part.column is not None]
+        return EncodedField(column=np.concatenate(columns), problems=problems)
+    spans = [part.spans for part in parts if part.spans is not None]
+    shard = np.repeat(np.arange(len(spans), dtype=np.int32), [len(each) for each in spans])
+    whole = Spans(
+        Buffers([_buffer(each) for each in spans]),
+        shard,
+        np.concatenate([each.starts for each in spans]),
+        np.concatenate([each.sizes for each in spans]),
+    )
+    return EncodedField(spans=whole, problems=problems)
+
+
+def plain_array(array: Any) -> Any:
+    """Return the same values without dictionaries, run-end encoding and extension types."""
+    arrow = pyarrow("to read tables")
+    while True:
+        if isinstance(array, arrow.ExtensionArray):
+            array = array.storage
+        elif arrow.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif arrow.types.is_run_end_encoded(array.type):
+            array = pyarrow("to read tables", "pyarrow.compute").run_end_decode(array)
+        else:
+            return array
+
+
+def _count(part: EncodedField) -> int:
+    return len(part.spans) if part.spans is not None else len(part.column) if part.column is not None else 0
+
+
+def _buffer(spans: Spans) -> NDArray[np.uint8]:
+    """The one array that spans of one part lie in."""
+    last = spans.starts + spans.sizes
+    return spans.buffers.view(0, 0, int(last.max(initial=0)))
+
+
+def _picture_bytes(array: Any, where: str) -> tuple[Any, dict[int, str]]:
+    """The bytes of pictures, and a sentence for those of which there is only a path."""
+    compute = pyarrow("to read tables", "pyarrow.compute")
+    data, paths = compute.struct_field(array, "bytes"), compute.struct_field(array, "path")
+    only_paths = np.flatnonzero(_bits(data.is_null()) & _bits(paths.is_valid()))
+    return plain_array(data), {
+        i: f"has only the path {str(paths[i].as_py())!r:.80} in the column {where!r}, without the bytes of that file"
+        for i in only_paths.tolist()
+    }
+
+
+def _bits(array: Any) -> NDArray[np.bool_]:
+    bits: NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
+    return bits
+
+
+def _scattered(
+    field: Field, encoded: EncodedField, present: NDArray[np.int64], count: int, missing: dict[int, str]
+) -> EncodedField:
+    """The values at the positions ``present`` of ``count``, and nothing at the others."""
+    problems = {**missing, **{int(present[i]): sentence for i, sentence in encoded.problems.items()}}
+    if encoded.column is not None:
+        column = np.zeros((count, *encoded.column.shape[1:]), field.dtype)
+        column[present] = encoded.column
+        return EncodedField(column=column, problems=problems)
+    assert encoded.spans is not None
+    shard, starts, sizes = np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count, np.int64)
+    shard[present], starts[present] = encoded.spans.shard, encoded.spans.starts
+    sizes[present] = encoded.spans.sizes
+    return EncodedField(spans=Spans(encoded.spans.buffers, shard, starts, sizes), problems=problems)
+
+
+def _encoded(field: Field, array: Any) -> EncodedField:
+    """Values without nulls (JSON may have some)."""
+    arrow, traits = pyarrow("to read tables"), field.traits
+    if is_bytes(array.type) and not traits.is_json and (traits.is_picture or not traits.is_plain):
+        return EncodedField(spans=Spans.of(*value_bytes(arrow, array)))
+    if traits.is_text and not array_type(array.type):
+        return _text(arrow, field, array)
+    if traits.is_plain and not traits.is_text:
+        numbers = _numbers(arrow, field, array)
+        if numbers is not None:
+            return numbers
+    if traits.is_json and (arrow.types.is_string(array.type) or arrow.types.is_large_string(array.type)):
+        array = array.cast(arrow.large_binary())  # documents in a column of text
+    return encode_values(field, python_values(array))
+
+
+def _text(arrow: Any, field: Field, array: Any) -> EncodedField:
+    """Strings as they are; dates, times and decimals as Arrow writes them."""
+    types = arrow.types
+    if not (types.is_string(array.type) or types.is_large_string(array.type) or is_bytes(array.type)):
+        array = array.cast(arrow.large_string())
+    data, starts, sizes = value_bytes(arrow, array)
+    problems = dict[int, str]()
+    if not _is_utf8(data, starts, sizes):
+        for i, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+            try:
+                data[start : start + size].tobytes().decode()
+            except UnicodeDecodeError as exc:
+                byte = data[start + exc.start]
+                problems[i] = f"has a field {field.name!r} that is not UTF-8: byte {exc.start} is 0x{byte:02x}"
+    return EncodedField(spans=Spans.of(data, starts, sizes), problems=problems)
+
+
+def _is_utf8(data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> bool:
+    """Whether all values are UTF-8: together they are, and none begins within a character."""
+    try:
+        data.tobytes().decode()
+    except UnicodeDecodeError:
+        return False
+    firsts = data[starts[sizes > 0]]
+    return not bool(((firsts & 0xC0) == 0x80).any())
+
+
+def _numbers(arrow: Any, field: Field, array: Any) -> EncodedField | None:
+    """(Lists of) numbers that the field can hold; None if something is odd: ``encode_values`` then says what."""
+    if arrow.types.is_duration(array.type):
+        array = array.cast(arrow.int64())
+    if array_type(array.type) is None:
+        return None
+    flattened = _flattened(arrow, field, array)
+    flat = None if flattened is None else _cast(flattened[0].to_numpy(zero_copy_only=False), np.dtype(field.dtype))
+    if flat is None or flattened is None:
+        return None
+    sizes = [size for size in field.shape if size is not None]
+    if field.is_column:
+        return EncodedField(column=flat.reshape(len(array), *sizes))
+    row_bytes = math.prod(sizes) * flat.itemsize
+    return EncodedField(spans=Spans.joined(np.ascontiguousarray(flat).view(np.uint8), flattened[1] * row_bytes))
+
+
+def _flattened(arrow: Any, field: Field, array: Any) -> tuple[Any, NDArray[np.int64]] | None:
+    """The numbers in lists of the field's shape, and the size of the first axis where that is open, else 1."""
+    lengths_of = pyarrow("to read tables", "pyarrow.compute").list_value_length
+    shape, rows = field.shape, np.ones(len(array), np.int64)
+    is_tensor = arrow.types.is_fixed_size_list(array.type) and len(shape) > 1 and None not in shape
+    if is_tensor and not _is_nested(array) and array.type.list_size == math.prod(size or 0 for size in shape):
+        shape = (array.type.list_size,)  # arrow.fixed_shape_tensor keeps its elements in one list
+    for axis, size in enumerate(shape):
+        if not hasattr(array, "flatten") or arrow.types.is_struct(array.type):
+            return None
+        lengths = lengths_of(array).to_numpy(zero_copy_only=False).astype(np.int64)
+        if size is None and axis == 0:
+            rows = lengths
+        elif (lengths != size).any():
+            return None
+        array = plain_array(array.flatten())
+        if array.null_count:
+            return None
+    return None if hasattr(array, "flatten") else (array, rows)
+
+
+def _is_nested(array: Any) -> bool:
+    return hasattr(plain_array(array.values), "flatten")
+
+
+def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """The numbers in another dtype: floats are rounded, integers must not change; None if they would."""
+    if values.dtype == dtype:
+        return values
+    if dtype.kind == "f" and values.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):
+            return values.astype(dtype)
+    if dtype.kind in "iu" and values.dtype.kind in "biu":
+        with np.errstate(all="ignore"):
+            cast = values.astype(dtype)
+        return cast if np.array_equal(cast, values) else None
+    return None
+
+
+# Which field a column of an Arrow type becomes, when the user does not say.
+
+_MASKS: Final = re.compile(r"(?:.*_)?(?:masks?|annotations?|segmentations?)\Z")
+# Where Arrow and NumPy name a type differently. pyarrow's own answer, to_pandas_dtype(), needed pandas once (in 18).
+_FLOATS: Final = {"halffloat": "float16", "float": "float32", "double": "float64"}
+_PNG_DEPTH: Final = 24  # where a PNG says how many bits a number has
+
+
+def field_by_type(name: str, type_: Any, feature: Any, first: Callable[[], bytes | None]) -> Field:
+    """
+    Return the field called ``name`` for a column of this Arrow type.
+
+    ``feature`` is what Hugging Face ``datasets`` says of it, None if nothing. ``first`` returns the first value of a
+    column of bytes: its first bytes tell pictures from other bytes. Raises SourceError, in words that follow the
+    column's name, for types that no field can hold.
+
+    * numbers and booleans: a column of that dtype; durations: int64 in their unit
+    * strings, dates, times and decimals: text, as Arrow writes them (ISO 8601; every digit)
+    * lists of one length: an array; lists of numbers or of such lists: a ragged array; other lists, structs and maps:
+      JSON
+    * bytes, and structs of bytes and path: pictures (a mask, if the name says so) or bytes
+    """
+    arrow, declared = pyarrow("to read tables"), _declared_array(feature)
+    plain = plain_type(type_)
+    if is_bytes(plain):
+        return _of_bytes(name, feature, first())
+    if declared is not None:
+        return Field(name, RAW, declared[0], declared[1])
+    if _is_text(arrow, plain):
+        return Field(name, *FIELD_TYPES["text"])
+    if arrow.types.is_duration(plain):
+        return Field(name, *FIELD_TYPES["int"])
+    array = array_type(plain)
+    if array is not None and None not in array[1][1:]:
+        dtype, shape = array
+        return Field(name, COLUMN if not shape else RAGGED if None in shape else RAW, dtype, shape)
+    if arrow.types.is_null(plain):
+        raise SourceError("holds nothing but nulls")
+    unfit = _not_json(arrow, plain)
+    if unfit is not None:
+        raise SourceError(f"is {plain}, and {unfit} in it fits no field: name the parts you need with --field")
+    return Field(name, *FIELD_TYPES["json"])
+
+
+def plain_type(type_: Any) -> Any:
+    """Return the type in which the values of dictionaries, run-end encoding and extension types are kept."""
+    arrow = pyarrow("to read tables")
+    while True:
+        if isinstance(type_, arrow.FixedShapeTensorType):
+            return type_
+        if isinstance(type_, arrow.BaseExtensionType):
+            type_ = type_.storage_type
+        elif arrow.types.is_dictionary(type_) or arrow.types.is_run_end_encoded(type_):
+            type_ = type_.value_type
+        else:
+            return type_
+
+
+def is_picture_struct(type_: Any) -> bool:
+    """Return whether this is what Hugging Face ``datasets`` keeps of a picture or a sound: its bytes and its path."""
+    types = pyarrow("to read tables").types
+    return bool(types.is_struct(type_)) and {"bytes", "path"} == {part.name for part in type_}
+
+
+def is_bytes(type_: Any) -> bool:
+    """Return whether values are bytes, or structs of bytes and path."""
+    types, plain = pyarrow("to read tables").types, plain_type(type_)
+    checks = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(is_(plain) for is_ in (*checks, is_picture_struct))
+
+
+def may_hold_pictures(type_: Any) -> bool:
+    """Return whether values of this type, or parts of them, are bytes or strings."""
+    types, plain = pyarrow("to read tables").types, plain_type(type_)
+    if types.is_map(plain):
+        return may_hold_pictures(plain.key_type) or may_hold_pictures(plain.item_type)
+    if types.is_struct(plain):
+        return any(may_hold_pictures(part.type) for part in plain)
+    if hasattr(plain, "value_type"):
+        return may_hold_pictures(plain.value_type)
+    return is_bytes(plain) or any(is_(plain) for is_ in (types.is_string, types.is_large_string, types.is_string_view))
+
+
+def array_type(type_: Any) -> tuple[str, tuple[int | None, ...]] | None:
+    """Return dtype and shape of (lists of) numbers, with None for lists of any length; None for anything else."""
+    arrow, shape = pyarrow("to read tables"), list[int | None]()
+    if isinstance(type_, arrow.FixedShapeTensorType):
+        in_order = type_.permutation is None or list(type_.permutation) == sorted(type_.permutation)
+        if not in_order:
+            return None
+        shape, type_ = list(type_.shape), type_.value_type
+    while not _is_number(arrow, type_):
+        if arrow.types.is_fixed_size_list(type_):
+            shape.append(type_.list_size)
+        elif _is_list(arrow, type_):
+            shape.append(None)
+        else:
+            return None
+        type_ = plain_type(type_.value_type)
+    return np.dtype(_FLOATS.get(str(type_), str(type_))).newbyteorder("<").str, tuple(shape)
+
+
+def _declared_array(feature: Any) -> tuple[str, tuple[int, ...]] | None:
+    """What ``datasets`` says of an Array2D and the like, whose lists have no lengths in Arrow."""
+    if not isinstance(feature, Mapping) or not re.match(r"Array[2-5]D\Z", str(feature.get("_type"))):
+        return None
+    shape = feature.get("shape")
+    if not isinstance(shape, list) or not all(isinstance(size, int) for size in shape):
+        return None
+    return np.dtype(str(feature.get("dtype"))).newbyteorder("<").str, tuple(shape)
+
+
+def _of_bytes(name: str, feature: Any, first: bytes | None) -> Field:
+    declared = feature.get("_type") if isinstance(feature, Mapping) else None
+    is_picture = first is not None and image_kind(np.frombuffer(first, np.uint8)) != UNKNOWN
+    if declared != "Image" and not is_picture:
+        return Field(name, *FIELD_TYPES["bytes"])
+    if not _MASKS.match(name):
+        return Field(name, *FIELD_TYPES["image"])
+    is_deep = first is not None and first.startswith(PNG_SIGNATURE) and first[_PNG_DEPTH : _PNG_DEPTH + 1] == b"\x10"
+    return Field(name, *FIELD_TYPES["mask16" if is_deep else "mask"])
+
+
+def _is_text(arrow: Any, type_: Any) -> bool:
+    types = arrow.types
+    checks = (types.is_string, types.is_large_string, types.is_string_view, types.is_decimal)
+    return any(is_(type_) for is_ in (*checks, types.is_timestamp, types.is_date, types.is_time))
+
+
+def _is_number(arrow: Any, type_: Any) -> bool:
+    types = arrow.types
+    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_))
+
+
+def _is_list(arrow: Any, type_: Any) -> bool:
+    types = arrow.types
+    return any(is_(type_) for is_ in (types.is_list, types.is_large_list, types.is_list_view, types.is_large_list_view))
+
+
+def _not_json(arrow: Any, type_: Any) -> Any:
+    """A type in this one whose values JSON does not have; None if there is none."""
+    plain, types = plain_type(type_), arrow.types
+    strings = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
+    if _is_number(arrow, plain) or any(is_(plain) for is_ in strings):
+        return None
+    if types.is_map(plain):
+        return _not_json(arrow, plain.key_type) or _not_json(arrow, plain.item_type)
+    if types.is_struct(plain):
+        return next((unfit for part in plain if (unfit := _not_json(arrow, part.type)) is not None), None)
+    if _is_list(arrow, plain) or types.is_fixed_size_list(plain):
+        return _not_json(arrow, plain.value_type)
+    return plain
+
+
+# Follows a path through the structs of a column, and through the lists that hold them.
+
+
+def part_at(batch: Any, path: Sequence[str]) -> Any:
+    """Return the values at a path: a part of a struct, or of each struct in lists, such as ``("objects", "bbox")``."""
+    array = batch.column(path[0])
+    for part in path[1:]:
+        array = _part(plain_array(array), part)
+    return array
+
+
+def _part(array: Any, part: str) -> Any:
+    arrow, compute = pyarrow("to read tables"), pyarrow("to read tables", "pyarrow.compute")
+    if arrow.types.is_struct(array.type):
+        return compute.struct_field(array, part)
+    inner = _part(plain_array(array.flatten()), part)
+    lengths = compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    edges = arrow.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+    return arrow.ListArray.from_arrays(edges, inner, mask=array.is_null())

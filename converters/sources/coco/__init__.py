@@ -1,0 +1,1 @@
+"""COCO's JSON of images, annotations and categories as a source."""

@@ -1,0 +1,282 @@
+"""TextSource, the protocol of a text source, its files, and documents on their way to a tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import ThreadPool
+from fastio.converters.sources.scan import Folder, Wanted, scan_root, shown
+from fastio.converters.sources.source import Problem
+from fastio.converters.sources.streams import COMPRESSED, Stream, plain_name
+from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES
+from fastio.errors import SourceError
+
+__all__ = [
+    "Documents",
+    "Gathering",
+    "Limits",
+    "TextFiles",
+    "TextOptions",
+    "TextSource",
+    "drop_twins",
+]
+
+
+BLOCK_BYTES = 1 << 20  # of text that is read, tokenised and written as one piece of work
+BLOCK_DOCUMENTS = 8192
+
+
+_MEANING = {
+    "split": "because only a single .txt file is cut",
+    "text_field": "because only tables have fields",
+    "label_field": "because only tables have fields; class folders give labels too",
+    "without": "because only tables have columns",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """
+    How to find the text in a source.
+
+    ``split`` says what a single .txt file is cut into. The text of a table is its column ``text_field``, "text" by
+    default (lists of integers there are token ids); labels are in ``label_field``. Of the other columns, those that
+    hold pictures must be named in ``without`` (``*``: all). A document of more than ``max_document_bytes`` is a
+    problem.
+    """
+
+    split: Literal["line", "paragraph"] | None = None
+    text_field: str | None = None
+    label_field: str | None = None
+    max_document_bytes: int = MAX_DOCUMENT_BYTES
+    without: tuple[str, ...] = ()
+
+    def refuse(self, path: str, *names: str) -> None:
+        """Raise SourceError if an option was given that has no effect for this source."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value != ():
+                option = {"split": "--split-text"}.get(name, f"--{name.replace('_', '-')}")
+                words = ",".join(value) if isinstance(value, tuple) else value
+                raise SourceError(f"{path}: {option} {words} has no effect, {_MEANING[name]}")
+
+    @property
+    def too_long(self) -> str:
+        """The sentence for a document above the limit."""
+        return f"is longer than {self.max_document_bytes:,} bytes; --max-document raises that limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a piece of work may be; a single larger document is a piece of its own."""
+
+    block_bytes: int = BLOCK_BYTES
+    block_documents: int = BLOCK_DOCUMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """
+    A run of documents in order, and those of the same part of the source that could not be read.
+
+    Document i is ``sizes[i]`` bytes of ``data`` from ``starts[i]`` on, ascending and disjoint: unchecked UTF-8, or
+    int64 from a source of ids. ``labels`` is int64 or None. ``read_bytes`` is how much of the source's files, as
+    stored on disk, was read for them, and ``blank_lines`` how many lines among them are empty or blank where each line
+    is a document or a row: they are counted, and left out.
+    """
+
+    keys: Sequence[str]
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    labels: NDArray[np.int64] | None
+    problems: Sequence[Problem]
+    read_bytes: int
+    blank_lines: int = 0
+
+    def without(self, problems: Mapping[int, str]) -> Documents:
+        """Return the documents whose position is not named; the others become problems."""
+        if not problems:
+            return self
+        bad = sorted(problems)
+        good = np.setdiff1d(np.arange(len(self.keys)), np.array(bad, np.int64))
+        return replace(
+            self,
+            keys=[self.keys[i] for i in good.tolist()],
+            starts=self.starts[good],
+            sizes=self.sizes[good],
+            labels=None if self.labels is None else self.labels[good],
+            problems=[*self.problems, *(Problem(self.keys[i], problems[i]) for i in bad)],
+        )
+
+
+class TextSource(Protocol):
+    """
+    Documents in an order that depends only on names, read once from front to back.
+
+    Their number is known only when all have been read: a file of many gigabytes is not read twice to count them.
+    """
+
+    @property
+    def path(self) -> str:
+        """The path as the user named it."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """The name in TEXT_SOURCES."""
+        ...
+
+    @property
+    def is_ids(self) -> bool:
+        """Whether the documents are token ids."""
+        ...
+
+    @property
+    def has_labels(self) -> bool: ...
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Problems found while scanning (not in any piece), sorted by key."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes, as stored on disk, of all files that will be read."""
+        ...
+
+    @property
+    def disk_bytes(self) -> int:
+        """The space that the source takes on disk, in whole blocks."""
+        ...
+
+    @property
+    def files_opened(self) -> int: ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """JSON, complete when everything has been read: "classes", "source" (with what unpacking needs)."""
+        ...
+
+    def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
+        """Yield all documents in pieces of limited size. Raises SourceError if a file cannot be read further."""
+        ...
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Collects documents one by one until there are enough for a piece of work."""
+
+    limits: Limits
+    stream: Stream
+    has_labels: bool = False
+    keys: list[str] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    _bytes: int = 0
+    _position: int = 0
+    _blank_lines: int = 0
+
+    def add(self, key: str, text: bytes, label: int = 0) -> None:
+        """Add one document."""
+        self.keys.append(key)
+        self.texts.append(text)
+        self.labels.append(label)
+        self._bytes += len(text)
+
+    def refuse(self, key: str, sentence: str) -> None:
+        """Add one document that cannot be read."""
+        self.problems.append(Problem(key, sentence))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether ``take`` is due."""
+        found = len(self.keys) + len(self.problems)
+        return self._bytes >= self.limits.block_bytes or found >= self.limits.block_documents
+
+    def take(self) -> Documents:
+        """Return what was gathered, and start the next piece."""
+        sizes = np.array([len(text) for text in self.texts], np.int64)
+        at, blank_lines = self.stream.position, self.stream.blank_lines
+        documents = Documents(
+            keys=self.keys,
+            data=np.frombuffer(b"".join(self.texts), np.uint8),
+            starts=np.cumsum(sizes) - sizes,
+            sizes=sizes,
+            labels=np.array(self.labels, np.int64) if self.has_labels else None,
+            problems=self.problems,
+            read_bytes=at - self._position,
+            blank_lines=blank_lines - self._blank_lines,
+        )
+        self.keys, self.texts, self.labels, self.problems = [], [], [], []
+        self._bytes, self._position, self._blank_lines = 0, at, blank_lines
+        return documents
+
+
+# The files of a table: a single one, or all of one kind in a folder.
+
+
+@dataclass(frozen=True, slots=True)
+class TextFiles:
+    """Files below a folder, sorted by name; or one file, in its own folder."""
+
+    path: str  # as the user named it
+    folder: str
+    names: Sequence[str]
+    size_bytes: int
+    disk_bytes: int
+    problems: Sequence[Problem] = ()
+
+    @classmethod
+    def below(cls, path: str, suffixes: tuple[str, ...]) -> TextFiles:
+        """Return ``path`` itself if it is a file, or the files with these suffixes in it, including compressed ones."""
+        if Path(path).is_file():
+            status = Path(path).stat()
+            return cls(path, str(Path(path).parent), [Path(path).name], status.st_size, status.st_blocks * 512)
+
+        def kind_of(name: str) -> int:
+            return int(plain_name(name).lower().endswith(suffixes) and not name.startswith("."))
+
+        extensions = ", ".join(each + more for each in suffixes for more in ("", *COMPRESSED))
+        found = scan_root(path, Wanted(kind_of, f"a {suffixes[0].removeprefix('.')} file", extensions))
+        drop_twins(found)
+        problems = [Problem(shown(name), "is a folder beside the files of a table") for name in found.folders]
+        if not found.keys:
+            raise SourceError(f"{path}: expected files with one of the extensions {extensions}, found none")
+        return cls(path, path, found.keys, sum(found.sizes), found.disk_bytes, [*found.problems, *problems])
+
+    @property
+    def shown_name(self) -> str:
+        """The last part of the path, without the suffix of a compression."""
+        return plain_name(Path(self.path).resolve().name)
+
+    def place(self, name: str) -> str:
+        """Return the path of a file."""
+        return str(Path(self.folder) / name)
+
+    def key(self, name: str) -> str:
+        """Return the beginning of the keys of a file's rows."""
+        return shown(plain_name(name))
+
+
+def drop_twins(found: Folder) -> list[bool]:
+    """
+    Turn files that exist both plain and compressed into problems, except the first; returns whether each file stays.
+    """
+    taken: set[str] = set()
+    stays = []
+    for name in found.keys:
+        stays.append(plain_name(name) not in taken)
+        taken.add(plain_name(name))
+        if not stays[-1]:
+            problem = "exists both plain and compressed, or compressed twice: remove one"
+            found.problems.append(Problem(shown(name), problem))
+    found.keep(stays)
+    return stays

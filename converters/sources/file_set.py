@@ -1,0 +1,197 @@
+"""The files of one set: a single file, a pattern, or those in a folder; their splits, and which of them are missing."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastio.converters.sources.kind import SourcePath
+from fastio.converters.sources.scan import Folder, Wanted, is_hidden, junk_reason, scan_folder, scan_root, shown
+from fastio.converters.sources.source import Problem
+from fastio.errors import SourceError
+from fastio.types.picture_kinds import kind_by_name
+
+__all__ = [
+    "FileSet",
+    "first_file",
+    "is_pattern",
+    "part_of",
+    "split_pattern",
+]
+
+
+_SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"])
+_NUMBERED = re.compile(r"(?P<part>.*?)[-_.]?(?P<number>[0-9]+)-of-(?P<count>[0-9]+)(?P<rest>(?:\..*)?)\Z")
+_WORDS = re.compile(r"[A-Za-z]+")
+_NOTES = frozenset(["dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "features.json"])
+_SHOWN = 10
+_MOST_FOLDERS = 16  # a set of more folders is one of classes
+
+
+@dataclass(frozen=True, slots=True)
+class FileSet:
+    """
+    Files in one ``folder``, sorted by name, all of one set.
+
+    ``problems`` are other files, and numbers missing in names such as ``train-00000-of-00005.parquet``; ``left_out``
+    are notes about the data.
+    """
+
+    folder: str
+    names: Sequence[str]
+    size_bytes: int
+    disk_bytes: int
+    problems: Sequence[Problem] = ()
+    left_out: Sequence[Problem] = ()
+
+    @classmethod
+    def of(cls, place: SourcePath, is_wanted: Callable[[str], bool], what: str, extensions: str) -> FileSet:
+        """
+        Return the file at ``place``, those that its pattern matches, or those in the folder whose names are wanted.
+
+        Wanted files all in one folder below (``data``) are taken from there. Raises SourceError if there are none, or
+        if their names are those of several splits.
+        """
+        if not place.is_folder:
+            paths = _matching(place.path)
+            if not paths or not all(map(os.path.isfile, paths)):
+                raise SourceError(f"{place.path}: expected {what} ({extensions}), found no such file")
+            folders = {str(Path(path).parent) for path in paths}
+            if len(folders) > 1:
+                raise SourceError(f"{place.path}: matches files in several folders: {_listed(sorted(folders))}")
+            status = [Path(path).stat() for path in paths]
+            sizes = sum(each.st_size for each in status), sum(each.st_blocks * 512 for each in status)
+            return cls(folders.pop(), [Path(path).name for path in paths], *sizes)
+        wanted = Wanted(lambda name: int(is_wanted(name)), what, extensions, _note)
+        folder, found = _holding(place, wanted)
+        parts = Counter(part for name in found.keys if (part := part_of(name)))
+        if len(parts) > 1:
+            counts = [f"{part} ({count} file{'s' * (count > 1)})" for part, count in parts.items()]
+            raise SourceError(f"{place.path}: holds several splits, {_listed(counts)}: choose one with --split")
+        beside = [Problem(shown(name), f"is a folder beside {what}s") for name in found.folders if not is_hidden(name)]
+        problems = [*found.problems, *beside, *_missing(found.keys)]
+        return cls(folder, found.keys, sum(found.sizes), found.disk_bytes, problems, found.left_out)
+
+    def place(self, name: str) -> str:
+        """Return the path of a file."""
+        return str(Path(self.folder) / name)
+
+
+def is_pattern(path: str) -> bool:
+    """Return whether a path is a pattern of names such as ``train-*.parquet``, and not a file's name itself."""
+    return glob.has_magic(path) and not os.path.lexists(path)
+
+
+def first_file(place: SourcePath, is_wanted: Callable[[str], bool]) -> str:
+    """
+    Return the path of the first file that a set at ``place`` would hold, "" if there is none.
+
+    A folder with pictures, in it or below, holds another kind of set.
+    """
+    if not place.is_folder:
+        paths = _matching(place.path)
+        return next((path for path in paths if is_wanted(Path(path).name) and Path(path).is_file()), "")
+    below = [f"{place.path}/{name}" for name in place.top.folders if not is_hidden(name)]
+    if place.top.keys or len(below) > _MOST_FOLDERS:
+        return ""
+    firsts: list[str] = []
+    for folder in (place.path, *below):
+        try:
+            with os.scandir(folder) as entries:
+                names = []
+                for each in entries:  # one picture is enough: folders may have many
+                    if kind_by_name(each.name) and each.is_file():
+                        return ""
+                    if is_wanted(each.name) and each.is_file():
+                        names.append(each.name)
+        except OSError:
+            continue
+        if names:
+            firsts.append(f"{folder}/{min(names)}")
+    return firsts[0] if firsts else ""
+
+
+def part_of(name: str) -> str:
+    """
+    Return the split that a file's name speaks of, "" if it speaks of none.
+
+    >>> part_of("train-00000-of-00005.parquet"), part_of("test_01.parquet"), part_of("part-3.parquet")
+    ('train', 'test', '')
+    """
+    match = _NUMBERED.match(name)
+    stem = str(match["part"]) if match else name.partition(".")[0]
+    words: set[str] = {word for word in _WORDS.findall(stem) if word.lower() in _SPLITS}
+    if len(words) == 1:
+        return words.pop()
+    return stem if match else ""
+
+
+def split_pattern(path: str, split: str) -> str:
+    """Return the file, or a pattern of the files, below ``path`` whose names speak of this split; "" if none do."""
+    place = SourcePath(path)
+    if not place.is_folder:
+        return ""
+    for folder in (path, *(f"{path}/{name}" for name in place.top.folders if not is_hidden(name))):
+        names = sorted(each.name for each in os.scandir(folder) if each.is_file() and part_of(each.name) == split)
+        if len(names) == 1:
+            return f"{folder}/{names[0]}"
+        if names:
+            pattern = f"{glob.escape(folder)}/{re.sub('[0-9]+', '*', glob.escape(names[0]))}"
+            if [f"{folder}/{name}" for name in names] != _matching(pattern):
+                raise SourceError(
+                    f"{folder}: {_listed(names)} are of the split {split!r}, but no single pattern matches just them"
+                )
+            return pattern
+    return ""
+
+
+def _matching(path: str) -> list[str]:
+    """The files that a pattern matches, or the one that a path names."""
+    return sorted(glob.glob(path)) if is_pattern(path) else [path]  # noqa: PTH207 - a path with a pattern in it
+
+
+def _note(name: str) -> str:
+    return junk_reason(name) or ("is a note about the data" if name in _NOTES else "")
+
+
+def _holding(place: SourcePath, wanted: Wanted) -> tuple[str, Folder]:
+    """The folder that holds the files, and what is in it: ``place``, or the only one below that holds some."""
+    top = scan_root(place.path, wanted)
+    if top.keys:
+        return place.path, top
+    below = {name: scan_folder(f"{place.path}/{name}", "", wanted) for name in top.folders if not is_hidden(name)}
+    holding = [name for name, folder in below.items() if folder.keys]
+    if not holding:
+        raise SourceError(f"{place.path}: expected {wanted.what} ({wanted.extensions}), found none")
+    if len(holding) > 1:
+        raise SourceError(
+            f"{place.path}: {_listed(holding)} each hold {wanted.what}s: name one of these folders, or --split it"
+        )
+    found = below[holding[0]]
+    found.add(Folder(problems=top.problems, left_out=top.left_out, disk_bytes=top.disk_bytes))
+    return f"{place.path}/{holding[0]}", found
+
+
+def _missing(names: Sequence[str]) -> list[Problem]:
+    """A problem for each number that names such as ``a-00000-of-00005`` lack."""
+    there = [match for name in names if (match := _NUMBERED.match(name))]
+    problems = []
+    sets = {(each["part"], each["count"], each["rest"], len(each["number"])): each for each in there}
+    for key, each in sets.items():
+        numbers = {int(other["number"]) for other in there if (other["part"], other["count"], other["rest"]) == key[:3]}
+        if int(each["count"]) > 10 * len(names) + 1000:
+            continue  # a number of another kind
+        for number in sorted(set(range(int(each["count"]))) - numbers):
+            start, stop = each.span("number")
+            name = f"{each.string[:start]}{number:0{stop - start}d}{each.string[stop:]}"
+            problems.append(Problem(shown(name), "is missing: the names of the others count it"))
+    return problems
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}"

@@ -1,0 +1,406 @@
+"""TablePlan: which column of a table is the key, a file, the label or a field, and of which type."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from fastio.converters.fields.types import FieldChoice, refuse_equal_names, value_at
+from fastio.converters.labels.columns import ALL_OTHERS, as_text
+from fastio.converters.labels.values import WHOLE
+from fastio.converters.sources.columns import FIRST_VALUES, is_empty
+from fastio.converters.sources.kind import SourceOptions
+from fastio.errors import SourceError
+from fastio.types.field_types import field_of, type_of
+from fastio.types.picture_kinds import kind_by_name
+from fastio.types.schema import Field
+
+__all__ = [
+    "ColumnGuess",
+    "PlannedColumn",
+    "TablePlan",
+    "label_title",
+    "make_plan",
+]
+
+
+FILE_TITLES: Final = ("file_name", "_file_name")  # of Hugging Face's ImageFolder: the sample's file, a further one
+_NAME_TITLES = ("filename", "file_name", "file", "image", "image_name", "image_path", "path", "name", "key", "img")
+_MANY = 20  # samples from which nearly as many classes are doubted
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedColumn:
+    """
+    A column of a table, or a path into its JSON, that becomes a field.
+
+    ``path`` is the title and the names below it. ``field`` is None for files without a type, whose content will tell,
+    and for keys that are not a field. ``is_file`` says that values name files, ``is_label`` that texts are classes.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    field: Field | None = None
+    is_file: bool = False
+    is_label: bool = False
+
+    def value(self, row: Mapping[str, Any]) -> Any:
+        """Return the value in a row, None if it is not there. Raises KeyError for a path through something else."""
+        return value_at(row.get(self.path[0]), self.path[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """
+    How rows become samples.
+
+    ``key`` is the title whose value is the sample's key, None if rows have no keys; ``columns`` are those that become
+    fields, the key's file first. ``filters`` map titles to the values that rows may have. ``ignored`` are the titles
+    that become nothing, ``without`` those that the user leaves out, of which there may be fields from inside.
+    """
+
+    key: str | None
+    columns: Sequence[PlannedColumn]
+    filters: Mapping[str, frozenset[str]]
+    ignored: Sequence[str]
+    without: frozenset[str]
+
+    @property
+    def files(self) -> list[PlannedColumn]:
+        """The columns that name files."""
+        return [each for each in self.columns if each.is_file]
+
+    @property
+    def values(self) -> list[PlannedColumn]:
+        """The columns whose values are in the table itself."""
+        return [each for each in self.columns if not each.is_file]
+
+    def takes(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a row passes the filters."""
+        return all(as_text(row.get(title)) in values for title, values in self.filters.items())
+
+
+def label_title(options: SourceOptions) -> str:
+    """Return the title of the column of classes: ``--label-column``, ``--field label=...`` or "label"."""
+    titles = options.columns.label_columns
+    if len(titles) > 1:
+        raise SourceError(
+            f"--label-column {','.join(titles)}: one column of a table can be the label; the others become fields"
+        )
+    asked = next((choice.where for choice in options.fields if choice.name == "label"), None)
+    return titles[0] if titles else asked or "label"
+
+
+def make_plan(where: str, guesses: Mapping[str, ColumnGuess], options: SourceOptions) -> TablePlan:
+    """
+    Decide what each column becomes, from the options and what its values are.
+
+    Raises SourceError, with what to type, for titles that do not exist, for columns that would have the same name,
+    and for values that no field can have. ``where`` is the table's path.
+    """
+    return _Planner(where, guesses, options).plan()
+
+
+@dataclass(slots=True)
+class _Planner:
+    where: str
+    guesses: Mapping[str, ColumnGuess]
+    options: SourceOptions
+
+    def plan(self) -> TablePlan:
+        columns = self.options.columns
+        ignored = {self._title(each, "--without") for each in columns.ignore_columns if each != ALL_OTHERS}
+        filters: dict[str, set[str]] = {}
+        for title, value in columns.filters:
+            filters.setdefault(self._title(title, "--filter"), set()).add(value)
+        paths = {choice: self._path(choice) for choice in self.options.fields}
+        chosen = {path[0]: choice for choice, path in paths.items() if len(path) == 1}
+        if len(chosen) < sum(len(path) == 1 for path in paths.values()):
+            raise SourceError(f"{self.where}: two --field options name the same column")
+        key = None if columns.key_column is None else self._title(columns.key_column, "--key-column")
+        label = self._label()
+        found: list[PlannedColumn] = []
+        for title in self.guesses:
+            choice = chosen.get(title)
+            is_named = choice is not None or title in (label, key) or title in filters
+            if title in ignored and choice is None and title != key:
+                continue
+            if ALL_OTHERS in columns.ignore_columns and not is_named and not _is_file_title(title):
+                ignored.add(title)
+                continue
+            found.append(self._column(title, choice, is_label=title == label))
+        found += [
+            PlannedColumn(choice.name, path, choice.field or field_of(choice.name, "json"))
+            for choice, path in paths.items()
+            if len(path) > 1
+        ]
+        key = key or self._key(found)
+        found = [each for each in found if each.path != (key,) or each.is_file or each.name in _names(self.options)]
+        refuse_equal_names(self.where, "column", ((each.name, ".".join(each.path)) for each in found))
+        first = next((each for each in found if each.is_file and each.path == (key,)), None)
+        found.sort(key=lambda each: (each is not first, not each.is_file))
+        kept = {each.path[0] for each in found} | {key}
+        return TablePlan(
+            key,
+            found,
+            {title: frozenset(values) for title, values in filters.items()},
+            [title for title in self.guesses if title not in kept],
+            frozenset(ignored),
+        )
+
+    def _column(self, title: str, choice: FieldChoice | None, *, is_label: bool) -> PlannedColumn:
+        guess = self.guesses[title]
+        if choice is not None and choice.name != "label":
+            if choice.field is None:
+                return self._of_guess(choice.name, guess)
+            names_file = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
+            is_file = guess.is_text and (names_file or _is_file_title(title))
+            return PlannedColumn(choice.name, (title,), choice.field, is_file=is_file)
+        if is_label:
+            return self._label_column(guess, choice)
+        return self._of_guess("", guess)
+
+    def _of_guess(self, name: str, guess: ColumnGuess) -> PlannedColumn:
+        """A column whose values tell its type; ``name`` is "" if its title is to."""
+        if guess.is_text and (_is_file_title(guess.title) or guess.names_files):
+            return PlannedColumn(name or _file_field(guess.title), (guess.title,), is_file=True)
+        name = name or self._field_name(guess.title)
+        type_ = guess.type()
+        if not type_:
+            others = ", ".join(sorted(guess.kinds - {"null"}))
+            raise SourceError(
+                f"{self.where}: column {guess.title!r} holds {others}, which no field can: --without "
+                f"{guess.title!r} leaves it out"
+            )
+        return PlannedColumn(name, (guess.title,), field_of(name, type_))
+
+    def _label_column(self, guess: ColumnGuess, choice: FieldChoice | None) -> PlannedColumn:
+        """The column of classes: names become numbers, numbers stay."""
+        if choice is not None and choice.field is not None:
+            if not choice.field.is_column:
+                raise SourceError(f"--field {choice}: 'label' is a number of each sample; call another field otherwise")
+            return PlannedColumn("label", (guess.title,), choice.field)
+        if guess.is_text or (guess.type() == "text"):
+            self._check_classes(guess)
+            return PlannedColumn("label", (guess.title,), field_of("label", "label"), is_label=True)
+        type_ = guess.type()
+        if type_ not in ("int", "float", "bool"):
+            raise SourceError(
+                f"{self.where}: column {guess.title!r}: labels are {' and '.join(sorted(guess.kinds))}; expected one "
+                f"number or name of a class in each row, or --field NAME={guess.title} to make it another field"
+            )
+        return PlannedColumn("label", (guess.title,), field_of("label", type_))
+
+    def _check_classes(self, guess: ColumnGuess) -> None:
+        """SourceError where more than three quarters of the samples would be a class of their own."""
+        many, count = len(guess.texts), guess.count
+        if count >= _MANY and 4 * many > 3 * count and not self.options.columns.many_classes:
+            raise SourceError(
+                f"{self.where}: column {guess.title!r} has {many:,} different values in {count:,} rows, e.g. "
+                f"{min(guess.texts)!r:.60}: captions or names rather than classes? --field text={guess.title} "
+                "makes it a text, --many-classes classes"
+            )
+
+    def _label(self) -> str:
+        """The title of the label, "" without one."""
+        title = label_title(self.options)
+        if self.options.columns.label_columns:
+            return self._title(title, "--label-column")
+        return title if title in self.guesses and "." not in title else ""
+
+    def _key(self, columns: Sequence[PlannedColumn]) -> str | None:
+        """The column of files that names the samples: "file_name", "image", a usual title, or the first."""
+        files = [each for each in columns if each.is_file]
+        for title in ("file_name", *_NAME_TITLES):
+            for each in files:
+                if each.path[0].lower() == title:
+                    return each.path[0]
+        named = next((each for each in files if each.name == "image"), None)
+        return named.path[0] if named else files[0].path[0] if files else None
+
+    def _path(self, choice: FieldChoice) -> tuple[str, ...]:
+        """The title that ``choice`` names, or a title and what is below it."""
+        if choice.where in self.guesses:
+            return (choice.where,)
+        parts = choice.where.split(".")
+        for count in range(len(parts) - 1, 0, -1):
+            title = ".".join(parts[:count])
+            if title in self.guesses:
+                return (title, *parts[count:])
+        return (self._title(choice.where, f"--field {choice.name}="),)
+
+    def _title(self, name: str, option: str) -> str:
+        """The title that a user means, by exact spelling or, if that is unambiguous, ignoring case."""
+        exact = [title for title in self.guesses if title == name]
+        titles = exact or [title for title in self.guesses if title.lower() == name.lower()]
+        if len(titles) == 1:
+            return titles[0]
+        listed = ", ".join(map(repr, self.guesses))
+        between = "" if option.endswith("=") else " "
+        is_folder = option.startswith("--field") and Path(self.where).parent.joinpath(name).is_dir()
+        hint = "; --source-kind pairs takes it as a folder" if is_folder else ""
+        raise SourceError(f"{self.where}: {option}{between}{name}: there is no such column among {listed:.500}{hint}")
+
+    def _field_name(self, title: str) -> str:
+        name = re.sub(r"[^a-z0-9_]", "_", title.lower())
+        if not name[:1].isalpha():
+            raise SourceError(
+                f"{self.where}: column {title!r} cannot be the name of a field: --field NAME={title!r} gives it one, "
+                f"--without {title!r} leaves it out"
+            )
+        return name
+
+
+def _names(options: SourceOptions) -> set[str]:
+    return {choice.name for choice in options.fields}
+
+
+def _is_file_title(title: str) -> bool:
+    return title == FILE_TITLES[0] or title.endswith(FILE_TITLES[1])
+
+
+def _file_field(title: str) -> str:
+    """The field of a column of files: "mask_file_name" is "mask", "path" is "image"."""
+    lower = title.lower()
+    if lower in _NAME_TITLES:
+        return "image"
+    name = re.sub(r"[^a-z0-9_]", "_", lower)
+    for end in ("_file_name", "_filename", "_path", "_file"):
+        name = name.removesuffix(end)
+    return name if name[:1].isalpha() else "image"
+
+
+# ColumnGuess: what type all values of a table's column have, found in one pass over its rows.
+
+_EXACT: Final = 2**53  # whole numbers up to here are float64 to the last digit
+_INT64: Final = 2**63
+_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\Z")
+_WORDS: Final = (frozenset(["true", "false"]), frozenset(["True", "False"]))
+_LOOKED_AT = 50  # values that tell whether a column names pictures
+
+
+@dataclass(slots=True)
+class ColumnGuess:
+    """
+    The values of one column, as far as its type needs them.
+
+    ``first`` are the first that are not empty, which tell whether they hold pictures.
+
+    ``kinds`` are "int", "large" (a whole number that int64 cannot hold), "float", "bool", "text", "json" (a list or an
+    object), "bytes", "null" and others by their Python names; an empty cell is "null". ``count`` counts rows that
+    have the column at all, ``nulls`` those of them that say nothing, ``missing`` those that have no such column. With
+    ``keeps_texts``, ``texts`` are the different texts.
+    """
+
+    title: str
+    is_typed: bool
+    keeps_texts: bool = False
+    kinds: set[str] = field(default_factory=set)
+    words: set[str] = field(default_factory=set)  # different spellings of booleans in cells
+    count: int = 0
+    nulls: int = 0
+    missing: int = 0
+    texts: set[str] = field(default_factory=set)
+    names_pictures: bool | None = None  # whether all texts so far do
+    largest: int = 0
+    first: list[Any] = field(default_factory=list)
+
+    def add(self, value: Any) -> None:
+        """Take one more value."""
+        self.count += 1
+        if len(self.first) < FIRST_VALUES and not is_empty(value):
+            self.first.append(value)
+        if type(value) is str:
+            self._add_text(value)
+        elif value is None:
+            self.nulls += 1
+            self.kinds.add("null")
+        elif type(value) is int:
+            self._add_whole(value)
+        else:
+            kind = float if isinstance(value, float) else type(value)
+            self.kinds.add(_KINDS.get(kind, kind.__name__))
+
+    def finish(self, rows: int) -> None:
+        """Take the number of all rows: what is not there is no value, like null."""
+        self.missing = rows - self.count
+        if self.missing:
+            self.kinds.add("null")
+
+    def type(self) -> str:
+        """
+        Return "int", "float", "bool", "text", "json" or "bytes"; "" if values are of types that no field can have.
+
+        Whole numbers among fractions are fractions if float64 holds them exactly. Columns with nulls, with values of
+        several kinds or with numbers beyond int64 are JSON, which changes none of them.
+        """
+        kinds = self.kinds
+        if kinds - _KNOWN:
+            return ""
+        if not self.is_typed:
+            return self._type_of_cells()
+        if len(kinds) == 1 and (only := next(iter(kinds))) in ("int", "float", "bool", "text", "bytes"):
+            return only
+        if kinds == {"int", "float"} and self.largest <= _EXACT:
+            return "float"
+        return "" if "bytes" in kinds else "json"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether all values that are there are text."""
+        return self.kinds <= {"text", "null"} and "text" in self.kinds
+
+    @property
+    def names_files(self) -> bool:
+        """Whether the first values are names of pictures."""
+        return bool(self.names_pictures) and self.is_text
+
+    def _type_of_cells(self) -> str:
+        """The type of cells without types; text as soon as one cell is nothing else."""
+        kinds = self.kinds - {"null"}
+        has_gaps = bool(self.nulls or self.missing)
+        if kinds == {"bool"} and any(self.words <= each for each in _WORDS):
+            return "json" if has_gaps else "bool"
+        if kinds == {"int"}:
+            return "json" if has_gaps else "int"
+        if kinds in ({"int", "float"}, {"float"}) and self.largest <= _EXACT:
+            return "json" if has_gaps else "float"
+        return "text"
+
+    def _add_text(self, value: str) -> None:
+        if self.names_pictures is not False and self.count <= _LOOKED_AT and value:
+            self.names_pictures = kind_by_name(value) != 0
+        if self.keeps_texts and value:
+            self.texts.add(value)
+        if self.is_typed:
+            self.kinds.add("text")
+        elif not value:
+            self.nulls += 1
+            self.kinds.add("null")
+        elif "text" not in self.kinds:
+            self._add_cell(value)
+
+    def _add_cell(self, cell: str) -> None:
+        if WHOLE.match(cell) and "." not in cell:
+            self._add_whole(int(cell) if len(cell) <= 20 else _INT64)
+            if "large" in self.kinds or cell.startswith("-0"):
+                self.kinds.add("text")
+        elif _FRACTION.match(cell) and math.isfinite(float(cell)):
+            self.kinds.add("float")
+        elif any(cell in words for words in _WORDS):
+            self.words.add(cell)
+            self.kinds.add("bool")
+        else:
+            self.kinds.add("text")
+
+    def _add_whole(self, value: int) -> None:
+        self.largest = max(self.largest, abs(value))
+        self.kinds.add("int" if -_INT64 <= value < _INT64 else "large")
+
+
+_KINDS: Final = {float: "float", bool: "bool", list: "json", dict: "json", bytes: "bytes"}
+_KNOWN: Final = frozenset(["int", "large", "float", "bool", "text", "json", "bytes", "null"])

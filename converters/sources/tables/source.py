@@ -1,0 +1,317 @@
+"""Makes a source of a table: two passes over its rows, and a look at the files that they name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.converters.sources.columns import SourceColumns, is_file
+from fastio.converters.sources.files import paths_below
+from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
+from fastio.converters.sources.listed import Indices, ListedSource, Read, names_at, read_together
+from fastio.converters.sources.pairs import FieldFiles, suggested_field
+from fastio.converters.sources.scan import shown
+from fastio.converters.sources.source import Problem, root_to_record
+from fastio.converters.sources.tables.collect import Collected, collect
+from fastio.converters.sources.tables.columns import ColumnGuess, PlannedColumn, TablePlan, label_title, make_plan
+from fastio.converters.sources.tables.names import FileStates, describe_names, file_states
+from fastio.converters.sources.tables.rows import TableFile
+from fastio.errors import SourceError
+from fastio.types.picture_kinds import PICTURE_EXTENSIONS
+from fastio.types.schema import Field, Schema
+
+__all__ = [
+    "TableParts",
+    "open_rows",
+]
+
+
+_LOOKED_AT = 4096  # names of files that tell their type
+
+
+@dataclass(frozen=True, slots=True)
+class TableParts:
+    """
+    What makes a table a source: the ``kind`` of source, the table, and the folder ``root`` of the files that it names.
+
+    ``others(names)`` returns problems and files left out because no row names them, and their ``disk_bytes``.
+    ``takes_root`` says that the user may name another folder of the files.
+    """
+
+    kind: str
+    place: SourcePath
+    table: TableFile
+    root: str
+    others: Callable[[Collection[str]], tuple[list[Problem], list[Problem]]]
+    takes_root: bool = False
+
+
+def open_rows(parts: TableParts, options: SourceOptions) -> ListedSource:
+    """
+    Return the rows of a table, with the files that they name, as samples in the order of the table.
+
+    The first pass finds the columns' types, the second keeps keys, names and numbers in memory, and other values in a
+    temporary file. A row with something wrong is a problem, under its key.
+    """
+    guesses = _guesses(parts.table, options)
+    plan = make_plan(parts.table.path, guesses, options)
+    root = os.path.realpath(parts.root)
+    unpacked = _left_out(parts, options, guesses, plan, root)
+    if parts.takes_root and options.root is not None and not plan.files:
+        raise SourceError(_unused_root(parts.table.path, options.root, guesses))
+    classes = _classes(plan, guesses)
+    rows = collect(parts.table, plan, root, classes)
+    states = {each.name: file_states(root, rows.names[each.name]) for each in plan.files}
+    for each in plan.files:
+        if parts.takes_root:
+            _check_root(parts.table.path, each, root, rows.names[each.name], states[each.name])
+        for i, sentence in states[each.name].problems.items():
+            rows.bad.setdefault(i, f"has a {each.path[0]!r} that {sentence}")
+    _find_repeated(rows)
+    fields = {each.name: _file_field(each, root, rows) for each in plan.files}
+    fields |= {each.name: each.field for each in plan.values if each.field is not None}
+    return _TableSamples(parts, options, guesses, plan, rows, states, fields, unpacked).source(classes)
+
+
+def _guesses(table: TableFile, options: SourceOptions) -> dict[str, ColumnGuess]:
+    """The columns in the order in which they first come, with the types of their values."""
+    guesses: dict[str, ColumnGuess] = {}
+    label, is_typed, first_problem, count = label_title(options), table.is_typed, "", 0
+    for line, row in table.rows():
+        if isinstance(row, str):
+            first_problem = first_problem or f"line {line} {row}"
+            continue
+        count += 1
+        for title, value in row.items():
+            guess = guesses.get(title)
+            if guess is None:
+                guess = guesses[title] = ColumnGuess(title, is_typed, keeps_texts=title.lower() == label.lower())
+            guess.add(value)
+    if not guesses:
+        raise SourceError(f"{table.path}: holds no rows" + (f"; {first_problem}" if first_problem else ""))
+    for guess in guesses.values():
+        guess.finish(count)
+    return guesses
+
+
+def _left_out(
+    parts: TableParts, options: SourceOptions, guesses: Mapping[str, ColumnGuess], plan: TablePlan, root: str
+) -> list[str]:
+    """The columns that are not packed. Raises SourceError for those of them, and of JSON, that hold pictures."""
+    files = {each.path[0] for each in plan.files}
+    known = {name for title in files for name in guesses[title].first}
+    columns = SourceColumns(
+        parts.table.path,
+        list(guesses),
+        lambda title: guesses[title].first,
+        plan.without,
+        root,
+        known,
+        takes_files=True,
+    )
+    types = {choice.name: choice.field for choice in options.fields}
+    settled = {
+        each.path[0]
+        for each in plan.columns
+        if len(each.path) == 1 and (types.get(each.name) or (each.field and each.field.traits.is_picture))
+    }
+    settled |= {*files, *plan.filters, plan.key or ""}
+    return columns.left_out(set(guesses) - set(plan.ignored), set(guesses) if options.as_recorded else settled)
+
+
+def _unused_root(table: str, root: str, guesses: Mapping[str, ColumnGuess]) -> str:
+    """What to say of ``--root`` where no column names files; names without extensions may be meant."""
+    for title, guess in guesses.items():
+        names = [str(value) for value in guess.first]
+        ends = [*PICTURE_EXTENSIONS, *map(str.upper, PICTURE_EXTENSIONS)]
+        found = [f"{name}.{end}" for name in names[:1] for end in ends if is_file(root, f"{name}.{end}")]
+        if found:
+            return (
+                f"{table}: column {title!r} names pictures in {shown(root)} without their extensions: write these into "
+                f"the table, as in {found[0]!r} for {names[0]!r}"
+            )
+    return (
+        f"{table}: --root {shown(root)}: no column names files, of {', '.join(map(repr, guesses)):.500}: drop --root, "
+        "or say which does, as in --field image=COLUMN:image"
+    )
+
+
+def _classes(plan: TablePlan, guesses: Mapping[str, ColumnGuess]) -> list[str] | None:
+    """The names of the classes, sorted; None if labels are numbers, or if there are none."""
+    label = next((each for each in plan.columns if each.is_label), None)
+    return None if label is None else sorted(guesses[label.path[0]].texts)
+
+
+def _check_root(table: str, column: PlannedColumn, root: str, names: Sequence[str], states: FileStates) -> None:
+    """Raise SourceError if none of the files that a column names is in ``root``: they are in another folder."""
+    named = [name for name in names if name]
+    if named and states.missing == len(named):
+        raise SourceError(
+            f"{table}: column {column.path[0]!r} names files such as {shown(named[0])!r}, none of which is in "
+            f"{shown(root)}: name their folder with --root"
+        )
+
+
+def _find_repeated(rows: Collected) -> None:
+    """Mark rows with the same key: which of them is meant, nobody can tell."""
+    first: dict[str, int] = {}
+    for i, key in enumerate(rows.keys):
+        if key and first.setdefault(key, i) != i:
+            other = first[key]
+            rows.bad.setdefault(i, f"comes twice: in line {rows.lines[other]} as well")
+            rows.bad.setdefault(other, f"comes twice: in line {rows.lines[i]} as well")
+
+
+def _file_field(column: PlannedColumn, root: str, rows: Collected) -> Field:
+    """The type of a column of files: as asked for, or as the names and the first files suggest."""
+    if column.field is not None:
+        return column.field
+    names = [name for i, name in enumerate(rows.names[column.name]) if name and i not in rows.bad][:_LOOKED_AT]
+    if not names:
+        names = [name for name in rows.names[column.name] if name][:1] or ["x.bin"]
+    return suggested_field(column.name, root, names)
+
+
+@dataclass(frozen=True, slots=True)
+class _TableSamples:
+    """Everything that is known of a table and its files."""
+
+    parts: TableParts
+    options: SourceOptions
+    guesses: Mapping[str, ColumnGuess]
+    plan: TablePlan
+    rows: Collected
+    states: Mapping[str, FileStates]
+    fields: Mapping[str, Field]
+    unpacked: Sequence[str]
+
+    def source(self, classes: list[str] | None) -> ListedSource:
+        rows, plan, place = self.rows, self.plan, self.parts.place
+        schema = Schema(
+            tuple(sorted((self.fields[each.name] for each in plan.columns), key=lambda each: each.is_column))
+        )
+        if not schema.payload:
+            raise SourceError(
+                f"{self.parts.table.path}: has only numbers ({', '.join(map(str, schema.fields))}): a store holds at "
+                "least one field of files, text or arrays, such as --field row=COLUMN:json"
+            )
+        order = np.setdiff1d(np.arange(len(rows.keys)), np.fromiter(rows.bad, np.int64, len(rows.bad)))
+        problems, left_out = self._others()
+        sizes = self._sizes()
+        return ListedSource(
+            path=place.path,
+            kind=self.parts.kind,
+            schema=schema,
+            metadata=self._metadata(order, classes),
+            keys_at=names_at(rows.keys),
+            sizes=sizes,
+            read=self._read(),
+            disk_bytes=self._disk_bytes(),
+            files_opened=len(order) * len(plan.files) + 1,
+            columns=rows.columns,
+            problems=problems,
+            left_out=left_out,
+            order=order,
+            is_by_name=False,
+            paths=self._paths,
+        )
+
+    def _paths(self) -> Iterator[str]:
+        """The table, and the files that it names."""
+        yield self.parts.table.path
+        for names in self.rows.names.values():
+            yield from paths_below(self._root, names)
+
+    def _read(self) -> Read:
+        reads: list[Read] = []
+        for each in self.plan.columns:
+            if each.is_file:
+                names = names_at(self.rows.names[each.name])
+                reads.append(FieldFiles(self.fields[each.name], self._root, names, self.states[each.name].sizes).begin)
+            elif each.name in self.rows.spools:
+                reads.append(self.rows.spools[each.name].begin)
+        return read_together(reads)
+
+    @property
+    def _root(self) -> str:
+        return os.path.realpath(self.parts.root)
+
+    def _sizes(self) -> NDArray[np.int64]:
+        """The bytes of each sample, all payload fields together."""
+        total = np.zeros(len(self.rows.keys), np.int64)
+        for sizes in [each.sizes for each in self.states.values()] + [each.sizes for each in self.rows.spools.values()]:
+            total += sizes
+        return total
+
+    def _disk_bytes(self) -> int:
+        blocks = Path(self.parts.table.path).stat().st_blocks * 512
+        return blocks + sum(each.disk_bytes for each in self.states.values())
+
+    def _others(self) -> tuple[list[Problem], list[Problem]]:
+        """Bad rows, and files that no row names."""
+        rows, name = self.rows, self.parts.table.name
+        problems = [
+            Problem(shown(rows.keys[i] or f"{name}:{rows.lines[i]}"), f"{sentence} ({name}:{rows.lines[i]})")
+            for i, sentence in rows.bad.items()
+        ]
+        named = set[str]().union(*rows.names.values(), rows.left_out_names)
+        unnamed, left_out = self.parts.others(named)
+        return [*rows.problems, *problems, *unnamed], [*rows.left_out, *left_out]
+
+    def _metadata(self, order: Indices, classes: list[str] | None) -> dict[str, Any]:
+        options, place = self.options, self.parts.place
+        label_options = options.columns.to_json()
+        record = source_record(
+            self.parts.kind, place.name, labels=None, label_options=label_options, left_out=self.unpacked
+        )
+        if options.fields:
+            record["fields"] = list(map(str, options.fields))
+        if options.root is not None:
+            record["root"] = root_to_record(options.root, place.path)
+        indices = order.tolist()
+        keys = [self.rows.keys[i] for i in indices]
+        files = {
+            each.name: describe_names(keys, [self.rows.names[each.name][i] for i in indices])
+            for each in self.plan.files
+            if each.path[0] != self.plan.key
+        }
+        return {
+            "classes": classes,
+            "source": record,
+            **({"files": files} if files else {}),
+            "table": {"name": self.parts.table.name, **self._table_form()},
+        }
+
+    def _table_form(self) -> dict[str, Any]:
+        """What writes the same table again: its columns in their order, and how it was written."""
+        plan, table = self.plan, self.parts.table
+        by_title = {each.path[0]: each for each in plan.columns if len(each.path) == 1}
+        columns: list[dict[str, Any]] = []
+        for title, guess in self.guesses.items():
+            column = by_title.get(title)
+            if title == plan.key and (column is None or column.is_file):
+                columns.append({"path": [title], "key": guess.type() if column is None else "text"})
+            elif column is not None:
+                columns.append({"path": [title], "file" if column.is_file else "field": column.name})
+            else:
+                columns += [
+                    {"path": list(each.path), "field": each.name} for each in plan.columns if each.path[0] == title
+                ]
+        guesses = self.guesses.items()
+        absent = [title for title, guess in guesses if guess.missing and not guess.nulls]
+        words = [title for title, guess in guesses if guess.words & {"True", "False"}]
+        form = {
+            "columns": columns,
+            "left_out": plan.ignored,
+            "absent": absent,
+            "python_booleans": words,
+            "no_header": not table.has_titles,
+            "style": table.style(),
+        }
+        return {name: value for name, value in form.items() if value}

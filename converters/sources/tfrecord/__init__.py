@@ -1,0 +1,1 @@
+"""TFRecord files of tf.train.Example as a source, read without TensorFlow."""

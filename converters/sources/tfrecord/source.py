@@ -1,0 +1,363 @@
+"""TFRecord files as a source of samples: every record is one, the features of its Example are the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.fields.values import EncodedField, encode_values
+from fastio.converters.labels.file import look_like_captions
+from fastio.converters.labels.values import TableLabels
+from fastio.converters.sources.file_set import FileSet
+from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
+from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at
+from fastio.converters.sources.source import Problem
+from fastio.converters.sources.tables.names import RowKeys, passing, unique_keys
+from fastio.converters.sources.tfrecord.choose import (
+    FeatureField,
+    SeenFeature,
+    choose_features,
+    feature_named,
+    features_left_out,
+)
+from fastio.converters.sources.tfrecord.records import (
+    BYTES_LIST,
+    FOOT_BYTES,
+    KINDS,
+    Feature,
+    NotAnExampleError,
+    RecordFile,
+    masked,
+    parse_example,
+    scan_records,
+)
+from fastio.errors import SourceError
+from fastio.types.schema import Field, Schema
+from fastio.types.spans import Spans
+
+__all__ = [
+    "record_source",
+]
+
+
+_SEEN_EXAMPLES = 64  # that tell which features there are
+
+
+def record_source(
+    kind: str, place: SourcePath, files: FileSet, options: SourceOptions, suffixes: Sequence[str]
+) -> ListedSource:
+    """
+    Return the records of all files as a source.
+
+    Keys are the file's name and the record's position (``train-00000-of-00010/0012``), or the values of
+    ``--key-column``. A record that differs from its checksum, is no Example, or lacks a feature is a problem. Without
+    ``--field``, the first 64 examples tell the features; another one in a later example is a problem of that record.
+    """
+    records = _Records([scan_records(files.place(name)) for name in files.names])
+    seen = records.seen(place.path)
+    columns = choose_features(place.path, seen, options)
+    key, filters = options.columns.key_column, options.columns.filters
+    for name, value in filters:
+        feature_named(place.path, seen, name, f"--filter {name}={value}")
+    row_keys = RowKeys.of(files.names, records.file_rows, suffixes)
+    order, left_out = passing(row_keys, filters, records.values_of)
+    problems = list[Problem]()
+    keys_at: Callable[[Indices], list[str]] = row_keys.at
+    if key is not None:
+        feature_named(place.path, seen, key, f"--key-column {key}")
+        keys, problems = unique_keys(row_keys, key, order, records.values_of)
+        keys_at, order = names_at(keys), order[np.array([bool(keys[i]) for i in order.tolist()], bool)]
+    rule = _label_rule(place.path, records, columns, many_classes=options.columns.many_classes)
+    known = None if options.fields else frozenset(seen)
+    unpacked = features_left_out(place.path, seen, columns, options)
+    fields = [str(each.choice) for each in columns]
+    record = source_record(kind, place.name, labels=None, fields=fields, left_out=unpacked)
+    record["label_options"] = options.columns.to_json()
+    return ListedSource(
+        path=place.path,
+        kind=kind,
+        schema=Schema(tuple(each.field for each in columns)),
+        metadata={"classes": None if rule is None else rule.classes, "source": record},
+        keys_at=keys_at,
+        sizes=records.sizes,
+        read=_RecordReader(records, columns, rule, known).begin,
+        disk_bytes=files.disk_bytes,
+        files_opened=len(files.names),
+        problems=[*files.problems, *problems],
+        left_out=[*files.left_out, *left_out],
+        order=order,
+        is_by_name=False,
+        paths=lambda: map(files.place, files.names),
+    )
+
+
+class _Records:
+    """The records of several files, counted over all of them."""
+
+    def __init__(self, files: Sequence[RecordFile]) -> None:
+        self.file_rows = np.array([len(file.starts) for file in files], np.int64)
+        self.sizes: NDArray[np.int64] = np.concatenate([np.zeros(0, np.int64), *(file.sizes for file in files)])
+        self._starts = np.concatenate([np.zeros(0, np.int64), *(file.starts for file in files)])
+        self._shard = np.repeat(np.arange(len(files), dtype=np.int32), self.file_rows)
+        self._buffers = _native.Buffers([file.data for file in files])
+        self._views = [file.data.data for file in files]
+
+    def spans(self, rows: Indices) -> Spans:
+        """Return where the records' bytes lie."""
+        return Spans(self._buffers, self._shard[rows], self._starts[rows], self.sizes[rows])
+
+    def checksums(self, spans: Spans) -> NDArray[np.uint32]:
+        """Return the masked checksums that follow the records."""
+        feet = np.full(len(spans), FOOT_BYTES)
+        behind = Spans(spans.buffers, spans.shard, spans.starts + spans.sizes, feet)
+        return np.array([view.view("<u4")[0] for view in map(np.array, behind.views())], np.uint32)
+
+    def example(self, row: int) -> dict[str, Feature]:
+        """Return the features of a record. Raises NotAnExampleError."""
+        start = int(self._starts[row])
+        return parse_example(self._views[self._shard[row]], start, start + int(self.sizes[row]))
+
+    def values_of(self, name: str) -> Iterator[object]:
+        """Yield a feature's value in each record, None where it has none."""
+        for row in range(len(self.sizes)):
+            try:
+                yield feature_value(self.example(row).get(name))
+            except NotAnExampleError:
+                yield None
+
+    def seen(self, path: str) -> dict[str, SeenFeature]:
+        """Return the features of the first examples. Raises SourceError if none of these records is an Example."""
+        seen: dict[str, SeenFeature] = {}
+        reason, good = "", 0
+        for row in range(min(len(self.sizes), _SEEN_EXAMPLES)):
+            try:
+                for name, feature in self.example(row).items():
+                    seen.setdefault(name, SeenFeature(name)).see(feature)
+                good += 1
+            except NotAnExampleError as exc:
+                reason = reason or str(exc)
+        if len(self.sizes) and not good:
+            raise SourceError(f"{path}: the first record {reason}")
+        if not len(self.sizes):
+            raise SourceError(f"{path}: nothing to pack, there is no record in it")
+        return seen
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordReader:
+    """Checks records, and encodes their features."""
+
+    records: _Records
+    columns: Sequence[FeatureField]
+    rule: TableLabels | None
+    known: frozenset[str] | None  # features that there may be; None: any
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to check records on native threads; see ``ListedSource.read``."""
+        spans = self.records.spans(indices)
+        expected = np.zeros(len(spans), np.uint32)
+        job = _native.checksum_crc32c(spans, expected, pool)
+
+        def finish() -> Values:
+            job.wait()
+            wrong = np.flatnonzero(masked(expected) != self.records.checksums(spans)).tolist()
+            problems = dict.fromkeys(wrong, "differs from its checksum: the file is damaged")
+            return self._values(indices, spans, problems)
+
+        return finish
+
+    def _values(self, indices: Indices, spans: Spans, problems: dict[int, str]) -> Values:
+        examples = list[Mapping[str, Feature]]()
+        for i, row in enumerate(indices.tolist()):
+            example: Mapping[str, Feature] = {}
+            if i not in problems:
+                try:
+                    example = self.records.example(row)
+                    self._refuse_unknown(example)
+                except NotAnExampleError as exc:
+                    problems[i] = str(exc)
+            examples.append(example)
+        encoded = {each.field.name: self._encoded(each, examples, spans) for each in self.columns}
+        for field in encoded.values():
+            for i, sentence in field.problems.items():
+                problems.setdefault(i, sentence)
+        return Values(
+            {name: field.spans for name, field in encoded.items() if field.spans is not None},
+            problems,
+            {name: field.column for name, field in encoded.items() if field.column is not None},
+        )
+
+    def _refuse_unknown(self, example: Mapping[str, Feature]) -> None:
+        unknown = set() if self.known is None else example.keys() - self.known
+        if unknown:
+            raise NotAnExampleError(
+                f"has the feature {min(unknown)!r}, which the first {_SEEN_EXAMPLES} examples lack: name the fields to "
+                "pack with --field"
+            )
+
+    def _encoded(self, column: FeatureField, examples: Sequence[Mapping[str, Feature]], spans: Spans) -> EncodedField:
+        if not column.is_label or self.rule is None:
+            return encode_features(column, examples, spans)
+        labels, problems = np.zeros(len(examples), np.int64), dict[int, str]()
+        positions = self.rule.positions()
+        for i, example in enumerate(examples):
+            try:
+                number = self.rule.number(feature_value(example.get(column.feature)), positions)
+            except NotAnExampleError as exc:
+                number = str(exc)
+            if isinstance(number, str):
+                problems[i] = f"{number} (feature {column.feature!r})"
+            else:
+                labels[i] = number
+        return EncodedField(column=labels, problems=problems)
+
+
+def _label_rule(
+    path: str, records: _Records, columns: Sequence[FeatureField], *, many_classes: bool
+) -> TableLabels | None:
+    """How labels become numbers; where they are names, all records are read."""
+    label = next((each for each in columns if each.is_label), None)
+    if label is None:
+        return None
+    rule = TableLabels(is_typed=True)
+    first = next((value for value in records.values_of(label.feature) if value is not None), None)
+    if not isinstance(first, str):
+        return rule
+    try:
+        rule.learn((f"record {i}", value) for i, value in enumerate(records.values_of(label.feature)))
+    except SourceError as exc:
+        raise SourceError(f"{path}: {exc}") from exc
+    classes: Any = rule.classes or []
+    if not many_classes and look_like_captions(classes, len(records.sizes)):
+        raise SourceError(
+            f"{path}: {len(records.sizes):,} samples have {len(classes):,} different labels, e.g. {classes[0]!r:.60}: "
+            f"captions or names rather than classes? Keep them as text with --field caption={label.feature}, or add "
+            "--many-classes if each is a class"
+        )
+    return rule
+
+
+# Features of examples as the bytes, or the column, that a store keeps of a field.
+
+_Example = Mapping[str, Feature]
+
+
+def encode_features(chosen: FeatureField, examples: Sequence[_Example], spans: Spans) -> EncodedField:
+    """
+    Encode one feature of each example; ``spans`` are those of the records, which the values of bytes lie in.
+
+    A feature that is not there is an empty ragged array or list, as for TensorFlow, and a problem in any other field.
+    """
+    field, name = chosen.field, chosen.feature
+    if not field.is_column and not field.traits.is_plain and not field.traits.is_json:
+        return _in_records(name, examples, spans)
+    problems = dict[int, str]()
+    values = list[Any]()
+    good = list[int]()
+    for i, example in enumerate(examples):
+        try:
+            values.append(_value(chosen, example.get(name)))
+            good.append(i)
+        except NotAnExampleError as exc:
+            problems[i] = f"{exc} (feature {name!r})"
+    encoded = encode_values(field, values)
+    positions = np.array(good, np.int64)
+    problems |= {good[i]: sentence for i, sentence in encoded.problems.items()}
+    if encoded.column is not None:
+        column = np.zeros((len(examples), *encoded.column.shape[1:]), encoded.column.dtype)
+        column[positions] = encoded.column
+        return EncodedField(column=column, problems=problems)
+    assert encoded.spans is not None
+    starts, sizes = np.zeros(len(examples), np.int64), np.zeros(len(examples), np.int64)
+    starts[positions], sizes[positions] = encoded.spans.starts, encoded.spans.sizes
+    shard = np.zeros(len(examples), np.int32)
+    return EncodedField(spans=Spans(encoded.spans.buffers, shard, starts, sizes), problems=problems)
+
+
+def feature_value(feature: Feature | None) -> Any:
+    """Return a feature as a Python value: one number or text, or a list of several; None if it is not there."""
+    if feature is None:
+        return None
+    if feature.kind == BYTES_LIST:
+        values: list[Any] = [value.decode("utf-8", "surrogateescape") for value in feature.bytes_values()]
+    else:
+        values = feature.numbers().tolist()
+    return values[0] if len(values) == 1 else values
+
+
+def _in_records(name: str, examples: Sequence[_Example], spans: Spans) -> EncodedField:
+    """Values of bytes where they lie in their files."""
+    starts, sizes = np.zeros(len(examples), np.int64), np.zeros(len(examples), np.int64)
+    problems = dict[int, str]()
+    for i, example in enumerate(examples):
+        feature = example.get(name)
+        if feature is None:
+            problems[i] = f"has no feature {name!r}"
+        elif feature.kind != BYTES_LIST:
+            problems[i] = f"has {KINDS[feature.kind]} in the feature {name!r}, expected bytes"
+        elif len(feature.parts) != 1:
+            problems[i] = f"has {len(feature.parts)} values in the feature {name!r}, expected one"
+        else:
+            starts[i], sizes[i] = feature.parts[0][0], feature.parts[0][1] - feature.parts[0][0]
+    return EncodedField(spans=Spans(spans.buffers, spans.shard, starts, sizes), problems=problems)
+
+
+def _value(chosen: FeatureField, feature: Feature | None) -> Any:
+    """What ``encode_values`` takes. Raises NotAnExampleError, in words that follow the key, for what is missing."""
+    field = chosen.field
+    if feature is None:
+        if field.traits.is_json and chosen.is_list:
+            return []
+        if field.traits.is_ragged or field.traits.is_tokens:
+            return np.zeros((0, *field.shape[1:]), field.dtype)
+        raise NotAnExampleError("has no such feature")
+    if field.traits.is_json:
+        return _list_of(feature) if chosen.is_list else _document(feature)
+    if field.traits.is_text:
+        values = _only_bytes(feature)
+        return values[0] if len(values) == 1 else values
+    if feature.kind == BYTES_LIST:
+        return _packed_array(field, _only_bytes(feature))
+    return _shaped(field, feature.numbers())
+
+
+def _list_of(feature: Feature) -> list[Any]:
+    value = feature_value(feature)
+    return value if isinstance(value, list) else [value]
+
+
+def _document(feature: Feature) -> bytes:
+    values = _only_bytes(feature)
+    if len(values) != 1:
+        raise NotAnExampleError(f"has {len(values)} values, expected one JSON document")
+    return values[0]
+
+
+def _only_bytes(feature: Feature) -> list[bytes]:
+    if feature.kind != BYTES_LIST:
+        raise NotAnExampleError(f"has {KINDS[feature.kind]} where bytes are expected")
+    return feature.bytes_values()
+
+
+def _packed_array(field: Field, values: Sequence[bytes]) -> Any:
+    """An array whose elements are kept as bytes, as ``tf.io.decode_raw`` takes them."""
+    dtype = np.dtype(field.dtype)
+    if len(values) != 1 or len(values[0]) % dtype.itemsize:
+        sizes = ", ".join(str(len(value)) for value in values[:3])
+        raise NotAnExampleError(f"has {len(values)} values of {sizes} bytes, expected one array of {dtype.name}")
+    return _shaped(field, np.frombuffer(values[0], dtype))
+
+
+def _shaped(field: Field, flat: Any) -> Any:
+    """Numbers, which a feature has in one row, in the shape of the field."""
+    shape = [-1 if size is None else size for size in field.shape]
+    if not shape:
+        return flat[0] if len(flat) == 1 else flat
+    known = int(np.prod([size for size in shape if size >= 0]))
+    fits = len(flat) % max(known, 1) == 0 if -1 in shape else len(flat) == known
+    return flat.reshape(shape) if fits else flat

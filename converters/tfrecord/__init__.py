@@ -1,1 +1,0 @@
-"""Reads TFRecord files of tf.train.Example, without TensorFlow."""

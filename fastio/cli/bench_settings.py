@@ -1,0 +1,369 @@
+"""``fastio tune``, ``bench grid`` and ``bench decode``: settings side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from fastio.cli.options import remote_options, split_fields
+from fastio.cli.result import echo_json, html_option, write_html
+from fastio.cli.screen import begun, printable, steps, table
+from fastio.types.units import counted, per_second
+
+if TYPE_CHECKING:
+    from fastio.measure.settings.grid import GridRow
+    from fastio.measure.settings.points import GridData, Point, Value
+    from fastio.measure.settings.tune import Tuned
+    from fastio.store.files.remote_options import RemoteOptions
+
+__all__ = [
+    "decode",
+    "grid",
+    "tune",
+]
+
+
+_SHOWN = 5
+
+
+@click.command()
+@click.argument("data")
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), metavar="N", default=256, show_default=True, help="Samples per batch."
+)
+@click.option("--shuffle", is_flag=True, help="Shuffle, as in training.")
+@click.option(
+    "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to N pixels."
+)
+@click.option("--augment", is_flag=True, help="Flip pictures at random; with --crop, crop at random too.")
+@click.option("--fields", metavar="NAME,...", help="Read only these fields of a store.  [default: all]")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 55),
+    metavar="SECONDS",
+    default=40,
+    show_default=True,
+    help="Time for the search.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@remote_options
+@html_option
+def tune(  # noqa: PLR0913 - one argument an option
+    data: str,
+    *,
+    batch_size: int,
+    shuffle: bool,
+    crop: int | None,
+    augment: bool,
+    fields: str | None,
+    seconds: float,
+    as_json: bool,
+    remote: RemoteOptions,
+) -> None:
+    """
+    Find the settings with which DATA loads fastest here. Prints the line of code to paste.
+
+    DATA is a store (tunes FastLoader), a folder of pictures, or MODULE:FUNCTION that returns a map-style dataset
+    (both tune torch's DataLoader). Only the CPUs that affinity, cgroup and SLURM allow are used, and prefetched
+    batches take at most a quarter of the free memory. Among settings within 3 % of the best, the cheapest wins.
+
+    \b
+    Example:
+      fastio tune photos.lmdb --shuffle --crop 224 --augment
+      fastio tune train.py:make_dataset --batch-size 128
+    """
+    from fastio.measure.loop.data import DataOptions
+    from fastio.measure.report.settings import tune_page
+    from fastio.measure.settings.points import GridData
+    from fastio.measure.settings.tune import candidates
+    from fastio.measure.settings.tune import tune as run
+
+    names = split_fields(fields)
+    options = DataOptions(
+        batch_size=batch_size, shuffle=shuffle, crop=crop, augment=augment, fields=names, remote=remote
+    )
+    grid_data = GridData(data, options)
+    points = candidates(grid_data)
+    try:
+        with steps("trying") as progress:
+            tuned = run(grid_data, points, seconds=seconds, progress=progress)
+    finally:
+        grid_data.close()
+    report = _tuned_as_dict(data, tuned)
+    write_html(lambda: tune_page(report))
+    if as_json:
+        echo_json("tune", report)
+    else:
+        _print_tuned(tuned)
+
+
+def _tuned_as_dict(data: str, tuned: Tuned) -> dict[str, object]:
+    tried = [
+        {"settings": dict(tried.point.settings), "samples_per_s": tried.samples_per_s, "rounds": tried.rounds}
+        for tried in tuned.tried
+    ]
+    return {
+        "data": data,
+        "code": tuned.code,
+        "settings": dict(tuned.point.settings),
+        "samples_per_s": tuned.samples_per_s,
+        "seconds": tuned.seconds,
+        "is_complete": tuned.is_complete,
+        "tried": tried,
+    }
+
+
+def _print_tuned(tuned: Tuned) -> None:
+    rows = [
+        (
+            ", ".join(f"{name}={value}" for name, value in tried.point.settings),
+            per_second(tried.samples_per_s),
+            str(tried.rounds),
+            "chosen" if tried.point == tuned.point else "",
+        )
+        for tried in tuned.tried[:_SHOWN]
+    ]
+    table(("setting", "samples/s", "rounds", ""), rows, right=(1, 2))
+    cut = "" if tuned.is_complete else "; too few rounds to be sure: raise --seconds"
+    click.echo(f"\n{counted(len(tuned.tried), 'setting')} tried in {tuned.seconds:.0f} s{cut}. Paste this:\n")
+    click.echo(tuned.code)
+    if "'***'" in tuned.code:
+        click.echo("\n*** stands for a secret: put yours there, or leave the option out where the environment has it.")
+
+
+# ``fastio bench grid``: loading and training time for each setting of a loader.
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), metavar="N", default=256, show_default=True, help="Samples per batch."
+)
+@click.option(
+    "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to N pixels."
+)
+@click.option(
+    "--set",
+    "chosen",
+    multiple=True,
+    metavar="NAME=V,V",
+    help="Try these values of the setting NAME instead of the usual ones.",
+)
+@click.option(
+    "--step-ms",
+    type=click.FloatRange(min=0),
+    metavar="MS",
+    default=0,
+    help="Wait this long per batch, as a training step would.",
+)
+@click.option(
+    "--repeats", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Interleaved rounds."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.01),
+    metavar="SECONDS",
+    default=1,
+    show_default=True,
+    help="Time per row and round.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@html_option
+def grid(
+    data: tuple[str, ...],
+    *,
+    batch_size: int,
+    crop: int | None,
+    chosen: tuple[str, ...],
+    step_ms: float,
+    repeats: int,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """
+    Time every setting of DATA's loader, and list the fastest first.
+
+    A store is read by FastLoader; the settings are threads, prefetch_batches and shuffle. Name several stores to
+    compare formats. A folder of pictures, or MODULE:FUNCTION that returns a map-style dataset, is read by torch's
+    DataLoader; the settings are num_workers, persistent_workers, prefetch_factor, drop_last, and with CUDA pin_memory
+    and non_blocking. Threads and workers never exceed the CPUs this process may use.
+
+    \b
+    Example:
+      fastio bench grid train.lmdb train.h5
+      fastio bench grid ./pngs --set num_workers=0,2 --set drop_last=0 --step-ms 33
+    """
+    from fastio.measure.loop.data import DataOptions
+    from fastio.measure.report.settings import grid_page
+    from fastio.measure.settings.grid import run_grid
+    from fastio.measure.settings.points import GridData
+
+    options = DataOptions(batch_size=batch_size, crop=crop)
+    with ExitStack() as opened:
+        points: list[tuple[GridData, Point]] = []
+        for name in data:
+            grid_data = GridData(name, options)
+            opened.callback(grid_data.close)
+            points += [(grid_data, point) for point in grid_data.points(_values(grid_data, chosen))]
+        with steps("measuring") as progress:
+            rows = run_grid(
+                points,
+                repeats=repeats,
+                seconds=seconds,
+                step=lambda _: time.sleep(step_ms / 1e3) if step_ms else None,
+                progress=progress,
+            )
+    kinds = {grid_data.name: grid_data.kind for grid_data, _ in points}
+    report = {
+        "step_ms": step_ms,
+        "seconds": seconds,
+        "rows": [_grid_as_dict(row, kinds[row.point.data]) for row in rows],
+    }
+    write_html(lambda: grid_page(report))
+    if as_json:
+        echo_json("bench.grid", report)
+    else:
+        _print_grid(rows, kinds)
+
+
+def _values(data: GridData, chosen: tuple[str, ...]) -> dict[str, tuple[Value, ...]]:
+    """Return the values to try for each setting, those of --set in place of the usual ones."""
+    values = data.values()
+    for text in chosen:
+        name, _, listed = text.partition("=")
+        if name not in values:
+            raise click.UsageError(f"--set {text}: the settings of {data.name} are {', '.join(values)}")
+        try:
+            numbers = tuple(int(word) for word in listed.replace("True", "1").replace("False", "0").split(","))
+        except ValueError as exc:
+            raise click.UsageError(
+                f"--set {text}: expected NAME=V,V with whole numbers; 0 means no, 1 means yes"
+            ) from exc
+        values[name] = tuple(bool(value) for value in numbers) if isinstance(values[name][0], bool) else numbers
+    return values
+
+
+def _grid_as_dict(row: GridRow, kind: str) -> dict[str, object]:
+    from fastio.measure.loop.data import opens_per_s
+
+    names = ("loading_s", "training_s", "start_s", "samples_per_s")
+    return {
+        "data": row.point.data,
+        "settings": dict(row.point.settings),
+        **{name: row.median(name) for name in names},
+        "opens_per_s": opens_per_s(kind, row.median("samples_per_s")),
+        **{f"{name}_spread": row.spread(name) for name in ("loading_s", "samples_per_s")},
+        "repeats": len(row.repeats),
+        "stopped_early": row.stopped_early,
+    }
+
+
+def _print_grid(rows: list[GridRow], kinds: Mapping[str, str]) -> None:
+    from fastio.measure.loop.data import opens_per_s
+
+    settings = list(dict.fromkeys(name for row in rows for name, _ in row.point.settings))
+    several = len({row.point.data for row in rows}) > 1
+    titles = [*(["data"] if several else []), *(name.replace("_", "_\n") for name in settings)]
+    is_spread = any(len(row.repeats) > 1 for row in rows)
+    spread = ["spread"] if is_spread else []
+    opened = ["files\nopened/s"] if "folder" in kinds.values() else []
+    figures = ["loading\nms/step", *spread, "training\nms/step", "start\nms", "samples/s", *opened, "repeats"]
+    lines = []
+    for row in rows:
+        have = {name: _value(value) for name, value in row.point.settings}
+        least, most = row.spread("loading_s")
+        lines.append(
+            [
+                *([printable(row.point.data)] if several else []),
+                *(have.get(name, "-") for name in settings),
+                f"{row.median('loading_s') * 1e3:.2f}",
+                *([f"{least * 1e3:.3g}-{most * 1e3:.3g}" if len(row.repeats) > 1 else "-"] if is_spread else []),
+                f"{row.median('training_s') * 1e3:.2f}",
+                f"{row.median('start_s') * 1e3:.1f}",
+                per_second(row.median("samples_per_s")),
+                *([_opened(opens_per_s(kinds[row.point.data], row.median("samples_per_s")))] if opened else []),
+                f"{len(row.repeats)}{'*' if row.stopped_early else ' '}",
+            ]
+        )
+    table([*titles, *figures], lines, right=range(len(titles), len(titles) + len(figures)))
+    stopped = sum(row.stopped_early for row in rows)
+    if stopped:
+        click.echo(f"\n* {counted(stopped, 'row')} stopped early: a step took more than 1.5 times the best row's")
+
+
+def _opened(rate: float | None) -> str:
+    return "-" if rate is None else per_second(rate)
+
+
+def _value(value: Value) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+# ``fastio bench decode``: compares decoders on the user's own pictures.
+
+
+@click.command()
+@click.argument("data")
+@click.option(
+    "--crop", type=click.IntRange(min=1), metavar="N", help="Also resize each picture and crop its centre to N pixels."
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=200,
+    show_default=True,
+    help="How many pictures, spread evenly over DATA.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Interleaved rounds."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@remote_options
+@html_option
+def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: bool, remote: RemoteOptions) -> None:
+    """
+    Compare Pillow, OpenCV and fastio at decoding DATA. DATA is a store or a folder of pictures.
+
+    Prints images per CPU-second of one thread, and how far the pixels differ from Pillow's (of 255). Pillow-SIMD is
+    used if it is installed. With --crop, fastio decodes only what the crop needs, and its fast mode is listed next to
+    the exact one.
+
+    \b
+    Example:
+      fastio bench decode photos.lmdb --crop 224
+      fastio bench decode ./pngs --json
+    """
+    from fastio.measure.report.settings import decode_page
+    from fastio.measure.settings.decode import compare_decoders, sample_pictures
+
+    pictures = sample_pictures(data, count, remote)
+    work = f"{counted(len(pictures), 'picture')} by each library, {counted(rounds, 'round')}"
+    begun(f"decoding {work}")
+    rates = compare_decoders(pictures, crop=crop, rounds=rounds)
+    about = {"data": data, "pictures": len(pictures), "crop": crop, "rounds": rounds}
+    report = {**about, "decoders": [dataclasses.asdict(rate) for rate in rates]}
+    write_html(lambda: decode_page(report))
+    if as_json:
+        echo_json("bench.decode", report)
+        return
+    click.echo(f"{printable(data)}: {counted(len(pictures), 'picture')}, one thread\n")
+    rows = [
+        (
+            rate.name,
+            per_second(rate.images_per_cpu_s),
+            f"{per_second(rate.slowest_images_per_cpu_s)} to {per_second(rate.fastest_images_per_cpu_s)}",
+            f"{rate.images_per_cpu_s / rates[0].images_per_cpu_s:.2f}x",
+            f"{rate.mean_difference:.3f}",
+            f"{rate.p99_difference:.0f}",
+            str(rate.max_difference),
+        )
+        for rate in rates
+    ]
+    titles = ("decoder", "images/CPU-s", "rounds", "of Pillow", "mean diff", "p99", "max")
+    table(titles, rows, right=range(1, 7))

@@ -1,0 +1,485 @@
+"""Options of `fastio pack`: pictures, fields, labels, text and parts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from fastio.cli.options import WholeNumber
+from fastio.cli.screen import SIZE
+
+if TYPE_CHECKING:
+    from fastio.converters import Part, Raw, Source, SourceKind, Transcode
+    from fastio.converters.fields.types import FieldChoice
+    from fastio.converters.text import Encoder, TextOptions, TextSource
+    from fastio.converters.text.encode import TextTokens
+
+__all__ = [
+    "TABLE_OPTIONS",
+    "TEXT_OPTIONS",
+    "PictureArguments",
+    "SourceArguments",
+    "TextArguments",
+    "option_of",
+    "part_option",
+    "picture_options",
+    "source_options",
+]
+
+
+_LONGEST_SIDE = 65_500
+_SIDE = WholeNumber(1, _LONGEST_SIDE)
+TABLE_OPTIONS = ("fields", "root", "key_column", "label_column", "filters", "ignore_columns", "no_header")
+_COMPARISONS = (">", "<", "!", "~")  # that may be meant by width>=400
+
+
+def _names(context: click.Context, option: click.Parameter, value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Parse column titles separated by commas; titles that contain a comma are quoted as in CSV: "a,b",c."""
+    del context, option
+    lines = [] if value is None else [value] if isinstance(value, str) else value
+    return tuple(dict.fromkeys(name for line in lines for name in next(csv.reader([line]), [])))
+
+
+def _size(context: click.Context, option: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """Parse the height and width of a picture."""
+    del context, option
+    if value is None:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]{0,4})[xX]([1-9][0-9]{0,4})", value)
+    if match is None or not max(int(match[1]), int(match[2])) <= _LONGEST_SIDE:
+        raise click.BadParameter(f"{value!r}: expected height and width in pixels, as in 224x224")
+    return int(match[1]), int(match[2])
+
+
+def _pairs(context: click.Context, option: click.Parameter, values: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Parse COLUMN=VALUE pairs; raise UsageError for anything else."""
+    del context, option
+    for value in values:
+        if "=" not in value.strip("="):
+            raise click.BadParameter(f"{value!r}: expected COLUMN=VALUE, as in split=train")
+        if value.partition("=")[0].endswith(_COMPARISONS):
+            raise click.BadParameter(
+                f"{value!r}: only COLUMN=VALUE is known, which takes the rows with this very value, as in split=train"
+            )
+    return tuple((value.partition("=")[0], value.partition("=")[2]) for value in values)
+
+
+_SOURCE_OPTIONS = (
+    click.option("--labels", metavar="FILE", help="Label file of a flat folder: .pkl, .csv, .tsv, .json or .jsonl."),
+    click.option(
+        "--label-column",
+        callback=_names,
+        metavar="A[,B...]",
+        help="Column of FILE or SRC with the labels; several of numbers form a vector.  [default: label, class, ...]",
+    ),
+    click.option(
+        "--key-column",
+        metavar="NAME",
+        help="Column of FILE or SRC with the file names.  [default: filename, file_name, ...]",
+    ),
+    click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        callback=_pairs,
+        metavar="COLUMN=VALUE",
+        help="Use only rows of FILE or SRC with this value; repeat for more values or columns.",
+    ),
+    click.option(
+        "--without",
+        "--ignore-columns",
+        "ignore_columns",
+        multiple=True,
+        callback=_names,
+        metavar="A[,B...]",
+        help="Columns of FILE or SRC to leave out, also with pictures in them; repeat for more, * for all that are not "
+        "used. --ignore-columns is the former name.",
+    ),
+    click.option("--no-header", is_flag=True, help="FILE or SRC has no header; its columns are called 1, 2, ..."),
+    click.option(
+        "--field",
+        "fields",
+        multiple=True,
+        metavar="NAME=WHERE[:TYPE]",
+        help="A field of the samples: mask=masks/, caption=text, boxes=objects.bbox:xywh; repeat for more.",
+    ),
+    click.option(
+        "--root", metavar="DIR", help="Folder that file names in a table are relative to.  [default: the table's own]"
+    ),
+    click.option("--many-classes", is_flag=True, help="Accept nearly as many classes as samples."),
+)
+
+_OPTIONS = (
+    *_SOURCE_OPTIONS,
+    click.option(
+        "--restart",
+        type=WholeNumber(0, 65_535),
+        metavar="K",
+        help="Write JPEGs with a restart marker every K MCUs (8 works well): same pixels, but crops decode "
+        "faster. Resized pictures have one every 8 MCUs by default; 0 turns that off.",
+    ),
+    click.option("--short-side", type=_SIDE, metavar="N", help="Shrink larger pictures to this short side, as JPEG."),
+    click.option("--max-side", type=_SIDE, metavar="N", help="Shrink larger pictures to this long side, as JPEG."),
+    click.option(
+        "--resize",
+        callback=_size,
+        metavar="HxW",
+        help="Resize all pictures to this height and width: JPEGs stay JPEGs, others become PNG; with --raw, "
+        "RGB pixels.",
+    ),
+    click.option(
+        "--quality", type=WholeNumber(1, 100), metavar="Q", help="JPEG quality of resized pictures.  [default: 90]"
+    ),
+    click.option(
+        "--subsampling",
+        type=click.Choice(("4:2:0", "4:2:2", "4:4:4")),
+        help="Colour subsampling of resized JPEGs.  [default: 4:2:0]",
+    ),
+    click.option(
+        "--raw",
+        is_flag=True,
+        help="Store decoded pixels instead of files, for small pictures of one size (see --resize).",
+    ),
+    click.option(
+        "--jump/--no-jump",
+        default=None,
+        help="Note in the index (about 1 % more bytes) where to start within each JPEG of 8 KiB and more: files stay "
+        "as they are, crops decode faster, damaged files are found.  [default: jump; for --resume and --part, as "
+        "the shards that are there]",
+    ),
+    click.option(
+        "--shuffle",
+        type=WholeNumber(0),
+        metavar="SEED",
+        help="Store the samples in a random order, drawn from their names and SEED.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceArguments:
+    """The options about labels, columns and fields of SRC as given on the command line, under the options' names."""
+
+    labels: str | None
+    label_column: tuple[str, ...]
+    key_column: str | None
+    filters: tuple[tuple[str, str], ...]
+    ignore_columns: tuple[str, ...]
+    no_header: bool
+    fields: tuple[str, ...]
+    root: str | None
+    many_classes: bool
+
+    @property
+    def of_tables(self) -> list[str]:
+        """The names of the options given that ask for columns or files of a table."""
+        return [name for name in TABLE_OPTIONS if getattr(self, name)]
+
+    def words(self) -> list[str]:
+        """Return the options given, as they are typed."""
+        words: list[str] = []
+        for name in self.__slots__:
+            value, option = getattr(self, name), option_of(name)
+            if value is True:
+                words.append(option)
+            elif name == "filters":
+                words += [word for pair in value for word in (option, "=".join(pair))]
+            elif name == "fields":
+                words += [word for field in value for word in (option, field)]
+            elif isinstance(value, tuple) and value:
+                line = io.StringIO()
+                csv.writer(line, lineterminator="").writerow(value)
+                words += [option, line.getvalue()]
+            elif value:
+                words += [option, value]
+        return words
+
+    def _check_columns(self, kind: SourceKind) -> None:
+        """Raise UsageError for options about columns if there is neither a label file nor a table."""
+        if self.labels is not None or kind.takes_columns:
+            return
+        known = ("ignore_columns", "fields", "root") if kind.takes_without else ("fields", "root")
+        alone = next((name for name in self.__slots__ if name not in known and getattr(self, name)), None)
+        if alone is not None:
+            raise click.UsageError(f"{option_of(alone)} needs a label file: add --labels FILE")
+
+    def open(self, src: str, kind: str, fields: Sequence[FieldChoice] | None = None) -> Source:
+        """Open SRC; ``fields`` replace those given."""
+        from fastio.converters import SOURCES, LabelOptions, open_source
+        from fastio.converters.fields.types import parse_choice
+
+        columns = LabelOptions(
+            label_columns=self.label_column,
+            key_column=self.key_column,
+            filters=self.filters,
+            ignore_columns=self.ignore_columns,
+            header=not self.no_header,
+            many_classes=self.many_classes,
+        )
+        choices = [parse_choice(words) for words in self.fields] if fields is None else fields
+        source: Source = open_source(
+            src, kind=kind, labels=self.labels, label_options=columns, fields=choices, root=self.root
+        )
+        self._check_columns(SOURCES[source.kind])
+        return source
+
+
+def option_of(name: str) -> str:
+    """Return the option of an argument of this name, as it is typed."""
+    option = {"filters": "filter", "fields": "field", "ignore_columns": "without"}.get(name, name)
+    return f"--{option.replace('_', '-')}"
+
+
+def source_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options about labels, columns and fields to a command, which gets them as one argument ``arguments``."""
+
+    @wraps(command)
+    def with_options(*args: Any, **options: Any) -> None:
+        command(*args, arguments=_taken(options), **options)
+
+    for option in reversed(_SOURCE_OPTIONS):
+        with_options = option(with_options)
+    return with_options
+
+
+def _taken(options: dict[str, Any]) -> SourceArguments:
+    """Take the options about the source out of all options of a command."""
+    return SourceArguments(**{name: options.pop(name) for name in SourceArguments.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class PictureArguments:
+    """The options about pictures as given on the command line, under the options' names."""
+
+    of_source: SourceArguments
+    restart: int | None
+    short_side: int | None
+    max_side: int | None
+    resize: tuple[int, int] | None
+    quality: int | None
+    subsampling: Literal["4:2:0", "4:2:2", "4:4:4"] | None
+    raw: bool
+    jump: bool | None
+    shuffle: int | None
+    tokens: TextTokens | None  # from the options about text
+
+    def check(self) -> None:
+        """Raise UsageError for options that exclude each other."""
+        sizes = {"--short-side": self.short_side, "--max-side": self.max_side, "--resize": self.resize}
+        sides = [name for name, value in sizes.items() if value]
+        if len(sides) > 1:
+            raise click.UsageError(f"{' and '.join(sides)} set different sizes: give one of them")
+        if self.restart == 0 and not sides:
+            raise click.UsageError("--restart 0 is for resized pictures: add --short-side, --max-side or --resize")
+        if self.raw and (self.short_side or self.max_side or self.restart is not None):
+            raise click.UsageError("--raw keeps pixels, the other options make JPEGs: give one of them")
+        for name, value in (("--quality", self.quality), ("--subsampling", self.subsampling)):
+            if value is not None and (not sides or self.raw):
+                raise click.UsageError(f"{name} is for resized JPEGs: add --short-side, --max-side or --resize")
+
+    def chosen(self) -> Transcode | Raw | None:
+        """Return how to change the pictures, or None to keep them unchanged."""
+        from fastio.converters import Raw, Transcode
+
+        if self.raw:
+            return Raw(self.resize)
+        if not (self.restart or self.short_side or self.max_side or self.resize):
+            return None
+        return Transcode(
+            restart=self.restart or 0,
+            resized_restart=8 if self.restart is None else self.restart,
+            short_side=self.short_side,
+            max_side=self.max_side,
+            resize=self.resize,
+            quality=self.quality or 90,
+            subsampling=self.subsampling or "4:2:0",
+        )
+
+    def source(self, src: str, kind: str) -> Source:
+        """Open SRC, in the order in which to store it."""
+        if self.tokens is None:
+            source = self.of_source.open(src, kind)
+        else:
+            from fastio.converters.fields.types import parse_choice
+            from fastio.converters.sources.derived import TokenizedSource, as_text
+
+            choices, of_tokens = as_text([parse_choice(words) for words in self.of_source.fields])
+            source = TokenizedSource(self.of_source.open(src, kind, choices), of_tokens, self.tokens)
+        return source if self.shuffle is None else source.shuffled(self.shuffle)
+
+
+def picture_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add these options to a command, which gets them as one argument ``pictures``."""
+
+    @wraps(command)
+    def with_options(*args: Any, **options: Any) -> None:
+        options["of_source"] = _taken(options)
+        pictures = PictureArguments(**{name: options.pop(name) for name in PictureArguments.__slots__})
+        pictures.check()
+        command(*args, pictures=pictures, **options)
+
+    for option in reversed(_OPTIONS):
+        with_options = option(with_options)
+    return with_options
+
+
+# The options of ``fastio pack`` for text, gathered into one argument.
+
+TEXT_OPTIONS = (
+    click.option(
+        "--split-text",
+        type=click.Choice(("line", "paragraph")),
+        help="Make one sample of each line or paragraph of a single .txt file.  [default: line]",
+    ),
+    click.option("--text-field", metavar="NAME", help="Column with the text, or with token ids.  [default: text]"),
+    click.option("--label-field", metavar="NAME", help="Column with the labels: whole numbers or class names."),
+    click.option(
+        "--tokenizer",
+        metavar="bytes|FILE",
+        help="Store token ids: UTF-8 bytes, or those of a tokenizer.json of Hugging Face tokenizers.",
+    ),
+    click.option("--bos", is_flag=True, help="Begin every document with the tokenizer's bos token."),
+    click.option("--eos", is_flag=True, help="End every document with its eos token."),
+    click.option(
+        "--special",
+        multiple=True,
+        metavar="ROLE=TOKEN",
+        help="Which token is bos, eos, pad or unk, if its name does not tell.",
+    ),
+    click.option(
+        "--vocab-size",
+        type=WholeNumber(min=1),
+        metavar="N",
+        help="Token ids in the column are below N; ids take 4 bytes if that is unknown.",
+    ),
+    click.option(
+        "--max-length", type=WholeNumber(min=1), metavar="N", help="Most tokens per sample, including bos and eos."
+    ),
+    click.option("--truncation", is_flag=True, help="Cut off what exceeds --max-length, and count it."),
+    click.option("--split-long", is_flag=True, help="Split longer documents into several samples: key#0, key#1, ..."),
+    click.option(
+        "--per-sample",
+        is_flag=True,
+        help="Keep the ids of each sample as a value of its own, as WebDataset needs them, not as one array.",
+    ),
+    click.option(
+        "--max-document", type=SIZE, metavar="SIZE", help="Treat a longer document as a bad sample.  [default: 64MiB]"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextArguments:
+    """The options about text as given on the command line, under the options' names."""
+
+    split_text: Literal["line", "paragraph"] | None
+    text_field: str | None
+    label_field: str | None
+    tokenizer: str | None
+    bos: bool
+    eos: bool
+    special: tuple[str, ...]
+    vocab_size: int | None
+    max_length: int | None
+    truncation: bool
+    split_long: bool
+    per_sample: bool
+    max_document: int | None
+
+    @property
+    def given(self) -> list[str]:
+        """The options that were given, as the user writes them."""
+        return [f"--{name.replace('_', '-')}" for name in self.__slots__ if getattr(self, name)]
+
+    def options(self, without: tuple[str, ...] = ()) -> TextOptions:
+        """Return how to find the text in its source; columns in ``without`` are left out."""
+        from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES
+        from fastio.converters.text import TextOptions
+
+        return TextOptions(
+            split=self.split_text,
+            text_field=self.text_field,
+            label_field=self.label_field,
+            max_document_bytes=self.max_document or MAX_DOCUMENT_BYTES,
+            without=without,
+        )
+
+    def encoder(self, source: TextSource) -> Encoder:
+        """Return what turns the source's documents into samples."""
+        from fastio.converters.text import Encoder, Sequences, load_tokenizer
+
+        if self.truncation and self.split_long:
+            raise click.UsageError("--truncation drops what --split-long keeps: give one of them")
+        needing = ("--bos", "--eos", "--special", *(() if source.is_ids else ("--max-length",)))
+        without = [name for name in needing if name in self.given]
+        if self.tokenizer is None and without:
+            raise click.UsageError(f"{without[0]} needs a tokenizer: add --tokenizer bytes or --tokenizer FILE")
+        if self.vocab_size is not None and (self.tokenizer is not None or not source.is_ids):
+            raise click.UsageError("--vocab-size is for columns of token ids, without --tokenizer")
+        if self.per_sample and self.tokenizer is None and not source.is_ids:
+            raise click.UsageError("--per-sample is for token ids, text always is: add --tokenizer bytes or FILE")
+        over: Literal["refuse", "truncate", "split"]
+        over = "truncate" if self.truncation else "split" if self.split_long else "refuse"
+        tokenizer = None if self.tokenizer is None else load_tokenizer(self.tokenizer, self._named())
+        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
+        return Encoder(
+            tokenizer,
+            sequences,
+            is_ids=source.is_ids,
+            has_labels=source.has_labels,
+            vocab_size=self.vocab_size,
+            is_per_sample=self.per_sample,
+        )
+
+    def tokens(self) -> TextTokens:
+        """Return what makes token ids of the text in fields, ``--field caption=caption:tokens``."""
+        from fastio.converters.text import Sequences, load_tokenizer
+        from fastio.converters.text.encode import TextTokens
+
+        needed = ("--tokenizer", "--bos", "--eos", "--special", "--max-length", "--truncation")
+        other = next((name for name in self.given if name not in needed), None)
+        if other is not None:
+            raise click.UsageError(f"{other} is for samples of text alone, not for a --field of text")
+        if self.tokenizer is None:
+            raise click.UsageError(f"{self.given[0]} needs a tokenizer: add --tokenizer bytes or --tokenizer FILE")
+        over: Literal["refuse", "truncate"] = "truncate" if self.truncation else "refuse"
+        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
+        return TextTokens(load_tokenizer(self.tokenizer, self._named()), sequences)
+
+    def _named(self) -> dict[str, str]:
+        """Return special tokens by role."""
+        pairs = [pair.partition("=") for pair in self.special]
+        for role, equals, token in pairs:
+            if role not in ("bos", "eos", "pad", "unk") or not (equals and token):
+                raise click.UsageError(f"--special {role}{equals}{token}: expected bos=TOKEN, eos=, pad= or unk=TOKEN")
+        return {role: token for role, _, token in pairs}
+
+
+# The option ``--part``: which part of a set one process packs.
+
+
+def _part(context: click.Context, option: click.Parameter, value: str | None) -> Part | None:
+    """Parse ``i/n``, or find the part that ``auto`` stands for."""
+    if value is None:
+        return None
+    from fastio.converters import Part
+
+    try:
+        return Part.parse(value)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), context, option) from exc
+
+
+part_option = click.option(
+    "--part",
+    callback=_part,
+    metavar="I/N",
+    help="Pack part I of N, counted from 0, of the shards; auto: as SLURM, torchrun or Kubernetes say.",
+)

@@ -1,0 +1,357 @@
+"""Selection: which samples a loader reads, and in which batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from fastio.dataset.fast_dataset import FastDataset
+from fastio.loader.options import LoaderOptions, OrderOptions
+from fastio.loader.selection.members import FastSubset, as_indices, find_members, join_members
+from fastio.loader.selection.mixture import Mixture, check_mixture, mixture_sampler
+from fastio.samplers.batches import BatchSampler, ChosenOrder, ElasticSampler, OrderSampler
+from fastio.samplers.draws import Draw, DrawnSampler, WeightedDraw
+from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw, own_share
+from fastio.samplers.memory import PageCache, held_memory, page_cache
+from fastio.samplers.mixture import MixtureSampler, PerSourceSampler
+from fastio.samplers.order import Division
+from fastio.samplers.planned import PlannedSampler
+from fastio.samplers.position import whole
+from fastio.samplers.share import Share, slices_by_node
+from fastio.samplers.wrappers import MappedSampler, as_elastic
+from fastio.store.protocol import SampleStore
+
+__all__ = [
+    "Selection",
+    "sample_bytes",
+    "sample_labels",
+    "select",
+    "shuffle_memory",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The sampler of a loader, which plans by positions in the dataset that the user sees, and its properties."""
+
+    sampler: ElasticSampler
+    share: Share
+    batch_size: int | None = None
+    division: Division | None = None  # if it is the same in every epoch
+    order: ChosenOrder | None = None  # if it is one of fastio's orders
+    foreign: ForeignDraw | ForeignBatchSampler | None = None  # only the user's sampler knows the order
+    is_own_share: bool = False  # it is already this rank's part
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """
+    The samples of a loader and the plan of its batches.
+
+    ``dataset`` is what the user sees, ``base`` the FastDataset that holds its samples: those at ``indices`` (None:
+    all). ``sampler`` plans like ``plan``, with the indices of ``base``.
+    """
+
+    dataset: Dataset[Any]
+    base: FastDataset
+    datasets: Sequence[FastDataset]  # the datasets that base joins, or base alone
+    stores: Sequence[SampleStore]  # theirs, as the loader was built
+    is_opened: bool
+    indices: NDArray[np.int64] | None
+    plan: BatchPlan
+    sampler: ElasticSampler
+    mixture: MixtureSampler | PerSourceSampler | None = None  # if it is a mixture
+
+    def __len__(self) -> int:
+        return len(self.base) if self.indices is None else len(self.indices)
+
+    def check_unchanged(self, *, reads_samples: bool) -> None:
+        """
+        ValueError where a dataset has other samples, or another transform, than when the loader was built.
+
+        ``reads_samples``: batches are made of dataset[i] itself, whose transform counts whenever it was assigned.
+        """
+        for dataset, store in zip(self.datasets, self.stores, strict=True):
+            if dataset.store is not store:
+                raise ValueError(
+                    f"{dataset.store.path}: dataset.samples was assigned after this FastLoader was built, which still "
+                    "reads the old samples: assign it first, or build the loader again"
+                )
+        transform = self.base.transform if reads_samples else None
+        if any(dataset.transform is not transform for dataset in self.datasets):
+            raise ValueError(
+                f"{self.base.store.path}: the dataset got its transform after this FastLoader was built, which "
+                "decodes without one: set it first, or build the loader again"
+            )
+
+    def proof(self, epoch: int) -> dict[str, Any]:
+        """
+        Return a checksum of the order of a started epoch, if only the user's sampler knows it, for a saved state.
+
+        A sampler that draws one rank's part proves nothing to other ranks: it is compared only on the same rank.
+        """
+        foreign = self.plan.foreign
+        if foreign is None:
+            return {}
+        rank = self.plan.share.rank if self.plan.is_own_share else None
+        return {"drawn_order": {"epoch": epoch, "rank": rank, "crc32": foreign.order_crc32(epoch)}}
+
+    def check_proof(self, state: Mapping[str, Any]) -> None:
+        """Raise ValueError if the user's sampler draws another order than when the state was saved."""
+        order = state.get("drawn_order")
+        if self.plan.foreign is None or not isinstance(order, Mapping) or not _has_begun(state):
+            return
+        epoch = state.get("epoch")
+        expected = self.proof(order["epoch"])["drawn_order"] if order.get("epoch") == epoch else order
+        if order.get("rank") == expected["rank"] and order != expected:
+            raise ValueError(
+                f"{self.base.store.path}: the sampler draws another order for epoch {epoch} than when the state was "
+                "saved, so the rest of it would be other samples: let its order depend only on "
+                "set_epoch(epoch), or on generators of torch, numpy or random, or start the epoch over with "
+                f"set_epoch({epoch})"
+            )
+
+
+def _has_begun(state: Mapping[str, Any]) -> bool:
+    """Whether a state, of any version, is within an epoch."""
+    return bool(state.get("consumed") or state.get("batch"))
+
+
+def select(dataset: object, options: LoaderOptions) -> Selection:
+    """
+    Choose the samples and batches that the user asks for. Raises TypeError, ValueError or IndexError if that makes no
+    sense.
+    """
+    per_epoch = options.samples.samples_per_epoch
+    if isinstance(dataset, Mixture):
+        check_mixture(options)
+        return _choose_mixture(dataset, options)
+    options.check_exclusive()
+    if per_epoch is not None and options.samples.weights is None:
+        raise ValueError(f"samples_per_epoch={per_epoch}: only for weights= or a Mixture: drop it")
+    members = find_members(dataset, verify=options.work.verify is not False)
+    base, indices = members.base, members.chosen
+    shown: Any = dataset if isinstance(dataset, Dataset) else base
+    if options.samples.indices is not None:
+        picked = as_indices(options.samples.indices, len(members), name="indices")
+        indices = picked if indices is None else indices[picked]
+        shown = FastSubset(base, indices)
+    plan = _plan(base, indices, options)
+    sampler = plan.sampler if indices is None else MappedSampler(plan.sampler, indices, checksum_name="indices_crc32")
+    stores = [member.store for member in members.datasets]
+    return Selection(shown, base, members.datasets, stores, members.is_opened, indices, plan, sampler)
+
+
+def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Selection:
+    """Choose the samples of a mixture. Raises SchemaError if the samples of two members cannot be in one batch."""
+    members, indices = join_members(list(mixture.members.values()), owner="Mixture")
+    base = members.base
+    if options.order.shuffle is not False:
+        indices = [np.sort(own) for own in indices]  # shuffled orders follow the samples as stored
+    share = options.order.ranks.share()
+    planned = mixture_sampler(
+        mixture,
+        indices,
+        options,
+        share,
+        sizes=partial(sample_bytes, base, is_cached=options.pixels.cache is not None),
+        labels=partial(sample_labels, base),
+        memory=shuffle_memory(base, share.processes),
+    )
+    table = np.concatenate(indices)
+    is_all = np.array_equal(table, np.arange(len(base)))
+    sampler = planned if is_all else MappedSampler(planned, table, checksum_name="indices_crc32")
+    division = None if mixture.batching == "per_source" else planned.division
+    plan = BatchPlan(planned, share, planned.division.batch_size, division, order=planned.order)
+    stores = [member.store for member in members.datasets]
+    return Selection(
+        mixture, base, members.datasets, stores, members.is_opened, None if is_all else table, plan, sampler, planned
+    )
+
+
+def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:
+    """Return the bytes that each sample reads from the store; 0 for cached samples, and for a subclass's own."""
+    store, total = dataset.store, np.zeros(len(dataset), np.int64)
+    if is_cached or dataset.makes_samples or len(dataset) > len(store):
+        return total
+    for name in dataset.readers:
+        total += store.spans(name, np.arange(len(dataset), dtype=np.int64), checksums=False).sizes
+    return total
+
+
+def sample_labels(dataset: FastDataset) -> NDArray[Any] | None:
+    """Return the stored label of each sample; None without labels, and if a subclass makes samples itself."""
+    if dataset.labels is None or dataset.makes_samples or len(dataset) > len(dataset.labels):
+        return None
+    return dataset.labels[: len(dataset)]
+
+
+def shuffle_memory(dataset: FastDataset, processes: int) -> Callable[[], PageCache]:
+    """Return what says how many bytes of the store stay in memory: the page cache, or what ranks may hold."""
+    return partial(held_memory if dataset.store.files.holds else page_cache, processes)
+
+
+def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderOptions) -> BatchPlan:
+    count = len(base) if indices is None else len(indices)
+    samples, order = options.samples, options.order
+    if isinstance(samples.batch_sampler, BatchSampler):
+        return _planned_by(base, samples.batch_sampler, order, count)
+    if samples.batch_sampler is not None:
+        share, is_own = _share_with(samples.batch_sampler, order)
+        lists = ForeignBatchSampler(
+            samples.batch_sampler, samples=count, seed=order.seed, share=share, uneven=order.uneven, is_own=is_own
+        )
+        return BatchPlan(lists, share, foreign=lists, is_own_share=is_own)
+    assert order.batch_size is not None
+    if samples.sampler is not None:
+        share, is_own = _share_with(samples.sampler, order)
+        foreign = ForeignDraw(samples.sampler, samples=count, seed=order.seed)
+        drawn = _drawn(foreign, order, share, is_own=is_own)
+        return BatchPlan(drawn, share, order.batch_size, foreign=foreign, is_own_share=is_own)
+    share = order.ranks.share()
+    if samples.weights is not None:
+        labels = _at(partial(sample_labels, base), indices)
+        per_epoch = count if samples.samples_per_epoch is None else samples.samples_per_epoch
+        draw = WeightedDraw(
+            as_weights(samples.weights, base, labels, count),
+            samples_per_epoch=whole("samples_per_epoch", per_epoch, "a whole number of at least 1", least=1),
+            seed=order.seed,
+        )
+        drawn = _drawn(draw, order, share)
+        return BatchPlan(drawn, share, order.batch_size, drawn.division(per_epoch))
+    division = Division(count, order.batch_size, share.world_size, order.uneven, order.drop_last)
+    sampler, ordered = _ordered(base, indices, options, division, share)
+    return BatchPlan(sampler, share, order.batch_size, division, ordered)
+
+
+def _ordered(
+    base: FastDataset,
+    indices: NDArray[np.int64] | None,
+    options: LoaderOptions,
+    division: Division,
+    share: Share,
+) -> tuple[ElasticSampler, OrderSampler]:
+    """
+    Return one of fastio's orders, and what plans by positions in ``indices``.
+
+    If it is shuffled, it follows the samples as stored, whatever order they are listed in.
+    """
+    shuffle, by_place = options.order.shuffle, None
+    if indices is not None and shuffle and (np.diff(indices) < 0).any():
+        by_place = np.argsort(indices, kind="stable")
+    stored = indices if by_place is None or indices is None else indices[by_place]
+    order = OrderSampler(
+        division,
+        rank=share.rank,
+        shuffle=shuffle,
+        seed=options.order.seed,
+        sizes=partial(_at, partial(sample_bytes, base, is_cached=options.pixels.cache is not None), stored),
+        labels=partial(_at, partial(sample_labels, base), stored),
+        memory=shuffle_memory(base, share.processes),
+    )
+    if shuffle is True:
+        order.slices = slices_by_node(share)
+    return (order if by_place is None else MappedSampler(order, by_place, checksum_name=None)), order
+
+
+def _at(values: Callable[[], NDArray[Any] | None], indices: NDArray[np.int64] | None) -> Any:
+    """Return ``values`` for these samples; all if ``indices`` is None, None if there are none."""
+    every = values()
+    return every if every is None or indices is None else every[indices]
+
+
+def _drawn(draw: Draw, order: OrderOptions, share: Share, *, is_own: bool = False) -> DrawnSampler:
+    assert order.batch_size is not None
+    return DrawnSampler(
+        draw,
+        batch_size=order.batch_size,
+        share=share,
+        uneven=order.uneven,
+        drop_last=order.drop_last,
+        is_own=is_own,
+    )
+
+
+def _share_with(sampler: object, order: OrderOptions) -> tuple[Share, bool]:
+    """
+    Return the share of a user's sampler, and whether it already draws that. Raises ValueError if it is another
+    rank's.
+    """
+    own = own_share(sampler)
+    if own is None:
+        return order.ranks.share(), False
+    order.ranks.check_own(own, f"{type(sampler).__name__} draws", "drop them here, or give the sampler the same")
+    return Share(*own, is_found=False), True
+
+
+def _planned_by(base: FastDataset, sampler: BatchSampler, order: OrderOptions, count: int) -> BatchPlan:
+    """Raise ValueError for a BatchSampler of another dataset or rank."""
+    own = sampler.rank, sampler.world_size
+    order.ranks.check_own(own, "the batch_sampler plans", "give it the same rank and world_size")
+    samples = sampler.configuration().get("samples", count)
+    if samples != count:
+        raise ValueError(f"{base.store.path}: {count} samples, but the batch_sampler plans {samples}")
+    # The sampler takes care of its share itself: only fastio's own say more about it than its rank.
+    share = sampler.share if isinstance(sampler, PlannedSampler) else Share(*own, is_found=False)
+    return BatchPlan(as_elastic(sampler), replace(share, is_found=False))
+
+
+# Parses weights as users write them, one per sample or one per class, into an array with one entry per sample.
+
+
+def as_weights(weights: Any, dataset: FastDataset, labels: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
+    """
+    Return the weight of each of ``count`` samples with these ``labels``; ``dataset`` names them and its classes.
+
+    A mapping holds the weight of each sample of a class, by label or class name. Raises ValueError for a wrong count
+    of weights, an unknown class, or a class without a weight.
+    """
+    if isinstance(weights, Mapping):
+        return _by_class(weights, dataset, labels)
+    if isinstance(weights, torch.Tensor):
+        weights = weights.cpu().numpy()
+    array = np.asarray(weights)
+    if array.dtype.kind not in "biuf" or array.ndim != 1:
+        raise TypeError(
+            f"weights: expected one number per sample, or {{class: weight}}, got an array of {array.dtype} "
+            f"{array.shape}"
+        )
+    if len(array) != count:
+        hint = "; for one weight per class, pass {class: weight}" if len(array) == len(dataset.classes) else ""
+        raise ValueError(f"{dataset.store.path}: {len(array)} weights for {count} samples{hint}")
+    return np.ascontiguousarray(array, np.float64)
+
+
+def _by_class(weights: Mapping[Any, Any], dataset: FastDataset, labels: NDArray[Any] | None) -> NDArray[np.float64]:
+    path = dataset.store.path
+    if labels is None or labels.ndim != 1 or labels.dtype != np.int64:
+        kind = "none" if labels is None else f"{labels.dtype} {labels.shape}"
+        raise ValueError(f"{path}: weights by class need a class for each sample, but labels are {kind}")
+    table: dict[int, float] = {}
+    for name, weight in weights.items():
+        label = dataset.class_to_idx.get(name) if isinstance(name, str) else name
+        if isinstance(label, bool) or not isinstance(label, (int, np.integer)):
+            raise ValueError(f"{path}: weights: no class {name!r} among {_some(dataset.classes)}")
+        if int(label) in table:
+            raise ValueError(f"{path}: weights: class {label} comes twice, as {name!r} too")
+        table[int(label)] = float(weight)
+    present, places = np.unique(labels, return_inverse=True)
+    missing = [label for label in present.tolist() if label not in table]
+    if missing:
+        names = {label: name for name, label in dataset.class_to_idx.items()}
+        listed = _some([repr(names.get(label, label)) for label in missing])
+        some = f"{len(missing)} of {len(present)} classes" if len(missing) > 1 else "one class"
+        raise ValueError(f"{path}: no weight for {listed} ({some}): give each class one, or 0 to leave it out")
+    return np.array([table[label] for label in present.tolist()], np.float64)[places]
+
+
+def _some(names: list[str]) -> str:
+    """Return the first names."""
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -1,0 +1,255 @@
+"""Translates a dataset's transform into fastio's, from the attributes of its steps; torchvision is not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from fastio.errors import FastioError
+from fastio.transforms import (
+    BatchTransform,
+    CenterCrop,
+    ColorJitter,
+    Compose,
+    Grayscale,
+    KeepBoxes,
+    KeepPoints,
+    Normalize,
+    Pad,
+    RandAugment,
+    RandomCrop,
+    RandomErasing,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    Resize,
+    ToDtype,
+    Transform,
+    TrivialAugmentWide,
+)
+from fastio.transforms.batch.recipe import Recipe, split
+
+__all__ = [
+    "code_of",
+    "is_torchvision",
+    "output_dtype",
+    "output_sizes",
+    "recipe_of",
+]
+
+
+_TORCHVISION = "torchvision.transforms."
+_FROM_BYTES = ToDtype(torch.float32, scale=True)  # what ToTensor does to values
+
+
+def recipe_of(steps: Iterable[Any]) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]]:
+    """
+    Return the transforms of ``fastio.transforms`` that do what these steps do, and the steps without an equivalent.
+
+    Returns None instead of transforms if a step has no equivalent, or if FastLoader refuses their order. Steps are
+    those of torchvision, v1 and v2, and fastio's own. Values become float32 as ToTensor makes them; Normalize does
+    that too.
+    """
+    transforms: list[Any] = []
+    unknown = []
+    for step in steps:
+        try:
+            ours = [step] if isinstance(step, (Transform, BatchTransform)) else _equal_to(step)
+        except (AttributeError, TypeError, ValueError):  # attributes of another torchvision, or unsupported values
+            ours = None
+        if ours is None:
+            unknown.append(step)
+        else:
+            transforms += ours
+    if unknown:
+        return None, tuple(unknown)
+    transforms = _without_needless(transforms)
+    geometry, behind = split(transforms, on_device=True, resident=False)
+    try:
+        Recipe(behind, seed=0)
+        Compose(geometry)(Image.new("RGB", (300, 200)))
+    except (FastioError, TypeError, ValueError):
+        return None, ()
+    return tuple(transforms), ()
+
+
+def is_torchvision(step: Any) -> bool:
+    """Return whether its class is torchvision's own: a user's subclass may do anything."""
+    return type(step).__module__.startswith(_TORCHVISION)
+
+
+def output_dtype(transforms: Sequence[Any]) -> str:
+    """
+    Return the dtype of the pixels of a batch.
+
+    >>> output_dtype([RandomHorizontalFlip()]), output_dtype([Normalize([0.5], [0.5])])
+    ('uint8', 'float32')
+    """
+    dtype = "uint8"
+    for transform in transforms:
+        if isinstance(transform, ToDtype):
+            dtype = str(transform.dtype).removeprefix("torch.")
+        elif isinstance(transform, Normalize) and dtype == "uint8":
+            dtype = "float32"
+    return dtype
+
+
+def output_sizes(transforms: Sequence[Any], sizes: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return heights and widths of the results for black pictures of these widths and heights."""
+    compose = Compose([transform for transform in transforms if isinstance(transform, Transform)])
+    made = {compose(Image.new("RGB", size)).size for size in set(sizes)}
+    return {(height, width) for width, height in made}
+
+
+def code_of(value: Any) -> str:
+    """
+    Return Python code for the value; arguments of transforms appear only if they differ from the default.
+
+    >>> code_of([RandomResizedCrop(224), RandomHorizontalFlip()])
+    '[RandomResizedCrop(224), RandomHorizontalFlip()]'
+    """
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(map(code_of, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+    if isinstance(value, torch.dtype):
+        return str(value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    arguments: list[str] = []
+    for number, field in enumerate(fields(value)):
+        held, default = getattr(value, field.name), field.default
+        if default is not MISSING and _as_written(held) == _as_written(default):
+            continue
+        is_for_all_sides = field.name in ("size", "padding") and not isinstance(value, Resize)
+        is_one = is_for_all_sides and isinstance(held, tuple) and len(set(held)) == 1
+        text = code_of(held[0] if is_one else held)
+        is_named = isinstance(held, bool) or number != len(arguments)
+        arguments.append(f"{field.name}={text}" if is_named else text)
+    return f"{type(value).__name__}({', '.join(arguments)})"
+
+
+def _as_written(value: Any) -> Any:
+    """
+    Return a sequence as a tuple, and a sequence of one number as the number: fastio's classes keep values in one
+    form.
+    """
+    if isinstance(value, (list, tuple)):
+        return tuple(value) if len(value) != 1 else value[0]
+    return value
+
+
+def _equal_to(step: Any) -> list[Any] | None:
+    """Return fastio's transforms for one step of torchvision; none for a step that only changes the type."""
+    make = _EQUALS.get(type(step).__name__) if is_torchvision(step) else None
+    return None if make is None else make(step)
+
+
+def _resized_crop(step: Any) -> list[Any]:
+    _check_antialias(step)
+    return [RandomResizedCrop(step.size, tuple(step.scale), tuple(step.ratio), step.interpolation)]
+
+
+def _resize(step: Any) -> list[Any]:
+    _check_antialias(step)
+    return [Resize(step.size, step.interpolation, getattr(step, "max_size", None))]
+
+
+def _check_antialias(step: Any) -> None:
+    if getattr(step, "antialias", True) is False:
+        raise ValueError("antialias=False: fastio always resizes with antialiasing")
+
+
+def _random_crop(step: Any) -> list[Any]:
+    padding = step.padding
+    if padding is not None and type(step).__module__.startswith(f"{_TORCHVISION}v2."):
+        left, right, top, bottom = padding  # as v2 keeps it, whatever its user wrote
+        padding = (left, top, right, bottom)
+    return [RandomCrop(step.size, padding, step.pad_if_needed, _fill(step.fill), step.padding_mode)]
+
+
+def _fill(fill: Any) -> Any:
+    """Return the fill that torchvision v2 keeps for any kind of picture."""
+    if isinstance(fill, dict):
+        fill = next(iter(fill.values())) if len(fill) == 1 else None
+    return 0 if fill is None else fill
+
+
+def _to_dtype(step: Any) -> list[Any]:
+    dtype = step.dtype
+    if dtype == torch.uint8:
+        return []
+    return [ToDtype(dtype, scale=bool(getattr(step, "scale", True)))]
+
+
+def _jitter(step: Any) -> list[Any]:
+    names = ("brightness", "contrast", "saturation", "hue")
+    return [ColorJitter(*(0 if getattr(step, name) is None else getattr(step, name) for name in names))]
+
+
+def _rand_augment(step: Any) -> list[Any]:
+    _check_plain(step)
+    return [RandAugment(step.num_ops, step.magnitude, step.num_magnitude_bins)]
+
+
+def _trivial_augment(step: Any) -> list[Any]:
+    _check_plain(step)
+    return [TrivialAugmentWide(step.num_magnitude_bins)]
+
+
+def _check_plain(step: Any) -> None:
+    """Check that interpolation and fill are torchvision's defaults, the only ones supported for these two."""
+    if getattr(step.interpolation, "value", step.interpolation) not in ("nearest", 0) or _fill(step.fill) != 0:
+        raise ValueError("another interpolation or fill than the default")
+
+
+def _erasing(step: Any) -> list[Any]:
+    return [RandomErasing(float(step.p), tuple(step.scale), tuple(step.ratio), step.value)]
+
+
+_EQUALS: dict[str, Callable[[Any], list[Any]]] = {
+    "CenterCrop": lambda step: [CenterCrop(step.size)],
+    "ClampBoundingBoxes": lambda step: [],
+    "ClampKeyPoints": lambda step: [KeepPoints("clip")],
+    "ColorJitter": _jitter,
+    "ConvertImageDtype": _to_dtype,
+    "Grayscale": lambda step: [Grayscale(step.num_output_channels)],
+    "Normalize": lambda step: [Normalize(_numbers(step.mean), _numbers(step.std))],
+    "PILToTensor": lambda step: [],
+    "Pad": lambda step: [Pad(step.padding, _fill(step.fill), step.padding_mode)],
+    "RandAugment": _rand_augment,
+    "RandomCrop": _random_crop,
+    "RandomErasing": _erasing,
+    "RandomHorizontalFlip": lambda step: [RandomHorizontalFlip(float(step.p))],
+    "RandomResizedCrop": _resized_crop,
+    "Resize": _resize,
+    "SanitizeBoundingBoxes": lambda step: [KeepBoxes(step.min_size, step.min_area)],
+    "SanitizeKeyPoints": lambda step: [KeepPoints("drop")],
+    "ToDtype": _to_dtype,
+    "ToImage": lambda step: [],
+    "ToPureTensor": lambda step: [],
+    "ToTensor": lambda step: [_FROM_BYTES],
+    "TrivialAugmentWide": _trivial_augment,
+}
+
+
+def _numbers(values: Any) -> list[float]:
+    return [float(value) for value in np.asarray(values).reshape(-1)]
+
+
+def _without_needless(transforms: Sequence[Any]) -> list[Any]:
+    """Move ToTensor after crops, resizes and flips, which work on bytes, and drop it before Normalize."""
+    needed: list[Any] = []
+    is_pending = False
+    for transform in transforms:
+        if transform == _FROM_BYTES:
+            is_pending = True
+            continue
+        if is_pending and not isinstance(transform, Transform):
+            needed += [] if isinstance(transform, Normalize) else [_FROM_BYTES]
+            is_pending = False
+        needed.append(transform)
+    return [*needed, _FROM_BYTES] if is_pending else needed

@@ -1,1 +1,0 @@
-"""Reports: one HTML file that shows what a command found, for people without a terminal."""

@@ -1,0 +1,283 @@
+"""What a packed container brings to become an entry of FORMATS, and what several containers share."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.store.files import ByteSource
+from fastio.store.index.seal import Place, ReadBytes, SealAt
+from fastio.store.index.sealed import Shard
+from fastio.store.write.atomic import PartialFile
+from fastio.types.schema import Field, Schema
+from fastio.types.spans import Spans
+
+__all__ = [
+    "HEAD_BYTES",
+    "NPY",
+    "PIECE_BYTES",
+    "Columns",
+    "Ending",
+    "ForeignFiles",
+    "Format",
+    "ShardWriter",
+    "Sizes",
+    "TokenPieces",
+    "Values",
+    "has_many_fields",
+    "imports",
+    "main_picture",
+    "npy_header",
+    "npy_prefix",
+    "of_bytes",
+    "readers",
+]
+
+
+HEAD_BYTES = 8192  # of a file, in which the marks of every format lie
+
+Values = Mapping[str, Spans]  # per payload field, one value per sample, with checksums
+Columns = Mapping[str, NDArray[Any]]
+CutOff = Callable[[int, ReadBytes], str]  # what is wrong with a file of this size without its end; "": nothing
+Sizes = Mapping[str, NDArray[np.int64]]  # bytes of every sample's value, per payload field
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a finished file reports for the seal; ``store/index/seal.py`` explains each field."""
+
+    file_size: int
+    seal_start: int
+    head_size: int
+    header_start: int
+    header_size: int
+    header_crc: int
+    head_crc: int
+    file_crc: int
+
+
+class ShardWriter(Protocol):
+    """
+    Writes samples to one file, in order, and the index after them.
+
+    The writer has already checked keys, sizes and checksums; a shard writer only decides where bytes go.
+    """
+
+    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
+        """Write samples: for each key, a value of every payload field. ``columns`` is for formats that repeat them."""
+        ...
+
+    def take_starts(self) -> dict[str, NDArray[np.int64]]:
+        """Return the offsets, from ``base``, of those values whose position became known since the last call."""
+        ...
+
+    def end_payload(self) -> None:
+        """Write what is still in memory; then ``take_starts`` returns the rest."""
+        ...
+
+    @property
+    def base(self) -> int:
+        """The byte of the file that ``starts`` count from."""
+        ...
+
+    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+        """Write the index arrays, then ``header(places)``, and leave 128 bytes for the seal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignFiles:
+    """How to open files of a container that other tools wrote."""
+
+    open: Callable[[ByteSource], Shard]
+    check_set: Callable[[str, Sequence[Shard]], list[Shard]]  # the shards in order; StoreError unless they are one set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """
+    One packed container and everything that fastio knows about it. As an entry of FORMATS it works in all commands.
+
+    Only ``writer`` writes files. Reading them takes only ``seal_at``: it finds the seal, which leads to the index.
+
+    ``plain_reader`` returns Python that reads a store of this schema without fastio: given ``path``, it leaves the
+    values of the first payload field in ``images`` (of text and tokens alone in ``samples``), and ``labels`` if the
+    schema has them, in order. Of many fields it leaves ``samples``, a dict of the payload fields each, pictures as
+    bytes, and the columns either in these dicts or in ``columns``, a dict of arrays.
+    """
+
+    name: str  # ASCII, as ``fastio info`` shows it
+    suffixes: tuple[str, ...]  # of file names, with the dot; the first is the usual one
+    file: str  # what one file is called, with its article: "an LMDB file"
+    good_for: str  # when to choose it, a few words
+    writer: Callable[[PartialFile, Schema], ShardWriter]
+    seal_at: SealAt
+    overhead: Callable[[Schema], str]  # why a file takes more bytes than the samples of this schema
+    plain_reader: Callable[[Schema], str]
+    # What that code takes for several shards; None: it takes them one by one.
+    plain_path: Callable[[Schema, Sequence[str]], object] = lambda schema, paths: None
+    marks: tuple[tuple[int, bytes], ...] = ()  # offset and bytes: any of them tells a file of this container
+    cut_off: CutOff = lambda file_size, read: ""
+    sample_bytes: Callable[[Schema, Sizes, int], NDArray[np.int64]] | None = None  # None: a store is always one file
+    foreign: ForeignFiles | None = None  # None: only what fastio packed can be opened
+    # What else a plan of shards depends on: another word where a newer version writes the same samples as other bytes.
+    layout: Callable[[Schema], str] = lambda schema: ""
+    fixed_keys: bool = False  # keys as an array of strings of one width, where that wastes little
+
+    @property
+    def has_shards(self) -> bool:
+        """
+        Whether a store may consist of several files, ``name-%06d`` and a suffix; a folder of them is then a store.
+        """
+        return self.sample_bytes is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """How files may be named, for help and guides: ``x.tar``, ``x-%06d.tar``."""
+        shards = (f"x-%06d{self.suffixes[0]}",) if self.has_shards else ()
+        return (*(f"x{suffix}" for suffix in self.suffixes), *shards)
+
+    def is_name(self, name: str) -> bool:
+        """Whether a file of this name is one of this format."""
+        return name.endswith(self.suffixes)
+
+    def is_content(self, head: bytes) -> bool:
+        """Whether a file that begins with these bytes is one of this container; ``HEAD_BYTES`` are enough."""
+        return any(head[start:].startswith(mark) for start, mark in self.marks)
+
+
+# Python that reads samples of many fields without fastio: what the snippets of all formats share.
+
+
+def has_many_fields(schema: Schema) -> bool:
+    """Whether snippets leave a dict for each sample: of several payload fields, and of values that need parsing."""
+    return (
+        len(schema.payload) > 1
+        or schema.is_per_sample
+        or any(f.traits.is_json or f.traits.is_ragged for f in schema.payload)
+    )
+
+
+def main_picture(fields: Iterable[Field]) -> Field | None:
+    """The picture that a sample's key names: the first that is not a mask, else the first; None without pictures."""
+    pictures = [field for field in fields if field.traits.is_picture]
+    return next((field for field in pictures if not field.traits.is_mask), pictures[0] if pictures else None)
+
+
+def of_bytes(field: Field) -> str:
+    """
+    Return Python for a function that takes the stored bytes of a value. Pictures stay encoded.
+
+    >>> of_bytes(Field("boxes", "ragged", "<f4", (None, 4), "xywh"))
+    'lambda value: np.frombuffer(value, "<f4").reshape(-1, 4)'
+    """
+    traits = field.traits
+    if traits.is_text:
+        return "bytes.decode"
+    if traits.is_json:
+        return "json.loads"
+    if not traits.is_plain:
+        return "bytes"
+    shape = ", ".join("-1" if size is None else str(size) for size in field.shape)
+    return f'lambda value: np.frombuffer(value, "{field.dtype}").reshape({shape})'
+
+
+def readers(schema: Schema, functions: Mapping[str, str]) -> list[str]:
+    """Return the lines that define ``read``, a function for each payload field."""
+    return ["read = {", *(f'    "{field.name}": {functions[field.name]},' for field in schema.payload), "}"]
+
+
+def imports(lines: Iterable[str], *always: str) -> str:
+    """Return the import that these lines need, of NumPy, json and io besides what is always imported."""
+    text = "\n".join(lines)
+    needed = [name for name in ("io", "json") if f"{name}." in text] + (["numpy as np"] if "np." in text else [])
+    return f"import {', '.join(sorted([*needed, *always]))}"
+
+
+# Values and arrays as npy files: the header that stands before their bytes.
+
+NPY = "npy"  # the extension
+
+
+@lru_cache(maxsize=4096)
+def npy_header(dtype: str, shape: tuple[int | None, ...]) -> bytes:
+    """Return the header: 128 bytes for all shapes that tokens or small arrays have, so what follows is aligned."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return buffer.getvalue()
+
+
+def npy_prefix(field: Field, size: int) -> bytes:
+    """Return what stands before a field's value of ``size`` bytes in a file of its own: a header, or nothing."""
+    if field.traits.extension != NPY:
+        return b""
+    if field.traits.is_ragged:
+        return npy_header(field.dtype, (size // field.unit_bytes if field.unit_bytes else 0, *field.shape[1:]))
+    return npy_header(field.dtype, (size // field.unit_bytes,) if field.traits.is_sequence else field.shape)
+
+
+# Token ids as one flat array, in pieces that a container keeps as one value each.
+
+PIECE_BYTES = 1 << 20  # the last page of a piece is half empty on average: 0.2 % of this
+
+
+class TokenPieces:
+    """
+    Gathers samples into pieces and writes each one when the next sample does not fit.
+
+    ``write(value, size)`` writes one piece and returns its page; its bytes begin ``header`` bytes after that page's
+    start. ``nodes`` are the pieces by key: page and size; ``first`` is the number of the first sample of the next
+    one. What is written depends only on the samples, not on how they came in batches.
+    """
+
+    def __init__(self, name: str, write: Callable[[bytearray, int], int], *, page: int, header: int) -> None:
+        self.name = name
+        self.nodes: dict[bytes, tuple[int, int]] = {}
+        self._write = write
+        self._page, self._header = page, header
+        self._pending = bytearray()
+        self._offsets: list[NDArray[np.int64]] = []  # positions of the samples in ``_pending``, from its start
+        self._starts: list[NDArray[np.int64]] = []
+        self.first = self._count = 0
+
+    def append(self, spans: Spans) -> None:
+        """Take the samples of a batch; only copies of them are kept."""
+        ends = np.cumsum(spans.sizes)
+        data = b"".join(view.data for view in spans.runs().views())
+        start = done = 0
+        while start < len(spans):
+            room = PIECE_BYTES - len(self._pending)
+            stop = int(np.searchsorted(ends, done + room, side="right"))
+            if stop == start and self._count == self.first:
+                stop += 1  # a sample longer than a piece
+            if stop > start:
+                end = int(ends[stop - 1])
+                self._offsets.append(ends[start:stop] - spans.sizes[start:stop] + (len(self._pending) - done))
+                self._pending += memoryview(data)[done:end]
+                self._count += stop - start
+                start, done = stop, end
+            if start < len(spans):
+                self._flush()
+
+    def take_starts(self) -> NDArray[np.int64]:
+        """Return where the samples lie in the file whose pieces were written since the last call."""
+        taken, self._starts = self._starts, []
+        return np.concatenate(taken) if taken else np.empty(0, np.int64)
+
+    def finish(self) -> None:
+        """Write the last piece."""
+        if self._count > self.first:
+            self._flush()
+
+    def _flush(self) -> None:
+        size = len(self._pending)
+        page = self._write(self._pending, size)
+        self.nodes[b"%s/%010d" % (self.name.encode("ascii"), self.first)] = page, size
+        self._starts += [offsets + (page * self._page + self._header) for offsets in self._offsets]
+        self._pending, self._offsets, self.first = bytearray(), [], self._count

@@ -1,0 +1,476 @@
+"""
+Writes zip archives of stored members, which zipfile, numpy and every file manager read: the index is members too.
+
+    dog/0001.jpg                a local header, then the bytes: the member is called as the sample's key
+    dog/0001.jpg.mask.png       any further picture: its field's name, and the extension of its content
+    dog/0001.jpg.depth.npy      RAW, RAGGED: an npy file, the span points behind its header
+    dog/0001.jpg.caption        BYTES, by the name of the field; .caption.txt: TEXT; .objects.json: JSON; .ids.npy:
+                                TOKENS beside others
+    ...                         all samples, each a run of members, in order
+    __fastio__/<array>.npy      the index arrays, columns such as ``label`` among them
+    __fastio__/header.json
+    __fastio__/seal             128 bytes; they end where the central directory begins
+    central directory           an entry for each member
+    end record                  22 bytes: where the central directory begins
+
+The first IMAGE, without one the first MASK or TEXT, keeps its key as its name. Keys that would be another path when
+extracted, or no name at all, are replaced by ``__odd__/`` and the sample's number; the original keys are in the index.
+Token ids that are the only payload are one flat array in pieces, as in LMDB: members ``tokens/<number of the first
+sample>.npy`` of up to 1 MiB.
+
+Sizes and offsets from 4 GiB and more than 65534 members have ZIP64 records. Arrays begin at a multiple of 64, by the
+extra field of Android's zipalign. The directory's entry of the seal needs the CRC-32 of the seal, which holds that of
+the directory: bytes that end with their own CRC-32 all have the CRC-32 2144df1c. All times are 1 January 1980.
+
+A store of two samples with labels 0 and 1, "a.png" with the bytes "first" and "b.png" with "2nd" (abridged):
+
+    0000  50 4b 03 04 14 00 00 00  00 00 00 00 21 00         local header: version 2.0, stored, 1980-01-01
+    000e  57 ee 71 92 05 00 00 00  05 00 00 00 05 00 00 00   CRC-32, 5 bytes, name of 5, no extra field
+    001e  61 2e 70 6e 67 66 69 72  73 74                     "a.png" "first"
+    0028  50 4b 03 04 14 00 00 00  00 00 00 00 21 00         local header
+    0046  62 2e 70 6e 67 32 6e 64                            "b.png" "2nd"
+    004e  50 4b 03 04 14 00 00 00  00 00 00 00 21 00         local header
+    005c  d4 7b 51 4f 90 00 00 00  90 00 00 00 1b 00 39 00   144 bytes, name of 27, extra field of 57
+    006c  5f 5f 66 61 73 74 69 6f  5f 5f 2f 69 6d 61 67 65   "__fastio__/image_starts.npy"
+    0087  35 d9 35 00 40 00 00 00  00 00 00 00 00 00 00 00   zipalign: 53 bytes, aligned to 64, zeros
+    00c0  93 4e 55 4d 50 59 01 00  76 00 7b 27 64 65 73 63   npy header of 128 bytes
+    0140  23 00 00 00 00 00 00 00  4b 00 00 00 00 00 00 00   image_starts: 23, 4b
+    08bf  1c df 44 21 80 00 00 00  80 00 00 00 0f 00 00 00   CRC-32 of any seal, 128 bytes, name of 15
+    08cf  5f 5f 66 61 73 74 69 6f  5f 5f 2f 73 65 61 6c      "__fastio__/seal"
+    08de  89 66 61 73 74 69 6f 0a  01 00 00 00 7a 69 70 00   the seal, see seal.py
+    095e  50 4b 01 02 14 03 14 00  00 00 00 00 00 00 21 00   entry of the central directory, by Unix
+    096e  57 ee 71 92 05 00 00 00  05 00 00 00 05 00 00 00   as in the local header
+    097e  00 00 00 00 00 00 00 00  a4 81 00 00 00 00         a file of mode 644; its local header lies at 0
+    098c  61 2e 70 6e 67                                     "a.png"
+    0bea  50 4b 05 06 00 00 00 00  0a 00 0a 00 8c 02 00 00   end record: 10 entries, 28c bytes
+    0bfa  5e 09 00 00 00 00                                  from 95e on; no comment
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import KeySet, crc32, image_kind
+from fastio.store.formats.format import (
+    NPY,
+    Columns,
+    Ending,
+    Format,
+    TokenPieces,
+    Values,
+    has_many_fields,
+    imports,
+    main_picture,
+    npy_header,
+    npy_prefix,
+    readers,
+)
+from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, byte_view, split_keys
+from fastio.store.write.atomic import PartialFile
+from fastio.types.picture_kinds import PICTURE_KINDS
+from fastio.types.schema import Field, Schema
+
+__all__ = [
+    "FORMAT",
+    "ZipWriter",
+    "cut_zip",
+]
+
+
+INDEX_FOLDER = "__fastio__/"
+_SEAL_NAME = (INDEX_FOLDER + "seal").encode("ascii")
+_SEAL_CRC = 0x2144DF1C  # of anything that ends with its own CRC-32
+_ALIGNMENT = 64
+_ELSEWHERE_32, _ELSEWHERE_16 = 0xFFFFFFFF, 0xFFFF  # in the place of a number: the ZIP64 record has it
+_WIDE, _MANY = _ELSEWHERE_32, _ELSEWHERE_16  # sizes, offsets and counts from which on there is one
+_BLOCK = 1 << 16  # samples whose directory entries are made at a time
+_MAX_NAME = 65535
+
+_LOCAL = struct.Struct("<4s5H3I2H")  # needed, flags, method, time, date | CRC, sizes | lengths of name and extra
+_ENTRY = struct.Struct("<4s6H3I5H2I")  # made by, ... as above ... | comment, disk, attributes 2, 4 | local header
+_END = struct.Struct("<4s4H2IH")  # disks, entries here and in all | size and offset of the directory | comment
+_END_64 = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR_64 = struct.Struct("<4sIQI")
+_LOCAL_MAGIC, _ENTRY_MAGIC, _END_MAGIC = b"PK\3\4", b"PK\1\2", b"PK\5\6"
+_END_64_MAGIC, _LOCATOR_64_MAGIC = b"PK\6\6", b"PK\6\7"
+_MOST_END = _END.size + 65535  # bytes of an end record with its comment
+_DATE = 1 << 5 | 1
+_UNIX, _REGULAR = 3 << 8, 0o100644 << 16
+_UTF8 = 1 << 11
+_ALIGN_ID = 0xD935
+
+# A path that is absolute, leaves its folder, or is not the same everywhere; folders of our own.
+_ODD = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.{0,2}(?:/|$)|^__(?:fastio|odd)__/")
+_EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
+_EXTENSIONS = ["", *(kind.suffix for kind in PICTURE_KINDS[1:])]  # by the kind of a picture
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """What the central directory says about a member."""
+
+    name: bytes
+    start: int  # of the local header
+    size: int
+    crc: int
+
+
+class ZipWriter:
+    """Writes each sample as members; the central directory is made from the index, so nothing about them is kept."""
+
+    base = 0
+
+    def __init__(self, file: PartialFile, schema: Schema) -> None:
+        self._file = file
+        self._flat = None if schema.flat is None else TokenPieces(schema.flat.name, self._write_piece, page=1, header=0)
+        self._id_dtype = "" if schema.flat is None else schema.flat.dtype
+        self._fields = [field for field in schema.payload if field is not schema.flat]
+        self._suffixes = _suffixes(self._fields)
+        self._names = _Names(self._suffixes)
+        self._kinds: dict[int, list[NDArray[np.uint8]]] = _by_picture(self._suffixes)
+        self._starts: dict[str, list[int]] = {field.name: [] for field in self._fields}
+        self._crcs: dict[str, list[NDArray[np.uint32]]] = {f.name: [] for f in self._fields if npy_prefix(f, 0)}
+        self._pieces: list[_Member] = []
+
+    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
+        """Write samples: payload fields in the schema's order."""
+        if self._flat is not None:
+            self._flat.append(values[self._flat.name])
+        if not self._fields:
+            return
+        for column, kinds in self._kinds.items():
+            views = values[self._fields[column].name].views()
+            kinds.append(np.fromiter(map(image_kind, views), np.uint8, len(views)))
+        names = iter(self._names.of(keys, {column: kinds[-1] for column, kinds in self._kinds.items()}))
+        contents = [self._contents(field, values) for field in self._fields]
+        starts = [self._starts[field.name] for field in self._fields]
+        for sample in zip(*contents, strict=True):
+            for (prefix, value, crc), of_field in zip(sample, starts, strict=True):
+                size = len(prefix) + len(value)
+                head = _local_header(next(names), size, crc)
+                of_field.append(self._file.size + len(head) + len(prefix))
+                self._file.write_parts((head, prefix, value), len(head) + size)
+
+    def _contents(self, field: Field, values: Values) -> list[tuple[bytes, NDArray[np.uint8], int]]:
+        """Return what precedes each value of a batch in its member, the value, and the CRC-32 of both."""
+        spans = values[field.name]
+        views = spans.views()
+        if field.name not in self._crcs:
+            checksums = [crc32(view) for view in views] if spans.checksums is None else spans.checksums.tolist()
+            return [(b"", view, crc) for view, crc in zip(views, checksums, strict=True)]
+        prefixes = [npy_prefix(field, len(view)) for view in views]
+        crcs = [crc32(view, crc32(prefix)) for prefix, view in zip(prefixes, views, strict=True)]
+        self._crcs[field.name].append(np.array(crcs, np.uint32))
+        return list(zip(prefixes, views, crcs, strict=True))
+
+    def take_starts(self) -> dict[str, NDArray[np.int64]]:
+        """Return where values lie: known for flat pieces when they are written, for others when they are appended."""
+        if self._flat is not None:
+            return {self._flat.name: self._flat.take_starts()}
+        taken = {name: np.array(starts, np.int64) for name, starts in self._starts.items()}
+        self._starts = {name: [] for name in taken}
+        return taken
+
+    def end_payload(self) -> None:
+        """Write the last piece."""
+        if self._flat is not None:
+            self._flat.finish()
+
+    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+        """Write the index members, the space for the seal, the central directory and the end record."""
+        members: list[_Member] = []
+        places: dict[str, Place] = {}
+        for name, array in arrays.items():
+            raw = byte_view(array)
+            start = self._array(f"{INDEX_FOLDER}{name}.npy", npy_header(array.dtype.str, array.shape), raw, members)
+            places[name] = Place(start, array.dtype.str, array.shape, crc32(raw))
+        encoded = header(places)
+        header_start = self._array(INDEX_FOLDER + "header.json", b"", encoded, members)
+        members.append(_Member(_SEAL_NAME, self._file.size, SEAL_SIZE, _SEAL_CRC))
+        self._file.write(_local_header(_SEAL_NAME, SEAL_SIZE, _SEAL_CRC))
+        seal_start = self._file.size
+        self._file.skip(SEAL_SIZE)
+        count = 0
+        for entries in self._entries(arrays, members):
+            self._file.write(b"".join(entries))
+            count += len(entries)
+        self._file.write(_end_records(count, seal_start + SEAL_SIZE, self._file.size))
+        self._file.flush()
+        return Ending(
+            file_size=self._file.size,
+            seal_start=seal_start,
+            head_size=0,
+            header_start=header_start,
+            header_size=len(encoded),
+            header_crc=crc32(encoded),
+            head_crc=0,
+            file_crc=self._file.crc,
+        )
+
+    def _entries(self, arrays: Mapping[str, NDArray[Any]], members: Sequence[_Member]) -> Iterator[list[bytes]]:
+        """Yield the central directory, some entries at a time."""
+        yield from self._sample_entries(arrays)
+        yield [_entry(member) for member in (*self._pieces, *members)]
+
+    def _sample_entries(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[list[bytes]]:
+        """Yield entries of the samples' members from the index; their names are computed again."""
+        if not self._fields:
+            return
+        names = _Names(self._suffixes)
+        kinds = {column: np.concatenate([np.empty(0, np.uint8), *parts]) for column, parts in self._kinds.items()}
+        crcs = {name: np.concatenate([np.empty(0, np.uint32), *parts]) for name, parts in self._crcs.items()}
+        keys, count = arrays["keys"], len(arrays[f"{self._fields[0].name}_starts"])
+        stops = split_keys(keys, count, path=self._file.path)
+        assert stops is not None, "keys are joined by NUL, see Format.fixed_keys"
+        for first in range(0, count, _BLOCK):
+            part = slice(first, min(first + _BLOCK, count))
+            joined = keys[stops[part.start] : stops[part.stop] - 1].tobytes().decode("utf-8", "surrogateescape")
+            columns = []
+            for field in self._fields:
+                sizes = arrays[f"{field.name}_sizes"][part].tolist()
+                prefixes = [len(npy_prefix(field, size)) for size in sizes]
+                starts = arrays[f"{field.name}_starts"][part] - prefixes  # of the members' bytes
+                known = crcs.get(field.name, arrays[f"{field.name}_checksums"])[part].tolist()
+                columns.append(zip(starts.tolist(), map(add, prefixes, sizes), known, strict=True))
+            contents = chain.from_iterable(zip(*columns, strict=True))
+            part_names = names.of(joined.split("\0"), {column: each[part] for column, each in kinds.items()})
+            yield [
+                _entry(_Member(name, start - _local_size(name, size), size, crc))
+                for name, (start, size, crc) in zip(part_names, contents, strict=True)
+            ]
+
+    def _write_piece(self, value: bytearray, size: int) -> int:
+        """Write a piece of a flat array, and return where its ids begin."""
+        assert self._flat is not None
+        name = f"{self._flat.name}/{self._flat.first:010d}.npy"
+        count = size // np.dtype(self._id_dtype).itemsize
+        return self._array(name, npy_header(self._id_dtype, (count,)), value, self._pieces)
+
+    def _array(self, name: str, prefix: bytes, value: Any, members: list[_Member]) -> int:
+        """Write a member whose value is aligned, add it to ``members``, and return where the value begins."""
+        encoded, size = name.encode("ascii"), len(prefix) + len(value)
+        crc = crc32(value, crc32(prefix)) if size > len(prefix) else crc32(prefix)
+        members.append(_Member(encoded, self._file.size, size, crc))
+        end = self._file.size + _local_size(encoded, size) + 6 + len(prefix)
+        head = _local_header(encoded, size, crc, padding=-end % _ALIGNMENT)
+        self._file.write(head + prefix)
+        start = self._file.size
+        self._file.write(value)
+        return start
+
+
+class _Names:
+    """
+    Names the members of samples, each once; the same keys and kinds in the same order get the same names.
+
+    Suffixes that end with a dot are those of pictures, whose kinds tell the rest.
+    """
+
+    def __init__(self, suffixes: Sequence[str]) -> None:
+        self._suffixes = suffixes
+        self._pictures = _by_picture(suffixes)
+        self._taken = KeySet() if len(suffixes) > 1 else None  # keys alone are unique
+        self._count = 0
+
+    def of(self, keys: Sequence[str], kinds: Mapping[int, NDArray[np.uint8]]) -> list[bytes]:
+        """
+        Return the names of the members of these samples, sample by sample.
+
+        ``kinds`` holds the kind of each picture, as ``PICTURE_KINDS`` numbers it, by the position of its suffix.
+        """
+        names: list[bytes] = []
+        for row, key in enumerate(keys):
+            number = self._count + row
+            suffixes = list(self._suffixes)
+            for column in self._pictures:
+                suffixes[column] = suffixes[column].removesuffix(".") + _EXTENSIONS[kinds[column][row]]
+            stem = key
+            sample = [] if _ODD.search(key) else _encoded(key, suffixes)
+            if not sample or not self._are_free(sample):
+                extension = _EXTENSION.search(key)
+                stem = f"__odd__/{number:010d}{extension[0] if extension else ''}"
+                sample = _encoded(stem, suffixes)
+            names += sample
+        self._count += len(keys)
+        return names
+
+    def _are_free(self, names: Sequence[bytes]) -> bool:
+        return self._taken is None or self._taken.insert(b"\0".join(names)) is None
+
+
+def _encoded(stem: str, suffixes: Sequence[str]) -> list[bytes]:
+    """Return names with this stem; none if it is not a possible name."""
+    try:
+        names = [f"{stem}{suffix}".encode() for suffix in suffixes]
+    except UnicodeEncodeError:  # a file name that is not UTF-8
+        return []
+    return names if max(map(len, names)) <= _MAX_NAME else []
+
+
+def _by_picture(suffixes: Sequence[str]) -> dict[int, list[NDArray[np.uint8]]]:
+    """Return an empty list for each suffix that the content of a picture completes, by its position."""
+    return {column: [] for column, suffix in enumerate(suffixes) if suffix.endswith(".")}
+
+
+def _suffixes(fields: Sequence[Field]) -> list[str]:
+    """
+    Return what the members of a sample add to its key: nothing for its main picture or, without pictures, its text.
+
+    Those of further pictures end with a dot.
+    """
+    plain = main_picture(fields) or next((field for field in fields if field.traits.is_text), None)
+    extensions = [
+        "." if field.traits.is_picture else f".{field.traits.extension}" if field.traits.extension else ""
+        for field in fields
+    ]
+    return [
+        "" if field is plain else f".{field.name}{extension}"
+        for field, extension in zip(fields, extensions, strict=True)
+    ]
+
+
+def _is_wide(number: int) -> bool:
+    return number >= _WIDE
+
+
+def _narrow(number: int) -> int:
+    """Return the number, or the mark for ZIP64, in 32 bits."""
+    return _ELSEWHERE_32 if _is_wide(number) else number
+
+
+def _local_size(name: bytes, size: int) -> int:
+    """Return the bytes of a local header without padding."""
+    return _LOCAL.size + len(name) + (20 if _is_wide(size) else 0)
+
+
+def _local_header(name: bytes, size: int, crc: int, *, padding: int | None = None) -> bytes:
+    """Return a member's local header; with ``padding``, it has an extra field of 6 bytes and this many zeros."""
+    extra = struct.pack("<2H2Q", 1, 16, size, size) if _is_wide(size) else b""
+    if padding is not None:
+        extra += struct.pack("<3H", _ALIGN_ID, 2 + padding, _ALIGNMENT) + bytes(padding)
+    needed, flags = 45 if _is_wide(size) else 20, 0 if name.isascii() else _UTF8
+    fields = (needed, flags, 0, 0, _DATE, crc, _narrow(size), _narrow(size), len(name), len(extra))
+    return _LOCAL.pack(_LOCAL_MAGIC, *fields) + name + extra
+
+
+def _entry(member: _Member) -> bytes:
+    """Return a member's entry in the central directory."""
+    size, start = member.size, member.start
+    wide = [*([size, size] if _is_wide(size) else []), *([start] if _is_wide(start) else [])]
+    extra = struct.pack(f"<2H{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
+    needed, flags = 45 if wide else 20, 0 if member.name.isascii() else _UTF8
+    sizes = _narrow(size), _narrow(size), len(member.name), len(extra)
+    fields = (_UNIX | needed, needed, flags, 0, 0, _DATE, member.crc, *sizes)
+    return _ENTRY.pack(_ENTRY_MAGIC, *fields, 0, 0, 0, _REGULAR, _narrow(start)) + member.name + extra
+
+
+def _end_records(count: int, start: int, stop: int) -> bytes:
+    """Return what follows a central directory of ``count`` entries from ``start`` to ``stop``."""
+    size, wide = stop - start, b""
+    if count >= _MANY or _is_wide(start) or _is_wide(size):
+        wide = _END_64.pack(_END_64_MAGIC, _END_64.size - 12, _UNIX | 45, 45, 0, 0, count, count, size, start)
+        wide += _LOCATOR_64.pack(_LOCATOR_64_MAGIC, 0, stop, 1)
+    few = _ELSEWHERE_16 if count >= _MANY else count
+    return wide + _END.pack(_END_MAGIC, 0, 0, few, few, _narrow(size), _narrow(start), 0)
+
+
+def _seal_at(file_size: int, read: ReadBytes) -> int:
+    """
+    Return the position of the seal, just before the central directory that the end record locates; 0 if it is not
+    such a file.
+    """
+    tail_size = _END_64.size + _LOCATOR_64.size + _END.size
+    tail = read(max(0, file_size - tail_size), tail_size).rjust(tail_size, b"\0")
+    magic, *_, start, _comment = _END.unpack(tail[-_END.size :])
+    if magic != _END_MAGIC:
+        return 0
+    if tail.startswith(_END_64_MAGIC) and tail[_END_64.size :].startswith(_LOCATOR_64_MAGIC):
+        start = _END_64.unpack_from(tail)[-1]
+    return int(start) - SEAL_SIZE
+
+
+def cut_zip(file_size: int, read: ReadBytes) -> str:
+    """Say that an archive is cut off, and what to do; "" if it ends as it should, perhaps with a comment."""
+    tail = read(max(0, file_size - _MOST_END), _MOST_END)
+    end = tail[tail.rfind(_END_MAGIC) :] if _END_MAGIC in tail else b""
+    is_whole = len(end) >= _END.size and len(end) >= _END.size + _END.unpack_from(end)[-1]
+    if is_whole or read(0, len(_LOCAL_MAGIC)) != _LOCAL_MAGIC:
+        return ""
+    return f"is cut off at {file_size:,} bytes, within the list of its members or before it: copy it again"
+
+
+def _overhead(schema: Schema) -> str:
+    if schema.flat is not None:
+        return "index and key of each sample; zip keeps the ids in pieces of 1 MiB"
+    return "each member has a header and an entry in the directory, of 76 bytes and twice its name"
+
+
+def _reader_of_many(schema: Schema) -> str:
+    functions = {
+        field.name: "np.load"
+        if field.traits.extension == NPY
+        else "lambda file: file.read().decode()"
+        if field.traits.is_text
+        else "json.load"
+        if field.traits.is_json
+        else "lambda file: file.read()"
+        for field in schema.payload
+    }
+    columns = ", ".join(
+        f'"{field.name}": np.load(archive.open("{INDEX_FOLDER}{field.name}.npy"))' for field in schema.columns
+    )
+    lines = [
+        *readers(schema, functions),
+        "with zipfile.ZipFile(path) as archive:",
+        f'    members = [name for name in archive.namelist() if not name.startswith("{INDEX_FOLDER}")]',
+        "    runs = zip(*(members[number :: len(read)] for number in range(len(read))))",
+        "    pairs = [zip(read.items(), run) for run in runs]",
+        "    samples = [{name: parse(archive.open(m)) for (name, parse), m in sample} for sample in pairs]",
+        *([f"    columns = {{{columns}}}"] if columns else []),
+    ]
+    return "\n".join([imports(lines, "zipfile"), *lines, ""])
+
+
+def _plain_reader(schema: Schema) -> str:
+    if has_many_fields(schema):
+        return _reader_of_many(schema)
+    field, lines = schema.payload[0], ["with zipfile.ZipFile(path) as archive:"]
+    members = f'for name in archive.namelist() if not name.startswith("{INDEX_FOLDER}")'
+    load = "np.load(archive.open({}))".format
+    if schema.flat is not None:
+        sizes = load(f'"{INDEX_FOLDER}{field.name}_sizes.npy"')
+        lines += [
+            f"pieces = [{load('name')} {members}]",
+            f"samples = np.split(np.concatenate(pieces), np.cumsum({sizes})[:-1])",
+        ]
+    else:
+        value = load("name") if field.traits.extension == NPY else "archive.read(name)"
+        value += ".decode()" if schema.is_text else ""
+        lines.append(f"{'samples' if schema.is_text else 'images'} = [{value} {members}]")
+    if "label" in schema:
+        lines.append("labels = " + load(f'"{INDEX_FOLDER}label.npy"'))
+    modules = "numpy as np, zipfile" if any("np." in line for line in lines) else "zipfile"
+    return f"import {modules}\n" + "\n    ".join(lines) + "\n"
+
+
+FORMAT = Format(
+    name="zip",
+    suffixes=(".zip",),
+    file="a zip archive",
+    good_for="file managers, Python's zipfile, random access by name",
+    writer=ZipWriter,
+    seal_at=_seal_at,
+    overhead=_overhead,
+    plain_reader=_plain_reader,
+    marks=((0, _LOCAL_MAGIC),),
+    cut_off=cut_zip,
+)

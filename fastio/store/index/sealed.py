@@ -1,0 +1,325 @@
+"""Opens one sealed file: reads its seal, header and index, and checks them before anybody uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import crc32
+from fastio.errors import StoreCorrupt
+from fastio.store.files import ByteSource
+from fastio.store.files.local import is_local
+from fastio.store.index.seal import (
+    PACK_AGAIN,
+    Expected,
+    IndexHeader,
+    Place,
+    Seal,
+    SealAt,
+    expected_arrays,
+    find_seal,
+    split_keys,
+    unit_bytes,
+    unsealed_regions,
+)
+from fastio.types.schema import Schema
+
+__all__ = [
+    "Intervals",
+    "Shard",
+    "bytes_from",
+    "check_array",
+    "check_spans",
+    "hints_of",
+    "intervals_of",
+    "read_arrays",
+    "read_shard",
+]
+
+
+# Index arrays that lie near each other are read together: of those below _TOGETHER_BYTES, with gaps up to _GAP_BYTES. A
+# large one is alone, so that its memory can go if it is only needed for a while.
+_GAP_BYTES = 64 << 10
+_TOGETHER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Where restart intervals of JPEGs begin within each value (see ``Spans``), one value after the other."""
+
+    counts: NDArray[np.uint32]  # a sample
+    places: NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file of a store, and its checked index: arrays that the file's kind has mapped or copied."""
+
+    path: str
+    data: ByteSource  # what the spans point into
+    schema: Schema
+    count: int
+    starts: Mapping[str, NDArray[np.int64]]
+    sizes: Mapping[str, NDArray[np.int64]]
+    checksums: Mapping[str, NDArray[np.uint32]]  # no entry: the store has none
+    shapes: Mapping[str, NDArray[np.int32]]  # no entry: unknown
+    intervals: Mapping[str, Intervals]  # no entry: unknown
+    columns: Mapping[str, NDArray[Any]]
+    keys: NDArray[Any]
+    key_starts: NDArray[np.int64] | None  # None: keys of fixed width
+    metadata: bytes
+    seal: Seal | None = field(default=None)  # None: a foreign file
+    content_crc: int = 0  # what identifies the content of a foreign file; of a member the file_crc that its set lists
+    unread_points: Collection[str] = ()  # fields whose start points the file has, but which are not read behind URLs
+    points_file: ByteSource | None = None  # the sidecar that the start points are from, see ``added_points``
+    is_member: bool = False  # whether a set object lists it by its seal, which is not read for remote files
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether fastio packed the file, so that all its bytes can be compared with checksums."""
+        return self.seal is not None or self.is_member
+
+    def key(self, index: int) -> str:
+        """Return the key of a sample."""
+        if self.key_starts is None:
+            raw = bytes(self.keys[index])
+        else:
+            raw = self.keys[self.key_starts[index] : self.key_starts[index + 1] - 1].tobytes()
+        return raw.decode("utf-8", "surrogateescape")
+
+
+def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: ByteSource | None = None) -> Shard:
+    """
+    Read and check the seal and the index of ``file``; spans point into it, or into ``payload``.
+
+    Only the seal, the head, the header and the index are read. Raises what ``Seal.unpack`` raises, and StoreCorrupt.
+    """
+    path = file.path
+    seal = find_seal(path, file.size, partial(bytes_from, file), seal_at)
+    if not seal.is_of(format_name):
+        raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected {format_name!r}: give it the right suffix")
+    _check_head(file, seal)
+    raw = file.read(seal.header_start, seal.header_start + seal.header_size)
+    if crc32(raw) != seal.header_crc:
+        raise StoreCorrupt(
+            f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
+        )
+    header = IndexHeader.from_bytes(raw.tobytes(), path=path)
+    required, optional = expected_arrays(header.schema, seal.count)
+    arrays = read_arrays(file, header.places, hints=hints_of(header.schema))
+    for name, expected in required.items():
+        check_array(path, arrays, name, expected)
+    for name in optional.keys() & arrays.keys():
+        check_array(path, arrays, name, optional[name])
+    keys = arrays.get("keys", np.empty(0, np.uint8))
+    if keys.ndim != 1 or (keys.dtype.kind != "S" and keys.dtype != np.uint8):
+        raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}: pack again")
+    units = unit_bytes(header.schema)
+    fields = list(units)
+    places = {
+        name: _places(arrays[f"{name}_starts"], arrays[f"{name}_sizes"], units[name], header.base) for name in fields
+    }
+    shard = Shard(
+        path=path,
+        data=payload or file,
+        schema=header.schema,
+        count=seal.count,
+        starts={name: starts for name, (starts, _) in places.items()},
+        sizes={name: sizes for name, (_, sizes) in places.items()},
+        checksums={name: arrays[f"{name}_checksums"] for name in fields if f"{name}_checksums" in arrays},
+        shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
+        intervals=intervals_of(path, arrays, fields),
+        columns={f.name: arrays[f.name] for f in header.schema.columns},
+        keys=keys,
+        key_starts=split_keys(keys, seal.count, path=path),
+        metadata=arrays.get("metadata", np.empty(0, np.uint8)).tobytes() or b"{}",
+        seal=seal,
+        unread_points=[name for name in fields if f"{name}_intervals" in header.places.keys() - arrays.keys()],
+    )
+    check_spans(shard)
+    return shard
+
+
+def bytes_from(file: ByteSource, start: int, size: int) -> bytes:
+    """So many bytes, or as many as the file has."""
+    return file.read(min(start, file.size), min(start + size, file.size)).tobytes()
+
+
+def _check_head(file: ByteSource, seal: Seal) -> None:
+    """Check the part that plain libraries start from: a changed LMDB or HDF5 file differs here."""
+    head, crc = file.read(0, seal.head_size), 0
+    for start, stop in unsealed_regions(file_size=seal.head_size, seal_start=seal.seal_start, head_size=0):
+        crc = crc32(head[start:stop], crc)
+    if crc != seal.head_crc:
+        raise StoreCorrupt(
+            f"{file.path}: the first {seal.head_size} bytes have CRC-32 {crc:08x}, expected {seal.head_crc:08x}; "
+            f"damaged, or changed after it was sealed: pack again"
+        )
+
+
+def hints_of(schema: Schema) -> frozenset[str]:
+    """Return the names of the arrays that tell decoders where they may start, see ``read_arrays``."""
+    return frozenset(f"{field.name}_{part}" for field in schema.payload for part in ("intervals", "interval_counts"))
+
+
+def read_arrays(
+    file: ByteSource, index: Mapping[str, Place], *, hints: Collection[str] = (), advice: str = PACK_AGAIN
+) -> dict[str, NDArray[Any]]:
+    """
+    Return the index arrays by name; those that lie near each other in the file are read together.
+
+    Behind a URL, where each read is a request, they are whatever their size. ``hints`` are larger than all others
+    together, and nothing needs them: they are not read there. Here the intervals among them are not compared with
+    their checksum, for which they would have to be read: decoders compare those of a sample with a checksum of their
+    own. Raises StoreCorrupt, which ends with ``advice``.
+    """
+    if not is_local(file.path):
+        index = {name: place for name, place in index.items() if name not in hints}
+    dtypes = {name: _dtype(file.path, name, place, advice) for name, place in index.items()}
+    stops = {name: _stop(file, name, place, dtypes[name], advice) for name, place in index.items()}
+    arrays: dict[str, NDArray[Any]] = {}
+    most = _TOGETHER_BYTES if is_local(file.path) else file.size
+    for names in _neighbours({name: (place.start, stops[name]) for name, place in index.items()}, most):
+        start = index[names[0]].start
+        together = file.read(start, max(stops[name] for name in names))
+        for name in names:
+            place = index[name]
+            arrays[name] = _array(
+                file.path,
+                name,
+                place,
+                together[place.start - start : stops[name] - start],
+                advice,
+                is_checked=name not in hints or name.endswith("_interval_counts"),
+            )
+    return {name: arrays[name] for name in index}
+
+
+def _neighbours(ranges: Mapping[str, tuple[int, int]], most: int) -> Iterator[list[str]]:
+    """Yield names of ranges with only small gaps between them, ``most`` bytes at a time, in the order of the file."""
+    group: list[str] = []
+    first = end = 0
+    for name in sorted(ranges, key=lambda name: ranges[name]):
+        start, stop = ranges[name]
+        if group and (start > end + _GAP_BYTES or stop > first + most):
+            yield group
+            group = []
+        first, end = (first, max(end, stop)) if group else (start, stop)
+        group.append(name)
+    if group:
+        yield group
+
+
+def _dtype(path: str, name: str, place: Place, advice: str) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(place.dtype)
+    except (TypeError, ValueError, SyntaxError) as exc:  # SyntaxError: "(,)f4" is parsed as Python
+        raise StoreCorrupt(f"{path}: index array {name!r}: {place.dtype!r} is not a dtype: {advice}") from exc
+    return dtype
+
+
+def _stop(file: ByteSource, name: str, place: Place, dtype: np.dtype[Any], advice: str) -> int:
+    """Where an index array ends; StoreCorrupt if that is not in the file."""
+    size = dtype.itemsize
+    for length in place.shape:
+        size *= length
+    if dtype.hasobject or dtype.itemsize == 0 or place.start > file.size or size > file.size - place.start:
+        raise StoreCorrupt(
+            f"{file.path}: index array {name!r}: expected {size} bytes of {dtype} at {place.start}, "
+            f"the file has {file.size}; {advice}"
+        )
+    return place.start + size
+
+
+def _array(
+    path: str, name: str, place: Place, raw: NDArray[np.uint8], advice: str, *, is_checked: bool
+) -> NDArray[Any]:
+    dtype = np.dtype(place.dtype)
+    crc = crc32(raw) if is_checked else place.crc32
+    if crc != place.crc32:
+        raise StoreCorrupt(
+            f"{path}: index array {name!r} (bytes {place.start} to {place.start + len(raw)}): CRC-32 is {crc:08x}, "
+            f"expected {place.crc32:08x}; damaged: {advice}"
+        )
+    array: NDArray[Any] = np.frombuffer(raw, np.uint8).view(dtype) if len(raw) else np.empty(0, dtype)
+    try:
+        array = array.reshape(place.shape)
+    except ValueError as exc:  # an empty one with too many or too long dimensions
+        raise StoreCorrupt(f"{path}: index array {name!r}: no array has the shape {place.shape}; {advice}") from exc
+    if not array.flags.aligned:
+        array = array.copy()
+    array.setflags(write=False)
+    return array
+
+
+def check_array(
+    path: str, arrays: Mapping[str, NDArray[Any]], name: str, expected: Expected, *, advice: str = PACK_AGAIN
+) -> None:
+    """Raise StoreCorrupt unless there is an array of this name with the dtype and shape expected."""
+    dtype, shape = expected
+    array = arrays.get(name)
+    if array is None or array.dtype.str != dtype or not _has_shape(array, shape):
+        got = "none" if array is None else f"{array.dtype.str} {array.shape}"
+        raise StoreCorrupt(f"{path}: index array {name!r}: expected {dtype} {shape}, got {got}; {advice}")
+
+
+def _places(
+    starts: NDArray[np.int64], sizes: NDArray[np.int64], unit: int, base: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """
+    Return starts and sizes in bytes from the file's beginning.
+
+    If the file counts otherwise, they are columns of one new array: a look-up then touches only one cache line.
+    """
+    if unit == 1 and base == 0:
+        return starts, sizes
+    places = np.empty((len(starts), 2), np.int64)
+    _in_bytes(starts, unit, base, places[:, 0])
+    _in_bytes(sizes, unit, 0, places[:, 1])
+    places.setflags(write=False)
+    return places[:, 0], places[:, 1]
+
+
+def _in_bytes(values: NDArray[np.int64], unit: int, base: int, out: NDArray[np.int64]) -> None:
+    # A damaged value must not wrap around into the file: it stays far outside.
+    limit = np.iinfo(np.int64).max // unit - base
+    np.multiply(values, unit, out=out)
+    np.add(out, base, out=out)
+    out[(values < 0) | (values > limit)] = -1
+
+
+def _has_shape(array: NDArray[Any], shape: tuple[int | None, ...]) -> bool:
+    return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
+
+
+def intervals_of(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[str]) -> dict[str, Intervals]:
+    """Those of the fields that have any; as many places as the counts add up to."""
+    found = {}
+    for name in fields:
+        counts, places = arrays.get(f"{name}_interval_counts"), arrays.get(f"{name}_intervals")
+        if counts is None and places is None:
+            continue
+        if counts is None or places is None or int(counts.sum(dtype=np.int64)) != len(places):
+            raise StoreCorrupt(f"{path}: index arrays '{name}_intervals' and '_interval_counts' differ; pack again")
+        found[name] = Intervals(counts, places)
+    return found
+
+
+def check_spans(shard: Shard) -> None:
+    """Check that every span lies inside the file: native calls rely on that, and this message has a name."""
+    end = shard.data.size
+    for field_ in shard.schema.payload:
+        starts, sizes = shard.starts[field_.name], shard.sizes[field_.name]
+        bad = (starts < 0) | (starts > end) | (sizes < 0) | (sizes > end - starts)
+        bad |= ~field_.fits(sizes)
+        if bad.any():
+            index = int(np.flatnonzero(bad)[0])
+            raise StoreCorrupt(
+                f"{shard.path}: sample {index}, field {field_.name!r}: {sizes[index]} bytes from {starts[index]} do "
+                f"not fit a file of {end}: pack again"
+            )

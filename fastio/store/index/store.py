@@ -1,0 +1,367 @@
+"""SealedStore, the reader of all formats: a store is a few arrays over mapped files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import Buffers, pick_spans
+from fastio.errors import SchemaError, StoreCorrupt, StoreError
+from fastio.store.files import ByteSource, StoreFiles, files_of
+from fastio.store.index.seal import set_checksum
+from fastio.store.index.sealed import Intervals, Shard
+from fastio.types.receipt import MODULUS, sum_indices, sum_samples
+from fastio.types.schema import Schema
+from fastio.types.spans import Spans
+
+if TYPE_CHECKING:
+    from fastio.store.sets.set_object import SetObject
+
+__all__ = [
+    "JoinedIndex",
+    "SealedStore",
+    "check_set",
+    "number_of",
+    "number_of_all",
+]
+
+
+_SHOWN = 10  # numbers of missing shards in a message
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What an open store holds. Whoever has it has all of it, whenever another thread closes the store."""
+
+    shards: Sequence[Shard]
+    index: JoinedIndex
+    files: StoreFiles
+    intervals: Mapping[str, tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]]  # as ``_placed`` returns them
+
+    def interval_spans(self, field: str, shard: NDArray[np.int32], chosen: NDArray[np.int64]) -> Spans | None:
+        """Return the restart intervals of some samples; None if the field has none."""
+        if field not in self.intervals:
+            return None
+        buffers, starts, sizes = self.intervals[field]
+        return Spans(buffers, shard, starts[chosen], sizes[chosen])
+
+
+class SealedStore:
+    """
+    A packed dataset opened for reading; see ``SampleStore`` for the contract.
+
+    Holds mappings and arrays, no descriptors and no handles of other libraries: threads share it, forks inherit it,
+    and the same file may be opened any number of times. ``close`` releases the mappings, which end with the last
+    array handed out. As with every mapping, a file that is truncated while open kills the process by SIGBUS: replace
+    stores, never rewrite them (or see ``hold_index``).
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        format_name: str,
+        shards: Sequence[Shard],
+        opener: Callable[[str], SealedStore],
+        index: JoinedIndex | None = None,
+        set_object: SetObject | None = None,
+    ) -> None:
+        """``index`` is that of ``shards`` if it is known joined already, as that of a set with its object is."""
+        index = index or JoinedIndex.of(shards)
+        self.path = path
+        self._opener = opener
+        self.format = format_name
+        self.set_object = set_object  # None: one file, shards that know their set, or several stores
+        self.schema: Schema = shards[0].schema if set_object is None else set_object.schema
+        self.shard_paths: Sequence[str] = tuple(index.paths)
+        self._ends = np.cumsum(index.counts, dtype=np.int64)
+        self._begins = self._ends - index.counts
+        self._count = int(self._ends[-1])
+        intervals = {name: _placed(part, len(index.counts)) for name, part in index.intervals.items()}
+        self._content: _Content | None = _Content(shards, index, files_of(index.sources), intervals)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the packer stored besides the samples; parsed on first use."""
+        shards = self._opened().shards
+        raw = shards[0].metadata if self.set_object is None else self.set_object.metadata
+        try:
+            parsed = json.loads(raw)
+        except (ValueError, RecursionError) as exc:
+            raise StoreCorrupt(f"{self.shard_paths[0]}: the metadata is not JSON ({exc}): pack again") from exc
+        if not isinstance(parsed, dict):
+            raise StoreCorrupt(f"{self.shard_paths[0]}: the metadata is not a JSON object: pack again")
+        return MappingProxyType(parsed)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        sources = self._opened().index.sources
+        own = 0 if self.set_object is None else self.set_object.file.size
+        return own + sum(source.size for source in sources)
+
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """The files of the store, for code that checks or prints them."""
+        return self._opened().shards
+
+    @property
+    def files(self) -> StoreFiles:
+        """What brings spans of this store into memory."""
+        return self._opened().files
+
+    def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
+        """Return the source paths of these samples. Raises IndexError for an index outside 0..len-1."""
+        shards = self._opened().shards
+        chosen = self._checked(np.asarray(indices, np.int64).reshape(-1))
+        which = np.searchsorted(self._ends, chosen, side="right")
+        local = chosen - self._begins[which]
+        return [shards[s].key(i) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
+
+    def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
+        """Return where a payload field's bytes lie. Raises IndexError for an index outside 0..len-1."""
+        content = self._opened()
+        index = content.index
+        starts = index.starts.get(field)
+        if starts is None:
+            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(index.starts)}")
+        chosen = np.ascontiguousarray(self._checked(np.asarray(indices)))
+        count, known = len(chosen), index.checksums.get(field) if checksums else None
+        shard, placed, sized = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
+        picked = None if known is None else np.empty(count, np.uint32)
+        pick_spans(self._ends, starts, index.sizes[field], known, chosen, shard, placed, sized, picked)
+        intervals = content.interval_spans(field, shard, chosen)
+        return Spans(content.files.buffers, shard, placed, sized, picked, intervals)
+
+    def column(self, field: str) -> NDArray[Any]:
+        """Return a column, ``(len, *shape)``, read-only."""
+        columns = self._opened().index.columns
+        if field not in columns:
+            names = ", ".join(map(repr, sorted(columns))) or "no columns"
+            raise SchemaError(f"{self.path}: no column {field!r}; this store has {names}")
+        return columns[field]
+
+    def shapes(self, field: str) -> NDArray[np.int32]:
+        """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown. Read-only."""
+        index = self._opened().index
+        if field not in index.starts:
+            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(index.starts)}")
+        known = index.shapes.get(field)
+        return _unknown(self._count) if known is None else known
+
+    def receipt(self, fields: Sequence[str] | None = None) -> int | None:
+        """Return the number that an epoch of all samples should give: see SampleStore."""
+        return number_of_all(self, fields)
+
+    def close(self) -> None:
+        """
+        Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files.
+
+        Another thread that reads meanwhile gets what it asked for, or StoreError.
+        """
+        content, self._content = self._content, None
+        if content is not None:
+            content.files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.format} store {self.path!r}: {self._count} samples, {len(self.shard_paths)} file(s)>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by path; the receiving process refuses other content under the same name."""
+        return _reopen, (self._opener, self.path, self.identity)
+
+    @property
+    def identity(self) -> int:
+        """A number that identifies the content: see SampleStore."""
+        shards = self._opened().shards
+        return set_checksum(map(_identity, shards)) if self.set_object is None else self.set_object.identity
+
+    def _opened(self) -> _Content:
+        content = self._content
+        if content is None:
+            raise StoreError(f"{self.path}: the store is closed: open it again")
+        return content
+
+    def _checked(self, indices: NDArray[Any]) -> NDArray[np.int64]:
+        """Check indices: negative ones would silently mean the other end."""
+        if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
+            raise TypeError(f"{self.path}: expected a 1-D array of integers, got {indices.dtype} {indices.shape}")
+        if len(indices) == 0:
+            return np.empty(0, np.int64)
+        low, high = int(indices.min()), int(indices.max())
+        if low < 0 or high >= self._count:
+            raise IndexError(f"{self.path}: expected indices in 0..{self._count - 1}, got {low if low < 0 else high}")
+        return indices.astype(np.int64, copy=False)
+
+
+def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
+    """Return the shards in order. Raises StoreIncomplete or StoreCorrupt unless they form one complete set."""
+    seals = [shard.seal for shard in shards if shard.seal is not None]
+    first = seals[0]
+    by_number: dict[int, Shard] = {}
+    for shard, seal in zip(shards, seals, strict=True):
+        if (seal.set_crc, seal.shards, seal.set_count) != (first.set_crc, first.shards, first.set_count):
+            raise StoreCorrupt(f"{path}: {shard.path} and {shards[0].path} are of different sets: open only one set")
+        if seal.shard in by_number:
+            other = by_number[seal.shard].path
+            raise StoreCorrupt(f"{path}: {shard.path} and {other} are both shard {seal.shard}: remove one")
+        by_number[seal.shard] = shard
+    missing = list(islice((i for i in range(first.shards) if i not in by_number), _SHOWN + 1))
+    if missing:
+        more = ", ..." if len(missing) > _SHOWN else ""
+        numbers = ", ".join(map(str, missing[:_SHOWN])) + more
+        pattern = re.sub(r"\d+(?=\D*\Z)", "*", Path(shards[0].path).name)
+        whole = f"open the whole set, e.g. by {pattern}, or " if len(shards) == 1 and "*" in pattern else ""
+        raise StoreCorrupt(
+            f"{path}: expected {first.shards} shards, got {len(shards)}; missing (counted from 0): {numbers}: "
+            f"{whole}copy the missing ones"
+        )
+    ordered = [by_number[i] for i in range(first.shards)]
+    added = set_checksum(_identity(shard) for shard in ordered), sum(shard.count for shard in ordered)
+    if added != (first.set_crc, first.set_count):
+        raise StoreCorrupt(f"{path}: the shards' seals do not match their set: copy or pack again")
+    if any(shard.schema != ordered[0].schema for shard in ordered):
+        raise StoreCorrupt(f"{path}: the shards have different schemas: pack again")
+    return ordered
+
+
+def _identity(shard: Shard) -> tuple[int, int, int]:
+    return shard.count, shard.data.size, shard.content_crc if shard.seal is None else shard.seal.file_crc
+
+
+def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int) -> SealedStore:
+    store = opener(path)
+    if store.identity != identity:
+        raise StoreError(f"{path}: was replaced since it was opened: open it again everywhere")
+    return store
+
+
+def _placed(intervals: Intervals, shards: int) -> tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the intervals of all shards as a buffer each, and start and size in bytes of each sample's."""
+    sizes = 4 * intervals.counts.astype(np.int64)
+    return Buffers([intervals.places.view(np.uint8)] * shards), np.cumsum(sizes) - sizes, sizes
+
+
+def _unknown(count: int) -> NDArray[np.int32]:
+    zeros = np.zeros((count, 3), np.int32)
+    zeros.setflags(write=False)
+    return zeros
+
+
+# JoinedIndex: the index of all shards of a store as one, joined in memory or as a set object holds it.
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedIndex:
+    """Arrays as in ``Shard``, one shard after the other; missing entries mean the same as there."""
+
+    paths: Sequence[str]  # of each shard
+    sources: Sequence[ByteSource]
+    counts: NDArray[np.int64]  # samples
+    starts: Mapping[str, NDArray[np.int64]]
+    sizes: Mapping[str, NDArray[np.int64]]
+    checksums: Mapping[str, NDArray[np.uint32]]
+    shapes: Mapping[str, NDArray[np.int32]]
+    intervals: Mapping[str, Intervals]
+    columns: Mapping[str, NDArray[Any]]
+
+    @classmethod
+    def of(cls, shards: Sequence[Shard]) -> JoinedIndex:
+        """Join the index of shards of one schema. One shard is not copied; a field without checksums has none."""
+        schema = shards[0].schema
+        names = [field.name for field in schema.payload]
+        sealed = [name for name in names if all(name in shard.checksums for shard in shards)]
+        marked = [name for name in names if any(name in shard.intervals for shard in shards)]
+        shaped = [name for name in names if any(name in shard.shapes for shard in shards)]
+        return cls(
+            paths=[shard.path for shard in shards],
+            sources=[shard.data for shard in shards],
+            counts=np.array([shard.count for shard in shards], np.int64),
+            starts={name: _join([shard.starts[name] for shard in shards]) for name in names},
+            sizes={name: _join([shard.sizes[name] for shard in shards]) for name in names},
+            checksums={name: _join([shard.checksums[name] for shard in shards]) for name in sealed},
+            shapes={name: _join([_shapes(shard, name) for shard in shards]) for name in shaped},
+            intervals={name: _intervals(shards, name) for name in marked},
+            columns={column.name: _join([shard.columns[column.name] for shard in shards]) for column in schema.columns},
+        )
+
+
+def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    if len(parts) == 1:
+        return parts[0]
+    joined = np.concatenate(parts)
+    joined.setflags(write=False)
+    return joined
+
+
+def _shapes(shard: Shard, name: str) -> NDArray[np.int32]:
+    known = shard.shapes.get(name)
+    return np.zeros((shard.count, 3), np.int32) if known is None else known
+
+
+def _intervals(shards: Sequence[Shard], name: str) -> Intervals:
+    none = np.zeros(0, np.uint32)
+    parts = [shard.intervals.get(name) or Intervals(np.zeros(shard.count, np.uint32), none) for shard in shards]
+    return Intervals(_join([part.counts for part in parts]), _join([part.places for part in parts]))
+
+
+# The number of samples of a store, from its index: what the receipt of an epoch should be.
+
+_TOGETHER = 1 << 20  # samples looked up at a time
+
+
+class _Indexed(Protocol):
+    """A store, of which only the index is needed."""
+
+    @property
+    def schema(self) -> Schema: ...
+
+    def __len__(self) -> int: ...
+
+    def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans: ...
+
+
+def number_of(store: _Indexed, fields: Sequence[str], indices: NDArray[np.int64]) -> int | None:
+    """
+    Return the sum over these samples and payload fields (see Receipt); None if the store has no checksums.
+
+    An index that comes several times counts as often. Without fields, it is the sum over the indices.
+    """
+    if not fields:
+        return sum_indices(indices)
+    total = 0
+    for field in fields:
+        for start in range(0, len(indices), _TOGETHER):
+            chosen = np.ascontiguousarray(indices[start : start + _TOGETHER])
+            checksums = store.spans(field, chosen).checksums
+            if checksums is None:
+                return None
+            total += sum_samples(field, chosen, checksums)
+    return total % MODULUS
+
+
+def number_of_all(store: _Indexed, fields: Sequence[str] | None = None) -> int | None:
+    """Return the sum over all samples of a store, in all payload fields or in these."""
+    names = [field.name for field in store.schema.payload] if fields is None else fields
+    return number_of(store, names, np.arange(len(store), dtype=np.int64))

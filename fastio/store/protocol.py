@@ -1,0 +1,197 @@
+"""The protocols of a packed container: SampleStore for reading and SampleWriter for writing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import TRUNCATED
+from fastio.errors import StoreError
+from fastio.store.files import Fetched, StoreFiles
+from fastio.types.schema import Schema
+from fastio.types.spans import Spans
+
+__all__ = [
+    "SampleBatch",
+    "SampleStore",
+    "SampleWriter",
+    "all_fetched",
+    "read_values",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBatch:
+    """
+    Encoded samples on their way into a writer.
+
+    ``spans`` holds the bytes of each payload field, ``columns`` the values of each column ``(n, *shape)``, ``shapes``
+    for each image field the height, width and channels as stored, ``(n, 3)`` int32 (a missing entry means unknown:
+    the reader probes). ``keys`` are source paths.
+    """
+
+    keys: Sequence[str]
+    spans: Mapping[str, Spans]
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    shapes: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+
+    def at(self, positions: NDArray[np.int64]) -> SampleBatch:
+        """Return the samples at these positions."""
+        return SampleBatch(
+            keys=[self.keys[i] for i in positions.tolist()],
+            spans={name: spans.at(positions) for name, spans in self.spans.items()},
+            columns={name: column[positions] for name, column in self.columns.items()},
+            shapes={name: shapes[positions] for name, shapes in self.shapes.items()},
+        )
+
+
+class SampleStore(Protocol):
+    """
+    A packed dataset opened for reading.
+
+    Immutable, safe to share between threads and over a fork, pickled by path. Opening
+    verifies the seal and the checksums of the index, not those of the samples.
+    """
+
+    @property
+    def path(self) -> str:
+        """The path or pattern that it was opened by."""
+        ...
+
+    @property
+    def format(self) -> str:
+        """The format's name in FORMATS."""
+        ...
+
+    @property
+    def schema(self) -> Schema:
+        """The fields of a sample, with their types."""
+        ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """JSON: "classes", "source", "skipped" (list of {"key", "problem"}), ..."""
+        ...
+
+    @property
+    def shard_paths(self) -> Sequence[str]:
+        """The path of each file, in order."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        ...
+
+    @property
+    def identity(self) -> int:
+        """
+        A number that identifies the content, whatever its path, from each file's count, size and seal (foreign shards
+        have none).
+        """
+        ...
+
+    @property
+    def files(self) -> StoreFiles:
+        """What brings spans of this store into memory."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
+        """Return the source paths of these samples."""
+        ...
+
+    def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
+        """
+        Where a payload field's bytes lie; ``files.fetch`` brings them into memory. Faster without checksums.
+
+        Raises IndexError for an index outside 0..len-1.
+        """
+        ...
+
+    def column(self, field: str) -> NDArray[Any]:
+        """Return a column, ``(len, *shape)``, read-only."""
+        ...
+
+    def shapes(self, field: str) -> NDArray[np.int32]:
+        """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown."""
+        ...
+
+    def receipt(self, fields: Sequence[str] | None = None) -> int | None:
+        """
+        Return the number that an epoch of all samples should give, 0 to 2**64 - 1; None if there are no checksums.
+
+        It is the sum over the payload fields, all or these: see Receipt.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class SampleWriter(Protocol):
+    """
+    Writes one store, which nobody can open before ``close`` has written its end: a file gets its name then, a set its
+    set object, while its shards have their names as they fill.
+
+    As a context manager, it aborts on an exception and otherwise closes at the end of the block.
+    """
+
+    def append(self, batch: SampleBatch) -> None:
+        """Add samples in order. Raises SchemaError if the batch does not fit the schema."""
+        ...
+
+    def close(self, metadata: Mapping[str, Any] | None = None) -> None:
+        """Write index and seal, sync, and name the store. ``metadata`` is JSON kept in it."""
+        ...
+
+    def abort(self) -> None:
+        """Remove everything written so far; does nothing after close."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+# The values of some samples in memory, for those who need all of them: converting, comparing, showing.
+
+
+def read_values(store: SampleStore, field: str, indices: NDArray[np.int64]) -> Spans:
+    """
+    The values of a payload field, as spans over memory: that of mapped files, or copies.
+
+    Raises StoreError with the name of the first sample that cannot be read.
+    """
+    return all_fetched(store, field, indices, store.files.fetch(store.spans(field, indices)))
+
+
+def all_fetched(store: SampleStore, field: str, indices: NDArray[np.int64], fetched: Fetched) -> Spans:
+    """Wait for these values. Raises StoreError with the name of the first sample that cannot be read."""
+    spans, status = fetched.wait()
+    if status is None:
+        return spans
+    position = int(status.astype(bool).argmax())
+    index = int(indices[position])
+    stored = store.spans(field, np.array([index]))
+    path, reason = store.shard_paths[int(stored.shard[0])], store.files.failure(stored)
+    problem = "the file ends before it" if status[position] == TRUNCATED else "the disk or a server reports an error"
+    remedy = "copy the file again" if reason is None else "try again"
+    raise StoreError(
+        f"{path}[{index}] ({store.keys([index])[0]!r}), field {field!r}: cannot be read: {reason or problem}; {remedy}"
+    )

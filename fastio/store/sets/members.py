@@ -1,0 +1,191 @@
+"""MemberShards: the shards of a set over the joined index of its set object; ``open_members`` opens their files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
+from fastio.store.files import ByteSource, Read, open_file
+from fastio.store.files.local import is_local
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.folders import folder_of
+from fastio.store.formats import FORMATS
+from fastio.store.formats.format import Format
+from fastio.store.index.seal import Seal, find_seal, split_keys
+from fastio.store.index.sealed import Intervals, Shard, bytes_from, intervals_of
+from fastio.store.index.store import JoinedIndex
+from fastio.store.sets.set_object import SetMember, SetObject
+from fastio.types.units import counted
+
+__all__ = [
+    "MemberShards",
+    "open_members",
+]
+
+
+class MemberShards(Sequence[Shard]):
+    """
+    The shards of ``set_object`` in its order; ``sources`` are their files, ``seals`` what was read of their seals.
+
+    Nothing is made for each shard until somebody looks at it: a set may have ten thousand. Raises StoreCorrupt for an
+    index that does not fit the files.
+    """
+
+    def __init__(
+        self, set_object: SetObject, sources: Sequence[ByteSource], seals: Sequence[Seal | None] | None = None
+    ) -> None:
+        arrays = set_object.arrays
+        fields = [field.name for field in set_object.schema.payload]
+        self.set_object = set_object
+        self.joined = JoinedIndex(
+            paths=[source.path for source in sources],
+            sources=sources,
+            counts=np.array([member.count for member in set_object.members], np.int64),
+            starts={name: arrays[f"{name}_starts"] for name in fields},
+            sizes={name: arrays[f"{name}_sizes"] for name in fields},
+            checksums={name: arrays[f"{name}_checksums"] for name in fields if f"{name}_checksums" in arrays},
+            shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
+            intervals=intervals_of(set_object.path, arrays, fields),
+            columns={column.name: arrays[column.name] for column in set_object.schema.columns},
+        )
+        self._seals = seals
+        self._firsts = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.joined.counts)))
+        self._check_spans()
+
+    def __len__(self) -> int:
+        return len(self.joined.sources)
+
+    @overload
+    def __getitem__(self, number: int) -> Shard: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
+    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        joined, first, stop = self.joined, int(self._firsts[number]), int(self._firsts[number + 1])
+        key_starts = self._key_starts
+        return Shard(
+            path=joined.paths[number],
+            data=joined.sources[number],
+            schema=self.set_object.schema,
+            count=stop - first,
+            starts=_parts(joined.starts, first, stop),
+            sizes=_parts(joined.sizes, first, stop),
+            checksums=_parts(joined.checksums, first, stop),
+            shapes=_parts(joined.shapes, first, stop),
+            intervals={name: self._intervals(name, first, stop) for name in joined.intervals},
+            columns=_parts(joined.columns, first, stop),
+            keys=self.set_object.arrays["keys"][key_starts[first] : max(key_starts[first], key_starts[stop] - 1)],
+            key_starts=key_starts[first : stop + 1] - key_starts[first],
+            metadata=self.set_object.metadata,
+            seal=None if self._seals is None else self._seals[number],
+            content_crc=self.set_object.members[number].file_crc,
+            is_member=self.set_object.members[number].file_crc != 0,
+        )
+
+    @cached_property
+    def _key_starts(self) -> NDArray[np.int64]:
+        starts = split_keys(self.set_object.arrays["keys"], len(self.set_object), path=self.set_object.path)
+        assert starts is not None
+        return starts
+
+    @cached_property
+    def _placed(self) -> Mapping[str, NDArray[np.int64]]:
+        zero = np.zeros(1, np.int64)
+        parts = self.joined.intervals.items()
+        return {name: np.concatenate((zero, np.cumsum(part.counts, dtype=np.int64))) for name, part in parts}
+
+    def _intervals(self, name: str, first: int, stop: int) -> Intervals:
+        part, placed = self.joined.intervals[name], self._placed[name]
+        return Intervals(part.counts[first:stop], part.places[placed[first] : placed[stop]])
+
+    def _check_spans(self) -> None:
+        """Check that every span lies inside its file, as ``check_spans`` does for one file."""
+        ends = np.repeat(np.array([source.size for source in self.joined.sources], np.int64), self.joined.counts)
+        for field in self.set_object.schema.payload:
+            starts, sizes = self.joined.starts[field.name], self.joined.sizes[field.name]
+            bad = (starts < 0) | (starts > ends) | (sizes < 0) | (sizes > ends - starts)
+            bad |= ~field.fits(sizes)
+            if bad.any():
+                first = int(np.flatnonzero(bad)[0])
+                shard = self.joined.paths[int(np.searchsorted(self._firsts, first, side="right")) - 1]
+                raise StoreCorrupt(
+                    f"{self.set_object.path}: sample {first}, field {field.name!r}: {sizes[first]} bytes from "
+                    f"{starts[first]} do not fit {shard} of {ends[first]} bytes: pack again"
+                )
+
+
+def _parts(arrays: Mapping[str, NDArray[Any]], first: int, stop: int) -> dict[str, NDArray[Any]]:
+    return {name: array[first:stop] for name, array in arrays.items()}
+
+
+def open_members(set_object: SetObject, *, read: Read = "auto", options: RemoteOptions = DEFAULT) -> MemberShards:
+    """
+    Return the shards of a set over its files. Raises StoreIncomplete for a missing shard, and one that is another
+    than listed.
+
+    Of files of this machine, size and seal are compared; what lies behind URLs is not looked at before it is read.
+    """
+    folder, _ = folder_of(set_object.path, options)
+    form = FORMATS.get(set_object.format)
+    if form is None:
+        raise StoreError(f"{set_object.path}: a set of {set_object.format!r} shards, a format that this fastio lacks")
+    sources: list[ByteSource] = []
+    seals: list[Seal | None] = []
+    for member in set_object.members:
+        path = folder.full(member.name)
+        if is_local(path):
+            file = _opened(path, set_object, member, read)
+            seals.append(_checked_seal(file, set_object, member, form))
+            file.release()
+        else:
+            file = _remote_source(path, member, options)
+            seals.append(None)
+        sources.append(file)
+    return MemberShards(set_object, sources, seals)
+
+
+def _remote_source(path: str, member: SetMember, options: RemoteOptions) -> ByteSource:
+    from fastio.store.files.remote.remote_source import RemoteSource
+
+    content = f"crc:{member.file_crc:08x}" if member.file_crc else ""
+    return RemoteSource.known(path, options, size=member.size, content=content)
+
+
+def _opened(path: str, set_object: SetObject, member: SetMember, read: Read) -> ByteSource:
+    try:
+        return open_file(path, read)
+    except StoreNotFound as exc:
+        raise StoreIncomplete(
+            f"{path}: is missing; the set {set_object.path} lists it with {counted(member.count, 'sample')}, "
+            f"{member.size} bytes: {_repair(set_object)}"
+        ) from exc
+
+
+def _checked_seal(file: ByteSource, set_object: SetObject, member: SetMember, form: Format) -> Seal | None:
+    """Return the seal of a shard; None for a foreign file. Raises StoreIncomplete unless it is the one listed."""
+    if file.size != member.size:
+        raise StoreIncomplete(
+            f"{file.path}: expected {member.size} bytes, as the set {set_object.path} lists it, got {file.size}: "
+            f"{_repair(set_object)}"
+        )
+    if member.file_crc == 0:
+        return None
+    seal = find_seal(file.path, file.size, partial(bytes_from, file), form.seal_at)
+    if (seal.file_crc, seal.count) != (member.file_crc, member.count):
+        raise StoreIncomplete(
+            f"{file.path}: is another shard than the set {set_object.path} lists: expected the CRC-32 "
+            f"{member.file_crc:08x} in its seal, got {seal.file_crc:08x}: {_repair(set_object)}"
+        )
+    return seal
+
+
+def _repair(set_object: SetObject) -> str:
+    return f"copy it again, or make it anew: fastio repair {shlex.quote(set_object.path)} --against SOURCE"

@@ -1,0 +1,416 @@
+"""
+The set object ``name.fastio-set``: the one file that makes a set of its shards, written last.
+
+Shards are sealed alone (seal version 2): each is whole or not, but none says whether the others are there. A set is
+what its set object lists, in this order, and nothing else. The object also holds the index of all shards, joined, so
+that a thousand of them open with two reads: its end, and its arrays.
+
+    arrays    the index of all shards, one shard after the other, each array at a multiple of 64 bytes
+                  <field>_starts, <field>_sizes (int64, bytes of the sample's own shard), <field>_checksums, ...
+                  the columns; keys, UTF-8, joined by NUL; metadata, JSON
+                  shard_counts (int64), shard_sizes (int64), shard_crcs (uint32, the seal's file_crc),
+                  shard_plans (uint64), shard_names, UTF-8, each ended by NUL
+    header    JSON: {"fastio_set": 1, "format": "tar", "generation": 1, "schema": ..., "arrays": {name: place}}
+    seal      128 bytes, of the format "set"; see ``store/index/seal.py``
+
+A name is relative to the folder of the set object, or absolute: a path, or a URL. Names are never reused with other
+content while a set lists them; a set that is replaced becomes another generation, under other names.
+
+The object of a set of two shards, with a sample each: "a.png" with the bytes "first" and label 0, "b.png" with "2nd"
+and label 1 (abridged):
+
+    0000  00 06 00 00 00 00 00 00  00 06 00 00 00 00 00 00   image_starts: byte 600 of either shard
+    0040  05 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00   image_sizes
+    0080  57 ee 71 92 84 0b 0f 69                            image_checksums
+    00c0  00 00 00 00 00 00 00 00  01 00 00 00 00 00 00 00   label
+    0100  61 2e 70 6e 67 00 62 2e  70 6e 67                  keys
+    0140  7b 7d                                              metadata
+    0180  01 00 00 00 00 00 00 00  01 00 00 00 00 00 00 00   shard_counts
+    01c0  00 32 00 00 00 00 00 00  00 32 00 00 00 00 00 00   shard_sizes
+    0200  91 20 b7 8b 1e 6f 45 e6                            shard_crcs
+    0240  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00   shard_plans: no plan
+    0280  74 77 6f 2d 30 2e 74 61  72 00 74 77 6f 2d 31 2e   shard_names: "two-0.tar", "two-1.tar"
+    0290  74 61 72 00
+    0294  7b 22 66 61 73 74 69 6f  5f 73 65 74 22 3a 31 2c   the header
+    0685  89 66 61 73 74 69 6f 0a  01 00 00 00 73 65 74 00   the seal, of the format "set"
+    0695  02 00 00 00 00 00 00 00  05 07 00 00 00 00 00 00   2 samples; 705 bytes
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio._native import crc32
+from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
+from fastio.store.files import ByteSource, open_file
+from fastio.store.files.local import is_local
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.index.seal import (
+    SEAL_SIZE,
+    Place,
+    Seal,
+    SealAt,
+    always_at,
+    byte_view,
+    expected_arrays,
+    find_seal,
+    set_checksum,
+    unsealed_regions,
+)
+from fastio.store.index.sealed import Intervals, Shard, bytes_from, check_array, hints_of, read_arrays
+from fastio.store.write.atomic import PartialFile
+from fastio.types.schema import Schema
+
+__all__ = [
+    "SetMember",
+    "SetObject",
+    "check_keys",
+    "check_whole",
+    "damage_of",
+    "ended_keys",
+    "file_crc",
+    "open_damaged",
+    "read_set",
+    "seal_of",
+    "write_set",
+]
+
+
+_FORMAT = "set"
+_VERSION = 1
+_ALIGNMENT = 64
+_ADVICE = "copy it again, or, if its shards lie beside it, make it anew by fastio seal"
+_LISTING = ("metadata", "shard_counts", "shard_sizes", "shard_crcs", "shard_plans", "shard_names")
+
+
+@dataclass(frozen=True, slots=True)
+class SetMember:
+    """One shard as its set lists it. ``file_crc`` and ``plan`` are those of its seal; 0 for a foreign file."""
+
+    name: str
+    count: int  # samples
+    size: int  # bytes
+    file_crc: int
+    plan: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetObject:
+    """A set as its object describes it, and the joined index."""
+
+    path: str
+    file: ByteSource
+    format: str
+    generation: int  # counts from 1; each ``--overwrite`` or ``--append`` makes the next one
+    schema: Schema
+    members: tuple[SetMember, ...]
+    metadata: bytes
+    identity: int  # CRC-32 over (count, size, file_crc) of the members
+    arrays: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return sum(member.count for member in self.members)
+
+
+def write_set(
+    file: PartialFile,
+    shards: Sequence[Shard],
+    members: Sequence[SetMember],
+    *,
+    form: str,
+    generation: int,
+    metadata: bytes,
+) -> None:
+    """
+    Write the set object of these shards, in this order, to ``file``; whoever calls publishes it.
+
+    ``shards[i]`` is ``members[i]``, opened. The same shards, metadata and generation give the same bytes. Raises
+    SchemaError if their schemas differ, or only some have checksums.
+    """
+    schema = _common_schema(shards, file.path)
+    places: dict[str, Place] = {}
+    for name, array in _joined(shards, members, schema, metadata):
+        file.write(bytes(-file.size % _ALIGNMENT))
+        raw = byte_view(array)
+        places[name] = Place(file.size, array.dtype.str, array.shape, crc32(raw))
+        file.write(raw)
+        file.flush()
+    header = _header(form, generation, schema, places)
+    header_start = file.size
+    file.write(header)
+    file.flush()
+    seal = Seal(
+        format=_FORMAT,
+        count=sum(member.count for member in members),
+        file_size=file.size + SEAL_SIZE,
+        seal_start=file.size,
+        head_size=0,
+        header_start=header_start,
+        header_size=len(header),
+        set_count=sum(member.count for member in members),
+        shard=0,
+        shards=1,
+        header_crc=crc32(header),
+        head_crc=0,
+        file_crc=file.crc,
+        set_crc=_identity(members),
+    )
+    file.write(seal.pack())
+    file.flush()
+
+
+def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
+    """
+    Read and check a set object; its shards are not looked at. Without the index it has only the list of shards.
+
+    Raises StoreIncomplete, StoreCorrupt, and StoreError for a newer version.
+    """
+    path = file.path
+    seal = find_seal(path, file.size, partial(bytes_from, file), always_at(-SEAL_SIZE), advice=_ADVICE)
+    if not seal.is_of(_FORMAT):
+        raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected a set object: give it the right suffix")
+    raw = file.read(seal.header_start, seal.header_start + seal.header_size)
+    if crc32(raw) != seal.header_crc:
+        raise StoreCorrupt(f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; {_ADVICE}")
+    form, generation, schema, places = _parsed(raw.tobytes(), path=path)
+    wanted = places if with_index else {name: places[name] for name in _LISTING if name in places}
+    arrays = read_arrays(file, wanted, hints=hints_of(schema), advice=_ADVICE)
+    file.release()
+    _check_listing(path, arrays)
+    if with_index:
+        _check_index(path, arrays, schema, seal.count)
+    members = _members(path, arrays)
+    if (_identity(members), sum(member.count for member in members)) != (seal.set_crc, seal.count):
+        raise StoreCorrupt(f"{path}: the list of shards does not match the seal: {_ADVICE}")
+    return SetObject(
+        path=path,
+        file=file,
+        format=form,
+        generation=generation,
+        schema=schema,
+        members=members,
+        metadata=arrays["metadata"].tobytes() or b"{}",
+        identity=seal.set_crc,
+        arrays=arrays,
+    )
+
+
+def _identity(members: Iterable[SetMember]) -> int:
+    return set_checksum((member.count, member.size, member.file_crc) for member in members)
+
+
+def _common_schema(shards: Sequence[Shard], path: str) -> Schema:
+    first = shards[0]
+    for shard in shards[1:]:
+        if shard.schema != first.schema:
+            raise SchemaError(f"{path}: {shard.path} has other fields than {first.path}: one set holds one schema")
+        if shard.checksums.keys() != first.checksums.keys():
+            without = shard if len(shard.checksums) < len(first.checksums) else first
+            raise SchemaError(f"{path}: {without.path} has no checksums, but other shards have: pack it again")
+    return first.schema
+
+
+def _joined(
+    shards: Sequence[Shard], members: Sequence[SetMember], schema: Schema, metadata: bytes
+) -> Iterable[tuple[str, NDArray[Any]]]:
+    """Yield the arrays of the joined index, one at a time: together they may take much memory."""
+    for name in (field.name for field in schema.payload):
+        yield f"{name}_starts", np.concatenate([shard.starts[name] for shard in shards])
+        yield f"{name}_sizes", np.concatenate([shard.sizes[name] for shard in shards])
+        if name in shards[0].checksums:
+            yield f"{name}_checksums", np.concatenate([shard.checksums[name] for shard in shards])
+        if any(name in shard.shapes for shard in shards):
+            unknown = [np.zeros((shard.count, 3), np.int32) for shard in shards]
+            yield (
+                f"{name}_shapes",
+                np.concatenate([s.shapes.get(name, u) for s, u in zip(shards, unknown, strict=True)]),
+            )
+        if any(name in shard.intervals for shard in shards):
+            none = [Intervals(np.zeros(shard.count, np.uint32), np.zeros(0, np.uint32)) for shard in shards]
+            known = [shard.intervals.get(name, each) for shard, each in zip(shards, none, strict=True)]
+            yield f"{name}_interval_counts", np.concatenate([each.counts for each in known])
+            yield f"{name}_intervals", np.concatenate([each.places for each in known])
+    for column in schema.columns:
+        yield column.name, np.concatenate([shard.columns[column.name] for shard in shards])
+    yield "keys", np.concatenate([ended_keys(shard) for shard in shards])[:-1]
+    yield "metadata", np.frombuffer(metadata, np.uint8)
+    yield "shard_counts", np.array([member.count for member in members], np.int64)
+    yield "shard_sizes", np.array([member.size for member in members], np.int64)
+    yield "shard_crcs", np.array([member.file_crc for member in members], np.uint32)
+    yield "shard_plans", np.array([member.plan for member in members], np.uint64)
+    names = b"".join(member.name.encode("utf-8", "surrogateescape") + b"\0" for member in members)
+    yield "shard_names", np.frombuffer(names, np.uint8)
+
+
+def _header(form: str, generation: int, schema: Schema, places: Mapping[str, Place]) -> bytes:
+    arrays = {
+        name: {"start": p.start, "dtype": p.dtype, "shape": list(p.shape), "crc32": p.crc32}
+        for name, p in places.items()
+    }
+    data = {
+        "fastio_set": _VERSION,
+        "format": form,
+        "generation": generation,
+        "schema": schema.to_json(),
+        "arrays": arrays,
+    }
+    return json.dumps(data, separators=(",", ":")).encode("ascii")
+
+
+def _parsed(raw: bytes, *, path: str) -> tuple[str, int, Schema, dict[str, Place]]:
+    try:
+        parsed = json.loads(raw)
+        if int(parsed["fastio_set"]) > _VERSION:
+            raise StoreError(
+                f"{path}: set version {parsed['fastio_set']}, this fastio reads {_VERSION}: upgrade fastio"
+            )
+        places = {
+            str(name): Place(int(p["start"]), str(p["dtype"]), tuple(map(int, p["shape"])), int(p["crc32"]))
+            for name, p in parsed["arrays"].items()
+        }
+        return str(parsed["format"]), int(parsed["generation"]), Schema.from_json(parsed["schema"]), places
+    except SchemaError as exc:
+        raise StoreError(f"{path}: {exc}") from exc
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
+        raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}): {_ADVICE}") from exc
+
+
+def _check_listing(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    for name in ("metadata", "shard_names"):
+        check_array(path, arrays, name, ("|u1", (None,)), advice=_ADVICE)
+    shards = len(arrays.get("shard_counts", ()))
+    for name, dtype in (("shard_counts", "<i8"), ("shard_sizes", "<i8"), ("shard_crcs", "<u4"), ("shard_plans", "<u8")):
+        check_array(path, arrays, name, (dtype, (shards,)), advice=_ADVICE)
+
+
+def _check_index(path: str, arrays: Mapping[str, NDArray[Any]], schema: Schema, count: int) -> None:
+    required, optional = expected_arrays(schema, count)
+    for name, expected in required.items():
+        check_array(path, arrays, name, expected, advice=_ADVICE)
+    for name in optional.keys() & arrays.keys():
+        check_array(path, arrays, name, optional[name], advice=_ADVICE)
+    check_array(path, arrays, "keys", ("|u1", (None,)), advice=_ADVICE)
+
+
+def _members(path: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[SetMember, ...]:
+    names = arrays["shard_names"].tobytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+    numbers = [arrays[name].tolist() for name in ("shard_counts", "shard_sizes", "shard_crcs", "shard_plans")]
+    if len(names) != len(numbers[0]) or not names:
+        raise StoreCorrupt(f"{path}: lists {len(names)} names of {len(numbers[0])} shards: {_ADVICE}")
+    return tuple(SetMember(*member) for member in zip(names, *numbers, strict=True))
+
+
+# Checks that no key comes twice in the shards of a set.
+
+
+def check_keys(path: str, shards: Sequence[Shard]) -> None:
+    """
+    Raise SchemaError that names the key and both shards if a key comes twice.
+
+    Keys that ascend from shard to shard are unique by that; others take up to 46 bytes of memory each meanwhile.
+    """
+    keys, is_rising, done = _native.KeySet(), True, 0
+    for number, shard in enumerate(shards):
+        if shard.count == 0:
+            continue
+        if is_rising and keys.rise(_joined_keys(shard)):
+            continue
+        if is_rising:
+            is_rising, done = False, 0
+        for each in range(done, number + 1):
+            twice = keys.insert(_joined_keys(shards[each])) if shards[each].count else None
+            if twice is not None:
+                raise _repeated(path, shards[: each + 1], twice)
+        done = number + 1
+
+
+def ended_keys(shard: Shard) -> NDArray[np.uint8]:
+    """Return the keys of a shard in UTF-8, each ended by NUL."""
+    if shard.key_starts is None:  # of one width, padded with NUL
+        joined = b"".join(bytes(key) + b"\0" for key in shard.keys)
+        return np.frombuffer(joined, np.uint8)
+    return np.concatenate((shard.keys, np.zeros(1, np.uint8))) if shard.count else np.empty(0, np.uint8)
+
+
+def _joined_keys(shard: Shard) -> bytes:
+    return ended_keys(shard)[:-1].tobytes()
+
+
+def _repeated(path: str, shards: Sequence[Shard], position: int) -> SchemaError:
+    """Return the error for the key at this position of the last shard, which it or another shard has already."""
+    last = shards[-1]
+    keys = _joined_keys(last).split(b"\0")
+    key = keys[position]
+    before = next((shard for shard in shards[:-1] if shard.count and key in _joined_keys(shard).split(b"\0")), None)
+    where = f"twice in {last.path}" if before is None else f"in {before.path} and in {last.path}"
+    name = key.decode("utf-8", "surrogateescape")
+    return SchemaError(f"{path}: key {name!r} is {where}; keys must be unique: pack one of them with other keys")
+
+
+# Whether a file still is the shard that its set lists, down to the last byte.
+
+_CHUNK_BYTES = 16 << 20
+
+
+def damage_of(error: StoreError) -> str | None:
+    """
+    Return what is wrong with a file that raised this error, or None if the error says nothing about its bytes: a
+    refused or failed request.
+    """
+    if isinstance(error, StoreNotFound):
+        return "missing"
+    is_unreadable = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO
+    if isinstance(error, StoreCorrupt | StoreIncomplete) or is_unreadable:
+        return str(error)
+    return None
+
+
+def open_damaged(path: str, remote: RemoteOptions = DEFAULT) -> ByteSource:
+    """Open a file that a failing disk may not read to its end: by pread, where a mapping would end the process."""
+    return open_file(path, "pread" if is_local(path) else "auto", remote)
+
+
+def check_whole(file: ByteSource, member: SetMember, seal_at: SealAt) -> None:
+    """
+    Compare all bytes of a file with what a set lists. Raises StoreCorrupt or StoreIncomplete if they differ, and
+    StoreError if they cannot be read.
+    """
+    try:
+        file.check()
+        if file.size != member.size:
+            raise StoreCorrupt(f"{file.path}: expected {member.size} bytes, got {file.size}")
+        seal = seal_of(file, seal_at)
+        if (seal.count, seal.file_crc, seal.plan) != (member.count, member.file_crc, member.plan):
+            raise StoreCorrupt(
+                f"{file.path}: is another shard: the set lists one of {member.count} samples and CRC-32 "
+                f"{member.file_crc:08x}, its seal has {seal.count} and {seal.file_crc:08x}"
+            )
+        crc = file_crc(file, seal)
+        if crc != seal.file_crc:
+            raise StoreCorrupt(f"{file.path}: expected CRC-32 {seal.file_crc:08x}, got {crc:08x}")
+    finally:
+        file.release()
+
+
+def seal_of(file: ByteSource, seal_at: SealAt) -> Seal:
+    """Read and check the seal. Raises StoreIncomplete and StoreCorrupt."""
+    return find_seal(file.path, file.size, partial(bytes_from, file), seal_at)
+
+
+def file_crc(file: ByteSource, seal: Seal) -> int:
+    """Return what the seal's ``file_crc`` ought to be."""
+    crc = 0
+    regions = unsealed_regions(file_size=seal.file_size, seal_start=seal.seal_start, head_size=seal.head_size)
+    for start, stop in regions:
+        for at in range(start, stop, _CHUNK_BYTES):
+            crc = crc32(file.read(at, min(at + _CHUNK_BYTES, stop)), crc)
+    return crc

@@ -1,0 +1,119 @@
+"""CIFAR-10 and CIFAR-100 as sources."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastio.store import open_store
+from tests.converters.sources.packed import packed, refused, run
+from tests.converters.trees import cifar_folder
+
+
+def batch(path: Path) -> dict[bytes, Any]:
+    """A batch as everybody unpickles it."""
+    return dict(pickle.loads(path.read_bytes(), encoding="bytes"))
+
+
+def test_the_training_set(tmp_path: Path) -> None:
+    """Pixels are those of torchvision's CIFAR10: data reshaped to (3, 32, 32), channels last; the test set is named."""
+    folder = cifar_folder(tmp_path / "cifar-10-batches-py")
+    types, samples, _ = packed(folder, tmp_path / "o.lmdb")
+
+    assert {"image": "uint8[32,32,3]", "label": "int"} == types
+    for number in range(1, 6):
+        known = batch(folder / f"data_batch_{number}")
+        for name, pixels, label in zip(known[b"filenames"], known[b"data"], known[b"labels"], strict=True):
+            expected = pixels.reshape(3, 32, 32).transpose(1, 2, 0).tobytes()
+            assert {"image": expected, "label": label} == samples[name.decode()]
+    assert 20 == len(samples)
+    assert "test_batch (is the test set: pack " in run("pack", folder, tmp_path / "p.lmdb")
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert [f"c{i}" for i in range(10)] == store.metadata["classes"]
+
+
+def test_one_batch(tmp_path: Path) -> None:
+    """A batch by its name is a source too."""
+    folder = cifar_folder(tmp_path / "c")
+    _, samples, _ = packed(folder / "test_batch", tmp_path / "o.h5")
+
+    assert [f"test_batch_{i}.png" for i in range(4)] == list(samples)
+
+
+def test_cifar_100(tmp_path: Path) -> None:
+    """It has two labels, with names each; keys that repeat become numbers."""
+    folder = tmp_path / "cifar-100-python"
+    folder.mkdir()
+    for name, count in (("train", 6), ("test", 2)):
+        values = {
+            b"data": np.full((count, 3072), 7, np.uint8),
+            b"fine_labels": list(range(count)),
+            b"coarse_labels": [i // 2 for i in range(count)],
+            b"filenames": [b"same.png"] * count,
+        }
+        (folder / name).write_bytes(pickle.dumps(values, 2))
+    names = {
+        b"fine_label_names": [b"f%d" % i for i in range(100)],
+        b"coarse_label_names": [b"k%d" % i for i in range(20)],
+    }
+    (folder / "meta").write_bytes(pickle.dumps(names, 2))
+    types, samples, _ = packed(folder, tmp_path / "o.lmdb")
+
+    assert {"image": "uint8[32,32,3]", "label": "int", "coarse_label": "int"} == types
+    assert [(i, i // 2) for i in range(6)] == [(s["label"], s["coarse_label"]) for s in samples.values()]
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert "f99" == store.metadata["classes"][99]
+        assert [f"k{i}" for i in range(20)] == store.metadata["field_classes"]["coarse_label"]
+
+
+def changed(**values: Any) -> Callable[[dict[bytes, Any]], bytes]:
+    """A batch with some values replaced, or left out if None."""
+
+    def change(known: dict[bytes, Any]) -> bytes:
+        more = {key.encode(): value for key, value in values.items()}
+        return pickle.dumps({key: value for key, value in {**known, **more}.items() if value is not None}, 2)
+
+    return change
+
+
+DAMAGES: dict[str, Callable[[dict[bytes, Any]], bytes]] = {
+    "empty": lambda _: b"",
+    "text": lambda _: b"no pickle",
+    "cut": lambda known: pickle.dumps(known, 2)[:-5000],
+    "a list": lambda _: pickle.dumps([1], 2),
+    "code": lambda _: b"\x80\x02cos\nsystem\nU\x04echo\x85R.",
+    "greedy": lambda _: b"\x80\x02r\xff\xff\xff\x7f.",
+    "no data": changed(data=None),
+    "floats": changed(data=np.zeros((4, 3072))),
+    "other size": changed(data=np.zeros((4, 3071), np.uint8)),
+    "one dimension": changed(data=np.zeros(3072, np.uint8)),
+    "fewer labels": changed(labels=[1, 2]),
+    "no labels": changed(labels=None),
+    "label too high": changed(labels=[1, 2, 3, 10]),
+    "negative label": changed(labels=[1, 2, 3, -1]),
+    "labels of text": changed(labels=["a", "b", "c", "d"]),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("file", ["data_batch_1", "data_batch_3"])
+def test_damaged_or_hostile(tmp_path: Path, name: str, file: str) -> None:
+    """One line that names the file; nothing in a pickle runs."""
+    folder = cifar_folder(tmp_path / "c")
+    (folder / file).write_bytes(DAMAGES[name](batch(folder / file)))
+
+    assert "data_batch_" in refused(folder)
+
+
+@pytest.mark.parametrize("content", [b"", pickle.dumps({}, 2), pickle.dumps({b"label_names": [1, 2]}, 2)])
+def test_damaged_names(tmp_path: Path, content: bytes) -> None:
+    """Without the names of classes, nothing is packed."""
+    folder = cifar_folder(tmp_path / "c")
+    (folder / "batches.meta").write_bytes(content)
+
+    assert "/c" in refused(folder)

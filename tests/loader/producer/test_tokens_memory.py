@@ -1,0 +1,76 @@
+"""Memory of batches of token ids: what is estimated is used, and reading ahead fits what the process may take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio.loader.producer import tokens
+from fastio.loader.producer import tokens as token_producer
+from fastio.loader.producer import tokens as token_source
+from tests.loader.producer.test_tokens import write_tokens
+
+CHUNK = 1 << 14
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,000 samples of very different lengths: padded, they take several times their tokens."""
+    lengths = np.random.default_rng(0).geometric(0.05, 2000)
+    return write_tokens(tmp_path_factory.mktemp("memory") / "a.h5", [np.ones(length) for length in lengths])
+
+
+@pytest.mark.parametrize("depth", [1, 4, 40])
+@pytest.mark.parametrize("is_bucketed", [True, False])
+@pytest.mark.parametrize("read", ["map", "pread"])
+def test_the_estimate_is_what_is_used(
+    path: Path, depth: int, is_bucketed: bool, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buffers take about what is estimated, however many batches are asked ahead."""
+    monkeypatch.setattr(tokens, "JOB_BYTES", CHUNK)
+    monkeypatch.setattr(token_producer, "LOOKED_UP_BYTES", CHUNK)
+    dataset = FastDataset(path, read=read)
+    sampler = LengthBucketSampler(dataset.lengths, batch_size=8) if is_bucketed else None
+    options: dict[str, Any] = {"batch_sampler": sampler} if is_bucketed else {"batch_size": 8, "shuffle": "full"}
+    with FastLoader(dataset, threads=1, prefetch_batches=depth, **options) as loader:
+        used = max(loader.stats.buffer_bytes for _ in range(2) for _ in loader)
+        estimated = loader.stats.estimated_bytes
+
+    assert 0.3 * estimated <= used <= 1.5 * estimated
+
+
+def test_a_chunk_counts_its_padding(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk of batches takes about what it should, although most of it is padding."""
+    monkeypatch.setattr(tokens, "JOB_BYTES", CHUNK)
+    with FastLoader(path, 8, threads=1, prefetch_batches=1, shuffle="full") as loader:
+        used = [loader.stats.buffer_bytes for _ in range(2) for _ in loader]
+        assert loader.stats.padding > 0.55
+
+    assert used[-1] <= 4 * 2 * CHUNK
+
+
+def test_lengths_that_are_kept_keep_no_ids(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that collects the lengths of all batches needs no more buffers than one that does not."""
+    monkeypatch.setattr(tokens, "JOB_BYTES", CHUNK)
+    with FastLoader(path, 8, threads=1, prefetch_batches=1, shuffle="full") as loader:
+        used = [(batch["lengths"], loader.stats.buffer_bytes)[1] for batch in loader]
+        kept = [(batch["lengths"], loader.stats.buffer_bytes) for batch in loader]
+
+    assert len(kept) == 250
+    assert kept[-1][1] <= 1.5 * used[-1]
+
+
+@pytest.mark.parametrize(("free", "is_whole"), [(1 << 40, True), (10_000, False)])
+def test_reading_ahead_goes_by_what_the_process_may_take(
+    path: Path, free: int, is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store is read ahead as a whole where half of the memory that cgroups leave holds it."""
+    monkeypatch.setattr(token_source, "available_memory", lambda: free)
+    source = token_source.TokenSource(FastDataset(path), checksums=True)
+
+    assert is_whole == source._is_whole
+    source.close()

@@ -1,0 +1,339 @@
+"""Buckets and packs whose epoch goes on under another division: what is left comes exactly once, on any ranks."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fastio.samplers.batches import Batches, ElasticSampler
+from fastio.samplers.bucket import BucketRule, LengthBucketSampler
+from fastio.samplers.order import Uneven
+from fastio.samplers.pack import PackRule, PackSampler
+from fastio.samplers.planned import Draws, PlannedSampler
+from tests.samplers.elastic_cases import CASES, Rules, whole_epoch
+from tests.samplers.elastic_grid import counted
+from tests.samplers.histories import Leg, grid, run
+from tests.samplers.test_bucket import batches_of
+
+lengths_of = st.lists(st.integers(0, 50), max_size=90).map(lambda values: np.array(values, np.int64))
+uneven = st.sampled_from(get_args(Uneven))
+buckets = st.fixed_dictionaries(
+    {
+        "window": st.integers(1, 90),
+        "world_size": st.integers(1, 5),
+        "uneven": uneven,
+        "drop_last": st.booleans(),
+        "pad_to_multiple": st.sampled_from([1, 8]),
+    }
+)
+bucket_rules = st.one_of(
+    st.tuples(buckets, st.fixed_dictionaries({"batch_size": st.integers(1, 9)})),
+    st.tuples(buckets, st.fixed_dictionaries({"max_tokens": st.integers(56, 400)})),
+).map(lambda parts: parts[0] | parts[1])
+pack_rules = st.fixed_dictionaries(
+    {
+        "max_tokens": st.integers(50, 200),
+        "window": st.integers(1, 90),
+        "world_size": st.integers(1, 5),
+        "uneven": uneven,
+    }
+)
+
+
+def divisions(rules: st.SearchStrategy[dict[str, Any]]) -> Any:
+    """A run and three resumes: rules, and the share of the steps left that each takes; the last takes all."""
+    return st.lists(st.tuples(rules, st.floats(0, 1)), min_size=4, max_size=4)
+
+
+samplers = st.one_of(
+    st.tuples(st.just(LengthBucketSampler), divisions(bucket_rules)),
+    st.tuples(st.just(PackSampler), divisions(pack_rules)),
+)
+
+
+def new_of(planned: Batches, batches: int) -> NDArray[np.int64]:
+    """The samples of the first batches of a rank, without those that the plan declares repeated."""
+    end = int(planned.cuts[batches])
+    return planned.indices[: min(end, len(planned.indices) - planned.padding)]
+
+
+@settings(deadline=None)
+@given(samplers, lengths_of, st.integers(0, 3), st.booleans(), st.integers(0, 2**64 - 1))
+def test_three_resumes(
+    runs: tuple[type[PlannedSampler], Any], lengths: NDArray[np.int64], epoch: int, shuffle: bool, seed: int
+) -> None:
+    """
+    Each sample comes once, but for those declared; ranks get equally many batches, and only a declared one repeats.
+    """
+    kind, stages = runs
+    consumed, counts, dropped = None, np.zeros(len(lengths), np.int64), 0
+    for number, (rule, portion) in enumerate(stages):
+        ranks: list[Any] = [
+            kind(lengths, rank=rank, shuffle=shuffle, seed=seed, **rule) for rank in range(rule["world_size"])
+        ]
+        plans = [sampler.plan(epoch, sampler.checked(epoch, consumed)) for sampler in ranks]
+        assert len({len(planned) for planned in plans}) == 1
+        assert {sampler.count(epoch, consumed) for sampler in ranks} == {len(plans[0])}
+        assert {(planned.repeated, planned.dropped) for planned in plans} == {(plans[0].repeated, plans[0].dropped)}
+        assert sum(planned.padding for planned in plans) == plans[0].repeated
+        steps = len(plans[0]) if number == len(stages) - 1 else round(portion * len(plans[0]))
+        for planned in plans:
+            np.add.at(counts, new_of(planned, steps), 1)
+        if steps == len(plans[0]) and counts.sum() + plans[0].dropped == len(lengths):
+            dropped = plans[0].dropped
+        states = [json.dumps(sampler.advanced(epoch, consumed, steps)) for sampler in ranks]
+        assert len(set(states)) == 1
+        consumed = json.loads(states[0])
+
+    assert counts.max(initial=0) <= 1
+    assert (counts == 0).sum() == dropped
+
+
+@settings(deadline=None)
+@given(samplers, lengths_of, st.floats(0, 1), st.floats(0, 1))
+def test_the_same_division_goes_on(
+    runs: tuple[type[PlannedSampler], Any], lengths: NDArray[np.int64], first: float, second: float
+) -> None:
+    """Stopped twice under one division, also after another one, batches are those of a run without the stops."""
+    kind, (before, (rule, _), *_) = runs
+    for rank in range(rule["world_size"]):
+        earlier: Any = kind(lengths, rank=0, **before[0])
+        sampler: Any = kind(lengths, rank=rank, **rule)
+        for start in (None, earlier.advanced(2, None, round(first * earlier.count(2) / 2))):
+            whole = sampler.plan(2, start)
+            steps = round(first * len(whole))
+            history = sampler.advanced(2, start, steps)
+            rest = sampler.plan(2, history)
+            more = round(second * len(rest))
+            again = sampler.plan(2, sampler.advanced(2, history, more))
+            assert batches_of(whole)[steps:] == batches_of(rest)
+            assert batches_of(rest)[more:] == batches_of(again)
+            if len(again):
+                assert (whole.padding, whole.repeated, whole.dropped) == (again.padding, again.repeated, again.dropped)
+
+
+@settings(max_examples=50, deadline=None)
+@given(samplers, lengths_of, st.integers(0, 20))
+def test_own_states(runs: tuple[type[PlannedSampler], Any], lengths: NDArray[np.int64], steps: int) -> None:
+    """As torch's batch_sampler: what was handed out does not come again, and all else does; one state serves all."""
+    kind, ((rule, _), (other, _), *_) = runs
+    first = [kind(lengths, rank=rank, **{**rule, "uneven": "drop"}) for rank in range(rule["world_size"])]
+    steps = min(steps, len(first[0]))
+    handed = {index for sampler in first for batch in islice(iter(sampler), steps) for index in batch}
+    states = [json.dumps(sampler.state_dict()) for sampler in first]
+    assert len(set(states)) == 1
+    options = {**other, "uneven": "pad", **({"drop_last": False} if "drop_last" in other else {})}
+    resumed = [kind(lengths, rank=rank, **options) for rank in range(other["world_size"])]
+    for sampler in resumed:
+        sampler.load_state_dict(json.loads(states[0]))
+        assert sampler.state_dict() == json.loads(states[0])
+    left = {index for sampler in resumed for batch in sampler for index in batch}
+
+    assert not handed & left
+    ended = steps > 0 and steps == len(first[0])
+    assert len(lengths) - len(handed) - len(left) == (first[0].plan(0).dropped if ended else 0)
+
+
+rules_of_both = st.one_of(
+    bucket_rules.map(lambda rule: BucketRule(**{"batch_size": None, "max_tokens": None} | rule)),
+    pack_rules.map(lambda rule: PackRule(**rule)),
+)
+
+
+@settings(deadline=None)
+@given(rules_of_both, lengths_of, st.data(), st.one_of(st.none(), st.integers(0, 9)), st.floats(0, 1))
+def test_a_part_is_divided_as_if_it_were_all(
+    rule: Any, lengths: NDArray[np.int64], data: st.DataObject, epoch: int | None, portion: float
+) -> None:
+    """Given some samples, a rule makes the steps of their lengths alone; what steps leave are the others, ascending."""
+    is_chosen = data.draw(st.lists(st.booleans(), min_size=len(lengths), max_size=len(lengths)))
+    chosen, all_lengths = np.flatnonzero(is_chosen), lengths.astype(np.int32)
+    draws = Draws(3, epoch)
+    part = rule.steps(all_lengths, chosen, draws)
+    alone = rule.steps(all_lengths[chosen], None, draws)
+    assert part.order.tolist() == chosen[alone.order].tolist()
+    assert part.cuts.tolist() == alone.cuts.tolist()
+
+    steps = int(portion * (len(part) - 1)) if len(part) else 0
+    world_size = rule.world_size
+    ranks = [rule.steps(all_lengths, chosen, draws).batches(rank) for rank in range(world_size)]
+    taken = {index for planned in ranks for batch in batches_of(planned)[:steps] for index in batch}
+    left = part.left(steps).tolist()
+    if steps < len(part):
+        assert [index for index in chosen.tolist() if index not in taken] == left
+
+
+def test_samplers_are_elastic() -> None:
+    """Both can be continued by a loader with other ranks."""
+    assert isinstance(LengthBucketSampler([1], batch_size=1), ElasticSampler)
+    assert isinstance(PackSampler([1], max_tokens=1), ElasticSampler)
+
+
+def test_what_is_left_is_kept_over_versions() -> None:
+    """Golden values: a saved history must leave the same samples for ever."""
+    lengths = [3, 9, 4, 4, 8, 1, 7, 2, 5, 6]
+    bucket = LengthBucketSampler(lengths, batch_size=3, window=6, seed=1)
+    pack = PackSampler(lengths, max_tokens=12, window=6, seed=1)
+    bucketed = LengthBucketSampler(lengths, batch_size=2, window=6, seed=1, rank=0, world_size=2)
+    packed = PackSampler(lengths, max_tokens=9, window=6, seed=1, rank=0, world_size=2)
+
+    assert batches_of(bucket.plan(2, bucketed.advanced(2, None, 1))) == [[1, 4, 8], [3, 7, 5]]
+    assert batches_of(pack.plan(2, packed.advanced(2, None, 1))) == [[9, 8, 5], [4, 3], [1, 0]]
+
+
+def test_states_of_version_1_go_on() -> None:
+    """A state that counts the batches of one rank leaves what it left, and can be continued in other batches."""
+    lengths = [3, 9, 4, 4, 8, 1, 7, 2, 5, 6]
+    state = {
+        "version": 1,
+        "epoch": 2,
+        "batch": 2,
+        "sampler": "LengthBucketSampler",
+        "samples": 10,
+        "lengths_crc32": LengthBucketSampler(lengths, batch_size=1).configuration()["lengths_crc32"],
+        "seed": 1,
+        "world_size": 1,
+        "batch_size": 2,
+        "max_tokens": None,
+        "window": 6,
+        "shuffle": True,
+        "drop_last": False,
+        "pad_to_multiple": 1,
+        "uneven": "pad",
+    }
+    sampler = LengthBucketSampler(lengths, batch_size=2, window=6, seed=1)
+    sampler.load_state_dict(state)
+    assert list(sampler) == [[6, 9], [8, 3], [0, 5]]
+    ranks = [LengthBucketSampler(lengths, batch_size=1, seed=1, rank=rank, world_size=3) for rank in range(3)]
+    for other in ranks:
+        other.load_state_dict(state)
+    assert [0, 3, 5, 6, 8, 9] == sorted(sample for other in ranks for batch in other for sample in batch)
+    sampler.load_state_dict({**state, "batch": 0})
+    assert len(list(sampler)) == 5
+    with pytest.raises(ValueError, match="lacks window"):
+        sampler.load_state_dict({name: value for name, value in state.items() if name != "window"})
+    with pytest.raises(ValueError, match="steps=7: expected 1 to 5"):
+        sampler.load_state_dict({**state, "batch": 7})
+
+
+def test_a_state_of_version_1_of_packs() -> None:
+    """A pack's state too; an epoch that had ended has nothing left."""
+    sampler = PackSampler([5, 5, 5, 5, 3], max_tokens=10, window=8, seed=2)
+    state = {**sampler.state_dict(), **sampler.division_options(), "version": 1, "batch": 0}
+    every = batches_of(sampler.plan(0))
+    for batch in range(len(every) + 1):
+        sampler.load_state_dict({**state, "batch": batch})
+        assert every[batch:] == list(sampler)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"steps": 6}, "steps=6: expected 1 to 5"),
+        ({"steps": 0}, "steps=0"),
+        ({"steps": 1.0}, "steps=1.0"),
+        ({"steps": None}, "steps=None"),
+        ({"batch_size": None}, "expected exactly one of the two"),
+        ({"batch_size": "2"}, "batch_size='2'"),
+        ({"window": 0}, "window=0"),
+        ({"world_size": -1}, "world_size=-1"),
+        ({"uneven": "skip"}, "uneven='skip'"),
+        ({"batch": 2}, "unexpected keyword argument 'batch'"),
+        ({"batch_size": None, "max_tokens": 8}, "sample 1 alone has 9 tokens"),
+    ],
+)
+def test_damaged_histories_are_refused(change: dict[str, Any], words: str) -> None:
+    """A damaged history does not become a silent start from the beginning, nor another rest."""
+    sampler = LengthBucketSampler([3, 9, 4, 4, 8, 1, 7, 2, 5, 6], batch_size=2)
+    entry = {**sampler.division_options(), "steps": 1}
+    sampler.load_state_dict({**sampler.state_dict(), "consumed": [entry]})
+
+    with pytest.raises(ValueError, match=words):
+        sampler.load_state_dict({**sampler.state_dict(), "consumed": [{**entry, **change}]})
+
+
+@pytest.mark.parametrize("consumed", [4, "4", [3], {"steps": 1}, False])
+def test_what_is_no_history_is_refused(consumed: Any) -> None:
+    """A number, which other samplers count, means nothing here."""
+    sampler = LengthBucketSampler([3, 9, 4], batch_size=2)
+    with pytest.raises(ValueError, match="expected a list of divisions"):
+        sampler.load_state_dict({**sampler.state_dict(), "consumed": consumed})
+
+
+# An epoch continued by other ranks in batches of another size gives every sample once; the grid is elastic_grid.py.
+
+shares = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
+legs = st.builds(Leg, st.integers(1, 9), st.integers(1, 12), shares)
+rules = st.builds(Rules, st.integers(0, 80), st.sampled_from(get_args(Uneven)), st.booleans())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_part_of_the_grid(name: str) -> None:
+    """1,000 samples, 1 to 16 ranks, batches of 1, 8 or 33, stopped anywhere, three resumes in a row."""
+    histories = [legs for number, legs in enumerate(grid(seed=0)) if number % 11999 == 0]
+    counts = counted(name, histories)
+
+    assert len(histories) == 4
+    assert counts.is_clean, counts
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=20)
+@given(rules=rules, history=st.lists(legs, min_size=1, max_size=4), epoch=st.integers(0, 3))
+def test_every_sample_once(name: str, rules: Rules, history: list[Leg], epoch: int) -> None:
+    """
+    Whatever the counts and policies: nothing is missing but what is declared as dropped, and nothing comes twice but
+    what is declared as padding.
+    """
+    expected = whole_epoch(name, rules, epoch)
+    counts = run(CASES[name].of(rules), history, epoch, expected, even=CASES[name].even)
+
+    assert counts.is_clean, counts
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=10)
+@given(rules=rules, leg=legs, stops=st.lists(st.integers(0, 30), max_size=3), epoch=st.integers(0, 3))
+def test_the_same_division_goes_on_as_if_never_stopped(
+    name: str, rules: Rules, leg: Leg, stops: list[int], epoch: int
+) -> None:
+    """Batches, their random numbers and their padding are those of an epoch without an interruption."""
+    build = CASES[name].of(rules)
+    for rank in range(leg.world_size):
+        sampler = build(leg, rank)
+        whole, begun, consumed = sampler.plan(epoch), 0, None
+        for stop in sorted(min(stop, len(whole)) for stop in stops):
+            consumed = sampler.advanced(epoch, consumed, stop - begun) if stop > begun else consumed
+            begun = stop
+        rest = sampler.plan(epoch, consumed)
+
+        expected: Any = whole.part(begun, len(whole))
+        assert expected.cuts.tolist() == rest.cuts.tolist()
+        assert expected.indices.tolist() == rest.indices.tolist()
+        assert expected.ids.tolist() == rest.ids.tolist()
+        assert whole.padding == rest.padding or begun == len(whole)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.is_order])
+def test_a_step_depends_on_its_size_only(name: str) -> None:
+    """As long as no sample is repeated, W ranks with batches of B have the steps of one rank with batches of W * B."""
+    build = CASES[name].of(Rules(samples=240))
+    alone = build(Leg(1, 24), 0).plan(2, None)
+    ranks = [build(Leg(4, 6), rank).plan(2, None) for rank in range(4)]
+
+    for step, part in enumerate(alone.slices()):
+        together = np.concatenate([plan.ids[plan.cuts[step] : plan.cuts[step + 1]] for plan in ranks])
+        assert np.sort(alone.ids[part]).tolist() == np.sort(together).tolist()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_consumed_stays_nothing(name: str) -> None:
+    """The state of an epoch that has not begun does not say that it has: ``set_epoch`` would warn of what is lost."""
+    assert not CASES[name].of(Rules(samples=20))(Leg(2, 3), 0).checked(1, None)
