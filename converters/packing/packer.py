@@ -36,12 +36,13 @@ from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.source import Chunk, Problem, Source, Stage
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
-from fastio.store.address import NUMBER, target_format
+from fastio.store.address import target_format
 from fastio.store.files.local import path_text
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import folder_of
 from fastio.store.formats import shard_suffixes
 from fastio.store.jump_tables import JumpRule
+from fastio.store.sets.names import NumberedName
 from fastio.store.write.atomic import COMPLETE
 from fastio.store.write.target import Target
 from fastio.types.units import counted
@@ -121,7 +122,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     )
     target_format(out)
     check_one_file(out, resume=resume, append=append, part=part)
-    if NUMBER.search(Path(out).name):
+    if NumberedName.parse(Path(out).name) is not None:
         return pack_set(source, out, pictures, options)
     return _pack_file(source, out, pictures, options)
 
@@ -129,7 +130,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
 def check_one_file(out: str, *, resume: bool, append: bool, part: Part | None) -> None:
     """Raise StoreError if ``out`` is a single file and an option is given that only sets of shards have."""
     option = "--resume" if resume else "--append" if append else "--part" if part is not None else None
-    if option is None or NUMBER.search(Path(out).name):
+    if option is None or NumberedName.parse(Path(out).name) is not None:
         return
     raise StoreError(
         f"{out}: is a single file, which is packed as a whole, so {option} has nothing to go by: pack shards, named "
@@ -292,7 +293,7 @@ def _as_begun(plan: PackPlan, out: str, options: PackOptions) -> PackPlan:
     others = {other.digest: other for other in map(plan.with_jump, rules)}
     if others.keys() <= {plan.digest}:
         return plan
-    target = Target(out, target_format(out), options.overwrite)
+    target = Target.of(out, overwrite=options.overwrite)
     folder, _ = folder_of(out, options.remote)
     current = set_object_at(folder, target)
     listed = {} if current is None else {member.name: member.plan for member in current.members}

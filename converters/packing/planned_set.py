@@ -22,11 +22,10 @@ from fastio.converters.packing.shards import PlannedShard, changed, is_foreign, 
 from fastio.converters.pictures.counts import LossyMasks
 from fastio.converters.sources.source import Source
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
-from fastio.store.address import NUMBER, target_format
 from fastio.store.files.local import is_local
 from fastio.store.folders import folder_of
 from fastio.store.protocol import SampleWriter
-from fastio.store.sets.names import set_path
+from fastio.store.sets.names import NumberedName, set_path
 from fastio.store.sets.seal import read_member
 from fastio.store.sets.set_object import SetObject, read_set, seal_of
 from fastio.store.store_folder import StoreFolder, other_version
@@ -72,7 +71,7 @@ class PlannedSet:
         Raises StoreError if this must not be packed to ``out``: names are taken, another process is packing it, or
         shards there belong to another plan.
         """
-        target = Target(out, target_format(out), options.overwrite)
+        target = Target.of(out, overwrite=options.overwrite)
         goes_on = options.resume or options.part is not None
         with ExitStack() as held:
             if is_local(out):
@@ -118,16 +117,14 @@ class PlannedSet:
 
     def name(self, number: int) -> str:
         """Return the name of the file that is a shard of the plan."""
-        before, width, after = self._pattern
-        return f"{before}{self.base + number:0{width}d}{after}"
+        return self._numbered.of(self.base + number)
 
     @cached_property
-    def _pattern(self) -> tuple[str, int, str]:
-        """What stands before and after the number in a name, and how many digits it has at least."""
-        name = Path(self.target.path).name
-        match = NUMBER.search(name)
-        assert match is not None, "a set"
-        return name[: match.start()], int(match[1] or 1), name[match.end() :]
+    def _numbered(self) -> NumberedName:
+        """The name of all shards."""
+        numbered = self.target.numbered
+        assert numbered is not None, "a set"
+        return numbered
 
     def existing(self, numbers: Iterable[int], names: Collection[str] | None = None) -> dict[int, PlannedShard]:
         """

@@ -20,7 +20,7 @@ from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.again import reopen_source
 from fastio.converters.sources.source import Source, recorded_kind
 from fastio.errors import FastioError, StoreCorrupt, StoreError
-from fastio.store.address import set_of_path, set_of_url
+from fastio.store.address import Address
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import LocalFolder, folder_of
@@ -59,7 +59,7 @@ def repair(
 
 
 def _set(path: str, remote: RemoteOptions) -> SetObject:
-    set_object = set_of_path(path) if is_local(path) else set_of_url(path, remote)
+    set_object = Address.parse(path, remote).set_object()
     if set_object is None:
         raise StoreError(
             f"{path}: has no set object (name{SET_SUFFIX}), which alone knows what every shard must be: "

@@ -15,7 +15,6 @@ from fastio.converters.packing.planned_set import set_object_at
 from fastio.converters.packing.record import join_records, metadata_of
 from fastio.converters.packing.shards import PlannedShard, open_shard
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
-from fastio.store.address import target_format
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import folder_of
@@ -171,7 +170,7 @@ def joined_metadata(path: str, shards: Sequence[PlannedShard]) -> dict[str, Any]
 
 
 def _target(path: str, *, overwrite: bool) -> Target:
-    target = Target(path, target_format(path), overwrite)
+    target = Target.of(path, overwrite=overwrite)
     if not target.is_set:
         raise StoreError(
             f"{path}: is the name of one file: name all shards at once, as they were packed, e.g. train-%06d.tar"

@@ -23,7 +23,6 @@ from fastio.converters.sources.scan import shown
 from fastio.converters.sources.source import Source
 from fastio.errors import FastioError, SourceError, StoreError
 from fastio.integrations.packages import imported
-from fastio.store.address import target_format
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import folder_of
@@ -86,7 +85,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
             raise ValueError(f"{name}={value}: expected at least 1")
     out = os.fspath(dst)
     out = os.path.abspath(out) if is_local(out) else out  # noqa: PTH100 - workers have other current folders
-    if not Target(out, target_format(out), overwrite).is_set:
+    if not Target.of(out, overwrite=overwrite).is_set:
         raise StoreError(f"{os.fspath(dst)}: Ray writes shards: name them like train-%06d{shard_suffixes()[0]}")
     opener: OpenSource = src if callable(src) else partial(open_source, os.path.abspath(os.fspath(src)))  # noqa: PTH100
     source = opener()
@@ -258,7 +257,7 @@ def make_shard(work: PackWork, number: int, *, replaces: bool) -> FinishedShard:
     """
     source, plan = _planned(work)
     folder, _ = folder_of(work.out, work.options.remote)
-    target = Target(work.out, target_format(work.out), work.options.overwrite)
+    target = Target.of(work.out, overwrite=work.options.overwrite)
     planned = PlannedSet(plan, source, target, folder, work.base, None, frozenset(), work.options)
     name = planned.name(number)
     is_there = folder.etag(name) is not None

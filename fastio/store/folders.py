@@ -16,6 +16,7 @@ from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.listing import visible_names
 from fastio.store.store_folder import FolderEntry, StoreFolder, is_same_file, other_version
 from fastio.store.write.atomic import PartialFile, exists, publish_file, sync_folder, writing
 from fastio.types.units import size
@@ -65,6 +66,10 @@ class LocalFolder:
         except OSError as exc:
             raise StoreError(f"{self.path}: cannot be listed ({exc.strerror}); check its permissions") from exc
         return {name: found[name] for name in sorted(found)}
+
+    def names(self) -> list[str]:
+        """See StoreFolder."""
+        return visible_names(self.path)
 
     def open(self, name: str, read: Read = "auto") -> ByteSource:
         """See StoreFolder."""

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from fastio.errors import StoreError
-from fastio.store.address import expand, match_format, set_of_path
+from fastio.store.address import Address
 from fastio.store.files import Read, check_read
 from fastio.store.files.local import check_address, is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.index.store import SealedStore
-from fastio.store.shards import Way, open_shard, store_of
+from fastio.store.shards import Way, open_set, open_shard, store_of
 from fastio.types.options import explains_names
 
 __all__ = ["open_store"]
@@ -44,33 +44,32 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
         from fastio.store.opening_urls import open_url
 
         return open_url(path, read, remote)
+    way = Way(read, remote, partial(open_store, read=read, remote=remote))
     for _ in range(_ATTEMPTS):
         before = _version(path)
         try:
-            return _open_path(path, read, remote)
+            return _open_path(path, way)
         except StoreError:
             if before == _version(path):
                 raise  # the store was not replaced meanwhile
-    return _open_path(path, read, remote)
+    return _open_path(path, way)
 
 
-def _open_path(path: str, read: Read, remote: RemoteOptions) -> SealedStore:
-    way = Way(read, remote, partial(open_store, read=read, remote=remote))
-    set_object = set_of_path(path)
+def _open_path(path: str, way: Way) -> SealedStore:
+    address = Address.parse(path)
+    set_object = address.set_object()
     if set_object is not None:
-        from fastio.store.shards import open_set
-
-        return open_set(path, set_object, way)
-    form = match_format(path)
-    shards = [open_shard(file, form, way) for file in expand(path, form)]
-    return store_of(path, form, shards, way)
+        return open_set(address, set_object, way)
+    form, files = address.files()
+    return store_of(path, form, [open_shard(file, form, way) for file in files], way)
 
 
 def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
     """Return which files a path stands for at the moment, with their inodes; nothing for an impossible path."""
     try:
-        set_object = set_of_path(path)
-        return _inodes([set_object] if set_object is not None else expand(path, match_format(path)))
+        address = Address.parse(path)
+        set_object = address.set_object()
+        return _inodes([set_object] if set_object is not None else address.files()[1])
     except StoreError:
         return []
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from fastio.errors import StoreCorrupt, StoreIncomplete, StoreNotFound
-from fastio.store.address import set_of_url, shards_of_url
+from fastio.store.address import Address
 from fastio.store.files import Read
 from fastio.store.files.remote.range_cache import RangeCache
 from fastio.store.files.remote_options import RemoteOptions
@@ -35,15 +35,15 @@ def open_url(url: str, read: Read, remote: RemoteOptions, *, is_again: bool = Fa
 
 
 def _open_by(way: Way, url: str) -> SealedStore:
-    remote = way.remote
-    set_object = set_of_url(url, remote)
+    address = Address.parse(url, way.remote)
+    set_object = address.set_object()
     if set_object is not None:
         try:
-            return _twice(partial(open_set, url, set_object, way), way)
+            return _twice(partial(open_set, address, set_object, way), way)
         except StoreNotFound:
             if set_object == url:
                 raise
-    form, files = shards_of_url(url, remote)
+    form, files = address.files()
     return store_of(url, form, _open_shards(files, form, way), way)
 
 

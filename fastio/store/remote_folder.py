@@ -36,6 +36,10 @@ class RemoteFolder:
         listed = repeated(url, self.options, lambda: client.entries(key))
         return {e.name: FolderEntry(e.name, e.size) for e in listed if not e.name.startswith(".")}
 
+    def names(self) -> list[str]:
+        """See StoreFolder."""
+        return list(self.entries())
+
     def open(self, name: str, read: Read = "auto") -> ByteSource:
         """See StoreFolder."""
         return open_file(self.full(name), read, self.options)

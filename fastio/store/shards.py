@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
-from fastio.store.address import check_named
+from fastio.store.address import Address
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import RemoteOptions
@@ -130,17 +130,17 @@ def _refuse_cut_off(file: ByteSource, form: Format, error: StoreError) -> None:
 # Opens the set of a set object, on this machine or behind a URL.
 
 
-def open_set(path: str, set_object: str, way: Way) -> SealedStore:
-    """Open the set of this object, which the user named by ``path``."""
+def open_set(address: Address, set_object: str, way: Way) -> SealedStore:
+    """Open the set of this object, which the user named by ``address``."""
     folder, name = folder_of(set_object, way.remote)
     source = folder.open(name, way.read)
     if way.stage is not None:
         way.stage.use_for_set_object(source)
     found = read_set(source)
-    check_named(path, found)
+    address.check_names(found)
     shards = open_members(found, read=way.read, options=way.remote)
     if way.stage is not None:
         way.stage.use_for_members(shards)
     return SealedStore(
-        path, format_name=found.format, shards=shards, opener=way.opener, index=shards.joined, set_object=found
+        address.path, format_name=found.format, shards=shards, opener=way.opener, index=shards.joined, set_object=found
     )

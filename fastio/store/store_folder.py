@@ -41,6 +41,10 @@ class StoreFolder(Protocol):
         """Return the files here by name, sorted. Raises StoreError if that cannot be listed."""
         ...
 
+    def names(self) -> list[str]:
+        """Return the names of the files here, sorted; none for what is no folder of this machine."""
+        ...
+
     def open(self, name: str, read: Read = "auto") -> ByteSource:
         """Raises StoreNotFound for a missing file."""
         ...

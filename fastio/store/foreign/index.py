@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
-from fastio.store.address import expand, match_format, set_of_path, shards_of_url
+from fastio.store.address import Address
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
@@ -80,7 +80,7 @@ def index_store(
     if not is_packed:
         return _index_beside(path, progress)
     with ExitStack() as held:
-        set_object = set_of_path(path) if folder is None else None
+        set_object = Address.parse(path).set_object() if folder is None else None
         if set_object is not None:
             try:
                 held.enter_context(claimed(set_object))
@@ -123,9 +123,9 @@ def _noted(path: str, shards: Sequence[Shard], progress: Progress) -> tuple[list
 
 def _index_beside(path: str, progress: Progress) -> IndexReport:
     """Add start points to the index that is kept beside each tar file of other tools."""
-    form = match_format(path)
+    form, paths = Address.parse(path).files()
     assert form.foreign is not None, "looked at"
-    files = [open_file(file) for file in expand(path, form)]
+    files = [open_file(file) for file in paths]
     done, report = _noted(path, [form.foreign.open(file) for file in files], progress)
     kept = [write_sidecar(shard, shard.data) for shard in done]
     return replace(report, path=kept[0] if len(kept) == 1 else path)
@@ -137,10 +137,11 @@ def _is_packed(path: str) -> bool:
         return True
     if not is_local(path):
         return False
-    if set_of_path(path) is not None:
+    address = Address.parse(path)
+    if address.set_object() is not None:
         return True
-    form = match_format(path)
-    return form.foreign is None or read_seal(expand(path, form)[0], form.seal_at) is not None
+    form, files = address.files()
+    return form.foreign is None or read_seal(files[0], form.seal_at) is not None
 
 
 def _written(
@@ -278,15 +279,12 @@ def index_foreign(
 
 def _files(path: str, options: RemoteOptions) -> list[str]:
     """Return the shards by absolute names."""
-    form = FORMATS[_TAR]
     if path.endswith(SET_SUFFIX):
         raise StoreError(f"{path}: is a set object, which has an index: open it as it is")
-    if is_local(path):
-        return [os.path.abspath(file) for file in expand(path, form)]  # noqa: PTH100 - as the user named it
-    found, files = shards_of_url(path, options)
-    if found is not form:
-        raise StoreError(f"{path}: expected tar files, got {found.name}: fastio reads those only if it packed them")
-    return files
+    form, files = Address.parse(path, options).files()
+    if form is not FORMATS[_TAR]:
+        raise StoreError(f"{path}: expected tar files, got {form.name}: fastio reads those only if it packed them")
+    return [os.path.abspath(file) for file in files] if is_local(path) else files  # noqa: PTH100 - as the user named it
 
 
 def _indexed(source: ByteSource, *, jump: bool) -> tuple[Shard, list[str]]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 from fastio.errors import SourceError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
-from fastio.store.address import current_set
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import ScratchFolder, folder_of
@@ -20,7 +19,16 @@ from fastio.store.formats import FORMATS
 from fastio.store.index.seal import SealAt, read_seal
 from fastio.store.listing import visible_names
 from fastio.store.sets.names import SET_SUFFIX
-from fastio.store.sets.set_object import SetMember, SetObject, check_whole, damage_of, open_damaged, read_set, seal_of
+from fastio.store.sets.set_object import (
+    SetMember,
+    SetObject,
+    check_whole,
+    current_set,
+    damage_of,
+    open_damaged,
+    read_set,
+    seal_of,
+)
 from fastio.store.store_folder import StoreFolder, other_version
 from fastio.store.write.atomic import writing
 from fastio.store.write.locks import turn

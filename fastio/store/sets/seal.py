@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
-from fastio.store.address import current_set
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import ScratchFolder, folder_of
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import read_seal
 from fastio.store.index.sealed import Shard, read_shard
-from fastio.store.sets.set_object import SetMember, SetObject, check_keys, read_set, write_set
+from fastio.store.sets.set_object import SetMember, SetObject, check_keys, current_set, read_set, write_set
 from fastio.store.store_folder import StoreFolder, other_version
 from fastio.store.write.atomic import PartialFile, exists, publish_file, sync_folder, writing
 from fastio.store.write.locks import turns

@@ -204,6 +204,18 @@ def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
     )
 
 
+def current_set(path: str, *, with_index: bool = False) -> SetObject | None:
+    """
+    Return the set object of this local path, None if there is none; without the index only its list of shards.
+
+    Raises StoreError if it cannot be read.
+    """
+    try:
+        return read_set(open_file(path), with_index=with_index)
+    except StoreNotFound:
+        return None
+
+
 def _identity(members: Iterable[SetMember]) -> int:
     return set_checksum((member.count, member.size, member.file_crc) for member in members)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import StoreError, StoreIncomplete, StoreNotFound
-from fastio.store.address import expand, match_format, set_of_path, set_of_url, shards_of_url
+from fastio.store.address import Address
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.remote_source import RemoteSource
@@ -93,10 +93,11 @@ def plan_stage(path: str, options: RemoteOptions) -> StagePlan:
 
     Raises StoreNotFound, StoreIncomplete, and StoreError for files of other tools, which have no checksums.
     """
-    set_object = _set_object(path, options)
+    address = Address.parse(path, options)
+    set_object = _set_object(address, options)
     if set_object is not None:
         return StagePlan(path, set_object.name, set_object.file_crc, set_object, (), None)
-    form, paths = expand_local(path) if is_local(path) else shards_of_url(path, options)
+    form, paths = address.files()
     files = [_sealed_file(each, form, options) for each in paths]
     seals = [seal for _, seal in files]
     if any(seal.is_alone for seal in seals):
@@ -111,12 +112,6 @@ def plan_stage(path: str, options: RemoteOptions) -> StagePlan:
     result = first if expected == 1 else set_path(re.sub(r"\d+(?=\D*\Z)", "*", first))
     content = seals[0].file_crc if expected == 1 else seals[0].set_crc
     return StagePlan(path, result, content, None, [file for file, _ in files], form)
-
-
-def expand_local(path: str) -> tuple[Format, list[str]]:
-    """Return the files of this machine that a path names, and their format."""
-    form = match_format(path)
-    return form, expand(path, form)
 
 
 def member_files(set_object: SetObject, path: str, options: RemoteOptions) -> list[StagedFile]:
@@ -148,14 +143,14 @@ def member_files(set_object: SetObject, path: str, options: RemoteOptions) -> li
     return files
 
 
-def _set_object(path: str, options: RemoteOptions) -> StagedFile | None:
-    url = set_of_path(path) if is_local(path) else set_of_url(path, options)
+def _set_object(address: Address, options: RemoteOptions) -> StagedFile | None:
+    url = address.set_object()
     if url is None:
         return None
     try:
         source = _open(url, options)
     except StoreNotFound:
-        if url == path:
+        if url == address.path:
             raise
         return None
     seal = find_seal(url, source.size, partial(bytes_from, source), always_at(-SEAL_SIZE))

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from fastio.errors import StoreError
-from fastio.store.address import target_format
 from fastio.store.files.local import is_local
 from fastio.store.folders import ScratchFolder
 from fastio.store.protocol import SampleBatch, SampleWriter
@@ -53,10 +52,10 @@ class ShardDestination:
         """
         alone = SealedAlone(plan, number)
         if self._scratch is None:
-            target = Target(self._folder.full(name), target_format(name), overwrite)
+            target = Target.of(self._folder.full(name), overwrite=overwrite)
             return SealedWriter(target.path, target.format, schema, SingleOutput(target, alone=alone))
         self._scratch.require(self._shard_bytes, advice=_ADVICE)
-        target = Target(str(self._scratch.file(name)), target_format(name), overwrite=False)
+        target = Target.of(str(self._scratch.file(name)), overwrite=False)
         inner = SealedWriter(target.path, target.format, schema, SingleOutput(target, alone=alone))
         return _UploadingWriter(inner, self._folder.full(name), lambda: self._begin_upload(name, overwrite=overwrite))
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
-from fastio.store.address import current_set, target_format
 from fastio.store.files.local import check_address, identity_of, is_local
 from fastio.store.folders import LocalFolder
 from fastio.store.foreign.sidecar import SIDECAR_SUFFIX
@@ -16,7 +15,7 @@ from fastio.store.formats import shard_suffixes
 from fastio.store.index.seal import Seal, read_seal
 from fastio.store.listing import remove_stale
 from fastio.store.sets.seal import read_member
-from fastio.store.sets.set_object import SetMember, SetObject, write_set
+from fastio.store.sets.set_object import SetMember, SetObject, current_set, write_set
 from fastio.store.write.atomic import PartialFile, exists, publish_file, publish_shard, sync_folder, writing
 from fastio.store.write.locks import turn
 from fastio.store.write.target import Target, begin_set_object, free_number, remove_replaced
@@ -77,7 +76,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False, shard
 
 def _target(path: str, *, overwrite: bool, shard_bytes: int | None) -> Target:
     check_address(path)
-    target = Target(path, target_format(path), overwrite)
+    target = Target.of(path, overwrite=overwrite)
     if target.is_set and not target.format.has_shards:
         others = " or ".join(shard_suffixes())
         raise StoreError(f"{path}: {target.format.name} stores are one file: drop the number, or pack to {others}")

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastio.errors import StoreError
-from fastio.store.address import NUMBER, current_set, number_pattern
+from fastio.store.address import target_format
 from fastio.store.files.local import is_local
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import read_seal
 from fastio.store.listing import check_no_journal, remove_stale, visible_names
-from fastio.store.sets.names import SET_SUFFIX, set_path
-from fastio.store.sets.set_object import SetMember, SetObject
+from fastio.store.sets.names import SET_SUFFIX, NumberedName, set_path
+from fastio.store.sets.set_object import SetMember, SetObject, current_set
 from fastio.store.write.atomic import PartialFile, exists, undisturbed, writing
 from fastio.store.write.locks import Claim, turn
 from fastio.types.units import counted
@@ -43,6 +43,11 @@ class Target:
     format: Format
     overwrite: bool
 
+    @classmethod
+    def of(cls, path: str, *, overwrite: bool) -> Target:
+        """Return what to write under this name, whose suffix says the format. Raises StoreError for another suffix."""
+        return cls(path, target_format(path), overwrite)
+
     @property
     def folder(self) -> Path:
         """The folder of the files."""
@@ -51,7 +56,12 @@ class Target:
     @property
     def is_set(self) -> bool:
         """Whether this names shards."""
-        return NUMBER.search(Path(self.path).name) is not None
+        return self.numbered is not None
+
+    @property
+    def numbered(self) -> NumberedName | None:
+        """The name of all shards; None for one file."""
+        return NumberedName.parse(Path(self.path).name)
 
     @property
     def set_path(self) -> str:
@@ -61,20 +71,19 @@ class Target:
     @property
     def pattern(self) -> re.Pattern[str]:
         """Matches the final names, without the folder; its group, if there is one, is the number of a shard."""
-        return pattern_of(Path(self.path).name)
+        numbered = self.numbered
+        return re.compile(re.escape(Path(self.path).name)) if numbered is None else numbered.pattern
 
     def shard(self, number: int) -> str:
         """Return the path of one shard; the path itself if there is only one file."""
-        name = Path(self.path).name
-        found = NUMBER.search(name)
-        if found is None:
-            return self.path
-        return str(Path(self.path).with_name(f"{name[: found.start()]}{number:0{found[1] or 1}d}{name[found.end() :]}"))
+        numbered = self.numbered
+        return self.path if numbered is None else str(Path(self.path).with_name(numbered.of(number)))
 
     def number_of(self, name: str) -> int | None:
         """Return the number in the name of a shard; None for another name."""
-        found = self.pattern.fullmatch(name)
-        return int(found[1]) if found is not None and self.is_set else None
+        numbered = self.numbered
+        found = None if numbered is None else numbered.pattern.fullmatch(name)
+        return None if found is None else int(found[1])
 
     def check(self) -> None:
         """Raise StoreError if nothing can be written under this name; changes nothing."""
@@ -88,7 +97,8 @@ class Target:
                 raise StoreError(f"{self.path}: only shards are packed into object stores: name them name-%06d.tar")
         elif not self.folder.is_dir():
             raise StoreError(f"{self.path}: the folder {self.folder} does not exist: create it first")
-        odd = _NEARLY_NUMBER.search(NUMBER.sub("", Path(self.path).name, count=1))
+        numbered = self.numbered
+        odd = _NEARLY_NUMBER.search(Path(self.path).name if numbered is None else numbered.before + numbered.after)
         if odd is not None:
             raise StoreError(
                 f"{self.path}: {odd[0]!r} would stay in the name unchanged; the number of a shard is one %06d or %d"
@@ -139,11 +149,6 @@ class Target:
             )
 
 
-def pattern_of(name: str) -> re.Pattern[str]:
-    """Return a regular expression for the final names that ``name`` stands for; of shards its group is the number."""
-    return number_pattern(name) or re.compile(re.escape(name))
-
-
 # One set after another under the same names: which numbers are free, and which shards may go.
 
 
@@ -151,7 +156,7 @@ def prepare_set(target: Target) -> None:
     """Check that a set may be written here, and remove what killed packers of it have left. Raises StoreError."""
     target.check()
     with writing(target.path):
-        for pattern in (target.pattern, pattern_of(Path(target.set_path).name)):
+        for pattern in (target.pattern, re.compile(re.escape(Path(target.set_path).name))):
             remove_stale(target.folder, pattern)
 
 

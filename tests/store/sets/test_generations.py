@@ -14,9 +14,9 @@ import pytest
 
 from fastio.errors import SchemaError, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store import FORMATS, create_shard, create_store, open_store
-from fastio.store.address import current_set
 from fastio.store.index.verify import verify_store
 from fastio.store.sets.seal import seal_set
+from fastio.store.sets.set_object import current_set
 from tests.forking import fork, in_fork, status_of
 from tests.store import build
 from tests.store.build import LABELLED, make_batch, read_all, visible, write
