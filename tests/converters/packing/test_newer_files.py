@@ -37,7 +37,7 @@ def change(path: Path, *, years: float) -> None:
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was logged of newer files."""
-    return [each.getMessage() for each in caplog.records if each.name.endswith("newer_files")]
+    return [each.getMessage() for each in caplog.records if each.name.endswith("planned_set")]
 
 
 @pytest.mark.parametrize("options", [{"resume": True}, {"part": Part(1, 2)}, {"part": Part(1, 2), "resume": True}])
