@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
 
+from fastio.converters.sources.tables.titles import alike
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
 
@@ -156,8 +157,7 @@ class _Titles:
 
     def at(self, name: str, option: str) -> int:
         """Return the position of a title, by exact spelling or, if that is unambiguous, ignoring case."""
-        exact = [i for i, title in enumerate(self.titles) if title == name]
-        found = exact or [i for i, title in enumerate(self.titles) if title.lower() == name.lower()]
+        found = alike(name, self.titles)
         if not found:
             raise SourceError(f"{self.where}: {option} {name}: there is no such column among {self.listed()}")
         if len(found) > 1:

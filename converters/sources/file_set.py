@@ -13,6 +13,7 @@ from pathlib import Path
 from fastio.converters.sources.kind import SourcePath
 from fastio.converters.sources.scan import Folder, Wanted, is_hidden, junk_reason, scan_folder, scan_root, shown
 from fastio.converters.sources.source import Problem
+from fastio.converters.sources.streams import plain_name
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
 
@@ -69,6 +70,7 @@ class FileSet:
             return cls(folders.pop(), [Path(path).name for path in paths], *sizes)
         wanted = Wanted(lambda name: int(is_wanted(name)), what, extensions, _note)
         folder, found = _holding(place, wanted)
+        drop_twins(found)
         parts = Counter(part for name in found.keys if (part := part_of(name)))
         if len(parts) > 1:
             counts = [f"{part} ({count} file{'s' * (count > 1)})" for part, count in parts.items()]
@@ -80,6 +82,22 @@ class FileSet:
     def place(self, name: str) -> str:
         """Return the path of a file."""
         return str(Path(self.folder) / name)
+
+
+def drop_twins(found: Folder) -> list[bool]:
+    """
+    Turn files that exist both plain and compressed into problems, except the first; returns whether each file stays.
+    """
+    taken: set[str] = set()
+    stays = []
+    for name in found.keys:
+        stays.append(plain_name(name) not in taken)
+        taken.add(plain_name(name))
+        if not stays[-1]:
+            problem = "exists both plain and compressed, or compressed twice: remove one"
+            found.problems.append(Problem(shown(name), problem))
+    found.keep(stays)
+    return stays
 
 
 def is_pattern(path: str) -> bool:

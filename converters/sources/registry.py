@@ -487,7 +487,8 @@ _LONGEST_NAME = 1024  # characters; what is longer is a text that ends with the 
 
 def open_table(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
-    Open a .csv, .tsv, .jsonl, .json or .parquet file. Files are named from ``--root`` on, or from the table's folder.
+    Open a .csv, .tsv, .jsonl, .json, Parquet or Arrow file. Files are named from ``--root`` on, or from the table's
+    folder.
 
     A sample is named after its file, by ``--key-column``, or by its line. Files that no row names belong to nothing:
     only the table says what the samples are.
@@ -509,8 +510,8 @@ def _names_pictures(place: SourcePath) -> bool:
     """
     Whether the first row of a table names a picture: under "file_name", or anywhere.
 
-    Where there is a "text", a picture under another title must lie beside the table. Columns of Parquet files have
-    types, so that their texts are fields without further signs.
+    Where there is a "text", a picture under another title must lie beside the table. Columns of Parquet and Arrow
+    files have types, so that their texts are fields without further signs.
     """
     if place.is_folder or not is_table_name(place.path):
         return False
@@ -518,7 +519,7 @@ def _names_pictures(place: SourcePath) -> bool:
     row = table.first() or {}
     if _names_picture(row.get("file_name")):
         return True
-    names = [] if table.kind == "parquet" else [value for value in row.values() if _names_picture(value)]
+    names = [] if table.has_columns else [value for value in row.values() if _names_picture(value)]
     if "text" in row:
         folder = os.path.dirname(place.path)  # noqa: PTH120 - "" for a name alone
         return any(os.path.isfile(os.path.join(folder, name)) for name in names)  # noqa: PTH113, PTH118 - never raises
@@ -532,10 +533,10 @@ def _names_picture(value: object) -> TypeGuard[str]:
 
 
 def _table_signs(place: SourcePath) -> str:
-    """Whether it is a table. Parquet files are a kind of their own, unless they name files."""
+    """Whether it is a table. Parquet and Arrow files are kinds of their own, unless they name files."""
     if place.is_folder or not is_table_name(place.path):
         return ""
-    return "a table" if TableFile(place.path).kind != "parquet" or _names_pictures(place) else ""
+    return "a table" if not TableFile(place.path).has_columns or _names_pictures(place) else ""
 
 
 _TABLE = SourceKind(
@@ -547,7 +548,7 @@ _TABLE = SourceKind(
     takes_fields=True,
     takes_root=True,
     takes_columns=True,
-    covers=("parquet",),
+    covers=("parquet", "arrow"),
     text_kinds=("csv", "tsv", "jsonl", "json"),
     has_more_than_text=_names_pictures,
 )

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import ThreadPool
-from fastio.converters.sources.documents import Documents, Limits, TextOptions, drop_twins
+from fastio.converters.sources.documents import Documents, Limits, TextOptions
+from fastio.converters.sources.file_set import drop_twins
 from fastio.converters.sources.files import read_problem
 from fastio.converters.sources.kind import source_record
 from fastio.converters.sources.scan import Folder, Wanted, scan_root, scan_tree, shown

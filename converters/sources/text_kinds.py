@@ -71,39 +71,30 @@ def _open_lines(path: str, options: TextOptions) -> TextSource:
     return open_lines(path, options)
 
 
-def _open_table(kind: str, path: str, options: TextOptions) -> TextSource:
-    from fastio.converters.sources.text_rows import open_table
+def _open_table(kind: str, suffixes: tuple[str, ...], path: str, options: TextOptions) -> TextSource:
+    from fastio.converters.sources.text_table import open_text_table
 
-    return open_table(kind, path, options)
-
-
-def _open_parquet(path: str, options: TextOptions) -> TextSource:
-    from fastio.converters.sources.arrow.text import open_parquet
-
-    return open_parquet(path, options)
-
-
-def _open_arrow(path: str, options: TextOptions) -> TextSource:
-    from fastio.converters.sources.arrow.text import open_arrow
-
-    return open_arrow(path, options)
+    return open_text_table(kind, suffixes, path, options)
 
 
 def _open_datasets(path: str, options: TextOptions) -> TextSource:
-    from fastio.converters.sources.arrow.text import open_datasets
+    from fastio.converters.sources.text_table import open_saved_text
 
-    return open_datasets(path, options)
+    return open_saved_text(path, options)
 
 
+_FORMATS = {
+    **{name: (f".{name}",) for name in ("jsonl", "json", "csv", "tsv")},
+    "parquet": PARQUET_SUFFIXES,
+    "arrow": ARROW_SUFFIXES,
+}
 _KINDS = (
     TextKind(name="text-folder", open=_open_folder, is_file=lambda name: text_kind(name) != 0, unpacks_to="files"),
     TextKind(name="lines", open=_open_lines, suffixes=(".txt",), unpacks_to="file"),
     *(
-        TextKind(name=name, open=partial(_open_table, name), suffixes=(f".{name}",))
-        for name in ("jsonl", "json", "csv", "tsv")
+        TextKind(name=name, open=partial(_open_table, name, suffixes), suffixes=suffixes)
+        for name, suffixes in _FORMATS.items()
     ),
-    TextKind(name="parquet", open=_open_parquet, suffixes=PARQUET_SUFFIXES),
-    TextKind(name="arrow", open=_open_arrow, suffixes=ARROW_SUFFIXES),
     TextKind(name="datasets", open=_open_datasets, marks=SAVED_MARKS),
 )
 

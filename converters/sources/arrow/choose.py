@@ -15,14 +15,16 @@ from fastio.converters.sources.arrow.reading import (
     class_names,
     feature_at,
     inner_class_names,
+    plain_array,
     python_values,
     reading,
     sound,
 )
-from fastio.converters.sources.arrow.values import field_by_type, is_bytes, may_hold_pictures, plain_array, plain_type
+from fastio.converters.sources.arrow.values import field_by_type, is_bytes, may_hold_pictures, plain_type
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.converters.sources.kind import SourceOptions
 from fastio.converters.sources.optional import pyarrow
+from fastio.converters.sources.tables.titles import column_path
 from fastio.errors import SourceError
 from fastio.types.field_types import FIELD_TYPES
 from fastio.types.schema import Field
@@ -37,6 +39,7 @@ __all__ = [
     "parts_left_out",
     "path_to",
     "settled_columns",
+    "type_at",
 ]
 
 
@@ -143,12 +146,11 @@ def columns_of(reader: str, places: Mapping[str, str], schema: Any, without: Col
     return SourceColumns(place, list(places), first_values, without, root=str(Path(place).parent))
 
 
-def settled_columns(columns: Sequence[Column], options: SourceOptions) -> set[str]:
-    """Return the columns that are packed as pictures, as the type that the user named, or as keys or filters."""
-    pictures = {each.path[0] for each in columns if each.field.traits.is_picture}
-    typed = {choice.where for choice in options.fields if choice.field is not None}
-    selecting = {options.columns.key_column or "", *(name for name, _ in options.columns.filters)}
-    return pictures | selecting | {each.path[0] for each in columns if each.where in typed}
+def settled_columns(columns: Sequence[Column], options: SourceOptions, selecting: Collection[str]) -> set[str]:
+    """Return the columns that are packed as pictures, as the type that the user named, or that select rows."""
+    typed = {choice.name for choice in options.fields if choice.field is not None}
+    packed = {each.path[0] for each in columns if each.field.traits.is_picture or each.field.name in typed}
+    return packed | set(selecting)
 
 
 def parts_left_out(table: TableHead, paths: Sequence[tuple[str, ...]]) -> list[str]:
@@ -203,14 +205,14 @@ def path_to(table: TableHead, where: str, words: str = "") -> tuple[str, ...]:
     Raises SourceError if there is none; ``words`` are what the user typed.
     """
     names = table.schema.names
-    parts = (where,) if where in names else tuple(where.split("."))
+    parts = column_path(where, dict.fromkeys(names))
+    if parts is None:
+        raise SourceError(f"{table.place}: {words}: there is no such column among {_listed(table.schema)}")
     if names.count(parts[0]) > 1:
         raise SourceError(
             f"{table.place}: has {names.count(parts[0])} columns named {parts[0]!r}, so it is unclear which one counts"
         )
-    if parts[0] not in names:
-        raise SourceError(f"{table.place}: {words}: there is no such column among {_listed(table.schema)}")
-    _type_at(table, parts)
+    type_at(table.place, table.schema, parts)
     return parts
 
 
@@ -218,10 +220,10 @@ def _listed(schema: Any) -> str:
     return ", ".join(f"{each.name!r} ({each.type})" for each in schema)
 
 
-def _type_at(table: TableHead, path: Sequence[str]) -> Any:
-    """The type of a column, or of the part of its structs that ``path`` leads to; through lists too."""
+def type_at(place: str, schema: Any, path: Sequence[str]) -> Any:
+    """Return the type of a column, or of the part of its structs that ``path`` leads to; through lists too."""
     arrow = pyarrow("to read tables")
-    type_, depth = plain_type(table.schema.field(path[0]).type), list[Any]()
+    type_, depth = plain_type(schema.field(path[0]).type), list[Any]()
     for part in path[1:]:
         while not arrow.types.is_struct(type_) and hasattr(type_, "value_type"):
             depth.append(type_)
@@ -229,7 +231,7 @@ def _type_at(table: TableHead, path: Sequence[str]) -> Any:
         parts = {each.name: each.type for each in type_} if arrow.types.is_struct(type_) else {}
         if part not in parts:
             there = f"only {', '.join(map(repr, parts))}" if parts else f"it is {type_}"
-            raise SourceError(f"{table.place}: column {'.'.join(path)!r}: there is no part {part!r}, {there}")
+            raise SourceError(f"{place}: column {'.'.join(path)!r}: there is no part {part!r}, {there}")
         type_ = plain_type(parts[part])
     for _ in depth:
         type_ = arrow.list_(type_)
@@ -250,7 +252,7 @@ def _asked(table: TableHead, choice: FieldChoice, features: Mapping[str, Any]) -
 
 def _of_type(table: TableHead, name: str, path: tuple[str, ...], feature: Any) -> Column:
     try:
-        field = field_by_type(name, _type_at(table, path), feature, partial(table.peek, path))
+        field = field_by_type(name, type_at(table.place, table.schema, path), feature, partial(table.peek, path))
     except SourceError as exc:
         raise SourceError(f"{table.place}: column {'.'.join(path)!r} {exc}; --without {path[0]} leaves it out") from exc
     return Column(field, path, feature)
@@ -275,7 +277,7 @@ def _label_path(
     taken = ignored | {choice.where.partition(".")[0] for choice in options.fields}
     free = [name for name in table.schema.names if name not in taken]
     if _LABEL in free:
-        return (_LABEL,) if _label_words(_type_at(table, (_LABEL,))) else None
+        return (_LABEL,) if _label_words(type_at(table.place, table.schema, (_LABEL,))) else None
     with_names = [name for name in free if features.get(name) and class_names(features[name]) is not None]
     with_names = [name for name in with_names if features[name].get("_type") == "ClassLabel"]
     return (with_names[0],) if len(with_names) == 1 else None
@@ -283,10 +285,11 @@ def _label_path(
 
 def _label(table: TableHead, path: tuple[str, ...], feature: Any) -> Column:
     """The label: whole numbers and names as int64, fractions as float64."""
-    words = _label_words(_type_at(table, path))
+    type_ = type_at(table.place, table.schema, path)
+    words = _label_words(type_)
     if not words:
         raise SourceError(
-            f"{table.place}: column {'.'.join(path)!r} is {_type_at(table, path)}, expected numbers or names as "
+            f"{table.place}: column {'.'.join(path)!r} is {type_}, expected numbers or names as "
             f"labels: keep it under another name: --field {path[-1]}s={'.'.join(path)}"
         )
     return Column(Field(_LABEL, *FIELD_TYPES[words]), path, feature, is_label=words == "label")

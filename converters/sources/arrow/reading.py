@@ -26,6 +26,8 @@ __all__ = [
     "features_of",
     "groups_of",
     "inner_class_names",
+    "part_at",
+    "plain_array",
     "python_values",
     "reading",
     "saved_features",
@@ -52,9 +54,11 @@ class OpenTable:
 
 
 @contextmanager
-def reading(kind: str, place: str, columns: Sequence[str], *, first_group: int = 0) -> Iterator[OpenTable]:
+def reading(
+    kind: str, place: str, columns: Sequence[str] | None = None, *, first_group: int = 0
+) -> Iterator[OpenTable]:
     """
-    Open a file of the kind "parquet", or any other word for Arrow; of Parquet only these columns are read.
+    Open a file of the kind "parquet", or any other word for Arrow; of Parquet only these columns are read (None: all).
 
     Batches begin with those of group ``first_group`` (see ``groups_of``). What Arrow raises becomes a SourceError that
     names the file.
@@ -122,7 +126,7 @@ def _row_groups(place: str, columns: Sequence[str]) -> list[tuple[int, int]]:
         return [(group.num_rows, sum(group.column(i).total_uncompressed_size for i in leaves)) for group in groups]
 
 
-def _parquet(file: Any, columns: Sequence[str], first_group: int) -> OpenTable:
+def _parquet(file: Any, columns: Sequence[str] | None, first_group: int) -> OpenTable:
     parquet = pyarrow("to read Parquet", "pyarrow.parquet").ParquetFile(
         file, pre_buffer=False, page_checksum_verification=True
     )
@@ -134,7 +138,11 @@ def _parquet(file: Any, columns: Sequence[str], first_group: int) -> OpenTable:
 
     def batches() -> Iterator[Any]:
         nonlocal done
-        options = {"batch_size": batch_rows, "columns": list(columns), "use_threads": False}
+        options = {
+            "batch_size": batch_rows,
+            "columns": None if columns is None else list(columns),
+            "use_threads": False,
+        }
         for batch in parquet.iter_batches(row_groups=groups[first_group:], **options):
             done += batch.num_rows
             yield batch
@@ -237,6 +245,38 @@ def sound(batch: Any, field: str) -> Any:
             whole = whole.view(plain)
     whole.validate(full=True)
     return column
+
+
+def plain_array(array: Any) -> Any:
+    """Return the same values without dictionaries, run-end encoding and extension types."""
+    arrow = pyarrow("to read tables")
+    while True:
+        if isinstance(array, arrow.ExtensionArray):
+            array = array.storage
+        elif arrow.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif arrow.types.is_run_end_encoded(array.type):
+            array = pyarrow("to read tables", "pyarrow.compute").run_end_decode(array)
+        else:
+            return array
+
+
+def part_at(batch: Any, path: Sequence[str]) -> Any:
+    """Return the values at a path: a part of a struct, or of each struct in lists, such as ``("objects", "bbox")``."""
+    array = batch.column(path[0])
+    for part in path[1:]:
+        array = _part(plain_array(array), part)
+    return array
+
+
+def _part(array: Any, part: str) -> Any:
+    arrow, compute = pyarrow("to read tables"), pyarrow("to read tables", "pyarrow.compute")
+    if arrow.types.is_struct(array.type):
+        return compute.struct_field(array, part)
+    inner = _part(plain_array(array.flatten()), part)
+    lengths = compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    edges = arrow.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+    return arrow.ListArray.from_arrays(edges, inner, mask=array.is_null())
 
 
 def value_bytes(arrow: Any, column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:

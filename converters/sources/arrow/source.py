@@ -28,12 +28,14 @@ from fastio.converters.sources.arrow.reading import (
     PARQUET_SUFFIXES,
     class_names,
     features_of,
+    part_at,
+    plain_array,
     python_values,
     reading,
     sound,
 )
 from fastio.converters.sources.arrow.rows import TableFiles, TableRows
-from fastio.converters.sources.arrow.values import encode_array, joined, part_at, plain_array
+from fastio.converters.sources.arrow.values import encode_array, joined
 from fastio.converters.sources.file_set import FileSet
 from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at
@@ -89,7 +91,11 @@ def table_source(
     named = {name: path_to(table, name) for name in (key, *(name for name, _ in filters)) if name is not None}
     paths = [*(each.path for each in columns), *named.values()]
     rows = TableFiles.scan(reader, places, list(dict.fromkeys(path[0] for path in paths)))
-    settled = set(rows.column_places) if options.as_recorded else settled_columns(columns, options)
+    settled = (
+        set(rows.column_places)
+        if options.as_recorded
+        else settled_columns(columns, options, {path[0] for path in named.values()})
+    )
     unpacked = columns_of(reader, rows.column_places, table.schema, options.columns.ignore_columns).left_out(
         {path[0] for path in paths}, settled
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers, image_kind
 from fastio.converters.fields.values import EncodedField, encode_values
-from fastio.converters.sources.arrow.reading import python_values, value_bytes
+from fastio.converters.sources.arrow.reading import plain_array, python_values, value_bytes
 from fastio.converters.sources.optional import pyarrow
 from fastio.errors import SourceError
 from fastio.types.field_types import FIELD_TYPES
@@ -26,8 +26,6 @@ __all__ = [
     "is_bytes",
     "joined",
     "may_hold_pictures",
-    "part_at",
-    "plain_array",
     "plain_type",
 ]
 
@@ -71,20 +69,6 @@ def joined(parts: Sequence[EncodedField]) -> EncodedField:
         np.concatenate([each.sizes for each in spans]),
     )
     return EncodedField(spans=whole, problems=problems)
-
-
-def plain_array(array: Any) -> Any:
-    """Return the same values without dictionaries, run-end encoding and extension types."""
-    arrow = pyarrow("to read tables")
-    while True:
-        if isinstance(array, arrow.ExtensionArray):
-            array = array.storage
-        elif arrow.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        elif arrow.types.is_run_end_encoded(array.type):
-            array = pyarrow("to read tables", "pyarrow.compute").run_end_decode(array)
-        else:
-            return array
 
 
 def _count(part: EncodedField) -> int:
@@ -380,24 +364,3 @@ def _not_json(arrow: Any, type_: Any) -> Any:
     if _is_list(arrow, plain) or types.is_fixed_size_list(plain):
         return _not_json(arrow, plain.value_type)
     return plain
-
-
-# Follows a path through the structs of a column, and through the lists that hold them.
-
-
-def part_at(batch: Any, path: Sequence[str]) -> Any:
-    """Return the values at a path: a part of a struct, or of each struct in lists, such as ``("objects", "bbox")``."""
-    array = batch.column(path[0])
-    for part in path[1:]:
-        array = _part(plain_array(array), part)
-    return array
-
-
-def _part(array: Any, part: str) -> Any:
-    arrow, compute = pyarrow("to read tables"), pyarrow("to read tables", "pyarrow.compute")
-    if arrow.types.is_struct(array.type):
-        return compute.struct_field(array, part)
-    inner = _part(plain_array(array.flatten()), part)
-    lengths = compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    edges = arrow.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
-    return arrow.ListArray.from_arrays(edges, inner, mask=array.is_null())

@@ -21,7 +21,7 @@ from fastio.converters.sources.scan import shown
 from fastio.converters.sources.source import Problem
 from fastio.converters.sources.tables.columns import PlannedColumn, TablePlan
 from fastio.converters.sources.tables.names import safe_name
-from fastio.converters.sources.tables.rows import Constant, TableFile
+from fastio.converters.sources.tables.rows import Constant, TableFile, document_in
 from fastio.errors import SourceError
 from fastio.types.field_types import type_of
 from fastio.types.schema import Field, is_plain_path
@@ -160,7 +160,7 @@ class _Collector:
             of = self._fields[name]
             plain = _plain_column(of, values)
             encoded = EncodedField(column=plain) if plain is not None else encode_values(of, values)
-            if self._table.kind != "parquet" and _has_infinity(of, encoded):
+            if not self._table.has_columns and _has_infinity(of, encoded):
                 for i in np.flatnonzero([_overflows(value) for value in values]).tolist():
                     sentence = f"has a number in {self._words[name]!r} that is beyond float64: write it as text"
                     result.bad.setdefault(self._first + i, sentence)
@@ -229,7 +229,7 @@ def _converter(
         value = row.get(column.path[0])
         try:
             if check is not None:
-                document = json.loads(value, parse_constant=Constant) if isinstance(value, str) else value
+                document = document_in(value)
                 value = value_at(document, check.path)
                 missing = check.look_at(document, value)
                 if missing and not of.traits.is_json:

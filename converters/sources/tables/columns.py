@@ -14,6 +14,7 @@ from fastio.converters.labels.columns import ALL_OTHERS, as_text
 from fastio.converters.labels.values import WHOLE
 from fastio.converters.sources.columns import FIRST_VALUES, is_empty
 from fastio.converters.sources.kind import SourceOptions
+from fastio.converters.sources.tables.titles import alike, column_path
 from fastio.errors import SourceError
 from fastio.types.field_types import field_of, type_of
 from fastio.types.picture_kinds import kind_by_name
@@ -224,21 +225,14 @@ class _Planner:
 
     def _path(self, choice: FieldChoice) -> tuple[str, ...]:
         """The title that ``choice`` names, or a title and what is below it."""
-        if choice.where in self.guesses:
-            return (choice.where,)
-        parts = choice.where.split(".")
-        for count in range(len(parts) - 1, 0, -1):
-            title = ".".join(parts[:count])
-            if title in self.guesses:
-                return (title, *parts[count:])
-        return (self._title(choice.where, f"--field {choice.name}="),)
+        return column_path(choice.where, self.guesses) or (self._title(choice.where, f"--field {choice.name}="),)
 
     def _title(self, name: str, option: str) -> str:
         """The title that a user means, by exact spelling or, if that is unambiguous, ignoring case."""
-        exact = [title for title in self.guesses if title == name]
-        titles = exact or [title for title in self.guesses if title.lower() == name.lower()]
-        if len(titles) == 1:
-            return titles[0]
+        titles = list(self.guesses)
+        found = alike(name, titles)
+        if len(found) == 1:
+            return titles[found[0]]
         listed = ", ".join(map(repr, self.guesses))
         between = "" if option.endswith("=") else " "
         is_folder = option.startswith("--field") and Path(self.where).parent.joinpath(name).is_dir()

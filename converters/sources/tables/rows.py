@@ -1,38 +1,53 @@
-"""TableFile: the rows of a .csv, .tsv, .jsonl, .json or Parquet file, as often as they are read."""
+"""TableFile: the rows of a .csv, .tsv, .jsonl, .json, Parquet or Arrow file, as often as they are read."""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fastio.converters.sources.optional import pyarrow
-from fastio.converters.sources.streams import Stream, opened, plain_name, seekable
+from fastio.converters.fields.types import value_at
+from fastio.converters.sources.arrow.reading import (
+    ARROW_SUFFIXES,
+    PARQUET_SUFFIXES,
+    part_at,
+    plain_array,
+    python_values,
+    reading,
+    sound,
+)
+from fastio.converters.sources.streams import Stream, opened, plain_name
 from fastio.errors import SourceError
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",
     "METADATA_NAMES",
-    "ROWS",
     "TABLE_SUFFIXES",
     "Constant",
     "JsonText",
     "Row",
     "TableFile",
+    "document_in",
     "has_split_column",
     "is_table_name",
     "kind_in_json",
+    "value_in",
 ]
 
 
-TABLE_SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+# Number of the row's first line, in .json of the object; and its fields, or one sentence on what is wrong with it.
+Row = tuple[int, Mapping[str, Any] | str]
+
+MAX_DOCUMENT_BYTES: Final = 64 << 20
+_STREAMS: Final = ("csv", "tsv", "jsonl", "json")  # read from front to back; Parquet and Arrow are read by columns
+TABLE_SUFFIXES: Final = (*(f".{kind}" for kind in _STREAMS), *PARQUET_SUFFIXES, *ARROW_SUFFIXES)
 METADATA_NAMES: Final = ("metadata.csv", "metadata.jsonl", "metadata.parquet")  # of a folder of pictures
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
-_BATCH_ROWS = 1024
 _STYLE_BYTES = 1 << 20  # of a first line, at most, that tells how the others are written
 
 
@@ -54,10 +69,22 @@ def has_split_column(path: str, split: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A table at ``path``; ``has_titles`` is whether the first line of a .csv or .tsv names the columns."""
+    """
+    One file of a table at ``path``, compressed or not: the one way to its rows, whatever its format.
+
+    ``kind`` is the format: "csv", "tsv", "jsonl", "json", "parquet" or "arrow"; "" goes by the name. ``has_titles`` is
+    whether the first line of a .csv or .tsv names the columns. Text in a row may wait in memory up to ``limit`` bytes.
+    """
 
     path: str
     has_titles: bool = True
+    kind: str = ""
+    limit: int = MAX_DOCUMENT_BYTES
+
+    def __post_init__(self) -> None:
+        suffix = Path(plain_name(self.path)).suffix.lower()
+        by_name = "arrow" if suffix in ARROW_SUFFIXES else suffix.removeprefix(".")
+        object.__setattr__(self, "kind", self.kind or by_name)
 
     @property
     def name(self) -> str:
@@ -65,9 +92,9 @@ class TableFile:
         return Path(self.path).name
 
     @property
-    def kind(self) -> str:
-        """The suffix without its dot, and without that of a compression."""
-        return Path(plain_name(self.path)).suffix.lower().removeprefix(".")
+    def has_columns(self) -> bool:
+        """Whether the format keeps columns with types (Parquet, Arrow), and not one row after the other."""
+        return self.kind not in _STREAMS
 
     @property
     def is_typed(self) -> bool:
@@ -76,23 +103,42 @@ class TableFile:
 
     def rows(self) -> Iterator[Row]:
         """
-        Yield number of the line (in .json and Parquet of the row, from 1) and values by title of each row, or a
+        Yield number of the line (in .json, Parquet and Arrow of the row, from 1) and values by title of each row, or a
         sentence on what is wrong with it.
 
         Raises SourceError where what follows cannot be told apart either.
         """
-        if self.kind == "parquet":
-            yield from self._parquet_rows()
-            return
-        if self.kind not in ROWS:
-            raise SourceError(f"{self.path}: not a table by its name; expected one of {', '.join(TABLE_SUFFIXES)}")
         if not self.has_titles and self.is_typed:
             raise SourceError(f"{self.path}: --no-header is for .csv and .tsv")
+        if self.has_columns:
+            yield from self._rows_of_columns()
+            return
         with opened(self.path) as stream:
-            if self.has_titles:
-                yield from ROWS[self.kind](stream, MAX_DOCUMENT_BYTES)
-            else:
-                yield from untitled_rows(stream, MAX_DOCUMENT_BYTES, _DELIMITERS[self.kind])
+            yield from self.rows_in(stream)
+
+    def rows_in(self, stream: Stream) -> Iterator[Row]:
+        """Yield the rows of a file that keeps one after the other and is open already."""
+        if self.kind == "jsonl":
+            return _jsonl(stream, self.limit)
+        if self.kind == "json":
+            return _json(stream, self.limit)
+        return _table(stream, self.limit, _DELIMITERS[self.kind], has_titles=self.has_titles)
+
+    def values(self, path: Sequence[str]) -> Iterator[tuple[int, object]]:
+        """Yield the number of each good row and what ``path`` leads to in it (see ``value_in``), None for nothing."""
+        if not self.has_columns:
+            for number, row in self.rows():
+                if not isinstance(row, str):
+                    with suppress(KeyError, ValueError):
+                        yield number, value_in(row, path)
+            return
+        number = 0
+        with reading(self.kind, self.path, [path[0]]) as file:
+            for batch in file.batches:
+                sound(batch, path[0])
+                for value in python_values(plain_array(part_at(batch, path))):
+                    number += 1
+                    yield number, value
 
     def first(self) -> Mapping[str, Any] | None:
         """Return the first good row; None if there is none, or if the file cannot be read."""
@@ -117,22 +163,20 @@ class TableFile:
                 break
         return {}
 
-    def _parquet_rows(self) -> Iterator[Row]:
-        purpose = f"to read {self.path}"
-        parquet, arrow = pyarrow(purpose, "pyarrow.parquet"), pyarrow(purpose)
+    def _rows_of_columns(self) -> Iterator[Row]:
         number = 0
-        try:
-            with seekable(self.path) as file, parquet.ParquetFile(file, page_checksum_verification=True) as table:
-                titles = table.schema_arrow.names
-                if len(set(titles)) < len(titles):
-                    raise SourceError(f"{self.path}: two columns have the same name: {titles}")
-                for batch in table.iter_batches(_BATCH_ROWS):
-                    for row in batch.to_pylist():
-                        number += 1
-                        yield number, row
-        except (arrow.ArrowException, OSError, ValueError) as exc:
-            words = str(exc).splitlines()[:1] or [type(exc).__name__]
-            raise SourceError(f"{self.path}: row {number + 1}: cannot be read as Parquet: {words[0]}") from exc
+        with reading(self.kind, self.path) as file:
+            titles = file.schema.names
+            if len(set(titles)) < len(titles):
+                raise SourceError(f"{self.path}: two columns have the same name: {titles}")
+            for batch in file.batches:
+                try:
+                    columns = [python_values(plain_array(sound(batch, title))) for title in titles]
+                except UnicodeDecodeError as exc:  # within lists and structs, where Arrow decodes text itself
+                    raise SourceError(f"{self.path}: text from row {number + 1} on is not UTF-8: {exc.reason}") from exc
+                for values in zip(*columns, strict=True):
+                    number += 1
+                    yield number, dict(zip(titles, values, strict=True))
 
 
 _JSON_STYLES: Final[tuple[dict[str, Any], ...]] = (
@@ -145,14 +189,25 @@ _JSON_STYLES: Final[tuple[dict[str, Any], ...]] = (
 
 # Reads the rows of .jsonl, .json, .csv and .tsv files, one by one, each with its number.
 
-# Number of the row's first line, in .json of the object; and its fields, or one sentence on what is wrong with it.
-Row = tuple[int, Mapping[str, Any] | str]
-
-MAX_DOCUMENT_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 20
 _SPACE = " \t\r\n"
 _KINDS = {str: "a string", bool: "true or false", int: "a number", float: "a number", list: "a list"}
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # how it begins, where bytes that are no UTF-8 are surrogates
+
+
+def document_in(value: object) -> object:
+    """Return a value of a row that a path leads into: text is parsed as JSON. Raises ValueError for other text."""
+    return json.loads(value, parse_constant=Constant) if isinstance(value, str) else value
+
+
+def value_in(row: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """
+    Return what a path leads to in a row, from a title into the JSON or the objects below it; None for nothing.
+
+    Raises KeyError for a path through a number or a text, ValueError where JSON is expected and is none.
+    """
+    value = row.get(path[0])
+    return value if len(path) == 1 else value_at(document_in(value), path[1:])
 
 
 def kind_in_json(value: object) -> str:
@@ -313,19 +368,6 @@ class JsonText:
         self._text, self._at, self._is_end = self._text[self._at :] + more, 0, not data
 
 
-def _csv(stream: Stream, limit: int) -> Iterator[Row]:
-    return _table(stream, limit, ",")
-
-
-def _tsv(stream: Stream, limit: int) -> Iterator[Row]:
-    return _table(stream, limit, "\t")
-
-
-def untitled_rows(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
-    """Rows of a table without a header: as many columns as the first row has, called 1, 2, ..."""
-    return _table(stream, limit, delimiter, has_titles=False)
-
-
 def _table(stream: Stream, limit: int, delimiter: str, *, has_titles: bool = True) -> Iterator[Row]:
     """Rows under a header. Bytes that are no UTF-8 stay in the fields, as surrogates, and are found there."""
     most = _row_limit(limit)
@@ -394,7 +436,3 @@ def _csv_lines(stream: Stream, limit: int) -> Iterator[str]:
             )
     if rest:
         yield rest
-
-
-# By kind of table: what reads a file of it, and whether its values have types.
-ROWS: dict[str, Callable[[Stream, int], Iterator[Row]]] = {"jsonl": _jsonl, "json": _json, "csv": _csv, "tsv": _tsv}

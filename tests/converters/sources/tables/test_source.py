@@ -32,7 +32,7 @@ from tests.converters.sources.tables.table_files import (
 from tests.converters.sources.test_pairs import mask, npy, tree
 from tests.converters.trees import files_below, picture
 
-GUIDE = Path(__file__).parents[2] / "fastio/guide/packing.md"
+GUIDE = Path(__file__).parents[4] / "fastio/guide/packing.md"
 
 
 def test_columns_become_fields_of_their_types(tmp_path: Path) -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastio.converters.sources.streams import opened
-from fastio.converters.sources.tables.rows import ROWS
+from fastio.converters import LabelOptions, open_source
+from fastio.converters.fields.types import parse_choice
+from fastio.converters.sources.tables.rows import TableFile
 from fastio.converters.text import Limits, TextOptions, open_text
 from fastio.errors import SourceError
+from tests.converters.sources.text_conformance import write_stream
 from tests.converters.text.build import documents, packed, tree, values
 
 LABELLED = TextOptions(label_field="label")
@@ -116,8 +124,8 @@ def test_json_is_read_as_by_the_plain_way(tmp_path_factory: pytest.TempPathFacto
     """Piece by piece gives what ``json.load`` gives at once."""
     path = tmp_path_factory.mktemp("json") / "a.json"
     path.write_text(json.dumps(rows, indent=1 if indent else None, ensure_ascii=False), encoding="utf-8")
-    with opened(str(path)) as stream:
-        assert rows == [row for _, row in ROWS["json"](stream, 1000)]
+
+    assert rows == [row for _, row in TableFile(str(path)).rows()]
 
 
 def test_a_json_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
@@ -258,3 +266,101 @@ def test_numbers_and_names_at_once(tmp_path: Path, name: str, content: str) -> N
     """Labels of both kinds would have to be guessed at."""
     with pytest.raises(SourceError, match=r"labels mix numbers and names: .*3.*cat"):
         labels(tmp_path, name, content)
+
+
+FORMATS = ("a.csv", "a.tsv.gz", "a.jsonl", "a.jsonl.zst", "a.json", "a.parquet", "a.arrow")
+
+
+def table(folder: Path, name: str, rows: list[dict[str, Any]]) -> Path:
+    """A table of these rows in the format and the compression of its name; objects are JSON in cells."""
+    path = folder / name
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return path
+    if name.endswith(".arrow"):
+        return write_stream(path, pa.Table.from_pylist(rows))
+    content = "".join(json.dumps(row) + "\n" for row in rows)
+    if ".csv" in name or ".tsv" in name:
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter="\t" if ".tsv" in name else ",")
+        writer.writerow(rows[0])
+        writer.writerows(
+            [[json.dumps(each) if isinstance(each, dict) else each for each in row.values()] for row in rows]
+        )
+        content = text.getvalue()
+    if name.endswith(".zst"):
+        with pa.CompressedOutputStream(str(path), "zstd") as out:
+            out.write(content.encode())
+    else:
+        path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+    return path
+
+
+NESTED = [{"Meta": {"text": f"t{i}, ü", "n": i}, "Kind": ("cat", "dog")[i % 2]} for i in range(5)]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_column_is_named_alike_in_every_format(tmp_path: Path, name: str) -> None:
+    """The column of the text and that of the labels may lie in JSON, and case does not matter, as for ``--field``."""
+    path = table(tmp_path, name, NESTED)
+    source = open_text(path, options=TextOptions(text_field="meta.text", label_field="kind"))
+    parts = list(source.read(Limits()))
+
+    assert [row["Meta"]["text"] for row in NESTED] == [
+        part.data[start : start + size].tobytes().decode()
+        for part in parts
+        for start, size in zip(part.starts.tolist(), part.sizes.tolist(), strict=True)
+    ]
+    assert ["cat", "dog"] == source.metadata["classes"]
+    assert [0, 1, 0, 1, 0] == np.concatenate([part.labels for part in parts if part.labels is not None]).tolist()
+
+    fields = [parse_choice("text=meta.text:text")]
+    samples = open_source(path, kind="auto", fields=fields, label_options=LabelOptions(label_columns=("kind",)))
+    chunk = samples.begin(range(len(samples)))()
+    assert [row["Meta"]["text"] for row in NESTED] == [
+        view.tobytes().decode() for view in chunk.batch.spans["text"].views()
+    ]
+    assert [0, 1, 0, 1, 0] == chunk.batch.columns["label"].tolist()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_label_column_that_is_not_there(tmp_path: Path, name: str) -> None:
+    """It is named with those that are, whatever the format, and not row by row."""
+    path = table(tmp_path, name, [{"text": "a", "kind": "x"}])
+    with pytest.raises(SourceError, match=r"has no column 'nope', only 'text'.*: name another with --label-field"):
+        open_text(path, options=TextOptions(label_field="nope"))
+
+
+def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
+    """A row whose JSON is none, or has nothing at the path, is a problem of its own."""
+    rows = [{"meta": {"text": "a"}}, {"meta": 3}, {"meta": "{"}, {"meta": {}}, {"other": 1}, {"meta": '{"text": "b"}'}]
+    found, problems = read(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)), TextOptions(text_field="meta.text"))
+
+    assert {"a.jsonl:1": b"a", "a.jsonl:6": b"b"} == found
+    assert {
+        "a.jsonl:2": "has no field 'meta.text': there is 3",
+        "a.jsonl:3": "has no field 'meta.text': there is '{'",
+        "a.jsonl:4": "has null in the field 'meta.text', expected a string",
+        "a.jsonl:5": "has no field 'meta.text', only 'other': name another with --text-field",
+    } == problems
+
+
+def test_files_of_a_pattern(tmp_path: Path) -> None:
+    """A pattern takes the files that it matches, in the order of their names."""
+    tree(tmp_path, {f"{part}-{i}.jsonl": f'{{"text": "{part}{i}"}}' for part in ("train", "val") for i in range(2)})
+
+    assert [b"train0", b"train1"] == list(documents(tmp_path / "train-*.jsonl")[0].values())
+
+
+def test_splits_beside_each_other(tmp_path: Path) -> None:
+    """A folder whose files are those of several splits is not packed as one text."""
+    tree(tmp_path, {f"{part}-{i}.jsonl": '{"text": "a"}' for part in ("train", "val") for i in range(2)})
+    with pytest.raises(SourceError, match=r"holds several splits, train \(2 files\), val \(2 files\): choose one"):
+        open_text(tmp_path)
+
+
+def test_a_part_that_is_missing(tmp_path: Path) -> None:
+    """Numbers that the names of the others count are problems, as of pictures."""
+    tree(tmp_path, {f"a-{i:05d}-of-00003.jsonl": '{"text": "a"}' for i in (0, 2)})
+
+    assert ["a-00001-of-00003.jsonl"] == list(documents(tmp_path)[1])
