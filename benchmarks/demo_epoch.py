@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import files_pil
-from fastio import FastDataset, FastLoader, MockTrainer
+from fastio import FastDataset, FastLoader
 from fastio.machine import available_cpus
+from fastio.measure import MockTrainer
 from fastio.measure.loop.data import Data
 from fastio.measure.loop.halves import measure_halves
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from benchmarks.gpu_sizes import BUFFERS, Case, Sizes, finish, in_rounds, timed
-from fastio import DevicePrefetcher, FastLoader, StepTimer, create_store
-from fastio.store import SampleBatch
+from fastio import DevicePrefetcher, FastLoader, StepTimer
+from fastio.store import SampleBatch, create_store
 from fastio.transforms import Normalize, ToDtype
 from fastio.transforms.batch.finish import Finish
 from fastio.transforms.batch.geometry import RenderTarget

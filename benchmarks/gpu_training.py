@@ -20,8 +20,9 @@ import torch
 from benchmarks.gpu_sizes import Sizes, finish
 from benchmarks.peers import files_pil
 from benchmarks.synthetic import make_photos, make_pngs
-from fastio import FastLoader, MockLoader, MockTrainer, StepTimer
+from fastio import FastLoader, StepTimer
 from fastio.converters import Transcode, open_source, pack
+from fastio.measure import MockLoader, MockTrainer
 from fastio.measure.machine.gpus import Gpus
 from fastio.measure.trainer import MODELS, StepOptions, TrainStep, Workload
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop

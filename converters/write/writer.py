@@ -78,7 +78,7 @@ class Writer:
 
     ``fields`` gives the type of each field, in the words of fastio/guide/fields.md, or None for one whose type the
     first 64 samples tell; without ``fields``, they tell all. ``schema`` is what came of that. ``path``, ``overwrite``
-    and ``shard_bytes`` are those of ``fastio.create_store``; shards are ``"out-%06d.tar"``.
+    and ``shard_bytes`` are those of ``fastio.store.create_store``; shards are ``"out-%06d.tar"``.
 
     A sample that does not fit raises SampleError from its own ``write``, with its key and field, and is left out; the
     writer goes on. So do bytes that are no picture, and pictures whose data end too early: header and end of each are

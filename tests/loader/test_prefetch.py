@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
-from fastio import DevicePrefetcher, FastDataset, FastLoader, MockTrainer, SampleError
+from fastio import DevicePrefetcher, FastDataset, FastLoader, SampleError
 from fastio.loader import prefetch
+from fastio.measure import MockTrainer
 from fastio.transforms import ChannelsLast, Normalize, RandomCrop, RandomHorizontalFlip, ToDtype
 from fastio.transforms.batch import Recipe
 from fastio.types.schema import RAW, Field

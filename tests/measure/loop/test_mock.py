@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from fastio import FastLoader, MockLoader, MockTrainer
+from fastio import FastLoader
+from fastio.measure import MockLoader, MockTrainer
 from fastio.measure.loop.mock import MockResult
 
 

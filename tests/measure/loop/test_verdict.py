@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastio import StepShares, verdict
+from fastio.measure import StepShares, verdict
 from fastio.measure.loop.verdict import Bound
 from fastio.measure.report.page import headline
 

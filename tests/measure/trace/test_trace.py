@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from fastio import FastLoader, verdict
+from fastio import FastLoader
 from fastio.errors import FastioError
+from fastio.measure import verdict
 from fastio.measure.loop.verdict import Bound
 from fastio.measure.trace import trace
 from fastio.measure.trace.trace import ROWS, OperatorTime, memory_curves, read_trace
