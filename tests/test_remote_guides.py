@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from tests.conftest import as_spans, encode, pictures
@@ -39,7 +39,7 @@ def run(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         with create_store(tmp_path / "made" / name, schema, shard_bytes=shard_bytes) as writer:
             writer.append(batch)
     for prefix in ("", "train/"):
-        folder, _ = folder_of(f"{bucket.url}/{prefix}", RemoteOptions(bucket.options))
+        folder, _ = folder_of(f"{bucket.url}/{prefix}", Remote(bucket.options))
         for path in (tmp_path / "made").iterdir():
             if not prefix or path.suffix != ".lmdb":
                 folder.put(path.name, path)
@@ -75,7 +75,7 @@ def test_the_examples_of_remote_stores_run(run: Any, bucket: Bucket, tmp_path: P
     names: dict[str, Any] = {}
     for code in examples("remote.md"):
         if "./index" in code:
-            folder, _ = folder_of(f"{bucket.url}/", RemoteOptions(bucket.options))
+            folder, _ = folder_of(f"{bucket.url}/", Remote(bucket.options))
             for number in range(10):
                 shard = tmp_path / f"x-{number:06d}.tar"
                 _write_foreign(shard, number)

@@ -25,7 +25,7 @@ from PIL import Image
 from fastio import FastDataset
 from fastio.store.files.remote.client import Client
 from fastio.store.files.remote.clients import client_of
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from tests.servers.fault_server import Fault, FaultServer
 from tests.servers.object_server import ObjectServer, why_no_seaweedfs
 
@@ -100,7 +100,7 @@ def _whole(objects: ObjectServer, source: Path, environment: dict[str, str]) -> 
 
 def _objects(objects: ObjectServer, url: str) -> dict[str, bytes]:
     """Return every object of a bucket with its content."""
-    options = RemoteOptions(objects.storage_options())
+    options = Remote(objects.storage_options())
     client: Client
     client, _ = client_of(f"{url}/", options)
     entries: list[Any] = client.entries("")

@@ -23,7 +23,7 @@ from fastio.converters.sources.source import Problem, Source, split_by_bytes
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import SampleStore, open_store
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.verify import Damage, verify_store
 from fastio.store.protocol import read_values
 from fastio.types.spans import Spans
@@ -69,7 +69,7 @@ def verify(
     against: Source | TextAgain | None = None,
     jobs: int | None = None,
     progress: _Progress | None = None,
-    remote: RemoteOptions = DEFAULT,
+    remote: Remote = DEFAULT,
 ) -> VerifyReport:
     """
     Check every checksum of a store, its index as opening does, that fields have a row for each row of their owner, and

@@ -18,7 +18,7 @@ from fastio.converters.packing.plan import PackPlan
 from fastio.converters.sources.derived import DerivedSource
 from fastio.converters.sources.source import Chunk, Scanned, Source
 from fastio.errors import SchemaError, StoreError, StoreNotFound
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.index.metadata import DescribedSamples, merged_metadata
 from fastio.store.sets.members import open_members
@@ -44,7 +44,7 @@ _KEYS_AT_ONCE = 1 << 16
 _SHOWN = 5  # new classes in a message
 
 
-def classes_at(out: str, remote: RemoteOptions) -> Sequence[str] | None:
+def classes_at(out: str, remote: Remote) -> Sequence[str] | None:
     """Return the class names of the set that a pattern names; None if it has none, or is not there."""
     folder, name = folder_of(set_path(out), remote)
     try:
@@ -103,7 +103,7 @@ def base_of_appended(target: Target, current: SetObject | None, plan: PackPlan) 
     return max(numbers, default=-1) + 1
 
 
-def check_appended(current: SetObject, plan: PackPlan, source: Source, remote: RemoteOptions) -> None:
+def check_appended(current: SetObject, plan: PackPlan, source: Source, remote: Remote) -> None:
     """
     Raise SchemaError if the samples of a source cannot join a set: they have other fields, classes or tokens, or keys
     that the set has already.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fastio.machine.ranks import rank_and_world
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 
 __all__ = [
     "PackOptions",
@@ -32,7 +32,7 @@ class PackOptions:
     resume: bool = False
     part: Part | None = None
     progress: Progress | None = None
-    remote: RemoteOptions = DEFAULT
+    remote: Remote = DEFAULT
     append: bool = False
     new_classes: bool = False
     jump: bool | None = None  # None: as the shards that are there, else yes

@@ -38,7 +38,7 @@ from fastio.errors import SampleError, SchemaError, SourceError, StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
 from fastio.store.address import target_format
 from fastio.store.files.local import path_text
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import shard_suffixes
 from fastio.store.jump_tables import JumpRule
@@ -70,7 +70,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     jump: bool | None = None,
     part: Part | None = None,
     progress: Progress | None = None,
-    remote: RemoteOptions = DEFAULT,
+    remote: Remote = DEFAULT,
 ) -> PackReport:
     """
     Pack all samples of ``source`` into the store ``out``, whose suffix names the format.

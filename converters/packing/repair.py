@@ -22,7 +22,7 @@ from fastio.converters.sources.source import Source, recorded_kind
 from fastio.errors import FastioError, StoreCorrupt, StoreError
 from fastio.store.address import Address
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import LocalFolder, folder_of
 from fastio.store.formats import FORMATS, holds_shards
 from fastio.store.jump_tables import JumpRule
@@ -43,7 +43,7 @@ def repair(
     kind: str = "auto",
     labels: str | None = None,
     meter: Callable[[int], AbstractContextManager[Progress]] | None = None,
-    remote: RemoteOptions = DEFAULT,
+    remote: Remote = DEFAULT,
 ) -> RepairReport:
     """
     Check every byte of the set ``path``, and write missing and damaged shards again, from ``against``: another copy of
@@ -58,7 +58,7 @@ def repair(
         return repair_set(repaired, makers, remote=remote, progress=progress)
 
 
-def _set(path: str, remote: RemoteOptions) -> SetObject:
+def _set(path: str, remote: Remote) -> SetObject:
     set_object = Address.parse(path, remote).set_object()
     if set_object is None:
         raise StoreError(
@@ -69,7 +69,7 @@ def _set(path: str, remote: RemoteOptions) -> SetObject:
     return read_set(folder.open(name))
 
 
-def _makers(repaired: SetObject, against: str, kind: str, labels: str | None, remote: RemoteOptions) -> list[Maker]:
+def _makers(repaired: SetObject, against: str, kind: str, labels: str | None, remote: Remote) -> list[Maker]:
     metadata = _metadata(repaired)
     makers: list[Maker] = []
     if labels is None and kind == "auto" and _may_be_copy(repaired, against):
@@ -116,7 +116,7 @@ class RepackedShards:
         repaired: SetObject,
         *,
         jobs: int | None = None,
-        remote: RemoteOptions = DEFAULT,
+        remote: Remote = DEFAULT,
     ) -> None:
         self._open_source = open_source
         self._set = repaired

@@ -16,7 +16,7 @@ from fastio.converters.packing.record import join_records, metadata_of
 from fastio.converters.packing.shards import PlannedShard, open_shard
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.index.metadata import DescribedSamples, merged_metadata
 from fastio.store.sets.members import open_members
@@ -40,7 +40,7 @@ __all__ = [
 _NAMED = 5  # most shards named in a message
 
 
-def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: RemoteOptions = DEFAULT) -> SetObject:
+def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote = DEFAULT) -> SetObject:
     """
     Make a set of the shards that parts have packed to ``out``, such as ``train-%06d.tar``; the source is not needed.
 
@@ -69,7 +69,7 @@ def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote
         return seal_shards(target, folder, [shards[number] for number in sorted(shards)], current, remote=remote)
 
 
-def unread_points(out: str | os.PathLike[str], made: SetObject, *, remote: RemoteOptions = DEFAULT) -> list[str]:
+def unread_points(out: str | os.PathLike[str], made: SetObject, *, remote: Remote = DEFAULT) -> list[str]:
     """
     Return a line that says what becomes of the start points of a set behind a URL, if its last shard has any; none for
     one on disk.
@@ -108,7 +108,7 @@ def seal_shards(
     shards: Sequence[PlannedShard],
     current: SetObject | None,
     *,
-    remote: RemoteOptions = DEFAULT,
+    remote: Remote = DEFAULT,
 ) -> SetObject:
     """Make a set of all shards of a plan, in order, in place of ``current``."""
     if current is not None and not target.overwrite:
@@ -247,7 +247,7 @@ def seal_appended(
     current: SetObject,
     source: str,
     *,
-    remote: RemoteOptions = DEFAULT,
+    remote: Remote = DEFAULT,
 ) -> SetObject:
     """Make the next generation of ``current``: its shards, then these. Raises StoreError if it is another one now."""
     new = DescribedSamples(source, joined_metadata(target.path, shards), sum(shard.member.count for shard in shards))

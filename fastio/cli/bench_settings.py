@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastio.measure.settings.grid import GridRow
     from fastio.measure.settings.points import GridData, Point, Value
     from fastio.measure.settings.tune import Tuned
-    from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.files.remote_options import Remote
 
 __all__ = [
     "decode",
@@ -63,7 +63,7 @@ def tune(  # noqa: PLR0913 - one argument an option
     fields: str | None,
     seconds: float,
     as_json: bool,
-    remote: RemoteOptions,
+    remote: Remote,
 ) -> None:
     """
     Find the settings with which DATA loads fastest here. Prints the line of code to paste.
@@ -326,7 +326,7 @@ def _value(value: Value) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @remote_options
 @html_option
-def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: bool, remote: RemoteOptions) -> None:
+def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: bool, remote: Remote) -> None:
     """
     Compare Pillow, OpenCV and fastio at decoding DATA. DATA is a store or a folder of pictures.
 

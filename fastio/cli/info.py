@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fastio.measure.report.page import Page, PictureGrid
     from fastio.store import SampleStore
-    from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.files.remote_options import Remote
 
 __all__ = [
     "info",
@@ -77,7 +77,7 @@ def info(  # noqa: PLR0913 - an option each
     text_field: str | None,
     label_field: str | None,
     arguments: SourceArguments,
-    remote: RemoteOptions,
+    remote: Remote,
 ) -> None:
     """
     Describe the store PATH, or a source that is not packed yet. Of a store it shows fields, classes, sizes, and how to
@@ -124,7 +124,7 @@ def info(  # noqa: PLR0913 - an option each
         _print(described)
 
 
-def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
+def _opened(path: str, remote: Remote) -> SampleStore | None:
     """Open a store; None if ``path`` is none and not named like one, or if it is a source of another kind."""
     from fastio.errors import StoreCorrupt, StoreError
     from fastio.store import open_store

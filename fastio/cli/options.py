@@ -16,7 +16,7 @@ from fastio.cli.screen import SIZE
 if TYPE_CHECKING:
     from fastio.measure.loop.data import DataOptions
     from fastio.measure.trainer import Amp, StepOptions, Workload
-    from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.files.remote_options import Remote
 
 __all__ = [
     "DATA_NAMES",
@@ -174,19 +174,15 @@ def hidden_secrets(arguments: Sequence[str]) -> list[str]:
     return shown
 
 
-def _gathered(
-    storage: Sequence[str], cache_dir: str | None, cache_limit: int | None, others: dict[str, Any]
-) -> RemoteOptions:
-    from fastio.store.files.remote_options import RemoteOptions
+def _gathered(storage: Sequence[str], cache_dir: str | None, cache_limit: int | None, others: dict[str, Any]) -> Remote:
+    from fastio.store.files.remote_options import Remote
 
     pairs = [option.partition("=") for option in storage]
     bad = next((key for key, sign, _ in pairs if not key or not sign), None)
     if bad is not None:
         raise click.UsageError(f"{_OPTION} {bad!r}: expected KEY=VALUE, e.g. endpoint=http://127.0.0.1:9000")
     try:
-        return RemoteOptions.of(
-            {key: value for key, _, value in pairs}, cache_dir=cache_dir, cache_limit=cache_limit, **others
-        )
+        return Remote({key: value for key, _, value in pairs}, cache_dir=cache_dir, cache_limit=cache_limit, **others)
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
 
@@ -246,7 +242,7 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
         crop: int | None,
         augment: bool,
         fields: str | None,
-        remote: RemoteOptions,
+        remote: Remote,
         **rest: Any,
     ) -> None:
         names = split_fields(fields)

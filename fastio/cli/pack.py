@@ -17,7 +17,7 @@ from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Source
-    from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.files.remote_options import Remote
     from fastio.types.schema import Field
 
 __all__ = ["pack"]
@@ -86,7 +86,7 @@ def pack(  # noqa: PLR0913 - an option each
     resume: bool,
     part: Part | None,
     pictures: PictureArguments,
-    remote: RemoteOptions,
+    remote: Remote,
 ) -> None:
     """
     Pack files into one container. SRC is {sources}. OUT is named like {targets}.

@@ -17,7 +17,7 @@ from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.converters.text import Encoder, TextReport, TextSource
-    from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.files.remote_options import Remote
 
 __all__ = ["no_text", "packs_text", "split_of"]
 
@@ -71,7 +71,7 @@ def packs_text(command: _Command) -> _Command:
     return packing
 
 
-def _check_remote(out: str, remote: RemoteOptions) -> None:
+def _check_remote(out: str, remote: Remote) -> None:
     """Raise UsageError for options of URLs that nothing would use."""
     from fastio.store.files.local import check_address, is_local
     from fastio.store.files.remote_options import DEFAULT

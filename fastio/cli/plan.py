@@ -23,7 +23,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from fastio.measure.plan import EpochPlan, PlanOptions, TrainingPlan
-    from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.files.remote_options import Remote
 
     _ParamType = click.ParamType[tuple[int, int]]
     _RateType = click.ParamType[float]
@@ -142,9 +142,7 @@ class _Rate(_RateType):
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @remote_options
 @html_option
-def plan(
-    store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, remote: RemoteOptions, **settings: Any
-) -> None:
+def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, remote: Remote, **settings: Any) -> None:
     """
     Count what the epochs of a training on STORE will read.
 

@@ -21,7 +21,7 @@ from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.store import SampleStore
-    from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.files.remote_options import Remote
     from fastio.types.schema import Field
 
 __all__ = [
@@ -43,9 +43,7 @@ _FIELD_PREVIEW = 32  # of each of many fields
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @remote_options
 @click.pass_context
-def ls(
-    ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool, remote: RemoteOptions
-) -> None:
+def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool, remote: Remote) -> None:
     """
     List the samples of the store PATH. Shows index, size in bytes, label or class, key, and the beginning of a text.
 
@@ -212,7 +210,7 @@ def show(
     size: int,
     seed: int | None,
     overwrite: bool,
-    remote: RemoteOptions,
+    remote: Remote,
 ) -> None:
     """
     Draw pictures of the store PATH with their labels. Writes a contact sheet as a PNG.
@@ -278,7 +276,7 @@ def unpack(
     labels: str | None,
     overwrite: bool,
     on_error: Literal["raise", "skip"],
-    remote: RemoteOptions,
+    remote: Remote,
 ) -> None:
     """
     Write the files of the store PATH into the folder OUT. Each is byte for byte what was packed.

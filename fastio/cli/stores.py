@@ -15,7 +15,7 @@ from fastio.cli.source_kind import source_kind_option
 from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
-    from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.files.remote_options import Remote
     from fastio.store.foreign.index import IndexReport
     from fastio.store.sets.merge import MergeReport
     from fastio.store.sets.repair import RepairReport
@@ -38,7 +38,7 @@ __all__ = [
     help="Replace the set of this name by the shards that it does not list, and remove its own.",
 )
 @remote_options
-def seal(out: str, *, overwrite: bool, remote: RemoteOptions) -> None:
+def seal(out: str, *, overwrite: bool, remote: Remote) -> None:
     """
     Make a set of the shards OUT that parts have packed.
 
@@ -69,7 +69,7 @@ def seal(out: str, *, overwrite: bool, remote: RemoteOptions) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a set object that exists; its shards stay where they are.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @remote_options
-def merge(paths: tuple[str, ...], *, out: str, overwrite: bool, as_json: bool, remote: RemoteOptions) -> None:
+def merge(paths: tuple[str, ...], *, out: str, overwrite: bool, as_json: bool, remote: Remote) -> None:
     """
     Make one set of several, without copying their shards.
 
@@ -122,7 +122,7 @@ def _holds(samples: int, shards: int, size_bytes: int) -> str:
 @remote_options
 @click.pass_context
 def repair(
-    ctx: click.Context, path: str, *, against: str, labels: str | None, kind: str, as_json: bool, remote: RemoteOptions
+    ctx: click.Context, path: str, *, against: str, labels: str | None, kind: str, as_json: bool, remote: Remote
 ) -> None:
     """
     Write missing and damaged shards of a set again.
@@ -186,7 +186,7 @@ _NAMED = 5  # damaged pictures in a line
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @remote_options
-def index(path: str, folder: str | None, *, overwrite: bool, jump: bool, as_json: bool, remote: RemoteOptions) -> None:
+def index(path: str, folder: str | None, *, overwrite: bool, jump: bool, as_json: bool, remote: Remote) -> None:
     """
     Add start points to a store, or index tar shards of other tools.
 
@@ -248,7 +248,7 @@ def _lines(report: IndexReport, *, has_jump: bool) -> list[str]:
 @click.option("--check", is_flag=True, help="Also compare what was copied before; copy damaged files again.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @remote_options
-def stage(path: str, folder: str, *, jobs: int | None, check: bool, as_json: bool, remote: RemoteOptions) -> None:
+def stage(path: str, folder: str, *, jobs: int | None, check: bool, as_json: bool, remote: Remote) -> None:
     """
     Copy a store to a disk of this machine.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastio.converters.inspect.compare import TextAgain
     from fastio.converters.inspect.verify import VerifyReport
     from fastio.store import SampleStore
-    from fastio.store.files.remote_options import RemoteOptions
+    from fastio.store.files.remote_options import Remote
 
 __all__ = ["verify"]
 
@@ -46,7 +46,7 @@ def verify(  # noqa: PLR0913 - one argument an option
     kind: str,
     jobs: int | None,
     as_json: bool,
-    remote: RemoteOptions,
+    remote: Remote,
 ) -> None:
     """
     Check every checksum of the store PATH. The exit code is 1 if anything is wrong.

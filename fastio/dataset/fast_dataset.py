@@ -28,7 +28,7 @@ from fastio.samplers.share import Share
 from fastio.store import open_store
 from fastio.store.files import Read
 from fastio.store.files.fetch import fetch_together
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.views import SelectedStore
 from fastio.store.protocol import SampleStore
 from fastio.store.staging import staged_path
@@ -115,7 +115,7 @@ class FastDataset(Dataset[Any]):
         stage: str | Path | None = None,
         stage_wait: bool = False,
     ) -> None:
-        remote = RemoteOptions.of(
+        remote = Remote(
             storage_options,
             cache_dir=cache_dir,
             cache_limit=cache_limit,
@@ -513,14 +513,14 @@ def _main_field(schema: Schema, names: Sequence[str]) -> str:
     return next(pictures, payload[0]).name
 
 
-def _check_defaults(store: SampleStore, read: Read, remote: RemoteOptions) -> None:
+def _check_defaults(store: SampleStore, read: Read, remote: Remote) -> None:
     """Raise ValueError for options that only the opening of a path uses."""
     if read != "auto":
         raise ValueError(f"{store.path}: read={read!r} is for a path; give it to open_store(path, read={read!r})")
     for name in (field.name for field in dataclass_fields(remote)):
         if getattr(remote, name) != getattr(DEFAULT, name):
             raise ValueError(
-                f"{store.path}: {name}= is for a path; give it to open_store(path, remote=RemoteOptions({name}=...))"
+                f"{store.path}: {name}= is for a path; give it to open_store(path, remote=Remote({name}=...))"
             )
 
 

@@ -24,7 +24,7 @@ from fastio.converters.sources.source import Source
 from fastio.errors import FastioError, SourceError, StoreError
 from fastio.integrations.packages import imported
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import shard_suffixes
 from fastio.store.jump_tables import JumpRule
@@ -100,7 +100,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
         overwrite=overwrite,
         resume=resume,
         jump=jump,
-        remote=RemoteOptions(storage_options=dict(storage_options or {})),
+        remote=Remote(storage_options=dict(storage_options or {})),
     )
     tasks = _Tasks(opener, pictures, concurrency, progress)
     return pack_set(source, out, pictures, replace(options, progress=progress), make=tasks.make)

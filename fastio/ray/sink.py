@@ -24,7 +24,7 @@ from fastio.ray.row_writer import RowRules, RowWriter, TaskResult, WrittenShard,
 from fastio.store import FORMATS, SampleWriter
 from fastio.store.address import target_format
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import find_seal
@@ -103,7 +103,7 @@ class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
             metadata=checked_metadata(metadata),
             jump=jump,
         )
-        options = RemoteOptions(storage_options=dict(storage_options or {}))
+        options = Remote(storage_options=dict(storage_options or {}))
         self._target = SinkTarget.of(self._rules.path, overwrite=overwrite, options=options, run=_new_run())
         self._begun = time.time()
         self._report: WriteReport | None = None
@@ -249,13 +249,13 @@ class SinkTarget:
     path: str
     format_name: str
     overwrite: bool
-    options: RemoteOptions
+    options: Remote
     run: int
     first: int = 0
     generation: int = 1
 
     @classmethod
-    def of(cls, path: str, *, overwrite: bool, options: RemoteOptions, run: int) -> Self:
+    def of(cls, path: str, *, overwrite: bool, options: Remote, run: int) -> Self:
         """Return the target of a new run. Raises StoreError if nothing can be written there."""
         form = target_format(path)
         everywhere = os.path.abspath(path) if is_local(path) else path  # noqa: PTH100 - workers have other folders

@@ -14,7 +14,7 @@ from pathlib import Path
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store import formats
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import LocalFolder, folder_of
 from fastio.store.formats.format import Format
 from fastio.store.listing import check_no_journal
@@ -57,7 +57,7 @@ class Address:
     range: Sequence[str] = ()  # the paths that a range of numbers stands for
 
     @classmethod
-    def parse(cls, path: str, options: RemoteOptions = DEFAULT) -> Address:
+    def parse(cls, path: str, options: Remote = DEFAULT) -> Address:
         """Return what a path or URL names at the moment. Raises StoreError for a range that does not ascend."""
         if is_local(path):
             kind = _kind_here(path)

@@ -15,7 +15,7 @@ from typing import Self
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.listing import visible_names
 from fastio.store.store_folder import FolderEntry, StoreFolder, is_same_file, other_version
 from fastio.store.write.atomic import PartialFile, exists, publish_file, sync_folder, writing
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-def folder_of(path: str, options: RemoteOptions = DEFAULT) -> tuple[StoreFolder, str]:
+def folder_of(path: str, options: Remote = DEFAULT) -> tuple[StoreFolder, str]:
     """
     Return the folder in which a path or URL lies, and its name there.
 

@@ -11,7 +11,7 @@ from fastio.errors import StoreError
 from fastio.store.address import Address
 from fastio.store.files import Read, check_read
 from fastio.store.files.local import check_address, is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.store import SealedStore
 from fastio.store.shards import Way, open_set, open_shard, store_of
 from fastio.types.options import explains_names
@@ -22,7 +22,7 @@ _ATTEMPTS = 10  # attempts to open a set that others replace meanwhile
 
 
 @explains_names()
-def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: RemoteOptions = DEFAULT) -> SealedStore:
+def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Remote = DEFAULT) -> SealedStore:
     """
     Open a packed dataset; its suffix names the format in FORMATS.
 

@@ -11,7 +11,7 @@ from fastio.errors import StoreCorrupt, StoreIncomplete, StoreNotFound
 from fastio.store.address import Address
 from fastio.store.files import Read
 from fastio.store.files.remote.range_cache import RangeCache
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.formats.format import Format
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
@@ -24,7 +24,7 @@ _OPENED_AT_ONCE = 16  # shards, each of which takes some requests
 _Opened = TypeVar("_Opened")
 
 
-def open_url(url: str, read: Read, remote: RemoteOptions, *, is_again: bool = False) -> SealedStore:
+def open_url(url: str, read: Read, remote: Remote, *, is_again: bool = False) -> SealedStore:
     """Open the store at a URL. Opening it again, as a worker process does, uses a stage, but begins none."""
     stage = StageInUse(remote.stage, remote) if remote.stage is not None else None
     way = Way(read, remote, partial(open_url, read=read, remote=remote, is_again=True), stage)

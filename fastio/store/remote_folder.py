@@ -10,7 +10,7 @@ from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.client import Precondition, repeated
 from fastio.store.files.remote.clients import client_of
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.seal import SEAL_SIZE
 from fastio.store.store_folder import FolderEntry, is_same_file, other_version
 from fastio.store.write.atomic import exists
@@ -21,7 +21,7 @@ __all__ = ["RemoteFolder"]
 class RemoteFolder:
     """A prefix of an object store; see StoreFolder."""
 
-    def __init__(self, path: str, options: RemoteOptions = DEFAULT) -> None:
+    def __init__(self, path: str, options: Remote = DEFAULT) -> None:
         self.path = path
         self.options = options
 

@@ -11,7 +11,7 @@ from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.address import Address
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import looks_like
 from fastio.store.formats.format import HEAD_BYTES, Format
@@ -40,7 +40,7 @@ class Way:
     """How the files of a store are opened: ``opener`` does it again in the process that unpickles the store."""
 
     read: Read
-    remote: RemoteOptions
+    remote: Remote
     opener: Callable[[str], SealedStore]
     stage: StageInUse | None = None
 

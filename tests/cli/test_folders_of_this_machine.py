@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from fastio.cli import cli
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from tests.conftest import encode, pictures, write_store
 
 
@@ -28,4 +28,4 @@ def test_commands(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_options(name: str) -> None:
     """So do the options of FastDataset."""
     with pytest.raises(ValueError, match=rf"{name}='s3://bucket/c': expected a folder of this machine"):
-        RemoteOptions.of(**{name: "s3://bucket/c"})
+        Remote(**{name: "s3://bucket/c"})

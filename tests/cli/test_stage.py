@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.store import open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from tests.servers.fixtures import Bucket
 from tests.store.build import make_samples, write
@@ -80,7 +80,7 @@ def test_a_mistyped_folder_is_not_made(source: str, tmp_path: Path) -> None:
 
 def test_from_an_object_store(bucket: Bucket, source: str, tmp_path: Path) -> None:
     """With the options of its client."""
-    folder, name = folder_of(f"{bucket.url}/train.tar", RemoteOptions(bucket.options))
+    folder, name = folder_of(f"{bucket.url}/train.tar", Remote(bucket.options))
     folder.put(name, Path(source), replace=False)
     options = [word for key, value in bucket.options.items() for word in ("--storage-option", f"{key}={value}")]
     result = CliRunner().invoke(cli, ["stage", f"{bucket.url}/train.tar", str(tmp_path / "copy"), *options])

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from fastio.cli import cli
 from fastio.cli.options import hidden_secrets
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from tests.servers.fixtures import Bucket
 
@@ -32,7 +32,7 @@ def options(bucket: Bucket) -> list[str]:
 @pytest.fixture
 def url(bucket: Bucket, png_stores: dict[str, Path]) -> str:
     """A store of 50 PNGs in the bucket."""
-    folder, _ = folder_of(f"{bucket.url}/a/", RemoteOptions(bucket.options))
+    folder, _ = folder_of(f"{bucket.url}/a/", Remote(bucket.options))
     folder.put("png.tar", png_stores["tar"])
     return f"{bucket.url}/a/png.tar"
 
@@ -79,7 +79,7 @@ def test_damage_is_found(bucket: Bucket, options: list[str], png_stores: dict[st
     damaged = bytearray(png_stores["tar"].read_bytes())
     damaged[len(damaged) // 3] ^= 1
     (tmp_path / "x.tar").write_bytes(damaged)
-    folder, _ = folder_of(f"{bucket.url}/a/", RemoteOptions(bucket.options))
+    folder, _ = folder_of(f"{bucket.url}/a/", Remote(bucket.options))
     folder.put("x.tar", tmp_path / "x.tar")
     assert "1 PROBLEM" in run("verify", f"{bucket.url}/a/x.tar", *options, code=1).output
 

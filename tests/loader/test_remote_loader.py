@@ -16,7 +16,7 @@ from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from fastio.errors import StoreError
 from fastio.store import SampleBatch, create_store
 from fastio.store.files.remote import clients
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.transforms import RandomCrop
 from fastio.types.schema import COLUMN, IMAGE, RAW, TOKENS, Field, Schema
@@ -35,7 +35,7 @@ def paths(bucket: Bucket, tmp_path: Path) -> tuple[str, str]:
         keys = [f"{number:04d}.png" for number in range(300)]
         writer.append(SampleBatch(keys, {"image": as_spans(values)}, {"label": label}, {}))
         writer.close({"classes": None})
-    folder, _ = folder_of(f"{bucket.url}/", RemoteOptions(bucket.options))
+    folder, _ = folder_of(f"{bucket.url}/", Remote(bucket.options))
     for path in sorted(tmp_path.iterdir()):
         folder.put(path.name, path)
     return f"{bucket.url}/in-%06d.tar", str(local)

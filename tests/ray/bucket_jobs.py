@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fastio.store import open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from tests.ray import pack_jobs, sink_jobs
 from tests.servers.object_server import ObjectServer
@@ -24,7 +24,7 @@ def pack_into_bucket(src: str, *, deaths: str, **options: Any) -> Mapping[str, b
     """Pack while workers are killed, and return all objects."""
     with bucket() as (url, storage_options):
         pack_jobs.run(src, f"{url}/out-%06d.tar", deaths=deaths, storage_options=storage_options, **options)
-        folder, _ = folder_of(f"{url}/any", RemoteOptions(storage_options=storage_options))
+        folder, _ = folder_of(f"{url}/any", Remote(storage_options=storage_options))
         files = [folder.open(name) for name in folder.entries()]
         return {file.path.rpartition("/")[2]: file.read(0, file.size).tobytes() for file in files}
 
@@ -35,7 +35,7 @@ def write_into_bucket(deaths: str, **options: Any) -> tuple[list[str], list[str]
         path, more = f"{url}/out-%06d.tar", {"storage_options": storage_options, "shard_bytes": 1}
         sink_jobs.write(path, 4, 2, **more)
         sink_jobs.write(path, 2000, 4, sink_jobs.dying, (deaths, [700, 1999]), overwrite=True, **more, **options)
-        remote = RemoteOptions(storage_options=storage_options)
+        remote = Remote(storage_options=storage_options)
         with open_store(f"{url}/out.fastio-set", remote=remote) as store:
             listed = sorted(path.rpartition("/")[2] for path in store.shard_paths)
             names = list(folder_of(path, remote)[0].entries())

@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """An empty bucket of a test's own: ``open_store(f"{bucket.url}/a.tar", remote=RemoteOptions(bucket.options))``."""
+    """An empty bucket of a test's own: ``open_store(f"{bucket.url}/a.tar", remote=Remote(bucket.options))``."""
 
     server: ObjectServer
     url: str  # s3://name

@@ -23,7 +23,7 @@ from fastio.loader.options import Layout
 from fastio.machine import available_cpus, rank_and_world
 from fastio.measure.loop.user_code import is_function_name, load_function
 from fastio.store import holds_shards, open_store
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
 from fastio.transforms.transform import Transform
 from fastio.types.picture_kinds import PICTURE_EXTENSIONS
@@ -70,7 +70,7 @@ class DataOptions:
     fields: tuple[str, ...] | None = None
     layout: Layout = "contiguous"
     drop_last: bool = False
-    remote: RemoteOptions = DEFAULT
+    remote: Remote = DEFAULT
 
     def dataset(self, path: str) -> FastDataset:
         """Open a store."""

@@ -24,7 +24,7 @@ from fastio.errors import FastioError, SampleError
 from fastio.loader.fast_loader import FastLoader
 from fastio.measure.loop.data import is_picture_folder, picture_files
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.protocol import read_values
 from fastio.transforms import CenterCrop, Compose, Resize
 from fastio.types.schema import IMAGE, Field, Schema
@@ -54,7 +54,7 @@ class DecoderRate:
     max_difference: int
 
 
-def sample_pictures(data: str, count: int, remote: RemoteOptions = DEFAULT) -> list[bytes]:
+def sample_pictures(data: str, count: int, remote: Remote = DEFAULT) -> list[bytes]:
     """
     Return up to ``count`` encoded pictures, spread evenly over a store or a folder. Raises FastioError if there are
     none.

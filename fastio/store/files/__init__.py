@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fastio.errors import StoreError
 from fastio.store.files import mapped, pread, remote
 from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Prefetch, Read, StoreFiles
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 
 __all__ = [
     "KINDS",
@@ -33,7 +33,7 @@ def check_read(read: str) -> None:
         raise ValueError(f"read={read!r}: expected one of {known}")
 
 
-def open_file(path: str, read: Read = "auto", options: RemoteOptions = DEFAULT) -> ByteSource:
+def open_file(path: str, read: Read = "auto", options: Remote = DEFAULT) -> ByteSource:
     """
     Open a file for reading, by the kind named, or with "auto" by the first that claims the path. ``options`` are for
     URLs.

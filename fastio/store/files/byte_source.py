@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.types.spans import Spans
 
 __all__ = ["ByteSource", "Fetched", "Kind", "Prefetch", "Read", "StoreFiles"]
@@ -187,6 +187,6 @@ class Kind:
 
     name: str
     claims: Callable[[str], bool]
-    open: Callable[[str, RemoteOptions], ByteSource]
+    open: Callable[[str, Remote], ByteSource]
     files: Callable[[Sequence[Any]], StoreFiles]
     joins: frozenset[str] = frozenset()

@@ -5,68 +5,81 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from types import NoneType
-from typing import Any, Self
+from typing import Any
 
 from fastio.store.files.local import is_local
+from fastio.types.options import explains_names
 from fastio.types.units import parse_size
 
-__all__ = ["DEFAULT", "SECRET", "RemoteOptions"]
+__all__ = ["DEFAULT", "SECRET", "Remote"]
 
 # In the names of storage options whose values must not be shown.
 SECRET = re.compile(r"secret|key|token|password|credential|signature|authorization", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteOptions:
+@dataclass(frozen=True, slots=True, init=False)
+class Remote:
     """
-    How objects are read, for every URL opened with it; paths of this machine ignore it.
+    How files behind URLs are read; paths of this machine ignore it::
 
-    ``storage_options`` go to the client as they are (``{"endpoint": "http://127.0.0.1:8333", "region": ...}``);
-    credentials come from where the provider's own tools find them unless they are given there.
+        FastDataset("s3://bucket/train.fastio-set", remote=Remote(cache_dir="/scratch/fastio", cache_limit="200GB"))
+
+    * ``storage_options`` go to the client as they are: ``{"endpoint": "http://127.0.0.1:8333", "region": ...}``.
+      Credentials come from where the provider's own tools find them unless they are given there.
+    * ``cache_dir``: a folder that keeps what was read, up to ``cache_limit`` bytes or "200GB" (default: nine tenths of
+      what is free when it is first used).
+    * ``download_retry``: attempts after the first; ``download_timeout``: seconds that one request may take.
+    * ``stage``: a folder that the whole store is copied to while it is read, or before with ``stage_wait=True``.
+
+    Folders may have ``~`` and ``$VARIABLES``. Raises ValueError for a value that means nothing.
+    More: fastio/guide/remote.md and fastio/guide/staging.md.
     """
 
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
-    cache_dir: str | None = None  # None: nothing is kept on the disk
-    cache_limit: int | None = None  # bytes; None: nine tenths of what is free when it is first used
-    download_retry: int = 5  # attempts after the first
-    download_timeout: float = 60.0  # seconds that one request may take
-    stage: str | None = None  # a folder of this machine to copy the whole set into
-    stage_wait: bool = False  # whether opening waits for the copy
+    storage_options: Mapping[str, Any]
+    cache_dir: str | None
+    cache_limit: int | None
+    download_retry: int
+    download_timeout: float
+    stage: str | None
+    stage_wait: bool
 
-    @classmethod
-    def of(
-        cls,
+    @explains_names()
+    def __init__(
+        self,
         storage_options: Mapping[str, Any] | None = None,
         *,
         cache_dir: str | os.PathLike[str] | None = None,
         cache_limit: int | str | None = None,
+        download_retry: int = 5,
+        download_timeout: float = 60.0,
         stage: str | os.PathLike[str] | None = None,
-        **others: Any,
-    ) -> Self:
-        """
-        Return options as users write them: folders with ``~`` and ``$VARIABLES``, a limit as "200GB".
-
-        Raises ValueError for a value that means nothing.
-        """
-        return cls(
-            storage_options={} if storage_options is None else storage_options,
-            cache_dir=_folder("cache_dir", cache_dir),
-            cache_limit=parse_size(cache_limit) if isinstance(cache_limit, str) else cache_limit,
-            stage=_folder("stage", stage),
-            **others,
-        )
+        stage_wait: bool = False,
+    ) -> None:
+        values = {
+            "storage_options": {} if storage_options is None else storage_options,
+            "cache_dir": _folder("cache_dir", cache_dir),
+            "cache_limit": parse_size(cache_limit) if isinstance(cache_limit, str) else cache_limit,
+            "download_retry": download_retry,
+            "download_timeout": download_timeout,
+            "stage": _folder("stage", stage),
+            "stage_wait": stage_wait,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check()
 
     def shown(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as arguments of FastDataset; values of secrets are "***"."""
+        """Return what differs from the defaults, as its arguments; values of secrets are "***"."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}
         given = {name: value for name, value in given.items() if value != getattr(DEFAULT, name)}
         if "storage_options" in given:
             given["storage_options"] = _without_secrets(given["storage_options"])
         return given
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
+        """Raise ValueError for a value that means nothing."""
         if not isinstance(self.storage_options, Mapping):
             raise ValueError(f"storage_options={self.storage_options!r}: expected a dict of names and values")
         for name in ("download_retry", "download_timeout", "cache_limit"):
@@ -103,4 +116,4 @@ def _folder(name: str, path: str | os.PathLike[str] | None) -> str | None:
     return expanded
 
 
-DEFAULT = RemoteOptions()
+DEFAULT = Remote()

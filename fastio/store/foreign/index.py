@@ -24,7 +24,7 @@ from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.address import Address
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import check_folder_here, is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.foreign.sidecar import write_sidecar
 from fastio.store.foreign.tar import check_foreign_set, scan_foreign
 from fastio.store.formats import FORMATS
@@ -54,7 +54,7 @@ def index_store(
     path: str,
     folder: str | None = None,
     *,
-    options: RemoteOptions = DEFAULT,
+    options: Remote = DEFAULT,
     overwrite: bool = False,
     jump: bool = True,
     progress: Progress = lambda done, total: None,
@@ -145,7 +145,7 @@ def _is_packed(path: str) -> bool:
 
 
 def _written(
-    store: SealedStore, shards: Sequence[Shard], folder: str | None, *, options: RemoteOptions, overwrite: bool
+    store: SealedStore, shards: Sequence[Shard], folder: str | None, *, options: Remote, overwrite: bool
 ) -> str:
     """Keep the start points of a store's shards; return where."""
     if folder is not None:
@@ -239,7 +239,7 @@ def index_foreign(
     path: str,
     folder: str,
     *,
-    options: RemoteOptions = DEFAULT,
+    options: Remote = DEFAULT,
     overwrite: bool = False,
     jump: bool = True,
     progress: Callable[[int], None] = lambda nbytes: None,
@@ -277,7 +277,7 @@ def index_foreign(
     return report_of(target, shards, damaged)
 
 
-def _files(path: str, options: RemoteOptions) -> list[str]:
+def _files(path: str, options: Remote) -> list[str]:
     """Return the shards by absolute names."""
     if path.endswith(SET_SUFFIX):
         raise StoreError(f"{path}: is a set object, which has an index: open it as it is")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.formats.format import Format
@@ -126,7 +126,7 @@ def _parts(arrays: Mapping[str, NDArray[Any]], first: int, stop: int) -> dict[st
     return {name: array[first:stop] for name, array in arrays.items()}
 
 
-def open_members(set_object: SetObject, *, read: Read = "auto", options: RemoteOptions = DEFAULT) -> MemberShards:
+def open_members(set_object: SetObject, *, read: Read = "auto", options: Remote = DEFAULT) -> MemberShards:
     """
     Return the shards of a set over its files. Raises StoreIncomplete for a missing shard, and one that is another
     than listed.
@@ -152,7 +152,7 @@ def open_members(set_object: SetObject, *, read: Read = "auto", options: RemoteO
     return MemberShards(set_object, sources, seals)
 
 
-def _remote_source(path: str, member: SetMember, options: RemoteOptions) -> ByteSource:
+def _remote_source(path: str, member: SetMember, options: Remote) -> ByteSource:
     from fastio.store.files.remote.remote_source import RemoteSource
 
     content = f"crc:{member.file_crc:08x}" if member.file_crc else ""

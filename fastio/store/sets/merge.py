@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store import open_store
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.index.metadata import merged_metadata
@@ -50,9 +50,7 @@ class MergeReport:
     merged: tuple[MergedStore, ...]
 
 
-def merge_stores(
-    paths: Sequence[str], out: str, *, overwrite: bool = False, remote: RemoteOptions = DEFAULT
-) -> MergeReport:
+def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, remote: Remote = DEFAULT) -> MergeReport:
     """
     Write the set object ``out``, whose samples are those of the stores ``paths``, one store after the other.
 
@@ -107,7 +105,7 @@ def _check_out(out: str) -> None:
         raise StoreError(f"{out}: a merge writes a set object: choose a name that ends in {SET_SUFFIX}")
 
 
-def _next_generation(out: str, *, overwrite: bool, remote: RemoteOptions) -> int:
+def _next_generation(out: str, *, overwrite: bool, remote: Remote) -> int:
     folder, name = folder_of(out, remote)
     try:
         before = read_set(folder.open(name), with_index=False)

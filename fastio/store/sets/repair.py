@@ -13,7 +13,7 @@ from typing import Protocol
 
 from fastio.errors import SourceError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import ScratchFolder, folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.index.seal import SealAt, read_seal
@@ -98,9 +98,7 @@ class RepairReport:
     left: tuple[ShardRepair, ...]
 
 
-def damaged_members(
-    found: SetObject, *, remote: RemoteOptions = DEFAULT, progress: Progress | None = None
-) -> dict[int, str]:
+def damaged_members(found: SetObject, *, remote: Remote = DEFAULT, progress: Progress | None = None) -> dict[int, str]:
     """
     Read all shards of a set. Returns the numbers of those that are missing or damaged, and what is wrong with each.
 
@@ -134,7 +132,7 @@ def repair_set(
     found: SetObject,
     makers: Sequence[Maker],
     *,
-    remote: RemoteOptions = DEFAULT,
+    remote: Remote = DEFAULT,
     progress: Progress | None = None,
 ) -> RepairReport:
     """
@@ -174,7 +172,7 @@ def _repaired(
     problem: str,
     makers: Sequence[Maker],
     scratch: ScratchFolder,
-    remote: RemoteOptions,
+    remote: Remote,
 ) -> ShardRepair:
     member = found.members[number]
     path = folder_of(found.path, remote)[0].full(member.name)
@@ -199,7 +197,7 @@ def _written(
     offer: Offer,
     scratch: ScratchFolder,
     target: tuple[StoreFolder, str, str | None],
-    remote: RemoteOptions,
+    remote: Remote,
 ) -> str | None:
     """Give a shard the bytes that are offered if they are right. Returns why they are not."""
     folder, name, etag = target
@@ -232,7 +230,7 @@ def _turn(path: str) -> Iterator[None]:
         yield
 
 
-def _require_listed(found: SetObject, member: SetMember, remote: RemoteOptions) -> None:
+def _require_listed(found: SetObject, member: SetMember, remote: Remote) -> None:
     """Raise StoreError if a set was replaced, and its name for a shard may be another's by now."""
     folder, name = folder_of(found.path, remote)
     try:
@@ -275,7 +273,7 @@ class Copies:
     StoreError if the folder cannot be listed or the set object is damaged.
     """
 
-    def __init__(self, path: str, repaired: SetObject, *, remote: RemoteOptions = DEFAULT) -> None:
+    def __init__(self, path: str, repaired: SetObject, *, remote: Remote = DEFAULT) -> None:
         form = FORMATS[repaired.format]
         self._path, self._set_path, self._members = path, repaired.path, repaired.members
         self._remote = remote
@@ -327,7 +325,7 @@ def _content(member: SetMember) -> tuple[int, int, int]:
     return member.count, member.file_crc, member.plan
 
 
-def _copy(path: str, remote: RemoteOptions, out: Path) -> None:
+def _copy(path: str, remote: Remote, out: Path) -> None:
     source = open_damaged(path, remote)
     try:
         with writing(str(out)), out.open("wb") as file:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import ScratchFolder, folder_of
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import read_seal
@@ -42,7 +42,7 @@ def seal_set(  # noqa: PLR0913 - what is sealed, and what it follows
     metadata: bytes,
     generation: int = 1,
     replace: bool = False,
-    options: RemoteOptions = DEFAULT,
+    options: Remote = DEFAULT,
     opened: Sequence[tuple[Shard, SetMember]] | None = None,
     merged: Sequence[SetObject] = (),
 ) -> SetObject:

@@ -53,7 +53,7 @@ from fastio._native import crc32
 from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.seal import (
     SEAL_SIZE,
     Place,
@@ -386,7 +386,7 @@ def damage_of(error: StoreError) -> str | None:
     return None
 
 
-def open_damaged(path: str, remote: RemoteOptions = DEFAULT) -> ByteSource:
+def open_damaged(path: str, remote: Remote = DEFAULT) -> ByteSource:
     """Open a file that a failing disk may not read to its end: by pread, where a mapping would end the process."""
     return open_file(path, "pread" if is_local(path) else "auto", remote)
 

@@ -16,7 +16,7 @@ from fastio.store.address import Address
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.remote_source import RemoteSource
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.formats.format import Format
@@ -87,7 +87,7 @@ class StagePlan:
     format: Format | None  # of ``files``
 
 
-def plan_stage(path: str, options: RemoteOptions) -> StagePlan:
+def plan_stage(path: str, options: Remote) -> StagePlan:
     """
     Return what is to be copied; only seals are read.
 
@@ -114,7 +114,7 @@ def plan_stage(path: str, options: RemoteOptions) -> StagePlan:
     return StagePlan(path, result, content, None, [file for file, _ in files], form)
 
 
-def member_files(set_object: SetObject, path: str, options: RemoteOptions) -> list[StagedFile]:
+def member_files(set_object: SetObject, path: str, options: Remote) -> list[StagedFile]:
     """
     Return the shards of the set whose object lies at ``path``, each under a name of its own.
 
@@ -143,7 +143,7 @@ def member_files(set_object: SetObject, path: str, options: RemoteOptions) -> li
     return files
 
 
-def _set_object(address: Address, options: RemoteOptions) -> StagedFile | None:
+def _set_object(address: Address, options: Remote) -> StagedFile | None:
     url = address.set_object()
     if url is None:
         return None
@@ -157,7 +157,7 @@ def _set_object(address: Address, options: RemoteOptions) -> StagedFile | None:
     return StagedFile(folder_of(url, options)[1], source, seal.file_crc, "set", always_at(-SEAL_SIZE), ())
 
 
-def _sealed_file(path: str, form: Format, options: RemoteOptions) -> tuple[StagedFile, Seal]:
+def _sealed_file(path: str, form: Format, options: Remote) -> tuple[StagedFile, Seal]:
     source = _open(path, options)
     try:
         seal = find_seal(path, source.size, partial(bytes_from, source), form.seal_at)
@@ -176,12 +176,12 @@ def _without_checksums(path: str) -> StoreError:
     )
 
 
-def _open(path: str, options: RemoteOptions) -> ByteSource:
+def _open(path: str, options: Remote) -> ByteSource:
     """Open a file that is read once: a local one is not mapped, so that no error of its disk is a SIGBUS."""
     return open_file(path, "pread" if is_local(path) else "auto", options)
 
 
-def _member_source(path: str, member: SetMember, options: RemoteOptions) -> ByteSource:
+def _member_source(path: str, member: SetMember, options: Remote) -> ByteSource:
     if not is_local(path):
         return RemoteSource.known(path, options, size=member.size)
     source = _open(path, options)

@@ -18,7 +18,7 @@ from fastio._native import ThreadPool
 from fastio.errors import StoreError
 from fastio.store.files import open_file
 from fastio.store.files.local import check_folder_here, is_local
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.sealed import Shard, read_shard
 from fastio.store.index.store import check_set
 from fastio.store.sets.members import open_members
@@ -75,7 +75,7 @@ def stage(
     path: str,
     folder: str,
     *,
-    options: RemoteOptions = DEFAULT,
+    options: Remote = DEFAULT,
     jobs: int | None = None,
     meter: Meter = _unmeasured,
     on_wait: Callable[[str], None] = _LOG.warning,
@@ -120,7 +120,7 @@ def check_stage(folder: str) -> None:
 def copy_store(
     path: str,
     folder: str,
-    options: RemoteOptions,
+    options: Remote,
     mover: Mover,
     waiting: Waiting,
     meter: Meter = _unmeasured,
@@ -165,7 +165,7 @@ class _Run:
         self,
         plan: StagePlan,
         folder: Path,
-        options: RemoteOptions,
+        options: Remote,
         mover: Mover,
         meter: Meter,
         progressed: Callable[[], None],

@@ -19,7 +19,7 @@ from fastio.store.files import ByteSource, Read
 from fastio.store.files.local import aligned, is_local
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote.request_thread import close_at_exit
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import SEAL_SIZE, SealAt, always_at, find_seal
@@ -43,7 +43,7 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 
 
-def staged_path(path: str | Path, options: RemoteOptions, read: Read = "auto") -> str | Path:
+def staged_path(path: str | Path, options: Remote, read: Read = "auto") -> str | Path:
     """
     Return the path of the copy in ``options.stage``, made first if it is not there; ``path`` itself without a stage.
 
@@ -65,7 +65,7 @@ def staged_path(path: str | Path, options: RemoteOptions, read: Read = "auto") -
 class StageInUse:
     """The stage of a store behind a URL that is opened: its files get the copies that are there, or will be."""
 
-    def __init__(self, folder: str, options: RemoteOptions) -> None:
+    def __init__(self, folder: str, options: Remote) -> None:
         self._folder = folder
         self._options = options
         self._copies: list[CopyInUse] = []
@@ -286,7 +286,7 @@ _lock = threading.Lock()
 _running: weakref.WeakValueDictionary[tuple[str, str, int], BackgroundStage] = weakref.WeakValueDictionary()
 
 
-def background_stage(path: str, folder: str, options: RemoteOptions) -> BackgroundStage:
+def background_stage(path: str, folder: str, options: Remote) -> BackgroundStage:
     """Begin to copy a store into a folder, and return what copies it: one for each process, store and folder."""
     key = path, str(Path(folder).absolute()), os.getpid()
     with _lock:
@@ -304,7 +304,7 @@ class BackgroundStage:
     goes on. What ends it early is logged in one line.
     """
 
-    def __init__(self, path: str, folder: str, options: RemoteOptions) -> None:
+    def __init__(self, path: str, folder: str, options: Remote) -> None:
         self._process = os.getpid()
         self._arrived = ArrivedRanges()
         self._work = _Work(path, folder, options, self._arrived)
@@ -339,7 +339,7 @@ class BackgroundStage:
 class _Work:
     """The thread, which must not hold the BackgroundStage: nobody would let go of that."""
 
-    def __init__(self, path: str, folder: str, options: RemoteOptions, arrived: ArrivedRanges) -> None:
+    def __init__(self, path: str, folder: str, options: Remote, arrived: ArrivedRanges) -> None:
         self._path, self._folder, self._options, self._arrived = path, folder, options, arrived
         self._process = os.getpid()
         self._mover = DownloadMover()

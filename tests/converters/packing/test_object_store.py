@@ -18,7 +18,7 @@ from fastio.converters.packing.packer import plan_for
 from fastio.converters.packing.planned_set import PlannedSet
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store import create_store, open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.index.verify import verify_store
 from fastio.store.remote_folder import RemoteFolder
@@ -29,7 +29,7 @@ from tests.store.build import LABELLED
 @pytest.fixture
 def remote(bucket):
     """The options of the bucket."""
-    return RemoteOptions(bucket.options)
+    return Remote(bucket.options)
 
 
 def objects(bucket, remote):
@@ -89,7 +89,7 @@ def test_packed_to_a_bucket(bucket, tmp_path, monkeypatch):
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     expected = files(packed(tmp_path, "here", source_in(tmp_path)))
-    remote, out = RemoteOptions(bucket.options), f"{bucket.url}/x/{PATTERN}"
+    remote, out = Remote(bucket.options), f"{bucket.url}/x/{PATTERN}"
     report = pack(source_in(tmp_path), out, shard_bytes=SHARD_BYTES, remote=remote)
     folder, _ = folder_of(out, remote)
 

@@ -24,7 +24,7 @@ from fastio.converters.packing.plan import plan_of
 from fastio.converters.packing.planned_set import PlannedSet
 from fastio.errors import SampleError, SourceError, StoreError
 from fastio.store import open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.formats import FORMATS
 from fastio.store.jump_tables import JumpRule, begin_jump_tables
 from fastio.types.spans import Spans
@@ -361,7 +361,7 @@ def test_wrong_tables_change_no_pixel(data: st.DataObject) -> None:
 
 def test_tables_are_not_read_behind_a_url(bucket: Bucket, tmp_path: Path, source: Path) -> None:
     """Opening a set in an object store leaves them unread."""
-    options = RemoteOptions(storage_options=bucket.options)
+    options = Remote(storage_options=bucket.options)
     pack(open_source(source), f"{bucket.url}/s-%d.tar", remote=options)
     with open_store(f"{bucket.url}/s.fastio-set", remote=options) as store:
         assert store.spans("image", np.arange(4)).intervals is None

@@ -24,7 +24,7 @@ from fastio.measure.loop.data import DataOptions
 from fastio.measure.settings import points, tune
 from fastio.measure.settings.points import GridData, Point
 from fastio.measure.settings.tune import Race, candidates, loading_rate
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from tests.conftest import encode, pictures
 from tests.servers.fixtures import Served
 
@@ -321,7 +321,7 @@ def test_options_of_a_url(folder: Path, served: Served) -> None:
     """They are in the lines, which run; a secret is not."""
     shutil.copy(folder / "photos.lmdb", served.root)
     url = f"{served.url}/photos.lmdb"
-    remote = RemoteOptions.of({"client_options": {"user_agent": "me"}}, cache_dir=folder / "cache", download_retry=7)
+    remote = Remote({"client_options": {"user_agent": "me"}}, cache_dir=folder / "cache", download_retry=7)
     code = _code(url, DataOptions(batch_size=4, crop=16, remote=remote))
     expected = (
         f"storage_options={{'client_options': {{'user_agent': 'me'}}}}, cache_dir={str(folder / 'cache')!r}, "
@@ -334,7 +334,7 @@ def test_options_of_a_url(folder: Path, served: Served) -> None:
         assert (4, 3, 16, 16) == next(iter(loader))[0].shape
     names["loader"].dataset.close()
 
-    hidden = RemoteOptions.of({"client_options": {"default_headers": {"Authorization": "Bearer 123"}}})
+    hidden = Remote({"client_options": {"default_headers": {"Authorization": "Bearer 123"}}})
     code = _code(url, DataOptions(batch_size=4, crop=16, remote=hidden))
     assert "storage_options={'client_options': {'default_headers': {'Authorization': '***'}}})" in code
     assert "'photos.lmdb', batch_size=4" in _code("photos.lmdb", DataOptions(batch_size=4, crop=16, remote=remote))

@@ -1,4 +1,4 @@
-"""RemoteOptions: values that mean nothing are refused in one line."""
+"""Remote: values that mean nothing are refused in one line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from fastio.store.files.remote_options import RemoteOptions
 def test_refused(options: dict[str, Any], message: str) -> None:
     """The line names the option, its value, and what is expected."""
     with pytest.raises(ValueError, match=message):
-        RemoteOptions.of(**options)
+        Remote(**options)

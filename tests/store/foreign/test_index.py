@@ -22,7 +22,7 @@ from fastio.converters.inspect.verify import verify
 from fastio.errors import SampleError, StoreCorrupt, StoreError
 from fastio.loader.producer import decoding
 from fastio.store import open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.foreign.index import index_foreign, index_store
 from fastio.store.index.verify import verify_store
@@ -187,7 +187,7 @@ def test_merged_sets_keep_them(tmp_path: Path, source: Path) -> None:
 
 def test_a_set_behind_a_url_gets_an_index_here(bucket: Bucket, tmp_path: Path, source: Path) -> None:
     """Its shards are read once; crops of what is then fetched use the start points."""
-    remote = RemoteOptions(storage_options=bucket.options)
+    remote = Remote(storage_options=bucket.options)
     pack(open_source(source), f"{bucket.url}/s-%d.tar", jump=False, remote=remote, on_error="skip")
     with pytest.raises(StoreError, match="nothing can be kept beside it: name a folder of this machine"):
         index_store(f"{bucket.url}/s.fastio-set", options=remote)
@@ -394,7 +394,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def uploaded(bucket: Bucket, folder: Path) -> str:
     """The URL of the folder with the same shards."""
-    remote, _ = folder_of(f"{bucket.url}/w/", RemoteOptions(bucket.options))
+    remote, _ = folder_of(f"{bucket.url}/w/", Remote(bucket.options))
     for path in folder.iterdir():
         remote.put(path.name, path)
     return f"{bucket.url}/w"
@@ -403,7 +403,7 @@ def uploaded(bucket: Bucket, folder: Path) -> str:
 @pytest.mark.parametrize("name", ["x-{000000..000002}.tar", "x-%06d.tar", "x-*.tar", ""])
 def test_shards_behind_a_url(bucket: Bucket, uploaded: str, folder: Path, tmp_path: Path, name: str) -> None:
     """The set object lists them by URL; samples, columns and checksums are those of the local files."""
-    options = RemoteOptions(bucket.options)
+    options = Remote(bucket.options)
     report = index_foreign(f"{uploaded}/{name}", str(tmp_path / "index"), options=options)
     assert (report.samples, report.shards) == (SAMPLES, SHARDS)
     assert report.path == str(tmp_path / "index" / ("x.fastio-set" if name else "w.fastio-set"))
@@ -459,7 +459,7 @@ def test_without_an_index(bucket: Bucket, uploaded: str) -> None:
     """Opening them behind a URL names the command that makes one, and nothing is scanned request by request."""
     for name in ("x-000000.tar", "x-{000000..000002}.tar", "x-*.tar"):
         with pytest.raises(StoreError, match=rf"{uploaded}/x-0.*`fastio index .* --to DIR`"):
-            open_store(f"{uploaded}/{name}", remote=RemoteOptions(bucket.options))
+            open_store(f"{uploaded}/{name}", remote=Remote(bucket.options))
 
 
 def test_what_cannot_be_indexed(folder: Path, tmp_path: Path, png_stores: dict[str, Path]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fastio.errors import SchemaError, StoreError
 from fastio.store import create_store, open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.sets.merge import merge_stores
 from tests.servers.fixtures import Bucket
@@ -178,7 +178,7 @@ def test_numbers_and_names(tmp_path: Path) -> None:
 
 def test_here_and_behind_a_url(tmp_path: Path, bucket: Bucket) -> None:
     """One set is not read from a disk and an object store at once, so no such set is made."""
-    remote = RemoteOptions(bucket.options)
+    remote = Remote(bucket.options)
     folder, _ = folder_of(f"{bucket.url}/a.tar", remote)
     for name in ("a", "b"):
         with create_store(tmp_path / f"{name}.tar", LABELLED) as writer:

@@ -11,7 +11,7 @@ import pytest
 
 from fastio.errors import StoreError
 from fastio.store import FORMATS, open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import ScratchFolder, folder_of
 from fastio.store.sets.seal import seal_set
 from fastio.store.sets.set_object import SetObject
@@ -23,9 +23,9 @@ NAMES = [f"in-{number:06d}.tar" for number in range(3)]
 
 
 @pytest.fixture
-def options(bucket: Bucket) -> RemoteOptions:
+def options(bucket: Bucket) -> Remote:
     """How the bucket is reached, in which three shards lie."""
-    options = RemoteOptions(storage_options=bucket.options)
+    options = Remote(storage_options=bucket.options)
     with ShardDestination(folder_of(f"{bucket.url}/x", options)[0]) as destination:
         for number, name in enumerate(NAMES):
             with destination.writer(name, LABELLED, plan=5, number=number) as writer:
@@ -33,7 +33,7 @@ def options(bucket: Bucket) -> RemoteOptions:
     return options
 
 
-def _sealed(url: str, names: list[str], options: RemoteOptions, generation: int = 1) -> SetObject:
+def _sealed(url: str, names: list[str], options: Remote, generation: int = 1) -> SetObject:
     return seal_set(
         url,
         names,
@@ -69,7 +69,7 @@ def test_a_scratch_folder_that_goes_meanwhile(tmp_path: Path, monkeypatch: pytes
         assert scratch.path.is_dir()
 
 
-def test_the_same_set_twice(bucket: Bucket, options: RemoteOptions) -> None:
+def test_the_same_set_twice(bucket: Bucket, options: Remote) -> None:
     """Sealers of the same shards agree, however they meet."""
     url = f"{bucket.url}/in.fastio-set"
     assert [None] * 4 == _at_once(*[lambda: _sealed(url, NAMES, options)] * 4)
@@ -78,7 +78,7 @@ def test_the_same_set_twice(bucket: Bucket, options: RemoteOptions) -> None:
 
 
 @pytest.mark.parametrize("generation", [1, 2])
-def test_two_sets_under_one_name(bucket: Bucket, options: RemoteOptions, generation: int) -> None:
+def test_two_sets_under_one_name(bucket: Bucket, options: Remote, generation: int) -> None:
     """Of sealers of other shards one wins, and the other is refused by name."""
     url = f"{bucket.url}/in.fastio-set"
     if generation == 2:
@@ -92,7 +92,7 @@ def test_two_sets_under_one_name(bucket: Bucket, options: RemoteOptions, generat
         assert (1 if first is None else 2) == len(store)
 
 
-def test_a_generation_that_came_between(bucket: Bucket, options: RemoteOptions) -> None:
+def test_a_generation_that_came_between(bucket: Bucket, options: Remote) -> None:
     """A set object of another generation than the one looked at is not replaced."""
     url = f"{bucket.url}/in.fastio-set"
     for generation in (1, 2):

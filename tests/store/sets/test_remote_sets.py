@@ -13,7 +13,7 @@ import pytest
 from fastio.errors import StoreError
 from fastio.store import FORMATS, open_store
 from fastio.store.files.remote import obstore_client
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.sets.merge import merge_stores
 from fastio.store.sets.repair import Copies, repair_set
@@ -41,7 +41,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _folder(url: str, options: dict[str, Any]) -> StoreFolder:
-    return folder_of(f"{url}/x.tar", RemoteOptions(options, download_retry=2, download_timeout=5))[0]
+    return folder_of(f"{url}/x.tar", Remote(options, download_retry=2, download_timeout=5))[0]
 
 
 def _upload(folder: StoreFolder, contents: list[bytes], *, overwrite: bool = False) -> list[str]:
@@ -70,7 +70,7 @@ def test_upload(bucket: Bucket, content: bytes) -> None:
     assert _upload(folder, [content, b"other"]) == names
     assert etags == [folder.etag(name) for name in names]
     assert _all_names(bucket) == names
-    remote = RemoteOptions(bucket.options)
+    remote = Remote(bucket.options)
     seal_set(f"{bucket.url}/x.fastio-set", names, FORMATS["tar"], metadata=b"{}", options=remote)
     with open_store(f"{bucket.url}/x-%06d.tar", remote=remote) as store:
         spans, status = store.files.fetch(store.spans("image", np.arange(2))).wait()
@@ -143,7 +143,7 @@ def test_passing_faults(bucket: Bucket, faults: FaultServer, kind: Any, content:
 
 def test_merge(bucket: Bucket, tmp_path: Path) -> None:
     """Sets in an object store become one there, and one on this machine lists them by their URLs."""
-    remote = RemoteOptions(bucket.options)
+    remote = Remote(bucket.options)
     for name in "ab":
         write_set(tmp_path / name, [f"{name}0", f"{name}1"])
         for file in (tmp_path / name).iterdir():
@@ -167,7 +167,7 @@ def test_a_missing_shard(bucket: Bucket, tmp_path: Path) -> None:
     for file in (tmp_path / "a").iterdir():
         if file.name != "x-000001.tar":
             folder.put(file.name, file)
-    with open_store(f"{bucket.url}/x.fastio-set", remote=RemoteOptions(bucket.options)) as store:
+    with open_store(f"{bucket.url}/x.fastio-set", remote=Remote(bucket.options)) as store:
         assert store.keys([1]) == ["b"]
         with pytest.raises(StoreError, match=r"x-000001\.tar: is missing, but its set lists it: fastio repair"):
             store.files.fetch(store.spans("image", np.array([1]))).wait()
@@ -175,7 +175,7 @@ def test_a_missing_shard(bucket: Bucket, tmp_path: Path) -> None:
 
 def test_repair(bucket: Bucket, tmp_path: Path) -> None:
     """A set in an object store is mended from a copy on this machine, and the other way round."""
-    remote = RemoteOptions(bucket.options)
+    remote = Remote(bucket.options)
     write_set(tmp_path / "set", ["a", "b", "c"])
     folder = _folder(bucket.url, bucket.options)
     for file in (tmp_path / "set").iterdir():
@@ -205,5 +205,5 @@ def test_refused_requests_are_no_damage(bucket: Bucket, faults: FaultServer, tmp
     there = read_set(folder.open("x.fastio-set"))
     faults.set_faults(Fault(kind="status", method="GET", path="x-000000.tar", status=403))
     with pytest.raises(StoreError, match=r"x-000000\.tar"):
-        repair_set(there, [Copies(str(tmp_path / "set"), there)], remote=RemoteOptions(options))
+        repair_set(there, [Copies(str(tmp_path / "set"), there)], remote=Remote(options))
     assert all(request.method == "GET" for request in faults.requests() if request.fault)

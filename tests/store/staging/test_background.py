@@ -25,7 +25,7 @@ from fastio import FastDataset, FastLoader
 from fastio.errors import SampleError, StoreError
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.files.remote import remote_source
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.index.store import SealedStore
 from fastio.store.staging import arrived_ranges, file_copy, stage, staged_path
 from fastio.store.staging import arrived_ranges as handover
@@ -195,7 +195,7 @@ def test_a_whole_copy_is_read_at_once(url: str, served: Served, tmp_path: Path) 
     """One request says that it is the same set still; index and samples come from the disk."""
     stage(url, str(tmp_path))
     served.server.clear()
-    with open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store:
+    with open_store(url, remote=Remote(stage=str(tmp_path))) as store:
         copied = samples(store)
     gets = served.server.gets(".tar"), served.server.gets(".fastio-set")
 
@@ -228,7 +228,7 @@ def test_a_damaged_copy_is_mended(url: str, tmp_path: Path, caplog: pytest.LogCa
     """Samples damaged in a whole copy come from the URL, the copy is put right, and the log names it once."""
     report = stage(url, str(tmp_path))
     expected, whole = epoch(loader(url)), contents(tmp_path)
-    with open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store, caplog.at_level(logging.WARNING):
+    with open_store(url, remote=Remote(stage=str(tmp_path))) as store, caplog.at_level(logging.WARNING):
         if is_open:
             samples(store)
         damage_samples(tmp_path / "in-000001.tar")
@@ -273,7 +273,7 @@ def test_a_damaged_index_of_a_copy(
     expected = samples(open_store(url))
     damage(tmp_path / "in.fastio-set", 8)
     monkeypatch.setattr(remote_source, "_TAIL_BYTES", 256)  # that much of an object is read from the URL anyway
-    with caplog.at_level(logging.WARNING), open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store:
+    with caplog.at_level(logging.WARNING), open_store(url, remote=Remote(stage=str(tmp_path))) as store:
         assert expected == samples(store)
 
     (line,) = (record.getMessage() for record in caplog.records)
@@ -287,7 +287,7 @@ def test_a_single_file(served: Served, tmp_path: Path) -> None:
     with create_store(served.root / "x.lmdb", Schema((Field("image", IMAGE, "|u1", (None, None, None)),))) as writer:
         writer.append(SampleBatch([f"{number}.png" for number in range(COUNT)], {"image": as_spans(values)}, {}, {}))
     url = f"{served.url}/x.lmdb"
-    with open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store:
+    with open_store(url, remote=Remote(stage=str(tmp_path))) as store:
         assert values == samples(store)
         assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
         before = served.server.gets()
@@ -300,7 +300,7 @@ def test_a_damaged_block(url: str, tmp_path: Path, held: threading.Semaphore, *,
     """Wrong bytes in the hidden copy are fetched again, whether its record agrees with them or not."""
     expected = samples(open_store(url))
     copy = str(tmp_path)
-    with open_store(url, remote=RemoteOptions(stage=copy)) as store:
+    with open_store(url, remote=Remote(stage=copy)) as store:
         held.release(1_000)
         assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
     with open_store(tmp_path / "in.fastio-set") as store:
@@ -318,7 +318,7 @@ def test_a_damaged_block(url: str, tmp_path: Path, held: threading.Semaphore, *,
         record.close()
         path.unlink()
     (tmp_path / ".in.fastio-set.staged").unlink()
-    with open_store(url, remote=RemoteOptions(stage=copy)) as store:
+    with open_store(url, remote=Remote(stage=copy)) as store:
         assert expected == samples(store)
         assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
         assert expected == samples(store)
@@ -409,7 +409,7 @@ def test_a_killed_process(url: str, served: Served, tmp_path: Path) -> None:
 
 def test_other_processes_read_the_copy(url: str, served: Served, tmp_path: Path) -> None:
     """A worker that gets the store by pickle reads what is there, and copies nothing itself."""
-    with open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store:
+    with open_store(url, remote=Remote(stage=str(tmp_path))) as store:
         expected = samples(store)
         assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
         with pickle.loads(pickle.dumps(store)) as again:
@@ -446,10 +446,10 @@ def test_closing_ends_the_copying(url: str, tmp_path: Path, held: threading.Sema
 
 def test_waiting_is_a_choice(url: str, served: Served, tmp_path: Path) -> None:
     """``stage_wait=True`` opens the copy alone, and so does a way to read that URLs do not know."""
-    assert url == staged_path(url, RemoteOptions(stage=str(tmp_path)))
+    assert url == staged_path(url, Remote(stage=str(tmp_path)))
     path = str(tmp_path / "in.fastio-set")
-    assert path == staged_path(url, RemoteOptions(stage=str(tmp_path), stage_wait=True))
-    assert path == staged_path(url, RemoteOptions(stage=str(tmp_path)), "map")
+    assert path == staged_path(url, Remote(stage=str(tmp_path), stage_wait=True))
+    assert path == staged_path(url, Remote(stage=str(tmp_path)), "map")
     assert path == str(FastDataset(url, stage=tmp_path, stage_wait=True).store.path)
     with pytest.raises(ValueError, match=r"stage_wait=True: waits for a stage, and none is given"):
         FastDataset(url, stage_wait=True)

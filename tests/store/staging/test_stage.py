@@ -22,7 +22,7 @@ from fastio import FastDataset
 from fastio.errors import SampleError, StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import FORMATS, create_shard, create_store, open_store
 from fastio.store.files import ByteSource, open_file
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.sets.names import set_path
 from fastio.store.sets.seal import seal_set
 from fastio.store.staging import file_copy, plan, stage, staged_path
@@ -442,8 +442,8 @@ def test_staged_path(tmp_path: Path) -> None:
     """What a dataset opens: the copy, or the path itself if nothing is to be copied."""
     path = make_set(tmp_path / "source")
 
-    assert path == staged_path(path, RemoteOptions())
-    assert str(tmp_path / "copy" / "in.fastio-set") == staged_path(path, RemoteOptions(stage=str(tmp_path / "copy")))
+    assert path == staged_path(path, Remote())
+    assert str(tmp_path / "copy" / "in.fastio-set") == staged_path(path, Remote(stage=str(tmp_path / "copy")))
 
 
 def test_progress_adds_up(tmp_path: Path) -> None:

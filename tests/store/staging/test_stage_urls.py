@@ -11,7 +11,7 @@ import pytest
 
 from fastio.errors import StoreError
 from fastio.store import FORMATS, create_shard, open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.sets.names import set_path
 from fastio.store.sets.seal import seal_set
 from fastio.store.staging import file_copy, stage
@@ -20,7 +20,7 @@ from tests.servers.fixtures import Served
 from tests.store.build import LABELLED, make_batch, make_samples, write
 
 BLOCK = 16_384
-ONCE = RemoteOptions(download_retry=0)
+ONCE = Remote(download_retry=0)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 from fastio.converters import open_source, pack
 from fastio.errors import StoreError
 from fastio.store import open_store
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.staging import stage
 from tests.converters.trees import picture
 from tests.servers.fixtures import Served
@@ -71,7 +71,7 @@ def test_a_cache(disk: Path, tmp_path: Path, served: Served, caplog: pytest.LogC
     """Every sample comes as it is, twice; one line says that the cache is off; nothing half-written stays."""
     values = {f"{number}.png": os.urandom(5000) for number in range(100)}
     write(served.root / "x.h5", values)
-    remote = RemoteOptions(cache_dir=str(disk), cache_limit=100 * SIZE, download_retry=0)
+    remote = Remote(cache_dir=str(disk), cache_limit=100 * SIZE, download_retry=0)
     with (
         caplog.at_level(logging.WARNING),
         open_store(f"{served.url}/x.h5", remote=remote) as store,

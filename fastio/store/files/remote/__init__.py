@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fastio.store.files.byte_source import ByteSource, Kind, StoreFiles
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.client import OBSTORE_SCHEMES
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 
 if TYPE_CHECKING:
     from fastio.store.files.remote.remote_source import RemoteSource
@@ -31,7 +31,7 @@ def _claims(path: str) -> bool:
     return scheme in known_implementations or scheme in registry
 
 
-def _open(path: str, options: RemoteOptions) -> ByteSource:
+def _open(path: str, options: Remote) -> ByteSource:
     from fastio.store.files.remote.remote_source import RemoteSource
 
     return RemoteSource.open(path, options)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 from fastio.errors import StoreError
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 
 __all__ = [
     "OBSTORE_SCHEMES",
@@ -156,7 +156,7 @@ def pause_s(attempt: int, retry_after_s: float | None = None) -> float:
     return pause if retry_after_s is None else max(pause, min(retry_after_s, _LONGEST_ASKED_S))
 
 
-def repeated(path: str, options: RemoteOptions, attempt: Callable[[], Result]) -> Result:
+def repeated(path: str, options: Remote, attempt: Callable[[], Result]) -> Result:
     """
     Return what ``attempt`` returns, asked again after a pause while it fails for a reason that may pass.
 

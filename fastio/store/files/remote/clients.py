@@ -11,7 +11,7 @@ from typing import Any
 
 from fastio.errors import StoreError
 from fastio.store.files.remote.client import OBSTORE_SCHEMES, Client, split_url
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 
 __all__ = [
     "claim_process",
@@ -25,7 +25,7 @@ _clients: dict[tuple[str, str, float], Client] = {}
 _opening = threading.Lock()
 
 
-def client_of(url: str, options: RemoteOptions) -> tuple[Client, str]:
+def client_of(url: str, options: Remote) -> tuple[Client, str]:
     """
     Return the client for a URL, shared by all who ask for the same bucket with the same options, and the key.
 

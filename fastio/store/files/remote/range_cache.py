@@ -35,7 +35,7 @@ from fastio.store.files.remote.range_cache_files import (
     read_range,
     write_range,
 )
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 
 __all__ = [
     "Piece",
@@ -51,7 +51,7 @@ _POLL_S = 0.02
 Piece = tuple[int, int, NDArray[np.uint8] | None]  # start, stop, and the bytes if they are kept
 
 
-def object_id(url: str, options: RemoteOptions, *, size: int, version: str) -> str | None:
+def object_id(url: str, options: Remote, *, size: int, version: str) -> str | None:
     """
     Return the name under which ranges of one version of an object are kept; None if it has no version.
 
@@ -89,7 +89,7 @@ class RangeCache:
         self._is_mapped = network_file_system(existing_folder(self.folder)) is None
 
     @classmethod
-    def of(cls, options: RemoteOptions) -> RangeCache | None:
+    def of(cls, options: Remote) -> RangeCache | None:
         """Return the cache of these options, one for each folder and process; None without a folder or limit."""
         if options.cache_dir is None or options.cache_limit == 0:
             return None

@@ -14,7 +14,7 @@ from fastio.store.files.local import aligned, check_range
 from fastio.store.files.remote.client import WRONG_ANSWER, Answer, Precondition, RequestFailed, repeated
 from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.range_cache import RangeCache, object_id
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 
 __all__ = [
     "RemoteSource",
@@ -36,7 +36,7 @@ class RemoteSource:
     memory = None
 
     def __init__(
-        self, path: str, options: RemoteOptions, *, size: int, etag: str | None, end: Answer | None, content: str = ""
+        self, path: str, options: Remote, *, size: int, etag: str | None, end: Answer | None, content: str = ""
     ) -> None:
         self.path = path
         self.size = size
@@ -48,14 +48,14 @@ class RemoteSource:
         self.local_copy: LocalCopy | None = None
 
     @classmethod
-    def open(cls, path: str, options: RemoteOptions) -> Self:
+    def open(cls, path: str, options: Remote) -> Self:
         """Raises StoreNotFound for a missing object, StoreError for one that cannot be read."""
         client, key = client_of(path, options)
         end = repeated(path, options, lambda: _checked_end(path, client.get_end(key, _TAIL_BYTES)))
         return cls(path, options, size=end.size, etag=end.etag, end=end)
 
     @classmethod
-    def known(cls, path: str, options: RemoteOptions, *, size: int, content: str = "") -> Self:
+    def known(cls, path: str, options: Remote, *, size: int, content: str = "") -> Self:
         """
         Return an object of which a set object has told the size; the first answer tells its version.
 

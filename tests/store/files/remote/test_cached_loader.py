@@ -11,7 +11,7 @@ import pytest
 
 from fastio.store import FORMATS, create_shard, open_store
 from fastio.store.files.remote.range_cache import RangeCache
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.index.store import SealedStore
 from fastio.store.sets.names import set_path
 from fastio.store.sets.seal import seal_set
@@ -30,9 +30,9 @@ def store(served: Served) -> str:
     return f"{served.url}/in.h5"
 
 
-def options(folder: Path, limit: int | None = None) -> RemoteOptions:
+def options(folder: Path, limit: int | None = None) -> Remote:
     """A cache there."""
-    return RemoteOptions(cache_dir=str(folder / "cache"), cache_limit=limit, download_retry=0)
+    return Remote(cache_dir=str(folder / "cache"), cache_limit=limit, download_retry=0)
 
 
 def read(store: SealedStore, *, size: int = 5, seed: int = 0) -> None:
@@ -45,7 +45,7 @@ def read(store: SealedStore, *, size: int = 5, seed: int = 0) -> None:
         assert [VALUES[i % COUNT] for i in part.tolist()] == [view.tobytes() for view in spans.views()]
 
 
-def reopened(url: str, remote: RemoteOptions) -> SealedStore:
+def reopened(url: str, remote: Remote) -> SealedStore:
     """A store as another process opens it: its cache knows nothing yet."""
     from fastio.store.files.remote import range_cache
 

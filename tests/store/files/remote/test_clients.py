@@ -20,7 +20,7 @@ from fastio.store.files import open_file
 from fastio.store.files.remote.client import Precondition
 from fastio.store.files.remote.clients import client_of, hub_url, with_token
 from fastio.store.files.remote.storage_options import client_config
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.store.protocol import read_values
 from tests.store.build import make_samples, write
 from tests.store.files.conformance import DATA, OTHER, FilesConformance, Put
@@ -84,7 +84,7 @@ class TestFsspec(FilesConformance):
     def test_conditions(self, put: Put, tmp_path: Path) -> None:
         """What is there is replaced only if that was asked for; files are listed without folders."""
         url = put("one", DATA)
-        client, key = client_of(url, RemoteOptions())
+        client, key = client_of(url, Remote())
         etag = client.get_end(key, 1).etag
         with pytest.raises(Precondition):
             client.put(key, OTHER, if_absent=True)
@@ -159,7 +159,7 @@ def test_aws_profiles_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(StoreError, match=r"s3://b: AWS profile 'sso' uses SSO or a role: pip install boto3, or"):
         client_config("s3://b", {"profile": "sso"})
-    options = RemoteOptions({"profile": "broken", "endpoint": "http://127.0.0.1:9", "region": "x"}, download_retry=0)
+    options = Remote({"profile": "broken", "endpoint": "http://127.0.0.1:9", "region": "x"}, download_retry=0)
     with pytest.raises(StoreError, match=r"s3://b.*: credential_process of AWS profile 'broken' failed") as caught:
         open_file("s3://b/x.tar", options=options)
     assert "\n" not in str(caught.value)
@@ -169,7 +169,7 @@ def test_the_endpoint_of_the_environment(server: RangeServer, monkeypatch: pytes
     """AWS_ENDPOINT_URL leads to another server; public data need no credentials."""
     server.put("bucket/one", DATA)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-    options = RemoteOptions({"anon": True, "region": "r"})
+    options = Remote({"anon": True, "region": "r"})
     assert DATA[5:9] == open_file("s3://bucket/one", options=options).read(5, 9).tobytes()
     with pytest.raises(StoreNotFound, match="s3://bucket/two: no such object"):
         open_file("s3://bucket/two", options=options)
@@ -183,7 +183,7 @@ def test_credentials_that_expire(server: RangeServer, monkeypatch: pytest.Monkey
         response.body = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 
     server.put("bucket/one", DATA)
-    options = RemoteOptions({"endpoint": server.url, "key": "k", "secret": "s", "region": "r"}, download_retry=1)
+    options = Remote({"endpoint": server.url, "key": "k", "secret": "s", "region": "r"}, download_retry=1)
     file = open_file("s3://bucket/one", options=options)
     client: Any = client_of("s3://bucket/one", options)[0]
     message = r"s3://bucket/one: the credentials have expired \(.*ExpiredToken: The provided token has expired\.\)"
@@ -204,7 +204,7 @@ def test_credentials_that_expire(server: RangeServer, monkeypatch: pytest.Monkey
 def test_an_unknown_option(name: str, hint: str) -> None:
     """It is named, in one line, with the one that it may have meant."""
     with pytest.raises(StoreError, match=rf"s3://b: storage option '{name}' is unknown: .*{hint}") as caught:
-        open_file("s3://b/x.tar", options=RemoteOptions({"anon": True, name: "red"}, download_retry=0))
+        open_file("s3://b/x.tar", options=Remote({"anon": True, name: "red"}, download_retry=0))
     assert "\n" not in str(caught.value)
 
 
@@ -224,7 +224,7 @@ def test_misspelt_urls(path: Any, hint: str) -> None:
 
 def test_google_by_the_name_of_gcsfs() -> None:
     """gcs:// is gs://."""
-    options = RemoteOptions({"anon": True})
+    options = Remote({"anon": True})
     assert "gcs://bucket" == client_of("gcs://bucket/x.tar", options)[0]._bucket  # type: ignore[attr-defined]
 
 
@@ -249,7 +249,7 @@ def test_the_hub(server: RangeServer, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_options_travel_with_a_pickle(server: RangeServer, tmp_path: Path) -> None:
     """A store that another process receives opens its objects with the same options."""
     server.put("bucket/x.tar", Path(write(tmp_path / "x.tar", make_samples(5))).read_bytes())
-    options = RemoteOptions({"endpoint": server.url, "anon": True, "region": "r"})
+    options = Remote({"endpoint": server.url, "anon": True, "region": "r"})
     with open_store("s3://bucket/x.tar", remote=options) as store:
         copied = pickle.loads(pickle.dumps(store))
         assert copied.keys([4]) == store.keys([4])

@@ -25,12 +25,12 @@ from fastio.store.files.remote.download_thread import FEWEST, MOST, InFlight
 from fastio.store.files.remote.loaders import Hedging
 from fastio.store.files.remote.obstore_client import seconds_of
 from fastio.store.files.remote.remote_files import RemoteFiles
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from fastio.types.spans import Spans
 from tests.store.files.conformance import DATA
 from tests.store.files.range_server import Fault, RangeServer, Response, range_server
 
-OPTIONS = RemoteOptions(download_retry=2, download_timeout=30)
+OPTIONS = Remote(download_retry=2, download_timeout=30)
 
 
 @pytest.fixture(scope="module")
@@ -218,8 +218,8 @@ def test_ctrl_c_while_a_server_hangs(
         gone.wait(120)
 
     server.always = hang
-    begin = "import sys; from fastio.store.files.remote_options import RemoteOptions; "
-    begin += "remote = RemoteOptions(download_timeout=120); "
+    begin = "import sys; from fastio.store.files.remote_options import Remote; "
+    begin += "remote = Remote(download_timeout=120); "
     shards = f"{server.url}/in-{{000000..000001}}.tar"
     command = [sys.executable, "-c", begin + script, url, shards, str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
@@ -234,7 +234,7 @@ def test_ctrl_c_while_a_server_hangs(
     assert "KeyboardInterrupt" in errors.decode()
 
 
-def _with(source: Any, options: RemoteOptions) -> Any:
+def _with(source: Any, options: Remote) -> Any:
     """Read on with other options."""
     source.options = options
     source.release()

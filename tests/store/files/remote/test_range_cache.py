@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fastio.store.files.remote.range_cache import RangeCache, object_id
 from fastio.store.files.remote.range_cache_files import TRAILER_BYTES
-from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.files.remote_options import Remote
 from tests.forking import fork, in_fork, status_of
 from tests.store.faults import CALLS, fault, kill
 
@@ -182,7 +182,7 @@ def test_a_full_cache_keeps_what_it_has(tmp_path: Path) -> None:
 
 def test_other_versions_go_first(tmp_path: Path) -> None:
     """A replaced object's ranges make room at the limit; other objects' ranges stay."""
-    options = RemoteOptions()
+    options = Remote()
     old, new = (object_id("s3://b/in.tar", options, size=10_000, version=version) for version in ("1", "2"))
     other = object_id("s3://b/other.tar", options, size=10_000, version="1")
     assert old is not None
@@ -215,7 +215,7 @@ def test_versions_have_names_of_their_own() -> None:
     """URL, server, size and ETag tell objects apart; credentials do not; without a version nothing is kept."""
 
     def name(url: str = "s3://b/k", size: int = 1, version: str = "e", **storage: str) -> str | None:
-        return object_id(url, RemoteOptions(storage), size=size, version=version)
+        return object_id(url, Remote(storage), size=size, version=version)
 
     assert 5 == len({name(), name("s3://b/l"), name(size=2), name(version="f"), name(endpoint="http://h")})
     assert name() == name(secret_access_key="s")
@@ -346,9 +346,9 @@ def test_a_failed_fetch_is_raised(tmp_path: Path) -> None:
 def test_one_cache_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Options name it; without a folder or with a limit of 0 there is none."""
     monkeypatch.chdir(tmp_path)
-    cache = RangeCache.of(RemoteOptions(cache_dir="x", cache_limit=1_000_000))
+    cache = RangeCache.of(Remote(cache_dir="x", cache_limit=1_000_000))
 
     assert cache is not None
-    assert cache is RangeCache.of(RemoteOptions(cache_dir=str(tmp_path / "x"), cache_limit=1_000_000))
-    assert RangeCache.of(RemoteOptions()) is None
-    assert RangeCache.of(RemoteOptions(cache_dir=str(tmp_path), cache_limit=0)) is None
+    assert cache is RangeCache.of(Remote(cache_dir=str(tmp_path / "x"), cache_limit=1_000_000))
+    assert RangeCache.of(Remote()) is None
+    assert RangeCache.of(Remote(cache_dir=str(tmp_path), cache_limit=0)) is None

@@ -24,7 +24,7 @@ from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.download_thread import ByteRange
 from fastio.store.files.remote.loaders import joined_ranges
 from fastio.store.files.remote.remote_files import RemoteFiles
-from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.types.spans import Spans
 from tests.forking import answer_of_fork
 from tests.servers.fixtures import Bucket, Served
@@ -303,7 +303,7 @@ class TestBucket(FilesConformance):
 
 def test_a_key_that_is_wrong(bucket: Bucket) -> None:
     """One line says that access is denied."""
-    options = RemoteOptions({**bucket.options, "secret_access_key": "wrong"}, download_retry=0)
+    options = Remote({**bucket.options, "secret_access_key": "wrong"}, download_retry=0)
     with pytest.raises(StoreError, match=rf"{bucket.url}/x: access denied \(the server answers 403") as caught:
         open_file(f"{bucket.url}/x", options=options)
     assert "\n" not in str(caught.value)
