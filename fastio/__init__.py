@@ -6,6 +6,8 @@ torch.
 
 from __future__ import annotations
 
+import warnings
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +38,14 @@ if TYPE_CHECKING:
     from fastio.loader.fast_loader import FastLoader
     from fastio.loader.prefetch import DevicePrefetcher
     from fastio.loader.selection.mixture import Mixture
-    from fastio.measure.loop.mock import MockLoader, MockTrainer
     from fastio.measure.loop.step_timer import StepTimer
-    from fastio.measure.loop.verdict import StepShares, verdict
     from fastio.samplers.bucket import LengthBucketSampler
     from fastio.samplers.pack import PackSampler
+    from fastio.samplers.share import Ranks
+    from fastio.store.files.remote_options import Remote
     from fastio.store.opening import open_store
-    from fastio.store.write.output import create_store
+    from fastio.types.metrics import LoaderStats
+    from fastio.types.receipt import Receipt
 
     __version__: str
 
@@ -54,16 +57,17 @@ __all__ = [
     "FastioError",
     "FieldCollate",
     "LengthBucketSampler",
+    "LoaderStats",
     "Mixture",
-    "MockLoader",
-    "MockTrainer",
     "PackCollate",
     "PackSampler",
     "PadCollate",
+    "Ranks",
+    "Receipt",
+    "Remote",
     "SampleError",
     "SchemaError",
     "SourceError",
-    "StepShares",
     "StepTimer",
     "StoreCorrupt",
     "StoreError",
@@ -71,10 +75,8 @@ __all__ = [
     "StoreNotFound",
     "Writer",
     "__version__",
-    "create_store",
     "open_store",
     "pack",
-    "verdict",
 ]
 
 _public, __dir__ = lazy_names(
@@ -86,24 +88,37 @@ _public, __dir__ = lazy_names(
         "FastLoader": "fastio.loader.fast_loader",
         "FieldCollate": "fastio.dataset.record_collate",
         "LengthBucketSampler": "fastio.samplers.bucket",
+        "LoaderStats": "fastio.types.metrics",
         "Mixture": "fastio.loader.selection.mixture",
-        "MockLoader": "fastio.measure.loop.mock",
-        "MockTrainer": "fastio.measure.loop.mock",
         "PackCollate": "fastio.dataset.token_collate",
         "PackSampler": "fastio.samplers.pack",
         "PadCollate": "fastio.dataset.token_collate",
-        "StepShares": "fastio.measure.loop.verdict",
+        "Ranks": "fastio.samplers.share",
+        "Receipt": "fastio.types.receipt",
+        "Remote": "fastio.store.files.remote_options",
         "StepTimer": "fastio.measure.loop.step_timer",
         "Writer": "fastio.converters.write.writer",
-        "create_store": "fastio.store.write.output",
         "open_store": "fastio.store.opening",
         "pack": "fastio.converters.write.pack",
-        "verdict": "fastio.measure.loop.verdict",
     },
 )
 
+# Names that the root had in 0.1, and the packages that have them now.
+_MOVED = {
+    "MockLoader": "fastio.measure",
+    "MockTrainer": "fastio.measure",
+    "StepShares": "fastio.measure",
+    "create_store": "fastio.store",
+    "verdict": "fastio.measure",
+}
+
 
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        warnings.warn(
+            f"fastio.{name}: write from {_MOVED[name]} import {name} instead", DeprecationWarning, stacklevel=2
+        )
+        return getattr(import_module(_MOVED[name]), name)
     if name == "__version__":
         from importlib.metadata import version
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastio import FastDataset, FastLoader
+from fastio import FastDataset, FastLoader, Remote
 from fastio.converters import Raw, open_source, pack
 
 __all__ = ["Epoch", "KnownSet", "make_known_set"]
@@ -30,12 +30,12 @@ class KnownSet:
     prefix: str = _PREFIX  # of the names of its files
 
     def epoch(self, url: str, epoch: int = 0, **options: Any) -> Epoch:
-        """Open ``url``, read an epoch in a shuffled order and compare it; ``options`` go to FastDataset."""
+        """Open ``url``, read an epoch in a shuffled order and compare it; ``options`` go to Remote."""
         numbers: list[int] = []
         wrong: list[int] = []
         try:
             loader = FastLoader(
-                FastDataset(f"{url}/{self.name}", **options), _BATCH, shuffle=True, seed=epoch, threads=2
+                FastDataset(f"{url}/{self.name}", remote=Remote(**options)), _BATCH, shuffle=True, seed=epoch, threads=2
             )
             for images, labels in loader:
                 taken = np.asarray(labels)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.remote.work import BATCH_SIZE, RemoteWork
-from fastio import FastDataset, FastLoader
+from fastio import FastDataset, FastLoader, Remote
 from fastio.converters import open_source
 from fastio.converters import pack as pack_store
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
@@ -28,9 +28,9 @@ def pack(work: RemoteWork) -> None:
 
 def loader(work: RemoteWork) -> Iterable[Any]:
     """Threads, no workers; ``cache_bytes`` of what arrived are kept in ``scratch``."""
-    kept = {"cache_dir": work.scratch, "cache_limit": work.cache_bytes} if work.cache_bytes else {}
+    remote = Remote(cache_dir=work.scratch, cache_limit=work.cache_bytes) if work.cache_bytes else Remote()
     return FastLoader(
-        FastDataset(f"{work.url or work.packed}/{_NAME}", **kept),
+        FastDataset(f"{work.url or work.packed}/{_NAME}", remote=remote),
         BATCH_SIZE,
         shuffle=True,
         threads=work.workers,

@@ -93,7 +93,7 @@ def _whole(objects: ObjectServer, source: Path, environment: dict[str, str]) -> 
     url, began = objects.make_bucket("whole"), time.monotonic()
     subprocess.run(_command(source, url), env=environment, check=True, stdout=subprocess.DEVNULL)
     length_s = time.monotonic() - began
-    with FastDataset(f"{url}/x-%06d.tar", storage_options=objects.storage_options()) as dataset:
+    with FastDataset(f"{url}/x-%06d.tar", remote=Remote(objects.storage_options())) as dataset:
         assert len(dataset) == _PICTURES
     return _objects(objects, url), length_s
 

@@ -6,11 +6,10 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from fastio.dataset.row_reader import RowReader, label_values, one_by_one
 from fastio.dataset.token_reader import stored_lengths, stored_tokenizer
 from fastio.dataset.tv_values import TvTypes
 from fastio.errors import SampleError, SchemaError
-from fastio.samplers.share import Share
+from fastio.samplers.share import Ranks
 from fastio.store import open_store
 from fastio.store.files import Read
 from fastio.store.files.fetch import fetch_together
@@ -36,9 +35,6 @@ from fastio.types.field_types import type_of
 from fastio.types.options import check_verify, explains_names
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = [
     "FastDataset",
@@ -70,32 +66,26 @@ class FastDataset(Dataset[Any]):
         train = ImageFolder("data/train", transform)         # before
         train = FastDataset("data/train.lmdb", transform)    # after; the rest of the script stays
 
-    ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` (or what ``transform`` makes of it) and an int (or
-    what ``target_transform`` makes of it). Without labels in the store, it is the picture alone. Order, classes and
-    pixels are those of the files. Pictures larger than 64 x 64 are lazy: they decode only what is needed, when
-    something asks for their pixels. A FastDataset works in any DataLoader, with fork and spawn: it is pickled by path.
+    ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` and an int, or what ``transform`` and
+    ``target_transform`` make of them; without labels in the store, the picture alone. Order, classes and pixels are
+    those of the files. It works in any DataLoader, with fork and spawn: it is pickled by path.
 
-    If the store has more fields, ``dataset[i]`` is a dict of all by name, and ``transform`` gets it whole.
-    ``fields=("image", "mask")`` reads only these and makes a tuple in that order, ``fields="image"`` the value alone.
-    Masks are PIL images as stored, text is ``str``, JSON the object, token ids an int64 tensor, other arrays are NumPy
-    arrays of the field's dtype, and columns Python numbers, bools, ``str``, or arrays. ``tv_tensors=True`` makes
-    pictures, masks, boxes and points ``torchvision.tv_tensors``, which torchvision's transforms v2 move together.
+    * ``path``: a store, also behind a URL (``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``), which
+      ``remote=Remote(...)`` says how to read: fastio/guide/remote.md. ``read`` as in ``open_store``.
+    * ``fields``: of a store with more fields, ``dataset[i]`` is a dict of all by name; ``fields=("image", "mask")``
+      reads only these and makes a tuple, ``fields="image"`` the value alone. ``transform`` gets the sample whole.
+      fastio/guide/fields.md says what each type of field becomes.
+    * ``mode``: "RGB"; None leaves pictures as stored ("L", "RGB" or "RGBA"). Raw pixels always stay so.
+    * ``tv_tensors=True`` makes pictures, masks, boxes and points ``torchvision.tv_tensors``.
+    * ``verify`` compares every sample with its checksum; a bad one raises SampleError.
 
-    ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels always stay so. ``verify`` compares
-    every sample with its checksum, that of a lazy picture when its pixels are first used. A bad sample then raises
-    SampleError; FastLoader can skip it. ``read`` says how a store that is opened here is read: see ``open_store``.
-
-    ``path`` may be a URL (``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``): fastio/guide/remote.md.
-    ``storage_options`` go to the client (endpoint, region, keys), a request is tried ``download_retry`` times more and
-    may take ``download_timeout`` seconds, ``cache_dir`` keeps what was read, up to ``cache_limit`` bytes or "200GB",
-    and ``stage`` is a folder that the whole store is copied to: of a URL while it is read, and with ``stage_wait=True``
-    before (fastio/guide/staging.md).
+    Pictures larger than 64 x 64 are lazy: they decode, and are verified, only when something asks for their pixels.
 
     Raises StoreNotFound, StoreIncomplete or StoreCorrupt if the store does not open, SchemaError for ``fields`` that it
     lacks, ValueError for a ``mode`` or option that is unknown, and SampleError from ``dataset[i]`` for a bad sample.
     """
 
-    @explains_names(_ELSEWHERE, example='fields="image"')
+    @explains_names(_ELSEWHERE, example='fields="image"', groups={"remote": Remote})
     def __init__(  # noqa: PLR0913 - one flat call, as torchvision's datasets have it
         self,
         path: str | Path | SampleStore,
@@ -107,23 +97,10 @@ class FastDataset(Dataset[Any]):
         verify: bool = True,
         read: Read = "auto",
         tv_tensors: bool = False,
-        storage_options: Mapping[str, Any] | None = None,
-        cache_dir: str | Path | None = None,
-        cache_limit: int | str | None = None,
-        download_retry: int = DEFAULT.download_retry,
-        download_timeout: float = DEFAULT.download_timeout,
-        stage: str | Path | None = None,
-        stage_wait: bool = False,
+        remote: Remote = DEFAULT,
     ) -> None:
-        remote = Remote(
-            storage_options,
-            cache_dir=cache_dir,
-            cache_limit=cache_limit,
-            stage=stage,
-            stage_wait=stage_wait,
-            download_retry=download_retry,
-            download_timeout=download_timeout,
-        )
+        if not isinstance(remote, Remote):
+            raise TypeError(f"remote={remote!r}: expected fastio.Remote, such as Remote(cache_dir=...)")
         if isinstance(path, (str, Path)):
             self.store: SampleStore = open_store(staged_path(path, remote, read), read=read, remote=remote)
         elif not hasattr(path, "schema"):
@@ -316,19 +293,15 @@ class FastDataset(Dataset[Any]):
                 return value
         return values.blank(chosen, spans)
 
+    @explains_names(groups={"ranks": Ranks})
     def iterable(
-        self,
-        *,
-        rank: int | None = None,
-        world_size: int | None = None,
-        mesh: DeviceMesh | None = None,
-        replication: int = 1,
+        self, *, rank: int | None = None, world_size: int | None = None, ranks: Ranks | None = None
     ) -> SequentialDataset:
         """
         Return an iterable over all samples in order, split over ranks (the options are FastLoader's) and DataLoader
         workers.
         """
-        return SequentialDataset(self, Share.of(rank, world_size, mesh=mesh, replication=replication))
+        return SequentialDataset(self, Ranks.of(ranks, rank, world_size).share())
 
     @cached_property
     def labels(self) -> NDArray[Any] | None:
@@ -517,11 +490,8 @@ def _check_defaults(store: SampleStore, read: Read, remote: Remote) -> None:
     """Raise ValueError for options that only the opening of a path uses."""
     if read != "auto":
         raise ValueError(f"{store.path}: read={read!r} is for a path; give it to open_store(path, read={read!r})")
-    for name in (field.name for field in dataclass_fields(remote)):
-        if getattr(remote, name) != getattr(DEFAULT, name):
-            raise ValueError(
-                f"{store.path}: {name}= is for a path; give it to open_store(path, remote=Remote({name}=...))"
-            )
+    if remote != DEFAULT:
+        raise ValueError(f"{store.path}: remote= is for a path; give it to open_store(path, remote=...)")
 
 
 def _reader(store: SampleStore, name: str, mode: str | None) -> RowReader:

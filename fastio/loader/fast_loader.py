@@ -18,6 +18,7 @@ from fastio.loader.iteration import BatchIteration, EpochIterator
 from fastio.loader.options import (
     OPTIONS_ELSEWHERE,
     PREFETCH_BATCHES,
+    TORCHS_WORDS,
     Cache,
     CollateWish,
     Decode,
@@ -37,15 +38,12 @@ from fastio.loader.wiring import Wiring, wire
 from fastio.machine import process_group_ranks
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
-from fastio.samplers.share import RankOptions
+from fastio.samplers.share import Ranks
 from fastio.samplers.wrappers import ClosedBatchSampler, EpochSampler
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.metrics import LoaderStats, SourceReport
 from fastio.types.options import explains_names
 from fastio.types.receipt import Receipt
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = [
     "FastLoader",
@@ -58,92 +56,60 @@ class FastLoader:
 
         for images, labels in FastLoader("train.lmdb", 256, shuffle=True):
 
-    ``images`` is uint8 ``(B, C, H, W)``, ``labels`` int64 ``(B,)``: the values that a DataLoader gives with
-    ``transform=PILToTensor()``. Without labels, a batch is the images alone. Native threads decode rows without the
-    GIL, directly into the memory of the tensor, which returns to a bounded ring when the tensor dies. After
-    ``transforms``, all pictures of a batch must have one size. A dataset with a ``transform``, or a subclass with its
-    own ``__getitem__``, takes the plain path: Python threads make its samples, and torch's default collate joins
-    them.
+    ``images`` is uint8 ``(B, C, H, W)`` and ``labels`` int64 ``(B,)``: what a DataLoader gives with
+    ``transform=PILToTensor()``. Stores without labels give images alone, token ids a dict with a mask, samples of many
+    fields a dict of all of them. ``dataset`` is a path, a FastDataset, torch's Subset or ConcatDataset of these, or a
+    Mixture. A dataset with a ``transform``, or a subclass with its own ``__getitem__``, takes the plain path: Python
+    threads make its samples. Each iteration is one epoch.
 
-    Batches of token ids are dicts: see ``PadCollate`` (``collate="pad"``, their default), ``PackCollate`` ("pack")
-    and ``ChunkCollate``; ``stats.padding`` is the share of slots that hold no token.
+    **Which samples, in which order**
 
-    Samples of many fields (see ``FastDataset``) make dicts, or with ``fields=`` tuples: pictures (B, C, H, W), masks
-    (B, H, W), arrays and columns as one tensor each; text, JSON and bytes as lists. Values that differ in length are
-    collated as ``FieldCollate`` says, all alike or by field: ``collate={"boxes": "pad"}``. Native threads decode all
-    fields of a batch together, and read no others. ``transforms`` move the pictures, masks, boxes and points of a
-    sample by the same random numbers; the pictures and masks of a sample must then have one size.
+    * ``indices``: a part of the samples: integers, which may repeat or be negative, or a mask of booleans.
+    * ``weights``: draws ``samples_per_epoch`` samples by one weight per sample, or by ``{class: weight}``.
+    * ``sampler``, ``batch_sampler``: torch's, your own, LengthBucketSampler or PackSampler.
+    * ``shuffle``: False, True (trains as well as "full", and reads whole blocks if memory does not hold the store) or
+      "full". ``seed`` and epoch determine the order; ``drop_last`` as in torch.
+    * ``rank`` and ``world_size``: by default those of ``torch.distributed``, torchrun or srun; ``ranks=Ranks(...)``
+      for a DeviceMesh or replication. ``uneven`` ("pad", "drop" or "repeat") gives all ranks equally many batches.
 
-    * ``dataset``: a FastDataset, the path of a store, torch's Subset or ConcatDataset of FastDatasets, or a Mixture,
-      which decides on samples and their order by ``samples_per_epoch`` (default: as many as all members have),
-      ``shuffle`` and ``seed``; ``sources()`` says what each member has given.
-    * ``indices``: a part of it: integers, which may repeat or be negative, or a mask of booleans.
-    * ``weights``: draw ``samples_per_epoch`` samples (default: as many as there are) with replacement, by one weight
-      per sample, or by ``{class: weight}`` with labels or names.
-    * ``sampler``: any iterable of indices, such as torch's samplers. It draws while the global generators are seeded
-      from ``seed`` and epoch, and is divided among the ranks unless it is a DistributedSampler.
-    * ``batch_sampler``: any iterable of lists of indices, whose batches the ranks take in turn; or
-      LengthBucketSampler, PackSampler or another ``BatchSampler`` with its own ``rank`` and ``world_size``. It
-      replaces ``batch_size``, ``shuffle`` and ``drop_last``. fastio/guide/loading.md has an example of each.
-    * ``shuffle``: False, True or "full"; ``seed`` and epoch determine the order. True trains as well as "full", but
-      reads whole blocks if the store is larger than memory; ``stats.shuffle`` says what was chosen.
-    * Each iteration is one epoch: the counter advances when its first batch is requested; ``set_epoch`` (or
-      ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
-    * ``receipt()`` proves that an epoch gave each sample once, with verified bytes: one number, compared with the
-      store's, over all ranks and restarts.
-    * ``rank`` and ``world_size``: by default those of ``torch.distributed``, torchrun or srun; else 0 of 1. All ranks
-      get equally many batches: ``uneven`` "pad" repeats samples until the ranks' parts are equal, "drop" leaves some
-      out, "repeat" fills the last batches. Ranks with another seed, store, order or position raise ValueError.
-    * ``mesh``: a DeviceMesh that gives both: processes that differ only in dimensions such as "tp" get the same
-      samples. ``replication``: so many processes in a row get the same samples.
-    * ``threads=0``: all CPUs this process may use, of which the ranks that torchrun starts on a node get equal
-      parts; threads that are not needed are dropped after a second (``stats.threads``). Any other number is kept.
-      ``prefetch_batches`` are decoded ahead; memory is that of ``prefetch_batches + 2`` batches and of what the loop
-      keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
-      Batches of token ids are made in chunks of about 4 MiB (16 by pread), at least two at a time, whatever
-      ``prefetch_batches``.
-    * ``on_error``: "raise" raises SampleError; "skip" leaves bad samples out of their batch, which becomes shorter;
-      "zero" puts a black picture, or no tokens, under the sample's own label (a subclass that makes its own samples
-      provides ``blank`` for that). Of many fields, one is enough to make a sample bad, and only that one becomes
-      blank: zeros, no rows, empty text, None for JSON. ``skipped`` lists bad samples.
-    * ``verify``: True compares every sample with its checksum as it is read, False compares none, None follows the
-      dataset (``FastDataset(verify=True)`` is the default). On the plain path, only the dataset's setting counts.
-    * ``transforms``: those of ``fastio.transforms``, run by the native threads while decoding. Their random numbers
-      depend only on seed, epoch and sample, whatever the threads, ranks, batches or resumes. Of a JPEG, only the rows
-      needed are decoded: damage after them is found only by the checksum (``verify``).
-    * ``quality``: "exact", or "fast", which lets JPEGs be shrunk to a half, a quarter or an eighth during decoding if
-      ``transforms`` shrink them at least four times on both sides; pixels then differ slightly from Pillow's (measured
-      in fastio/guide/transforms.md). Nothing else changes, and the plain path has no fast mode.
-    * ``layout``: "contiguous", (B, C, H, W) in memory too, like a DataLoader's batches; or "channels_last", which is
-      faster on Tensor Cores. There, ``view`` fails on what convolutions return: use ``reshape`` or ``flatten``.
+    **What becomes of them**
+
+    * ``transforms``: those of ``fastio.transforms``. Native threads run crops, resizes and flips while they decode;
+      transforms of batches run on the device.
+    * ``collate`` (or ``collate_fn``): "pad", "pack", "list" or "nested" for values that differ in length, for all or by
+      field; see ``PadCollate``, ``PackCollate``, ``ChunkCollate``, ``FieldCollate``.
+    * ``layout`` (or ``memory_format``): "contiguous", or "channels_last", faster on Tensor Cores.
+    * ``quality``: "exact", or "fast", which decodes large JPEGs at a half, a quarter or an eighth of their size if
+      ``transforms`` shrink them that much; pixels then differ slightly.
+    * ``on_error``: "raise" a SampleError, "skip" bad samples, or put "zero" in their place; ``skipped`` lists them.
+    * ``verify``: whether samples are compared with their checksums; None: as the dataset says.
+
+    **Where, and how far ahead**
+
+    * ``device``: copies batches there ahead of the loop. ``decode="device"`` lets that GPU decode JPEGs.
+    * ``cache``: "ram" or "device" keeps all samples there, decoded; MemoryError before reading if they do not fit.
+    * ``threads``: 0 takes all CPUs that this process may use and drops those it does not need.
+      ``prefetch_batches`` are decoded ahead: memory is that of ``prefetch_batches + 2`` batches.
     * ``pin_memory``: pinned batches; the default if there is a CUDA device.
-    * ``device``: copies batches there ahead, like ``DevicePrefetcher(loader, device)``; None leaves them on the CPU.
-      ``transforms`` may then continue with those of batches (Normalize, ColorJitter, ...): native threads run those
-      before the first of them, the device runs the rest, or the CPU if there is no device.
-    * ``decode``: "device" lets a GPU (``device="cuda"``, ``fastio[gpu-decode]``) decode, crop and resize JPEGs; the
-      CPU decodes what the GPU cannot (``stats.decoded_on_device``). Same samples, same crops; pixels differ slightly:
-      see fastio/guide/loading.md.
-    * ``cache``: "ram" keeps all samples decoded in memory, "device" keeps them on the device and runs all
-      ``transforms`` there. Samples are read when the loader is built; MemoryError says before that if they do not fit.
-      Each rank keeps all of them. Pictures of different sizes are kept after the leading ``transforms`` that are not
-      random.
+
+    ``state_dict()`` resumes at the next batch, on any number of ranks; ``receipt()`` proves that an epoch gave each
+    sample once; ``stats`` counts. All options, with examples: fastio/guide/loading.md.
 
     Raises, when built, TypeError for an option that does not exist (the message says which does), TypeError or
     ValueError for options that do not fit each other or the dataset, SchemaError for samples that cannot be in one
     batch, StoreNotFound, StoreIncomplete or StoreCorrupt for a path that does not open, and MemoryError for a
-    ``cache`` that does not fit; when iterated, SampleError for a bad sample (``on_error="raise"``) and SchemaError for
-    pictures of several sizes.
+    ``cache`` that does not fit; when iterated, SampleError for a bad sample (``on_error="raise"``), SchemaError for
+    pictures of several sizes, and ValueError if ranks differ in seed, store, order or position.
 
     Use it as a context manager or drop it: its threads end with it. A forked child that continues with an inherited
-    loader gets threads of its own. Join threads that iterate before the program ends: a daemon thread is left asleep in
-    its native call, but before Python 3.14 one that is ended while torch makes its tensors may abort the process.
+    loader gets threads of its own.
     """
 
     # Attributes of a DataLoader without worker processes, for code that reads them.
     num_workers: ClassVar[int] = 0
     prefetch_factor: ClassVar[int | None] = None
 
-    @explains_names(OPTIONS_ELSEWHERE, example="shuffle=True")
+    @explains_names(OPTIONS_ELSEWHERE, example="shuffle=True", same=TORCHS_WORDS, groups={"ranks": Ranks})
     def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
         self,
         dataset: Dataset[Any] | str | Path,
@@ -162,8 +128,7 @@ class FastLoader:
         prefetch_batches: int = PREFETCH_BATCHES,
         rank: int | None = None,
         world_size: int | None = None,
-        mesh: DeviceMesh | None = None,
-        replication: int = 1,
+        ranks: Ranks | None = None,
         uneven: Uneven = "pad",
         on_error: OnError = "raise",
         verify: bool | None = None,
@@ -177,9 +142,7 @@ class FastLoader:
     ) -> None:
         options = LoaderOptions(
             SampleOptions(indices, sampler, batch_sampler, weights, samples_per_epoch),
-            OrderOptions(
-                batch_size, shuffle, seed, drop_last, uneven, RankOptions(rank, world_size, mesh, replication)
-            ),
+            OrderOptions(batch_size, shuffle, seed, drop_last, uneven, Ranks.of(ranks, rank, world_size)),
             PixelOptions(transforms, collate, quality, layout, device, cache, decode),
             WorkOptions(threads, prefetch_batches, on_error, verify, pin_memory),
         )

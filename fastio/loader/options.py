@@ -16,7 +16,7 @@ from fastio.machine import available_cpus
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import whole
-from fastio.samplers.share import RankOptions
+from fastio.samplers.share import Ranks
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.transforms.transform import BaseTransform
 from fastio.types.options import check_verify, resolve_verify
@@ -24,6 +24,7 @@ from fastio.types.options import check_verify, resolve_verify
 __all__ = [
     "OPTIONS_ELSEWHERE",
     "PREFETCH_BATCHES",
+    "TORCHS_WORDS",
     "Cache",
     "CollateName",
     "CollateWish",
@@ -49,6 +50,11 @@ Layout = Literal["contiguous", "channels_last"]
 OnError = Literal["raise", "skip", "zero"]
 Quality = Literal["exact", "fast"]
 
+# Torch's names for these layouts.
+_LAYOUTS: Final[Mapping[Any, Layout]] = {
+    torch.contiguous_format: "contiguous",
+    torch.channels_last: "channels_last",
+}
 PREFETCH_BATCHES = 4  # asked for ahead of the loop's, unless the user says otherwise
 
 
@@ -76,7 +82,7 @@ class OrderOptions:
     seed: int
     drop_last: bool
     uneven: Uneven
-    ranks: RankOptions
+    ranks: Ranks
 
     def __post_init__(self) -> None:
         # By identity: 1 and NumPy's True equal True, but would be another configuration in a saved state.
@@ -105,10 +111,18 @@ class PixelOptions:
 
     def __post_init__(self) -> None:
         _check_choice("quality", self.quality, get_args(Quality))
+        if isinstance(self.layout, torch.memory_format):
+            _set(self, layout=_LAYOUTS.get(self.layout, self.layout))
         _check_choice("layout", self.layout, get_args(Layout))
         _check_choice("decode", self.decode, get_args(Decode))
         _check_choice("cache", self.cache, (None, *get_args(Cache)))
         _check_transforms(self.transforms)
+        if callable(self.collate) and not isinstance(self.collate, TokenCollate):
+            raise TypeError(
+                f"collate={self.collate!r}: it joins samples that differ in length, as 'pad', 'list', ... or a "
+                "PadCollate say; for a function of your own, use torch's DataLoader(FastDataset(path), "
+                "collate_fn=...), or call it on each batch"
+            )
         if self.cache == "device" and self.device is None:
             raise ValueError("cache='device': pass device= too, to say which")
         if self.decode == "device" and self.device is None:
@@ -241,8 +255,6 @@ OPTIONS_ELSEWHERE: Final[Mapping[str, str]] = {
     "num_workers": "pass threads=N, or leave it out for all CPUs: native threads make the batches, and there are no "
     "worker processes",
     "workers": "pass threads=N, or leave it out for all CPUs",
-    "collate_fn": "collate= joins samples that differ in length; for a function of your own, use torch's "
-    "DataLoader(FastDataset(path), collate_fn=...), or call it on each batch",
     "prefetch_factor": "pass prefetch_batches=N, counted in batches for all threads together",
     "persistent_workers": "leave it out: threads live as long as the loader",
     "multiprocessing_context": _NO_WORKERS,
@@ -254,6 +266,8 @@ OPTIONS_ELSEWHERE: Final[Mapping[str, str]] = {
     "path": "the dataset comes first: FastLoader(path, batch_size)",
     "transform": "pass transforms=[...] of fastio.transforms, or FastDataset(path, transform)",
 }
+# Torch's words for options of FastLoader.
+TORCHS_WORDS: Final[Mapping[str, str]] = {"collate_fn": "collate", "memory_format": "layout"}
 _ATTRIBUTES: Final[Mapping[str, str]] = {
     "weights": "for other weights in each epoch, pass sampler=WeightedRandomSampler(...), whose weights you change "
     "between epochs, or build another loader",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,11 +13,8 @@ from fastio import _native
 from fastio.samplers.batches import Batches
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import Draws, PlannedSampler, shuffled
-from fastio.samplers.share import RankOptions
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
 from fastio.samplers.position import plain, whole
+from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
 
 __all__ = ["LengthBucketSampler"]
@@ -42,7 +39,7 @@ class LengthBucketSampler(PlannedSampler):
       varied neighbours. The default is 1024 batches of every rank.
     * A step is one batch per rank. All ranks get the same number of samples, dealt in turn from one run of the sorted
       window, so the longest sample of each rank is among the ``world_size`` longest of the step.
-    * ``rank``, ``world_size``, ``mesh`` and ``replication`` as in FastLoader.
+    * ``rank``, ``world_size`` and ``ranks`` as in FastLoader.
     * Each sample comes exactly once per epoch. ``uneven`` says what happens to the rest in the last step: "pad" repeats
       samples of that step, "drop" leaves some out, "repeat" fills its batches. ``drop_last`` leaves out a last step
       with short batches. ``plan(epoch)`` counts what is repeated and dropped.
@@ -58,7 +55,7 @@ class LengthBucketSampler(PlannedSampler):
     Raises ValueError for options or lengths that mean nothing, and for a sample that alone exceeds ``max_tokens``.
     """
 
-    @explains_names()
+    @explains_names(groups={"ranks": Ranks})
     def __init__(  # noqa: PLR0913 - the names of torch's samplers, which its users know
         self,
         lengths: ArrayLike,
@@ -71,12 +68,11 @@ class LengthBucketSampler(PlannedSampler):
         drop_last: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
-        mesh: DeviceMesh | None = None,
-        replication: int = 1,
+        ranks: Ranks | None = None,
         pad_to_multiple: int = 1,
         uneven: Uneven = "pad",
     ) -> None:
-        super().__init__(lengths, RankOptions(rank, world_size, mesh, replication))
+        super().__init__(lengths, Ranks.of(ranks, rank, world_size))
         self.batch_size = batch_size
         self.max_tokens = max_tokens
         self.shuffle = shuffle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,11 +13,8 @@ from fastio import _native
 from fastio.samplers.batches import Batches
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import Draws, PlannedSampler, shuffled
-from fastio.samplers.share import RankOptions
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
 from fastio.samplers.position import plain, whole
+from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
 
 __all__ = ["PackSampler"]
@@ -40,13 +37,13 @@ class PackSampler(PlannedSampler):
     * ``window``: how many samples are packed together, 65,536 by default.
     * A step is one batch per rank. If the last step has too few, ``uneven`` decides: "pad" and "repeat" repeat
       batches of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.
-    * ``rank``, ``world_size``, ``mesh`` and ``replication`` as in FastLoader.
+    * ``rank``, ``world_size`` and ``ranks`` as in FastLoader.
     * Apart from those, each sample comes exactly once per epoch. All ranks compute the same plan.
     * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
       have had, and the other samples are packed anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
     """
 
-    @explains_names()
+    @explains_names(groups={"ranks": Ranks})
     def __init__(  # noqa: PLR0913 - named like those of LengthBucketSampler
         self,
         lengths: ArrayLike,
@@ -57,11 +54,10 @@ class PackSampler(PlannedSampler):
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        mesh: DeviceMesh | None = None,
-        replication: int = 1,
+        ranks: Ranks | None = None,
         uneven: Uneven = "pad",
     ) -> None:
-        super().__init__(lengths, RankOptions(rank, world_size, mesh, replication))
+        super().__init__(lengths, Ranks.of(ranks, rank, world_size))
         self.max_tokens = max_tokens
         self.window = window
         self.shuffle = shuffle

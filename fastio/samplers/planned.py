@@ -15,7 +15,7 @@ from fastio import _native
 from fastio.samplers.agreement import SURE_AFTER, Agreement
 from fastio.samplers.batches import Batches
 from fastio.samplers.position import GIVEN_UP, as_state, check_state, plain, value_in, whole, whole_epoch
-from fastio.samplers.share import RankOptions, Share, check_resumed_epoch
+from fastio.samplers.share import Ranks, Share, check_resumed_epoch
 
 __all__ = [
     "Draws",
@@ -48,7 +48,7 @@ class PlannedSampler(ABC):
     seed: int
     shuffle: bool
 
-    def __init__(self, lengths: ArrayLike, ranks: RankOptions) -> None:
+    def __init__(self, lengths: ArrayLike, ranks: Ranks) -> None:
         self._lengths = _as_lengths(lengths)
         self._share = ranks.share()
         self.rank, self.world_size = self._share.rank, self._share.world_size

@@ -6,19 +6,20 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from fastio.machine import nodes_of_ranks, process_group_ranks, rank_and_world
 from fastio.samplers.batches import Batches, ElasticSampler
+from fastio.types.options import explains_fields
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = [
-    "RankOptions",
+    "Ranks",
     "Share",
     "check_resumed_epoch",
     "mesh_ranks",
@@ -117,14 +118,39 @@ class Share:
             )
 
 
+@explains_fields
 @dataclass(frozen=True, slots=True)
-class RankOptions:
-    """What a user passes about ranks: see FastLoader."""
+class Ranks:
+    """
+    Which share of the samples a process gets::
+
+        FastLoader("train.lmdb", 256, shuffle=True, ranks=Ranks(mesh=mesh))
+
+    * ``rank`` and ``world_size``: by default those of ``torch.distributed``, torchrun or srun; else 0 of 1.
+    * ``mesh``: a DeviceMesh that gives both: processes that differ only in dimensions such as "tp" get the same
+      samples.
+    * ``replication``: so many processes in a row get the same samples.
+
+    More: "Ranks, nodes and meshes" in fastio/guide/loading.md.
+    """
 
     rank: int | None = None
     world_size: int | None = None
     mesh: DeviceMesh | None = None
     replication: int = 1
+
+    @classmethod
+    def of(cls, ranks: Ranks | None, rank: int | None, world_size: int | None) -> Ranks:
+        """Return ``ranks`` with what was passed beside it. Raises ValueError if both say it."""
+        if ranks is None:
+            return cls(rank, world_size)
+        if not isinstance(ranks, Ranks):
+            raise TypeError(f"ranks={ranks!r}: expected fastio.Ranks, such as Ranks(rank=0, world_size=1)")
+        if rank is None and world_size is None:
+            return ranks
+        if ranks.rank is not None or ranks.world_size is not None:
+            raise ValueError(f"rank={rank!r}, world_size={world_size!r}: ranks= says that too: drop it here")
+        return replace(ranks, rank=rank, world_size=world_size)
 
     def share(self) -> Share:
         """Return the share that they mean. Raises ValueError if they contradict each other."""
@@ -132,7 +158,7 @@ class RankOptions:
 
     def check_own(self, own: tuple[int, int], sampler: str, advice: str) -> None:
         """Raise ValueError if they mean another rank than the user's ``sampler``, which knows its ``own``."""
-        if self == RankOptions():
+        if self == Ranks():
             return
         meant: tuple[int | None, int | None] = self.rank, self.world_size
         if None not in meant or meant == (None, None):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from types import MappingProxyType
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = [
     "check_verify",
@@ -21,10 +22,15 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _Class = TypeVar("_Class")
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_GROUPS: Final[Mapping[str, type[Any]]] = MappingProxyType({})
 
 
 def explains_names(
-    elsewhere: Mapping[str, str] = _NONE, *, example: str = ""
+    elsewhere: Mapping[str, str] = _NONE,
+    *,
+    example: str = "",
+    same: Mapping[str, str] = _NONE,
+    groups: Mapping[str, type[Any]] = _NO_GROUPS,
 ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
     """
     Let a function or an ``__init__`` explain an option that it does not have.
@@ -32,6 +38,9 @@ def explains_names(
     The TypeError names the option of nearly the same name, or all of them. ``elsewhere`` says what to do instead of
     options that users know from elsewhere. For too many values without a name, it says which may have none;
     ``example`` is then an option with its value.
+
+    ``same`` maps words of other libraries to the options that they mean. ``groups`` maps an option to the class of its
+    values; what is passed by the name of a field of that class is put into one, with a DeprecationWarning.
     """
 
     def explained(called: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -41,10 +50,15 @@ def explains_names(
         known = [option.name for option in options]
         unnamed = [option.name for option in options if option.kind is not option.KEYWORD_ONLY]
         named = example or f"{known[-1]}=..." if len(unnamed) < len(known) else ""
+        homes = {field: group for group, kind in groups.items() for field in inspect.signature(kind).parameters}
+        older = homes.keys() - set(known)
 
         @wraps(called)
         def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-            unknown = [option for option in kwargs if option not in known]
+            options: dict[str, Any] = kwargs
+            if not (same.keys().isdisjoint(options) and older.isdisjoint(options)):
+                options = _grouped(name, _translated(name, options, same), {old: homes[old] for old in older}, groups)
+            unknown = [option for option in options if option not in known]
             if unknown:
                 raise TypeError("; ".join(_advice(name, option, known, elsewhere) for option in unknown))
             if named and len(args) > len(unnamed) + is_method:
@@ -52,7 +66,7 @@ def explains_names(
                     f"{name}({', '.join(unnamed)}): got {len(args) - is_method} values without a name: name the "
                     f"others, such as {named}"
                 )
-            return called(*args, **kwargs)
+            return called(*args, **options)
 
         return checked
 
@@ -67,6 +81,32 @@ def explains_fields(dataclass: type[_Class]) -> type[_Class]:
     elsewhere = getattr(dataclass, "_ELSEWHERE", _NONE)
     dataclass.__init__ = explains_names(elsewhere)(dataclass.__init__)  # type: ignore[method-assign] # of this very class
     return dataclass
+
+
+def _translated(name: str, options: Mapping[str, Any], same: Mapping[str, str]) -> dict[str, Any]:
+    """Return options by their own names, whatever other libraries call them."""
+    for word, option in same.items():
+        if word in options and option in options:
+            raise TypeError(f"{name}: {word} is another word for {option}: pass one of them")
+    return {same.get(option, option): value for option, value in options.items()}
+
+
+def _grouped(
+    name: str, options: Mapping[str, Any], homes: Mapping[str, str], groups: Mapping[str, type[Any]]
+) -> dict[str, Any]:
+    """Return options with those of ``homes``, which have become fields of a group, in a value of that group."""
+    grouped = {option: value for option, value in options.items() if option not in homes}
+    for group, kind in groups.items():
+        fields = {option: value for option, value in options.items() if homes.get(option) == group}
+        if not fields:
+            continue
+        listed = ", ".join(f"{field}=..." for field in fields)
+        now = f"{group}={kind.__name__}({listed})"
+        if group in options:
+            raise TypeError(f"{name}: {', '.join(fields)}: {group}= has that too: write {now}")
+        warnings.warn(f"{name}({listed}): write {name}({now}) instead", DeprecationWarning, stacklevel=3)
+        grouped[group] = kind(**fields)
+    return grouped
 
 
 def _advice(name: str, option: str, known: Sequence[str], elsewhere: Mapping[str, str]) -> str:

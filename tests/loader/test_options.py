@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fastio import FastDataset, FastLoader, Mixture
 from fastio.loader import fast_loader
@@ -25,8 +26,6 @@ VALUES: dict[str, Any] = {
     "drop_last": "drop_last",
     "rank": "rank",
     "world_size": "world_size",
-    "mesh": "mesh",
-    "replication": "replication",
     "uneven": "uneven",
     "indices": "indices",
     "sampler": None,
@@ -76,8 +75,22 @@ def test_each_argument_arrives(monkeypatch: pytest.MonkeyPatch, changed: dict[st
     arrived = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
     del arrived["ranks"]
 
-    assert values == arrived
-    assert set(inspect.signature(FastLoader).parameters) == {"dataset", *arrived}
+    assert values | {"mesh": None, "replication": 1} == arrived
+    assert set(inspect.signature(FastLoader).parameters) == {"dataset", "ranks", *values, "samples_per_epoch"}
+
+
+@pytest.mark.parametrize(
+    ("torchs", "ours"),
+    [
+        ({"collate_fn": "pad"}, {"collate": "pad"}),
+        ({"memory_format": torch.channels_last}, {"layout": "channels_last"}),
+        ({"memory_format": torch.contiguous_format}, {"layout": "contiguous"}),
+        ({"layout": torch.channels_last}, {"layout": "channels_last"}),
+    ],
+)
+def test_torchs_words(monkeypatch: pytest.MonkeyPatch, torchs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Where torch has a word for an option, it is accepted."""
+    assert options_of(monkeypatch, batch_size=4, **ours) == options_of(monkeypatch, batch_size=4, **torchs)
 
 
 def test_numbers_become_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +143,11 @@ def test_what_is_refused(arguments: dict[str, Any], message: str, tmp_path: Path
     [
         ({"num_workers": 4}, "no option num_workers: pass threads=N, or leave it out for all CPUs"),
         ({"num_worker": 4}, "no option num_worker: pass threads=N"),
-        ({"collate_fn": list}, r"no option collate_fn: collate= .* DataLoader\(FastDataset\(path\), collate_fn=...\)"),
+        (
+            {"collate_fn": list},
+            r"^collate=.* of your own, use torch's DataLoader\(FastDataset\(path\), collate_fn=...\)",
+        ),
+        ({"collate_fn": "pad", "collate": "pad"}, "collate_fn is another word for collate: pass one of them"),
         ({"prefetch_factor": 2}, "no option prefetch_factor: pass prefetch_batches=N"),
         ({"persistent_workers": True}, "no option persistent_workers: leave it out"),
         ({"worker_init_fn": print}, "no option worker_init_fn: leave it out"),

@@ -48,7 +48,7 @@ def test_tensors_and_receipts_are_equal(bucket: Bucket, paths: tuple[str, str], 
     options: dict[str, Any] = {"shuffle": shuffle, "seed": 5, "threads": 1, "transforms": [RandomCrop(8, padding=2)]}
     for rank in range(2):
         with (
-            FastDataset(url, storage_options=bucket.options) as remote,
+            FastDataset(url, remote=Remote(bucket.options)) as remote,
             FastLoader(remote, 16, rank=rank, world_size=2, **options) as ours,
             FastLoader(local, 16, rank=rank, world_size=2, **options) as plain,
         ):
@@ -66,7 +66,7 @@ def test_tensors_and_receipts_are_equal(bucket: Bucket, paths: tuple[str, str], 
 def test_workers(bucket: Bucket, paths: tuple[str, str]) -> None:
     """Spawned workers of a DataLoader read it with the options of its parent; forked ones say what to do."""
     url, local = paths
-    with FastDataset(url, ToShape(), storage_options=bucket.options) as dataset:
+    with FastDataset(url, ToShape(), remote=Remote(bucket.options)) as dataset:
         expected = [tuple(sample) for sample in FastDataset(local, ToShape())]
         assert expected[7] == tuple(dataset[7])
         spawned = DataLoader(dataset, 150, num_workers=1, multiprocessing_context="spawn", collate_fn=list)

@@ -16,7 +16,7 @@ import torch
 import torch.distributed
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
+from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler, Ranks
 from fastio.samplers import share as by_node
 from fastio.samplers.batches import OrderSampler
 from fastio.samplers.lanes import LaneOrder, Lanes
@@ -187,7 +187,7 @@ def test_another_rank_than_the_samplers_is_refused(tmp_path: Path) -> None:
     sampler: Any = torch.utils.data.DistributedSampler(pictures(8), num_replicas=4, rank=1)  # type: ignore[arg-type]
 
     with pytest.raises(ValueError, match="rank=0, world_size=2: DistributedSampler draws for rank 1 of 4"):
-        FastLoader(store, 2, sampler=sampler, rank=1, world_size=4, replication=2)
+        FastLoader(store, 2, sampler=sampler, rank=1, world_size=4, ranks=Ranks(replication=2))
 
 
 # What each of four processes does: the indices of two epochs of each loader.
@@ -195,7 +195,7 @@ SCRIPT = """
 import json, sys
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
+from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler, Ranks
 
 path, out, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
 torch.set_num_threads(1)
@@ -215,11 +215,11 @@ def epochs(name, loader):
 
 
 options = {"shuffle": "full", "threads": 1}
-epochs("dp_tp", FastLoader(dataset, 4, **options, mesh=dp_tp))
-epochs("tp_dp", FastLoader(dataset, 4, **options, mesh=tp_dp))
-epochs("hybrid", FastLoader(dataset, 4, **options, mesh=hybrid))
-epochs("part", FastLoader(dataset, 4, **options, mesh=part))
-epochs("replication", FastLoader(dataset, 4, **options, replication=2))
+epochs("dp_tp", FastLoader(dataset, 4, **options, ranks=Ranks(mesh=dp_tp)))
+epochs("tp_dp", FastLoader(dataset, 4, **options, ranks=Ranks(mesh=tp_dp)))
+epochs("hybrid", FastLoader(dataset, 4, **options, ranks=Ranks(mesh=hybrid)))
+epochs("part", FastLoader(dataset, 4, **options, ranks=Ranks(mesh=part)))
+epochs("replication", FastLoader(dataset, 4, **options, ranks=Ranks(replication=2)))
 lengths = [16] * len(dataset)
 for name, option in (("mesh", {"mesh": tp_dp}), ("replication", {"replication": 2})):
     bucket = LengthBucketSampler(lengths, batch_size=4, **option)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pytest
 
-from fastio import FastDataset
+from fastio import FastDataset, Remote
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store import FORMATS, create_shard, open_store
 from fastio.store.files import KINDS
@@ -161,8 +161,8 @@ def test_paths_of_pathlib() -> None:
 
 def test_options_are_for_paths(local: Path) -> None:
     """Options of requests with an open store would be ignored: a ValueError says where they go."""
-    with open_store(local / "in.fastio-set") as store, pytest.raises(ValueError, match="download_retry= is for a path"):
-        FastDataset(store, download_retry=3)
+    with open_store(local / "in.fastio-set") as store, pytest.raises(ValueError, match="remote= is for a path"):
+        FastDataset(store, remote=Remote(download_retry=3))
 
 
 def test_a_lone_shard_is_no_set(bucket: Bucket, local: Path) -> None:

@@ -16,6 +16,7 @@ from fastio.transforms import RandomResizedCrop, Resize
 
 OTHERS = {"BaseTransform", "BatchTransform", "Transform"}  # protocols
 OTHERS |= {"invert_geometry", "move_boxes"}  # functions of tensors alone
+OTHERS |= {"LoaderStats", "Receipt"}  # what users get
 CALLED = {
     name: value
     for face in (fastio, transforms)

@@ -14,7 +14,7 @@ import argparse
 import torch
 from torch import nn
 
-from fastio import FastDataset, FastLoader
+from fastio import FastDataset, FastLoader, Remote
 from fastio.transforms import Normalize, RandomHorizontalFlip, RandomResizedCrop
 
 TRANSFORMS = (RandomResizedCrop(64), RandomHorizontalFlip(), Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
@@ -30,7 +30,8 @@ def main() -> None:
     parser.add_argument("--cache-limit", metavar="SIZE", help="up to this size, such as 200GB")
     options = parser.parse_args()
 
-    dataset = FastDataset(options.url, stage=options.stage, cache_dir=options.cache, cache_limit=options.cache_limit)
+    remote = Remote(stage=options.stage, cache_dir=options.cache, cache_limit=options.cache_limit)
+    dataset = FastDataset(options.url, remote=remote)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     loader = FastLoader(dataset, options.batch_size, shuffle=True, transforms=TRANSFORMS, device=device)
     body = [nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]

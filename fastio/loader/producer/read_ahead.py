@@ -274,7 +274,7 @@ class HeldReader:
             self._has_warned = True
             log.warning(
                 "%s: the samples of this order lie all over the store, so each of them is a request of its own: "
-                "shuffle=True reads whole blocks, and stage=FOLDER with stage_wait=True copies the set first",
+                "shuffle=True reads whole blocks, and Remote(stage=FOLDER, stage_wait=True) copies the set first",
                 self._dataset.store.path,
             )
         return replace(batches, windows=windows)

@@ -168,7 +168,7 @@ class GridData:
         if self.kind == "store":
             steps = f", transforms={self.options.transforms!r}" if names else ""
             data = self._store_code()
-            names = ["FastDataset", "FastLoader"] if data.startswith("FastDataset(") else ["FastLoader"]
+            names = [name for name in ("FastDataset", "FastLoader", "Remote") if f"{name}(" in f"FastLoader({data}"]
             lines = [f"from fastio import {', '.join(names)}", *crop, ""]
             return "\n".join([*lines, f"loader = FastLoader({data}, {arguments}{steps})"])
         if self.kind == "folder":
@@ -186,11 +186,11 @@ class GridData:
     def _store_code(self) -> str:
         """Return the argument of FastLoader: the path, or a FastDataset with the fields and options of requests."""
         chosen = self.options.dataset_fields
-        given = {} if chosen is None else {"fields": chosen}
-        if not is_local(self.name):
-            given |= self.options.remote.shown()
-        arguments = "".join(f", {name}={value!r}" for name, value in given.items())
-        return f"FastDataset({self.name!r}{arguments})" if given else repr(self.name)
+        arguments = "" if chosen is None else f", fields={chosen!r}"
+        given = {} if is_local(self.name) else self.options.remote.shown()
+        if given:
+            arguments += f", remote=Remote({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        return f"FastDataset({self.name!r}{arguments})" if arguments else repr(self.name)
 
     def close(self) -> None:
         """Release the store; calling it twice is harmless."""

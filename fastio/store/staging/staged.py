@@ -1,4 +1,4 @@
-"""What ``stage=`` of a dataset does: the copy is waited for, or read while it is made."""
+"""What ``Remote(stage=...)`` of a dataset does: the copy is waited for, or read while it is made."""
 
 from __future__ import annotations
 

@@ -324,8 +324,8 @@ def test_options_of_a_url(folder: Path, served: Served) -> None:
     remote = Remote({"client_options": {"user_agent": "me"}}, cache_dir=folder / "cache", download_retry=7)
     code = _code(url, DataOptions(batch_size=4, crop=16, remote=remote))
     expected = (
-        f"storage_options={{'client_options': {{'user_agent': 'me'}}}}, cache_dir={str(folder / 'cache')!r}, "
-        "download_retry=7)"
+        "remote=Remote(storage_options={'client_options': {'user_agent': 'me'}}, "
+        f"cache_dir={str(folder / 'cache')!r}, download_retry=7))"
     )
     assert f"loader = FastLoader(FastDataset({url!r}, {expected}, batch_size=4" in code
     names: dict[str, Any] = {}
@@ -336,7 +336,7 @@ def test_options_of_a_url(folder: Path, served: Served) -> None:
 
     hidden = Remote({"client_options": {"default_headers": {"Authorization": "Bearer 123"}}})
     code = _code(url, DataOptions(batch_size=4, crop=16, remote=hidden))
-    assert "storage_options={'client_options': {'default_headers': {'Authorization': '***'}}})" in code
+    assert "storage_options={'client_options': {'default_headers': {'Authorization': '***'}}}))" in code
     assert "'photos.lmdb', batch_size=4" in _code("photos.lmdb", DataOptions(batch_size=4, crop=16, remote=remote))
 
 

@@ -408,7 +408,7 @@ def test_shards_behind_a_url(bucket: Bucket, uploaded: str, folder: Path, tmp_pa
     assert (report.samples, report.shards) == (SAMPLES, SHARDS)
     assert report.path == str(tmp_path / "index" / ("x.fastio-set" if name else "w.fastio-set"))
     with (
-        FastDataset(report.path, storage_options=bucket.options) as dataset,
+        FastDataset(report.path, remote=Remote(bucket.options)) as dataset,
         FastDataset(folder) as local,
         FastLoader(dataset, 7, shuffle=True, seed=1) as loader,
         FastLoader(local, 7, shuffle=True, seed=1) as plain,

@@ -80,7 +80,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
 
 def loader(path: Any, **options: Any) -> FastLoader:
     """A loader over all pictures, shuffled."""
-    return FastLoader(FastDataset(path, **options), 16, shuffle=True, threads=1, seed=3)
+    return FastLoader(FastDataset(path, remote=Remote(**options)), 16, shuffle=True, threads=1, seed=3)
 
 
 def epoch(loader: FastLoader) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -237,7 +237,7 @@ def test_a_damaged_copy_is_mended(url: str, tmp_path: Path, caplog: pytest.LogCa
         else:
             assert_equal(expected, epoch(loader(url, stage=str(tmp_path))))
             damage_samples(tmp_path / "in-000001.tar")
-            dataset = FastDataset(url, stage=str(tmp_path))
+            dataset = FastDataset(url, remote=Remote(stage=str(tmp_path)))
             assert [int(label) for _, label in (dataset[i] for i in range(COUNT))] == list(range(COUNT))
 
     assert whole == contents(tmp_path)
@@ -422,15 +422,15 @@ def test_other_processes_read_the_copy(url: str, served: Served, tmp_path: Path)
 def test_a_mistyped_folder_is_not_made(url: str, tmp_path: Path) -> None:
     """Opening says so at once: the whole training would fetch what it could have read from a disk."""
     with pytest.raises(StoreError, match=r"/scrach/copy: the folder .*/scrach does not exist: check the name"):
-        FastDataset(url, stage=tmp_path / "scrach" / "copy")
+        FastDataset(url, remote=Remote(stage=tmp_path / "scrach" / "copy"))
     assert not (tmp_path / "scrach").exists()
 
 
 def test_closing_ends_the_copying(url: str, tmp_path: Path, held: threading.Semaphore) -> None:
     """Its thread goes with the last dataset, and what is there stays for the next one."""
     before = threading.active_count()
-    dataset = FastDataset(url, stage=tmp_path)
-    other = FastDataset(url, stage=tmp_path)
+    dataset = FastDataset(url, remote=Remote(stage=tmp_path))
+    other = FastDataset(url, remote=Remote(stage=tmp_path))
     assert copying(dataset) is copying(other)
     held.release(4)
     dataset.store.close()
@@ -450,6 +450,6 @@ def test_waiting_is_a_choice(url: str, served: Served, tmp_path: Path) -> None:
     path = str(tmp_path / "in.fastio-set")
     assert path == staged_path(url, Remote(stage=str(tmp_path), stage_wait=True))
     assert path == staged_path(url, Remote(stage=str(tmp_path)), "map")
-    assert path == str(FastDataset(url, stage=tmp_path, stage_wait=True).store.path)
+    assert path == str(FastDataset(url, remote=Remote(stage=tmp_path, stage_wait=True)).store.path)
     with pytest.raises(ValueError, match=r"stage_wait=True: waits for a stage, and none is given"):
-        FastDataset(url, stage_wait=True)
+        FastDataset(url, remote=Remote(stage_wait=True))
