@@ -1,10 +1,10 @@
-"""
-Reads a pickle as data: a small machine that knows containers and numbers and cannot call anything.
+"""Reads a pickle as data: a small machine that knows containers and numbers and cannot call anything.
 
-``pickle.Unpickler`` with a strict ``find_class`` is not enough for files from strangers: five bytes (``LONG_BINPUT
-0x7fffffff``) make it allocate gigabytes, a nest of shared tuples used as a key keeps it hashing for years, and
-``BUILD`` calls ``__setstate__`` of whatever is on the stack. Here, no name is ever looked up, no method of an object
-is ever called, and memory is limited by the size of the file.
+The readers of ``pickletools`` take the opcodes apart; what they mean is here. ``pickle.Unpickler`` with a strict
+``find_class`` is not enough for files from strangers: five bytes (``LONG_BINPUT 0x7fffffff``) make it allocate
+gigabytes, a nest of shared tuples used as a key keeps it hashing for years, and ``BUILD`` calls ``__setstate__`` of
+whatever is on the stack. Here, no name is ever looked up, no method of an object is ever called, and memory is limited
+by the size of the file.
 
 Understood: protocols 0 to 5; None, bool, int, float, str, bytes, bytearray; list, tuple, dict and
 ``collections.OrderedDict``; NumPy scalars and arrays of numbers and strings. Everything else is refused by name.
@@ -13,8 +13,9 @@ Understood: protocols 0 to 5; None, bool, int, float, str, bytes, bytearray; lis
 from __future__ import annotations
 
 import codecs
+import io
+import math
 import pickletools
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +23,7 @@ import numpy as np
 
 from fastio.errors import SourceError
 
-__all__ = [
-    "load_pickle",
-]
-
+__all__ = ["load_pickle"]
 
 # Names that a pickle may mention, and what they mean here. numpy 1 and 2 use different module names.
 _NAMES = {
@@ -43,9 +41,7 @@ for _package in ("numpy.core", "numpy._core"):
     _NAMES[_package + ".multiarray", "_reconstruct"] = "reconstruct"
     _NAMES[_package + ".numeric", "_frombuffer"] = "frombuffer"
 
-_U32 = struct.Struct("<I")
 _KEY_TYPES = (str, bytes, int)
-_OPCODE_NAMES = {ord(op.code): op.name for op in pickletools.opcodes}
 
 
 def load_pickle(data: bytes) -> Any:
@@ -58,9 +54,24 @@ def load_pickle(data: bytes) -> Any:
     machine = _Machine(data)
     try:
         value = machine.run()
-    except (IndexError, struct.error) as exc:
+    except (IndexError, KeyError, ValueError) as exc:
+        if isinstance(exc, SourceError):
+            raise
         raise SourceError(f"malformed or truncated pickle at byte {machine.at} of {len(data)}") from exc
-    return _plain(value)
+    if isinstance(value, dict):
+        return {key: _leaf(each) for key, each in value.items()}
+    return [_leaf(each) for each in value] if isinstance(value, list) else _leaf(value)
+
+
+def _leaf(value: Any) -> Any:
+    """What is outermost, or in a dict or list that is, as the caller gets it."""
+    if isinstance(value, _DType | _Global):
+        raise SourceError(f"the pickle holds a {_kind(value)} as a value; expected numbers, strings and containers")
+    if isinstance(value, _Array):
+        if value.array is None:
+            raise SourceError("the pickle holds a numpy array without its content")
+        return value.array
+    return value
 
 
 class _Global:
@@ -68,8 +79,8 @@ class _Global:
 
     __slots__ = ("role", "title")
 
-    def __init__(self, module: str, name: str) -> None:
-        role = _NAMES.get((module, name))
+    def __init__(self, module: object, name: object) -> None:
+        role = _NAMES.get((module, name)) if isinstance(module, str) and isinstance(name, str) else None
         if role is None:
             raise SourceError(
                 f"the pickle asks for {_short(module)}.{_short(name)}, which is not a plain container or number: "
@@ -125,130 +136,54 @@ class _Machine:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.at = 0
+        self.at = 0  # of the opcode under way
         self.stack: list[Any] = []
         self.marks: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
         self.copied = 0
 
     def run(self) -> Any:
-        """
-        Execute until STOP.
+        """Execute until STOP. Every argument is read by ``pickletools``, which takes no more bytes than there are."""
+        file = io.BytesIO(self.data)
+        while code := file.read(1):
+            self.at = file.tell() - 1
+            if code == b".":
+                return self.stack[-1]
+            read, do = _OPCODES.get(code) or self.refuse(code)
+            do(self, read(file) if read else None)
+        raise IndexError("no STOP")
 
-        What nearly all of a label file consists of (a short string, its place in the memo, a small number)
-        is handled here, everything else through the table.
-        """
-        data, memo = self.data, self.memo
-        size = len(data)
-        at, stack = self.at, self.stack
-        while True:
-            op = data[at]
-            if op in (0x58, 0x8C):  # BINUNICODE, SHORT_BINUNICODE
-                if op == 0x58:
-                    start = at + 5
-                    stop = start + _U32.unpack_from(data, at + 1)[0]
-                else:
-                    start = at + 2
-                    stop = start + data[at + 1]
-                if stop > size:
-                    raise IndexError("string beyond the end")
-                try:
-                    text = data[start:stop].decode()
-                except UnicodeDecodeError:
-                    text = _utf8(data[start:stop])
-                stack.append(text)
-                at = stop
-            elif op == 0x71:  # BINPUT
-                memo[data[at + 1]] = stack[-1]
-                at += 2
-            elif op == 0x72:  # LONG_BINPUT
-                memo[_U32.unpack_from(data, at + 1)[0]] = stack[-1]
-                at += 5
-            elif op == 0x94:  # MEMOIZE
-                memo[len(memo)] = stack[-1]
-                at += 1
-            elif op == 0x4B:  # BININT1
-                stack.append(data[at + 1])
-                at += 2
-            elif op == 0x2E:  # STOP
-                return stack[-1]
-            else:
-                self.at = at + 1
-                _HANDLERS.get(op, _Machine.refuse)(self)
-                at, stack = self.at, self.stack
-
-    def refuse(self) -> None:
+    def refuse(self, code: bytes) -> Any:
         """Any opcode that is not understood."""
-        op = self.data[self.at - 1]
-        name = _OPCODE_NAMES.get(op)
-        what = f"opcode {name}" if name else f"byte {op:#04x}, which is no opcode,"
-        raise SourceError(
-            f"the pickle holds {what} at byte {self.at - 1}; only containers, strings and numbers are read"
-        )
+        name = next((op.name for op in pickletools.opcodes if op.code == code.decode("latin-1")), None)
+        what = f"opcode {name}" if name else f"byte {code[0]:#04x}, which is no opcode,"
+        raise SourceError(f"the pickle holds {what} at byte {self.at}; only containers, strings and numbers are read")
 
-    # Reading the pickle's own bytes.
-
-    def take(self, size: int) -> bytes:
-        """The next ``size`` bytes; never more than there are."""
-        stop = self.at + size
-        if size < 0 or stop > len(self.data):
-            raise IndexError(f"{size} bytes announced")
-        part = self.data[self.at : stop]
-        self.at = stop
-        return part
-
-    def counted(self, width: int) -> bytes:
-        """Bytes with their little-endian length before them."""
-        return self.take(int.from_bytes(self.take(width), "little"))
-
-    def line(self) -> bytes:
-        """Bytes up to the next newline (protocol 0)."""
-        stop = self.data.find(b"\n", self.at)
-        if stop < 0:
-            raise IndexError("line without end")
-        part = self.data[self.at : stop]
-        self.at = stop + 1
-        return part
-
-    def number(self, text: bytes) -> int:
-        """A decimal number; Python's own limit on digits bounds the work."""
-        try:
-            return int(text)
-        except ValueError as exc:
-            raise SourceError(f"the pickle holds a number that cannot be read: {_short(text)}") from exc
-
-    # What the opcodes do.
-
-    def push(self, value: object) -> None:
-        """Put a value on the stack."""
-        self.stack.append(value)
+    def group(self) -> list[Any]:
+        """End the group that MARK began and give its values."""
+        values = self.stack
+        self.stack = self.marks.pop()
+        return values
 
     def mark(self) -> None:
         """Begin a group of values."""
         self.marks.append(self.stack)
         self.stack = []
 
-    def group(self) -> list[Any]:
-        """End the group and give its values."""
-        values = self.stack
-        self.stack = self.marks.pop()
-        return values
+    def push_group(self, kind: Callable[[list[Any]], Any]) -> None:
+        """LIST and TUPLE: replace the group by what it becomes."""
+        values = self.group()
+        self.stack.append(kind(values))
 
     def tuple_of(self, count: int) -> None:
         """Replace the last values by a tuple of them."""
         if count > len(self.stack):
-            raise IndexError("stack too short")
+            raise IndexError("the stack is too short")
         self.stack[-count:] = [tuple(self.stack[-count:])]
 
     def put(self, place: int) -> None:
         """Remember the top of the stack."""
         self.memo[place] = self.stack[-1]
-
-    def get(self, place: int) -> None:
-        """Bring back what was remembered."""
-        if place not in self.memo:
-            raise IndexError("nothing remembered there")
-        self.stack.append(self.memo[place])
 
     def set_items(self, target: object, values: list[Any]) -> None:
         """Fill a dict from alternating keys and values; keys of any other type than str, bytes, int are refused."""
@@ -276,6 +211,12 @@ class _Machine:
         values = self.group()
         self.extend(self.stack[-1], values)
 
+    def new_dict(self) -> None:
+        """DICT: a group as a dict."""
+        values = self.group()
+        self.stack.append({})
+        self.set_items(self.stack[-1], values)
+
     def charge(self, parts: tuple[Any, ...]) -> None:
         """
         Count bytes that are about to be copied.
@@ -285,20 +226,6 @@ class _Machine:
         self.copied += sum(len(part) for part in parts if isinstance(part, str | bytes))
         if self.copied > 4 * len(self.data) + 65536:
             raise SourceError(f"the pickle of {len(self.data)} bytes unfolds to more than {self.copied} bytes")
-
-    def new_dict(self) -> None:
-        """DICT: a group as a dict."""
-        values = self.group()
-        result: dict[Any, Any] = {}
-        self.set_items(result, values)
-        self.stack.append(result)
-
-    def stack_global(self) -> None:
-        """STACK_GLOBAL: a name from two strings."""
-        name, module = self.stack.pop(), self.stack.pop()
-        if not isinstance(name, str) or not isinstance(module, str):
-            raise SourceError(f"malformed pickle at byte {self.at}: a name that is not a string")
-        self.stack.append(_Global(module, name))
 
     def reduce(self) -> None:
         """REDUCE and NEWOBJ: one of the few meanings of ``_NAMES``, never a call of what the name stands for."""
@@ -317,30 +244,6 @@ class _Machine:
         elif state not in (None, ()):
             raise SourceError(f"the pickle sets attributes of a {_kind(target)} at byte {self.at}; that is not allowed")
 
-    def text_int(self) -> None:
-        """INT: a decimal number, or 00 and 01 for False and True."""
-        line = self.line()
-        self.stack.append(line == b"01" if line in (b"00", b"01") else self.number(line))
-
-    def text_float(self) -> None:
-        """FLOAT: a decimal fraction."""
-        line = self.line()
-        try:
-            self.stack.append(float(line))
-        except ValueError as exc:
-            raise SourceError(f"the pickle holds a number that cannot be read: {_short(line)}") from exc
-
-    def text_string(self) -> None:
-        """STRING: a quoted str of Python 2, taken as bytes."""
-        line = self.line().strip()
-        if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in (b"'", b'"'):
-            raise SourceError(f"malformed string in the pickle: {_short(line)}")
-        self.stack.append(_decoded(line[1:-1], codecs.escape_decode))
-
-    def text_unicode(self) -> None:
-        """UNICODE: a str with escapes."""
-        self.stack.append(_decoded(self.line(), codecs.raw_unicode_escape_decode))
-
 
 def _meaning(function: _Global, args: tuple[Any, ...]) -> Any:
     """What a pickled call of an allowed name stands for."""
@@ -356,7 +259,7 @@ def _meaning(function: _Global, args: tuple[Any, ...]) -> Any:
         case "dict", ():
             return {}
         case "encode" | "bytes", (str() as text, ("latin1" | "latin-1")):
-            return _latin1(text)
+            return text.encode("latin1")
         case "bytes", ():
             return b""
         case "bytes", (bytes() as raw,):
@@ -369,60 +272,16 @@ def _meaning(function: _Global, args: tuple[Any, ...]) -> Any:
 def _array(raw: object, kind: object, shape: object, order: str) -> np.ndarray[Any, Any]:
     """An array over bytes that are all there: a shape can promise no more than the file holds."""
     if isinstance(raw, str):
-        raw = _latin1(raw)
+        raw = raw.encode("latin1")
     if not isinstance(raw, bytes) or not isinstance(kind, _DType) or not isinstance(shape, tuple):
         raise SourceError(f"the pickle holds a numpy array of {_kind(raw)}; only numbers and strings are read")
     if not all(type(size) is int and size >= 0 for size in shape) or len(shape) > 8:
         raise SourceError(f"the pickle holds a numpy array of shape {_short(shape)}")
-    count = 1
-    for size in shape:
-        count *= size
-    if kind.dtype.itemsize == 0 or count * kind.dtype.itemsize != len(raw):
+    if kind.dtype.itemsize == 0 or math.prod(shape) * kind.dtype.itemsize != len(raw):
         raise SourceError(
             f"the pickle holds a numpy array of shape {_short(shape)} and {kind.dtype} in {len(raw)} bytes"
         )
-    flat = np.frombuffer(raw, kind.dtype)
-    return flat.reshape(shape, order="F" if order == "F" else "C")
-
-
-def _plain(value: Any) -> Any:
-    """The outermost value, and those of a dict or list, as the caller gets them."""
-    if isinstance(value, dict):
-        if any(isinstance(v, _Array | _DType | _Global) for v in value.values()):
-            return {k: _leaf(v) for k, v in value.items()}
-        return value
-    return [_leaf(v) for v in value] if isinstance(value, list) else _leaf(value)
-
-
-def _leaf(value: Any) -> Any:
-    if isinstance(value, _DType | _Global):
-        raise SourceError(f"the pickle holds a {_kind(value)} as a value; expected numbers, strings and containers")
-    if isinstance(value, _Array):
-        if value.array is None:
-            raise SourceError("the pickle holds a numpy array without its content")
-        return value.array
-    return value
-
-
-def _utf8(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as exc:
-        raise SourceError(f"the pickle holds a string that is not UTF-8: {_short(raw)}") from exc
-
-
-def _latin1(text: str) -> bytes:
-    try:
-        return text.encode("latin1")
-    except UnicodeEncodeError as exc:
-        raise SourceError(f"the pickle holds bytes that are not bytes: {_short(text)}") from exc
-
-
-def _decoded(raw: bytes, decode: Callable[[bytes], tuple[Any, int]]) -> Any:
-    try:
-        return decode(raw)[0]
-    except ValueError as exc:
-        raise SourceError(f"malformed string in the pickle: {_short(raw)}") from exc
+    return np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if order == "F" else "C")
 
 
 def _kind(value: object) -> str:
@@ -444,59 +303,58 @@ def _short(value: object) -> str:
     return _kind(value)
 
 
-def _signed(raw: bytes) -> int:
-    return int.from_bytes(raw, "little", signed=True)
+# The opcodes that are understood, by what they do with their argument. What is missing (persistent ids, extension
+# codes, sets, out-of-band buffers, INST, OBJ, NEWOBJ_EX) is refused by name.
+_PUSHED = (
+    "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 "
+    "STRING BINBYTES SHORT_BINBYTES BINBYTES8"
+)
+_MEANINGS: dict[str, Callable[[_Machine, Any], object]] = {
+    **dict.fromkeys(_PUSHED.split(), lambda m, arg: m.stack.append(arg)),
+    "BYTEARRAY8": lambda m, arg: m.stack.append(bytes(arg)),
+    **dict.fromkeys(("BINSTRING", "SHORT_BINSTRING"), lambda m, arg: m.stack.append(arg.encode("latin1"))),
+    "NONE": lambda m, _: m.stack.append(None),
+    "NEWTRUE": lambda m, _: m.stack.append(True),
+    "NEWFALSE": lambda m, _: m.stack.append(False),
+    "EMPTY_LIST": lambda m, _: m.stack.append([]),
+    "EMPTY_DICT": lambda m, _: m.stack.append({}),
+    "EMPTY_TUPLE": lambda m, _: m.stack.append(()),
+    "MARK": lambda m, _: m.mark(),
+    "LIST": lambda m, _: m.push_group(list),
+    "TUPLE": lambda m, _: m.push_group(tuple),
+    "TUPLE1": lambda m, _: m.tuple_of(1),
+    "TUPLE2": lambda m, _: m.tuple_of(2),
+    "TUPLE3": lambda m, _: m.tuple_of(3),
+    "DICT": lambda m, _: m.new_dict(),
+    "APPEND": lambda m, _: m.extend(m.stack[-2], [m.stack.pop()]),
+    "APPENDS": lambda m, _: m.extend_group(),
+    "SETITEM": lambda m, _: m.set_items(m.stack[-3], [m.stack.pop(-2), m.stack.pop()]),
+    "SETITEMS": lambda m, _: m.set_group(),
+    "POP": lambda m, _: m.stack.pop(),
+    "POP_MARK": lambda m, _: m.group(),
+    "DUP": lambda m, _: m.stack.append(m.stack[-1]),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), lambda m, arg: m.put(arg)),
+    "MEMOIZE": lambda m, _: m.put(len(m.memo)),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda m, arg: m.stack.append(m.memo[arg])),
+    "GLOBAL": lambda m, arg: m.stack.append(_Global(*arg.split(" ", 1))),
+    "STACK_GLOBAL": lambda m, _: m.stack.append(_Global(m.stack.pop(-2), m.stack.pop())),
+    **dict.fromkeys(("REDUCE", "NEWOBJ"), lambda m, _: m.reduce()),
+    "BUILD": lambda m, _: m.build(),
+    **dict.fromkeys(("PROTO", "FRAME"), lambda m, _: None),  # the length of a frame says nothing that opcodes do not
+}
 
 
-# Each opcode by its byte; what is missing here (persistent ids, extension codes, sets, out-of-band buffers,
-# INST, OBJ, NEWOBJ_EX) is refused by name.
-_HANDLERS: dict[int, Callable[[_Machine], object]] = {
-    ord("("): _Machine.mark,
-    ord("0"): lambda m: m.stack.pop(),
-    ord("1"): lambda m: m.group(),
-    ord("2"): lambda m: m.push(m.stack[-1]),
-    ord("N"): lambda m: m.push(None),
-    ord("I"): _Machine.text_int,
-    ord("L"): lambda m: m.push(m.number(m.line().removesuffix(b"L"))),
-    ord("F"): _Machine.text_float,
-    ord("S"): _Machine.text_string,
-    ord("V"): _Machine.text_unicode,
-    ord("J"): lambda m: m.push(_signed(m.take(4))),
-    ord("M"): lambda m: m.push(int.from_bytes(m.take(2), "little")),
-    ord("G"): lambda m: m.push(struct.unpack(">d", m.take(8))[0]),
-    ord("T"): lambda m: m.push(m.counted(4)),
-    ord("U"): lambda m: m.push(m.counted(1)),
-    ord("B"): lambda m: m.push(m.counted(4)),
-    ord("C"): lambda m: m.push(m.counted(1)),
-    0x8E: lambda m: m.push(m.counted(8)),  # BINBYTES8
-    0x96: lambda m: m.push(m.counted(8)),  # BYTEARRAY8
-    0x8D: lambda m: m.push(_utf8(m.counted(8))),  # BINUNICODE8
-    0x88: lambda m: m.push(True),
-    0x89: lambda m: m.push(False),
-    0x8A: lambda m: m.push(_signed(m.counted(1))),  # LONG1
-    0x8B: lambda m: m.push(_signed(m.counted(4))),  # LONG4
-    ord("]"): lambda m: m.push([]),
-    ord("}"): lambda m: m.push({}),
-    ord(")"): lambda m: m.push(()),
-    ord("l"): lambda m: m.push(m.group()),
-    ord("t"): lambda m: m.push(tuple(m.group())),
-    0x85: lambda m: m.tuple_of(1),
-    0x86: lambda m: m.tuple_of(2),
-    0x87: lambda m: m.tuple_of(3),
-    ord("d"): _Machine.new_dict,
-    ord("a"): lambda m: m.extend(m.stack[-2], [m.stack.pop()]),
-    ord("e"): _Machine.extend_group,
-    ord("s"): lambda m: m.set_items(m.stack[-3], [m.stack.pop(-2), m.stack.pop()]),
-    ord("u"): _Machine.set_group,
-    ord("p"): lambda m: m.put(m.number(m.line())),
-    ord("g"): lambda m: m.get(m.number(m.line())),
-    ord("h"): lambda m: m.get(m.take(1)[0]),
-    ord("j"): lambda m: m.get(int.from_bytes(m.take(4), "little")),
-    ord("c"): lambda m: m.push(_Global(_utf8(m.line()), _utf8(m.line()))),
-    0x93: _Machine.stack_global,
-    ord("R"): _Machine.reduce,
-    0x81: _Machine.reduce,  # NEWOBJ
-    ord("b"): _Machine.build,
-    0x80: lambda m: m.take(1),  # PROTO
-    0x95: lambda m: m.take(8),  # FRAME: its length says nothing that the opcodes do not
+def _read_bytes(file: io.BytesIO) -> bytes:
+    """The argument of STRING, a str of Python 2: bytes, which pickletools would take for ASCII."""
+    quoted: Any = pickletools.read_stringnl(file, decode=False)
+    return codecs.escape_decode(quoted)[0]
+
+
+_OPCODES: dict[bytes, tuple[Callable[[io.BytesIO], Any] | None, Callable[[_Machine, Any], object]]] = {
+    op.code.encode("latin-1"): (
+        _read_bytes if op.name == "STRING" else op.arg.reader if op.arg else None,
+        _MEANINGS[op.name],
+    )
+    for op in pickletools.opcodes
+    if op.name in _MEANINGS
 }

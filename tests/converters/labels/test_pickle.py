@@ -75,6 +75,7 @@ def test_ordered_dict_and_bytearray(protocol):
 def test_a_pickle_of_python_2():
     """str of Python 2 (STRING, SHORT_BINSTRING) come back as bytes."""
     assert {b"a.png": 1} == load_pickle(b"(dp0\nS'a.png'\np1\nI1\ns.")
+    assert {b"caf\xe9.png": 1} == load_pickle(b"(dp0\nS'caf\\xe9.png'\np1\nI1\ns.")
     assert {b"a.png": 1} == load_pickle(b"\x80\x02}q\x00U\x05a.pngq\x01K\x01s.")
 
 
