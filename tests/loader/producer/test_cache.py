@@ -101,7 +101,7 @@ def test_raw_arrays(cache: Any, tmp_path: Path) -> None:
 @CACHES
 def test_what_does_not_fit(cache: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is needed and what is free is said before anything is read."""
-    for module in ("memory_cache", "resident"):
+    for module in ("memory_cache", "device_cache"):
         monkeypatch.setattr(f"fastio.loader.producer.{module}.available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match=r"300 samples of 8x8x3 take 0\.00 GB decoded, but only 0\.00 GB are free"):
         FastLoader(store, 64, device="cpu", cache=cache)

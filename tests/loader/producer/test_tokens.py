@@ -394,7 +394,7 @@ def test_the_guide_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """The lines that the guide shows for training on text run, and give what they say."""
     write_tokens(tmp_path / "text.h5", samples_of())
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[2] / "fastio" / "guide" / "text.md").read_text()
+    text = (Path(__file__).parents[3] / "fastio" / "guide" / "text.md").read_text()
     block = next(each for each in text.split("```python\n")[1:] if "LengthBucketSampler" in each).split("```")[0]
     found: dict[str, Any] = {}
     exec(compile(block, "text.md", "exec"), found)

@@ -282,7 +282,7 @@ def test_k_folds(numbered: FastDataset) -> None:
 
 def test_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The guide's lines for parts, folds, weights and samplers run as they stand there, each loader to its end."""
-    text = (Path(__file__).parents[2] / "fastio" / "guide" / "loading.md").read_text()
+    text = (Path(__file__).parents[3] / "fastio" / "guide" / "loading.md").read_text()
     part = text[text.index("## A part of the samples") : text.index("## An unchanged script")]
     values = [encode(pixels) for pixels in pictures(1100, (4, 4, 3))]
     for name in ("train", "val"):
