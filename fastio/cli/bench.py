@@ -20,9 +20,9 @@ from fastio.cli.options import (
     model_options,
     refuse_model_options,
 )
-from fastio.cli.result import echo_json, html_option, write_html
-from fastio.cli.screen import begun, printable, steps, table
-from fastio.types.units import counted, number, per_second, size
+from fastio.cli.result import html_option, show
+from fastio.cli.screen import begun, printable, steps
+from fastio.types.units import counted
 
 if TYPE_CHECKING:
     from fastio.measure.loop.data import Data, DataOptions, Step
@@ -130,12 +130,7 @@ def both(
         refuse_model_options()
         with open_data(data, options) as opened:
             halves = measure_halves(opened, _step(opened, step, step_ms), seconds=seconds)
-    report = _as_dict(data, halves)
-    if as_json:
-        echo_json("bench.both", report)
-    else:
-        _print_both(data, halves)
-    write_html(lambda: halves_page(report))
+    show("bench.both", _as_dict(data, halves), halves_page, as_json=as_json)
 
 
 def _with_model(name: str, model: str, options: DataOptions, *, settings: StepOptions, seconds: float) -> Halves:
@@ -180,22 +175,6 @@ def _as_dict(data: str, halves: Halves) -> dict[str, object]:
         "loop": halves.loop.as_dict(),
         "timeline": dataclasses.asdict(halves.timeline),
     }
-
-
-def _print_both(data: str, halves: Halves) -> None:
-    loop = halves.loop
-    click.echo(f"{printable(data)}\n")
-    rows = [
-        ("loading alone", per_second(halves.io.steady_samples_per_s), "", ""),
-        ("training alone", per_second(halves.training.samples_per_s), "", _ms(halves.training.training.mean_s)),
-        ("both", per_second(loop.steady_samples_per_s), _ms(loop.loading.mean_s), _ms(loop.training.mean_s)),
-    ]
-    table(("", "samples/s", "loading ms/step", "training ms/step"), rows, right=(1, 2, 3))
-    click.echo(f"\n{halves.verdict}")
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.2f}"
 
 
 # ``fastio bench io``: how fast data can be loaded here.
@@ -248,14 +227,7 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
             begun(f"loading {printable(name)}: {counted(epochs, 'epoch')}, {seconds:g} s at most")
             with opened:
                 reports.append(_measured(name, opened, epochs=epochs, seconds=seconds))
-            if not as_json:
-                click.echo(_line(reports[-1]))
-    if not as_json:
-        _print_beside(reports)
-    first = {**reports[0], "beside": reports[1:]}
-    if as_json:
-        echo_json("bench.io", first)
-    write_html(lambda: loading_page(first))
+    show("bench.io", {**reports[0], "beside": reports[1:]}, loading_page, as_json=as_json)
 
 
 def _opened(name: str, options: DataOptions, *, is_alone: bool) -> Data:
@@ -289,30 +261,6 @@ def _measured(name: str, opened: Data, *, epochs: int, seconds: float) -> dict[s
         "bytes_per_s": None if bytes_each is None else result.samples_per_s * bytes_each,
         "opens_per_s": opens_per_s(opened.kind, result.samples_per_s),
     }
-
-
-def _line(report: dict[str, Any]) -> str:
-    words = [f"{printable(report['data'])}: {per_second(report['samples_per_s'])} samples/s"]
-    if report["bytes_per_s"] is not None:
-        what = "store" if report["kind"] == "store" else "files"
-        words[0] += f", {size(report['bytes_per_s'])}/s of the {what}"
-    if report["opens_per_s"] is not None:
-        opened = "opened once" if report["kind"] == "store" else f"{per_second(report['opens_per_s'])} files opened/s"
-        words.append(opened)
-    words.append(
-        f"{counted(report['samples'], 'sample')} in {report['seconds']:.2f} s, {report['cpu_seconds']:.2f} s of CPU"
-        + (" (without the workers')" if report["kind"] != "store" else "")
-    )
-    words.append(f"first batch after {report['first_batch_s'] * 1e3:.1f} ms")
-    return "; ".join(words)
-
-
-def _print_beside(reports: list[dict[str, Any]]) -> None:
-    """Print each rate as a multiple of the first."""
-    first = reports[0]
-    for report in reports[1:]:
-        ratio = report["samples_per_s"] / first["samples_per_s"]
-        click.echo(f"{printable(report['data'])}: {ratio:.2g} times the samples/s of {printable(first['data'])}")
 
 
 # ``fastio bench train``: trains a real network on the data and times it.
@@ -383,14 +331,7 @@ def train(
     verdict = None if limit is None else dataclasses.asdict(limit)
     about = {"data": data, "model": model, **_settings(step)}
     form = about | _figures(result, ranks) | {"test_accuracy": right, "verdict": verdict}
-    write_html(lambda: training_page(form))
-    if as_json:
-        echo_json("bench.train", form)
-        return
-    _print_training(data, step, result, ranks)
-    if right is not None:
-        click.echo(f"accuracy on {printable(str(test))}: {right:.2%}")
-    _print_verdict(limit)
+    show("bench.train", form, training_page, as_json=as_json)
 
 
 def _trained(opened: Data, step: TrainStep, count: int, *, is_shown: bool) -> TrainResult:
@@ -447,35 +388,3 @@ def _figures(result: TrainResult, ranks: list[StepSummary]) -> dict[str, object]
         "ranks": [rank.as_dict() for rank in ranks],
         "timeline": dataclasses.asdict(result.timeline),
     }
-
-
-def _print_training(data: str, step: TrainStep, result: TrainResult, ranks: list[StepSummary]) -> None:
-    options = step.options
-    precision = ("TF32" if options.tf32 else "float32") if options.amp == "off" else options.amp
-    words = [f"{number(step.parameters)} parameters", precision, str(options.device)]
-    words += ["channels_last"] * options.channels_last + ["compiled"] * options.compiled
-    click.echo(f"{printable(data)}: {step.workload.name}, {', '.join(words)}\n")
-    rows = [_row(f"rank {number}" if len(ranks) > 1 else "training", rank) for number, rank in enumerate(ranks)]
-    if len(ranks) > 1:
-        rows.append(("all ranks", per_second(sum(rank.steady_samples_per_s for rank in ranks)), "", "", ""))
-    titles = ("", "samples/s", "loading ms/step", "training ms/step", "waits for data")
-    table(titles, rows, right=(1, 2, 3, 4))
-    batch = ranks[0].samples / ranks[0].steps
-    click.echo(f"\n{counted(ranks[0].steps, 'step')} of {batch:,.0f} samples timed, after {result.warm_up} to warm up")
-    click.echo(f"loss {result.first_loss:.4f} in the first tenth of the steps, {result.last_loss:.4f} in the last")
-    if result.peak_bytes is not None:
-        click.echo(f"peak memory on the device {size(result.peak_bytes)}")
-
-
-def _print_verdict(limit: Verdict | None) -> None:
-    if limit is None:
-        click.echo("\nnothing was loaded: compare this limit of training with DATA of your own")
-    else:
-        click.echo(f"\n{limit}")
-
-
-def _row(name: str, summary: StepSummary) -> tuple[str, str, str, str, str]:
-    rate = per_second(summary.steady_samples_per_s)
-    parts = (f"{part.mean_s * 1e3:.2f}" for part in (summary.loading, summary.training))
-    loading, training = parts
-    return name, rate, loading, training, f"{summary.loading_share:.2%}"

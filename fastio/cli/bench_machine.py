@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.result import echo_json, html_option, write_html
-from fastio.cli.screen import SIZE, begun, printable, table
-from fastio.types.units import counted, duration, number, per_second, size
+from fastio.cli.result import html_option, show
+from fastio.cli.screen import SIZE, begun, printable
+from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
-    from fastio.measure.machine.bandwidth import BusRate
-    from fastio.measure.machine.disk import DiskReport
+    pass
 
 __all__ = [
     "bandwidth",
@@ -53,24 +51,7 @@ def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
         }
         for link in links
     ]
-    report = {"size_bytes": amount, "links": rows}
-    write_html(lambda: bandwidth_page(report))
-    if as_json:
-        echo_json("bandwidth", report)
-        return
-    table(
-        ("link", "rate", "source", f"time for {size(amount)}"),
-        [
-            (
-                link.name,
-                size(link.bytes_per_s) + "/s",
-                "measured here" if link.is_measured else "published",
-                duration(link.seconds(amount)),
-            )
-            for link in links
-        ],
-        right=(1, 3),
-    )
+    show("bandwidth", {"size_bytes": amount, "links": rows}, bandwidth_page, as_json=as_json)
 
 
 # ``fastio bench disk``: how fast a file system reads, cold and cached.
@@ -103,52 +84,7 @@ def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
     begun(f"writing {what} below {printable(path)}, reading them, removing them")
     report = measure_disk(path, size_bytes=size_bytes, files=files)
     figures = {**dataclasses.asdict(report), "sequential_bytes_per_s": report.sequential_bytes_per_s}
-    write_html(lambda: disk_page(figures | {"path": str(Path(path).resolve())}))
-    if as_json:
-        echo_json("bench.disk", figures)
-    else:
-        _print_disk(report)
-
-
-def _print_disk(report: DiskReport) -> None:
-    click.echo(
-        f"{printable(report.path)}: {size(report.size_bytes)} written and synced at "
-        f"{size(report.write_bytes_per_s)}/s, {number(report.files)} small files\n"
-    )
-    rows = [
-        (
-            rate.access,
-            rate.cache,
-            str(rate.threads),
-            size(rate.bytes_per_s) + "/s",
-            per_second(rate.reads_per_s),
-            *(f"{seconds * 1e6:,.0f}" for seconds in (rate.p50_s, rate.p99_s, rate.max_s)),
-        )
-        for rate in report.rates
-    ]
-    titles = ("read", "cache", "threads", "rate", "reads/s", "p50 us", "p99 us", "max us")
-    table(titles, rows, right=range(2, 8))
-    click.echo("\n" + _judged(report))
-
-
-def _judged(report: DiskReport) -> str:
-    from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
-    from fastio.measure.machine.disk_kind import kind_in_words
-
-    rate = report.sequential_bytes_per_s
-    if rate is None:
-        return (
-            "nothing could be read cold: this file system keeps its pages in memory (tmpfs, or one that "
-            "ignores posix_fadvise), so these figures are those of memory"
-        )
-    expected = expected_rate(report.kind)
-    if expected is not None:
-        what = f"{rate / expected:.2f}x of what to expect ({size(expected)}/s)"
-        return f"cold, sequential: {size(rate)}/s; the disk is {kind_in_words(report.kind)}: {what}"
-    return (
-        f"cold, sequential: {size(rate)}/s; the disk is {kind_in_words(None)}: expect "
-        f"{size(EXPECTED_DISK)}/s from a hard disk, {size(EXPECTED_NVME)}/s from an NVMe drive"
-    )
+    show("bench.disk", figures, disk_page, as_json=as_json)
 
 
 # ``fastio bench bus``: copies between host memory and a CUDA device.
@@ -161,7 +97,7 @@ def bus(*, as_json: bool) -> None:
     """
     Measure copies between host and CUDA device. Uses pinned and pageable memory.
 
-    Without a CUDA device it prints one line and exits with 0.
+    Without a CUDA device it says so and exits with 0.
 
     \b
     Example:
@@ -173,24 +109,4 @@ def bus(*, as_json: bool) -> None:
     rates = measure_bus() if has_cuda() else []
     skipped = None if rates else "no CUDA device here (or a torch without CUDA): nothing to measure"
     report = {"skipped": skipped, "rates": [dataclasses.asdict(rate) for rate in rates]}
-    write_html(lambda: bus_page(report))
-    if as_json:
-        echo_json("bench.bus", report)
-    elif skipped is not None:
-        click.echo(f"skipped: {skipped}")
-    else:
-        _print_bus(rates)
-
-
-def _print_bus(rates: list[BusRate]) -> None:
-    rows = [
-        (
-            rate.direction,
-            rate.memory,
-            size(rate.size_bytes),
-            size(rate.bytes_per_s) + "/s",
-            f"{size(rate.slowest_bytes_per_s)}/s to {size(rate.fastest_bytes_per_s)}/s",
-        )
-        for rate in rates
-    ]
-    table(("direction", "memory", "size of a copy", "median", "slowest to fastest"), rows, right=(2, 3, 4))
+    show("bench.bus", report, bus_page, as_json=as_json)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
 
 from fastio.cli.options import remote_options, split_fields
-from fastio.cli.result import echo_json, html_option, write_html
-from fastio.cli.screen import begun, printable, steps, table
-from fastio.types.units import counted, per_second
+from fastio.cli.result import html_option, show
+from fastio.cli.screen import begun, steps
+from fastio.types.units import counted
 
 if TYPE_CHECKING:
     from fastio.measure.settings.grid import GridRow
@@ -26,9 +25,6 @@ __all__ = [
     "grid",
     "tune",
 ]
-
-
-_SHOWN = 5
 
 
 @click.command()
@@ -94,12 +90,7 @@ def tune(  # noqa: PLR0913 - one argument an option
             tuned = run(grid_data, points, seconds=seconds, progress=progress)
     finally:
         grid_data.close()
-    report = _tuned_as_dict(data, tuned)
-    write_html(lambda: tune_page(report))
-    if as_json:
-        echo_json("tune", report)
-    else:
-        _print_tuned(tuned)
+    show("tune", _tuned_as_dict(data, tuned), tune_page, as_json=as_json)
 
 
 def _tuned_as_dict(data: str, tuned: Tuned) -> dict[str, object]:
@@ -116,24 +107,6 @@ def _tuned_as_dict(data: str, tuned: Tuned) -> dict[str, object]:
         "is_complete": tuned.is_complete,
         "tried": tried,
     }
-
-
-def _print_tuned(tuned: Tuned) -> None:
-    rows = [
-        (
-            ", ".join(f"{name}={value}" for name, value in tried.point.settings),
-            per_second(tried.samples_per_s),
-            str(tried.rounds),
-            "chosen" if tried.point == tuned.point else "",
-        )
-        for tried in tuned.tried[:_SHOWN]
-    ]
-    table(("setting", "samples/s", "rounds", ""), rows, right=(1, 2))
-    cut = "" if tuned.is_complete else "; too few rounds to be sure: raise --seconds"
-    click.echo(f"\n{counted(len(tuned.tried), 'setting')} tried in {tuned.seconds:.0f} s{cut}. Paste this:\n")
-    click.echo(tuned.code)
-    if "'***'" in tuned.code:
-        click.echo("\n*** stands for a secret: put yours there, or leave the option out where the environment has it.")
 
 
 # ``fastio bench grid``: loading and training time for each setting of a loader.
@@ -224,11 +197,7 @@ def grid(
         "seconds": seconds,
         "rows": [_grid_as_dict(row, kinds[row.point.data]) for row in rows],
     }
-    write_html(lambda: grid_page(report))
-    if as_json:
-        echo_json("bench.grid", report)
-    else:
-        _print_grid(rows, kinds)
+    show("bench.grid", report, grid_page, as_json=as_json)
 
 
 def _values(data: GridData, chosen: tuple[str, ...]) -> dict[str, tuple[Value, ...]]:
@@ -261,47 +230,6 @@ def _grid_as_dict(row: GridRow, kind: str) -> dict[str, object]:
         "repeats": len(row.repeats),
         "stopped_early": row.stopped_early,
     }
-
-
-def _print_grid(rows: list[GridRow], kinds: Mapping[str, str]) -> None:
-    from fastio.measure.loop.data import opens_per_s
-
-    settings = list(dict.fromkeys(name for row in rows for name, _ in row.point.settings))
-    several = len({row.point.data for row in rows}) > 1
-    titles = [*(["data"] if several else []), *(name.replace("_", "_\n") for name in settings)]
-    is_spread = any(len(row.repeats) > 1 for row in rows)
-    spread = ["spread"] if is_spread else []
-    opened = ["files\nopened/s"] if "folder" in kinds.values() else []
-    figures = ["loading\nms/step", *spread, "training\nms/step", "start\nms", "samples/s", *opened, "repeats"]
-    lines = []
-    for row in rows:
-        have = {name: _value(value) for name, value in row.point.settings}
-        least, most = row.spread("loading_s")
-        lines.append(
-            [
-                *([printable(row.point.data)] if several else []),
-                *(have.get(name, "-") for name in settings),
-                f"{row.median('loading_s') * 1e3:.2f}",
-                *([f"{least * 1e3:.3g}-{most * 1e3:.3g}" if len(row.repeats) > 1 else "-"] if is_spread else []),
-                f"{row.median('training_s') * 1e3:.2f}",
-                f"{row.median('start_s') * 1e3:.1f}",
-                per_second(row.median("samples_per_s")),
-                *([_opened(opens_per_s(kinds[row.point.data], row.median("samples_per_s")))] if opened else []),
-                f"{len(row.repeats)}{'*' if row.stopped_early else ' '}",
-            ]
-        )
-    table([*titles, *figures], lines, right=range(len(titles), len(titles) + len(figures)))
-    stopped = sum(row.stopped_early for row in rows)
-    if stopped:
-        click.echo(f"\n* {counted(stopped, 'row')} stopped early: a step took more than 1.5 times the best row's")
-
-
-def _opened(rate: float | None) -> str:
-    return "-" if rate is None else per_second(rate)
-
-
-def _value(value: Value) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 # ``fastio bench decode``: compares decoders on the user's own pictures.
@@ -348,22 +276,4 @@ def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: boo
     rates = compare_decoders(pictures, crop=crop, rounds=rounds)
     about = {"data": data, "pictures": len(pictures), "crop": crop, "rounds": rounds}
     report = {**about, "decoders": [dataclasses.asdict(rate) for rate in rates]}
-    write_html(lambda: decode_page(report))
-    if as_json:
-        echo_json("bench.decode", report)
-        return
-    click.echo(f"{printable(data)}: {counted(len(pictures), 'picture')}, one thread\n")
-    rows = [
-        (
-            rate.name,
-            per_second(rate.images_per_cpu_s),
-            f"{per_second(rate.slowest_images_per_cpu_s)} to {per_second(rate.fastest_images_per_cpu_s)}",
-            f"{rate.images_per_cpu_s / rates[0].images_per_cpu_s:.2f}x",
-            f"{rate.mean_difference:.3f}",
-            f"{rate.p99_difference:.0f}",
-            str(rate.max_difference),
-        )
-        for rate in rates
-    ]
-    titles = ("decoder", "images/CPU-s", "rounds", "of Pillow", "mean diff", "p99", "max")
-    table(titles, rows, right=range(1, 7))
+    show("bench.decode", report, decode_page, as_json=as_json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,17 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from fastio.cli.options import command_argument
-from fastio.cli.result import echo_json, html_option, write_html
-from fastio.cli.screen import begun, printable, table
-from fastio.types.units import counted, gain, quantity
+from fastio.cli.result import html_option, show
+from fastio.cli.screen import begun, printable
+from fastio.types.units import counted
 
 if TYPE_CHECKING:
     from fastio.measure.doctor.diagnosis import Diagnosis
-    from fastio.measure.doctor.facts import Advice, Evidence, Facts
+    from fastio.measure.doctor.facts import Facts
     from fastio.measure.doctor.session import Failure, Observation, ObservationPlan
     from fastio.measure.loop.step_timer import Timeline
     from fastio.measure.machine.monitor import Sample
-    from fastio.measure.report.page import Page
 
 __all__ = ["doctor"]
 
@@ -88,6 +86,7 @@ def doctor(
       fastio doctor --from both.json --from monitor.jsonl
     """
     from fastio.measure.doctor.diagnosis import diagnose
+    from fastio.measure.report.doctor import doctor_page
 
     if bool(command) == bool(saved):
         raise click.UsageError("give a training (-- SCRIPT.py, or MODULE:FUNCTION) or --from FILE")
@@ -95,12 +94,7 @@ def doctor(
     diagnosis = diagnose(case.facts, ended=None if case.failure is None else case.failure.message)
     if case.failure is not None:
         _print_failure(case.failure, has_verdict=diagnosis.pattern is not None)
-    report = _as_dict(case, diagnosis)
-    if as_json:
-        echo_json("doctor", report)
-    else:
-        _print(case, diagnosis)
-    write_html(lambda: _page(report))
+    show("doctor", _as_dict(case, diagnosis), doctor_page, as_json=as_json)
     if case.failure is not None:
         ctx.exit(case.failure.code)
 
@@ -145,12 +139,6 @@ def _observed(name: str, arguments: tuple[str, ...], plan: ObservationPlan, *, i
     return observe(training, plan, case)
 
 
-def _page(report: dict[str, object]) -> Page:
-    from fastio.measure.report.doctor import doctor_page
-
-    return doctor_page(report)
-
-
 def _as_dict(case: _Case, diagnosis: Diagnosis) -> dict[str, object]:
     return {
         "command": case.name,
@@ -169,46 +157,3 @@ def _print_failure(failure: Failure, *, has_verdict: bool) -> None:
         end = "" if failure.text else f": {failure.message}"
         lines += ["", f"the training ended early{end}" + ("; what was measured until then:" if has_verdict else "")]
     click.echo("\n".join([*lines, ""]), err=True)
-
-
-def _print(case: _Case, diagnosis: Diagnosis) -> None:
-    step = case.facts.step
-    steps = "" if step is None or not step.steps else f": {counted(step.steps, 'step')} without a profiler"
-    click.echo(f"{printable(case.name)}{steps}\n")
-    names = [name for name in (diagnosis.pattern, diagnosis.part) if name is not None]
-    click.secho(", ".join(names) or ("no verdict" if case.failure is None else "the training ended early"), bold=True)
-    click.echo(f"  {diagnosis.summary}")
-    for reason in diagnosis.reasons:
-        click.echo(f"  {reason}")
-    _print_evidence(diagnosis.evidence)
-    if diagnosis.steps:
-        click.echo("\nnext, by expected gain")
-    for number, advice in enumerate(diagnosis.steps, 1):
-        _print_advice(number, advice)
-    if diagnosis.cautions:
-        click.echo("\nwarnings")
-    for caution in diagnosis.cautions:
-        click.echo(f"  {printable(caution.title)}\n    {printable(caution.reason)} [{caution.source}]")
-    if diagnosis.unknown:
-        click.echo("\nnot seen")
-    for line in diagnosis.unknown:
-        click.echo(f"  {printable(line)}")
-
-
-def _print_evidence(evidence: Iterable[Evidence]) -> None:
-    rows = []
-    group = ""
-    for fact in evidence:
-        share = "" if fact.share is None else f"{fact.share:.1%}"
-        rows.append((fact.group if fact.group != group else "", fact.name, quantity(fact.value, fact.unit), share))
-        group = fact.group
-    if rows:
-        click.echo()
-        table(("", "figure", "mean", "share"), rows, right=(2, 3))
-
-
-def _print_advice(number: int, advice: Advice) -> None:
-    click.echo(f"{number}. {advice.title} ({gain(advice.gain, is_bound=advice.is_bound)})")
-    click.echo(f"   {printable(advice.reason)}")
-    for line in advice.code.splitlines():
-        click.echo(f"     {printable(line)}")

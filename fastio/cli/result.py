@@ -1,4 +1,4 @@
-"""A command's result as JSON, and as one HTML file."""
+"""A command's result, from one description: on the terminal, as JSON, and as an HTML file."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from fastio.cli.options import DATA_NAMES, MODEL_OPTION_NAMES, REMOTE_NAMES, hidden_secrets
-from fastio.cli.screen import SIZE
+from fastio.cli.screen import SIZE, columns, printable, table
+from fastio.types.units import number
 
 if TYPE_CHECKING:
-    from fastio.measure.report.page import Page
+    from fastio.measure.report.page import Bars, Page, Part, Shares, Table
 
 __all__ = [
     "echo_json",
     "form",
     "html_option",
+    "print_page",
+    "show",
     "wants_html",
     "write_html",
 ]
 
 
+_SHORTEST_BAR, _LONGEST_BAR = 8, 50  # characters
+_EIGHTHS = " ▏▎▍▌▋▊▉"
 _NAME = "html"
 _NOT_SETTINGS = (_NAME, "as_json", "command", *REMOTE_NAMES)  # the report shows the command line as typed anyway
 
@@ -50,6 +55,117 @@ def html_option(command: Callable[..., None]) -> Callable[..., None]:
 def wants_html() -> bool:
     """Whether the running command was given the option."""
     return click.get_current_context().params[_NAME] is not None
+
+
+def show(name: str, report: Mapping[str, Any], page: Callable[[Mapping[str, Any]], Page], *, as_json: bool) -> None:
+    """
+    Show a command's result ``report``, whose page ``page`` builds: on the terminal, or as JSON; with --html in a file
+    too.
+    """
+    if as_json:
+        echo_json(name, report)
+    if as_json and not wants_html():
+        return
+    built = page(report)
+    if not as_json:
+        print_page(built)
+    write_html(lambda: built)
+
+
+def print_page(page: Page) -> None:
+    """Print the figures of a page: tables as they are, plots in words; the verdict comes last, where the eye stops."""
+    click.secho(f"{page.title}: {printable(page.subject)}", bold=True)
+    if page.figures:
+        click.echo()
+        table(("", ""), page.figures)
+    for section in page.sections:
+        blocks = [] if section.said else [block for part in section.parts if (block := _block(part)) is not None]
+        if blocks:
+            click.secho(f"\n{section.title}", bold=True)
+        for i, block in enumerate(blocks):
+            if i and not (block.is_line and blocks[i - 1].is_line):
+                click.echo()
+            block.show()
+    if page.verdict is not None:
+        click.secho(f"\n{page.verdict.name}", bold=True)
+        for line in page.verdict.evidence:
+            click.echo(f"  {printable(line)}")
+        if page.verdict.next_step:
+            click.echo(f"next: {printable(page.verdict.next_step)}")
+
+
+class _Block(NamedTuple):
+    """What a terminal shows of a part of a page."""
+
+    show: Callable[[], None]
+    is_line: bool = False
+
+
+def _block(part: Part) -> _Block | None:
+    """Return what a terminal shows of a part; None of one whose figures stand in a table, and of pictures."""
+    from fastio.measure.report.page import Bars, Code, Heading, Plot, Prose, Shares, Table
+
+    if isinstance(part, Prose | Heading):
+        return _Block(partial(click.echo, printable(part.text)), is_line=True)
+    if isinstance(part, Code):
+        return _Block(partial(_print_lines, part.text))
+    if isinstance(part, Table) and part.shown != 0:
+        return _Block(partial(_print_table, part))
+    if isinstance(part, Bars) and not part.tabled:
+        return _Block(partial(_print_bars, part))
+    if isinstance(part, Shares):
+        return _Block(partial(_print_shares, part))
+    if isinstance(part, Plot):
+        return _Block(partial(click.echo, printable(f"{part.caption}: {part.summary}")), is_line=True)
+    return None
+
+
+def _print_lines(text: str) -> None:
+    for line in text.rstrip("\n").split("\n"):
+        click.echo(f"    {printable(line)}".rstrip())
+
+
+def _print_table(part: Table) -> None:
+    if part.caption:
+        click.echo(printable(part.caption))
+    rows = part.rows if part.shown is None else part.rows[: part.shown]
+    if rows:
+        titles = part.titles or [""] * len(rows[0])
+        first = [_shortened(row[0], part.longest) for row in rows]
+        whole = [(name, *row[1:]) for name, row in zip(first, rows, strict=True)]
+        table([title.replace("_", "_\n") for title in titles], whole, right=part.right)
+    if rows and len(rows) < len(part.rows):
+        click.echo(f"... {number(len(part.rows))} in all")
+
+
+def _shortened(text: str, longest: int | None) -> str:
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def _print_bars(part: Bars) -> None:
+    click.echo(printable(part.caption))
+    length = max(_SHORTEST_BAR, min(_LONGEST_BAR, columns() - 40))
+    rows = [(bar.name, bar.text, _drawn(bar.value / part.limit, length)) for bar in part.bars]
+    table(("", "", ""), rows, right=(1,))
+    if part.mark is not None:
+        click.echo(f"{part.mark.name}: {part.mark.text}")
+
+
+def _drawn(share: float, length: int) -> str:
+    """
+    Return a bar of whole and partial blocks; a share above 0 is always visible.
+
+    >>> _drawn(0.05, 50), _drawn(0, 50)
+    ('██▌', '')
+    """
+    eighths = max(round(share * length * 8), int(share > 0))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def _print_shares(part: Shares) -> None:
+    click.echo(printable(part.caption))
+    rows = [(share.name, share.text, f"{share.value / part.whole:.1%}") for share in part.parts]
+    table(("part", part.unit, "share"), rows, right=(1, 2))
 
 
 def write_html(page: Callable[[], Page]) -> None:

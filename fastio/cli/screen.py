@@ -77,10 +77,13 @@ def by_reason(counts: Mapping[str, int]) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Print a whole table on stdout; long cells are folded, never cut. Columns in ``right`` are aligned right."""
+    """
+    Print a whole table on stdout; long cells are folded, never cut. Columns in ``right`` are aligned right. Without any
+    title there is no heading.
+    """
     cells = [[printable(cell) for cell in row] for row in rows]
     heading, lines = text_grid(titles, cells, right=right, available=columns())
-    for line in heading:
+    for line in heading if any(titles) else ():
         click.echo(click.style(line, bold=True))
     for line in lines:
         click.echo(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,7 +152,9 @@ def test_info(folder):
     """For people and for machines."""
     text = run("info", folder / "s.lmdb").output
 
-    assert "lmdb, 7 samples" in text
+    assert text.startswith(f"A store of training data: {folder / 's.lmdb'}\n\nsamples  ")
+    assert re.search(r"^samples +7$", text, re.MULTILINE)
+    assert re.search(r"^format +lmdb$", text, re.MULTILINE)
     assert "lmdb.open(path" in text
     assert 7 == json.loads(run("info", folder / "s.lmdb", "--json").output)["samples"]
     assert "simd" in run("info", "--build").output
@@ -330,8 +333,9 @@ def test_a_signal_leaves_nothing(tmp_path, warm_python, suffix, number):
     """Ctrl-C and SIGTERM in the middle: nothing of the store is left, the exit code says why, no traceback."""
     flat(tmp_path / "pngs", 30)
     script = (
-        "import os, sys; from fastio.converters import ahead, ListedSource; from fastio.cli import main\n"
-        "ahead.CHUNK_SAMPLES = 1\n"
+        "import os, sys; from fastio.cli import main\n"
+        "from fastio.converters import ListedSource; from fastio.converters.packing import pipeline\n"
+        "pipeline.CHUNK_SAMPLES = 1\n"
         "begin = ListedSource.begin\n"
         "def stop(self, chunk, pool):\n"
         f"    if chunk.start == 15: os.kill(os.getpid(), {int(number)})\n"

@@ -100,11 +100,12 @@ def test_what_people_see(folder: Path) -> None:
     assert result.exit_code == 0, result.output
 
     for words in (
-        "io_bound, slow_wait",
+        "\nio_bound\n",
+        "slow wait",
         "waiting for data",
-        "next, by expected gain",
+        "What to do, by expected gain",
         "time.sleep(",
-        "not seen",
+        "Not seen",
     ):
         assert words in result.stdout
 
@@ -128,11 +129,11 @@ def test_a_script_that_fails_in_its_first_step() -> None:
 
     assert result.exit_code == 1
     assert "RuntimeError: out of luck" in result.stderr
-    assert "the training ended early\n  it ended in step 1: RuntimeError: out of luck; " in result.stdout
+    assert "The training ended early\nit ended in step 1: RuntimeError: out of luck; " in result.stdout
     assert "ended early" not in result.stderr
     assert "first batch of an epoch" in result.stdout
     assert "0 steps" not in result.stdout
-    assert "no verdict" not in result.output
+    assert "No verdict" not in result.output
 
 
 def test_a_script_that_fails_before_its_loop(folder: Path) -> None:
@@ -141,9 +142,9 @@ def test_a_script_that_fails_before_its_loop(folder: Path) -> None:
     result = run("--", "fails.py")
 
     assert result.exit_code == 1
-    assert "the training ended early\n  it ended before a loader gave it a batch: KeyError: 'data'" in result.stdout
+    assert "The training ended early\nit ended before a loader gave it a batch: KeyError: 'data'" in result.stdout
     assert "ended early" not in result.stderr
-    assert "not seen" not in result.stdout
+    assert "Not seen" not in result.stdout
 
 
 def test_a_script_that_exits(folder: Path) -> None:

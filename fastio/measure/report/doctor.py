@@ -44,6 +44,8 @@ def doctor_page(report: Mapping[str, Any]) -> Page:
 def _figures(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     step = report["facts"]["step"] or {}
     figures = [] if report["part"] is None else [("slow part of loading", report["part"].replace("_", " "))]
+    if step.get("steps"):
+        figures.append(("without a profiler", counted(step["steps"], "step")))
     loading, training = step.get("loading_s"), step.get("training_s")
     if loading is not None and training:
         figures += [("waits for data", f"{loading / (loading + training):.1%}"), ("training per step", ms(training))]
@@ -58,7 +60,7 @@ def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
         yield Section(title, [Prose(report["summary"])])
     if report["failure"] is not None:
         failure = report["failure"]
-        yield Section("How it ended", [Prose(f"Early: {failure['message']}"), Code(failure["text"])])
+        yield Section("How it ended", [Prose(f"Early: {failure['message']}"), Code(failure["text"])], said=True)
     if report["steps"]:
         yield Section("What to do, by expected gain", list(_steps(report["steps"])))
     yield from _evidence(report["evidence"])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastio.measure.report.page import Bar, Bars, Page, Plot, ReferenceLine, Section, Series, Table, verdict_of
+from fastio.measure.report.page import Bar, Bars, Page, Plot, Prose, ReferenceLine, Section, Series, Table, verdict_of
 from fastio.types.units import counted, number, per_second, size
 
 __all__ = [
     "halves_page",
     "loading_page",
     "ms",
+    "opened",
     "rate",
     "timeline_plot",
     "training_page",
@@ -23,6 +24,7 @@ _WITHOUT_WORKERS = "CPU time, without the workers'"
 
 def loading_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.bench.io``."""
+    every = [report, *report["beside"]]
     bars = Bars(
         "Samples per second",
         (
@@ -32,26 +34,48 @@ def loading_page(report: Mapping[str, Any]) -> Page:
             ),
         ),
     )
-    figures = (
+    figures = [
         ("samples", number(report["samples"])),
         ("batches", number(report["batches"])),
         ("time", f"{report['seconds']:.2f} s"),
         ("CPU time" if report["kind"] == "store" else _WITHOUT_WORKERS, f"{report['cpu_seconds']:.2f} s"),
         ("first batch after", ms(report["first_batch_s"])),
-    )
+    ]
+    if report["bytes_per_s"] is not None:
+        what = "store" if report["kind"] == "store" else "files"
+        figures.append((f"bytes of the {what}", f"{size(report['bytes_per_s'])}/s"))
+    if report["opens_per_s"] is not None:
+        figures.append(("files opened", f"{per_second(report['opens_per_s'])}/s" if report["opens_per_s"] else "one"))
     sections = [Section("Rates", [bars])]
-    every = [report, *report["beside"]]
     if len(every) > 1:
-        rows = [
-            (measured["data"], rate(measured["samples_per_s"]), _opened(measured["opens_per_s"])) for measured in every
-        ]
-        sections.append(Section("Side by side", [Table(("data", "samples/s", "files opened/s"), rows, right=(1, 2))]))
-    return Page(
-        "How fast data can be loaded", ", ".join(measured["data"] for measured in every), sections, figures=figures
-    )
+        sections.append(Section("Side by side", [_side_by_side(every)]))
+    subject = ", ".join(measured["data"] for measured in every)
+    return Page("How fast data can be loaded", subject, sections, figures=figures)
 
 
-def _opened(per_s: float | None) -> str:
+def _side_by_side(every: Sequence[Mapping[str, Any]]) -> Table:
+    first = every[0]["samples_per_s"]
+    rows = [
+        (
+            measured["data"],
+            per_second(measured["samples_per_s"]),
+            f"{measured['samples_per_s'] / first:.2g} x",
+            per_second(measured["steady_samples_per_s"]),
+            "-" if measured["bytes_per_s"] is None else f"{size(measured['bytes_per_s'])}/s",
+            opened(measured["opens_per_s"]),
+            f"{measured['cpu_seconds']:.2f}",
+            ms(measured["first_batch_s"]),
+        )
+        for measured in every
+    ]
+    titles = (
+        "data", "samples/s", "of the first", "after the first batch", "bytes", "files opened/s", "CPU s", "first batch"
+    )  # fmt: skip
+    return Table(titles, rows, right=range(1, len(titles)))
+
+
+def opened(per_s: float | None) -> str:
+    """Return how many files were opened per second; a function of the user's does not say."""
     return "-" if per_s is None else per_second(per_s)
 
 
@@ -63,29 +87,49 @@ def training_page(report: Mapping[str, Any]) -> Page:
     ranks = [(f"rank {i}" if len(report["ranks"]) > 1 else "", summary) for i, summary in enumerate(report["ranks"])]
     sections = []
     if len(ranks) > 1:
-        rates = [(name, summary["steady_samples_per_s"]) for name, summary in ranks]
-        bars = [Bar(name, value, per_second(value), "training") for name, value in rates]
+        rates = [(name, summary["steady_samples_per_s"], summary["loading_share"]) for name, summary in ranks]
+        bars = [
+            Bar(name, value, f"{per_second(value)}, waits for data {share:.1%}", "training")
+            for name, value, share in rates
+        ]
         sections.append(Section("Ranks", [Bars("Samples per second of each rank", bars)]))
     plot = timeline_plot(report["timeline"])
     if plot is not None:
         sections.append(Section("Step by step", [plot]))
     if report["losses"]:
         sections.append(Section("Loss", [losses_plot(report["losses"])]))
-    sections.append(Section("Times", [times_table(ranks)]))
-    first = ranks[0][1]
+    first = report["ranks"][0]
+    timed = f"{counted(first['steps'], 'step')} of {number(round(first['samples'] / first['steps']))} samples timed"
+    sections.append(Section("Times", [times_table(ranks), Prose(f"{timed}, after {report['warm_up']} to warm up")]))
+    verdict = None
+    if report["verdict"] is None:
+        line = "nothing was loaded: compare this limit of training with DATA of your own"
+        sections.append(Section("No verdict", [Prose(line)]))
+    else:
+        verdict = verdict_of(report["verdict"])
+    return Page(f"Training {report['model']}", report["data"], sections, verdict, _training_figures(report))
+
+
+def _training_figures(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    ranks = report["ranks"]
+    first = ranks[0]
+    precision = ("TF32" if report["tf32"] else "float32") if report["amp"] == "off" else report["amp"]
+    switches = ["channels_last"] * report["channels_last"] + ["compiled"] * report["compiled"]
     figures = [
         ("samples/s" + (", all ranks" if len(ranks) > 1 else ""), per_second(report["samples_per_s"])),
-        ("waits for data", f"{max(summary['loading_share'] for _, summary in ranks):.1%}"),
+        ("waits for data", f"{max(summary['loading_share'] for summary in ranks):.1%}"),
         ("training per step", ms(first["training"]["mean_s"])),
+        ("loss, first tenth", f"{report['first_loss']:.4f}"),
+        ("loss, last tenth", f"{report['last_loss']:.4f}"),
         ("parameters", number(report["parameters"])),
+        ("precision", ", ".join([precision, *switches])),
         ("device", report["device"]),
     ]
     if report["peak_bytes"] is not None:
         figures.append(("memory of the device", size(report["peak_bytes"])))
     if report["test_accuracy"] is not None:
         figures.append(("accuracy", f"{report['test_accuracy']:.2%}"))
-    verdict = None if report["verdict"] is None else verdict_of(report["verdict"])
-    return Page(f"Training {report['model']}", report["data"], sections, verdict, figures)
+    return figures
 
 
 # The page of ``bench both``.
@@ -95,13 +139,13 @@ def halves_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.bench.both``."""
     io, training, loop = (report[f"{name}_samples_per_s"] for name in ("io", "training", "loop"))
     bars = Bars(
-        "Samples per second; the dashed line is what training could use:",
+        "Samples per second",
         (
             Bar("loading alone", io, rate(io), "loading"),
             Bar("training alone", training, rate(training), "training"),
             Bar("both, the real loop", loop, rate(loop), "both"),
         ),
-        ReferenceLine(training, rate(training)),
+        ReferenceLine("what training could use", training, rate(training)),
     )
     plot = timeline_plot(report["timeline"])
     sections = [

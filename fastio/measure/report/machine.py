@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
@@ -30,13 +31,14 @@ def bandwidth_page(report: Mapping[str, Any]) -> Page:
         "; another colour: measured on this machine" * is_measured
     )
     rows = [
-        (link["link"], _SOURCES[link["measured"]], f"{size(link['bytes_per_s'])}/s", duration(link["seconds"]))
+        (link["link"], f"{size(link['bytes_per_s'])}/s", _SOURCES[link["measured"]], duration(link["seconds"]))
         for link in links
     ]
-    table = Table(("link", "rate is", "rate", "time"), rows, (1, 2, 3), f"How long {size(report['size_bytes'])} take")
+    table = Table(("link", "rate", "source", f"time for {size(report['size_bytes'])}"), rows, (1, 3))
     subject = f"{size(report['size_bytes'])} over each link"
-    sections = [Section("Time", [table]), Section("Rates", [Bars(caption, bars)])]
-    return Page("How long data takes", subject, sections)
+    return Page(
+        "How long data takes", subject, [Section("Time", [table]), Section("Rates", [Bars(caption, bars, tabled=True)])]
+    )
 
 
 _ROLES: Mapping[bool, Any] = {True: "training", False: "plain"}
@@ -56,15 +58,16 @@ def bus_page(report: Mapping[str, Any]) -> Page:
     figures = []
     for direction in dict.fromkeys(rate["direction"] for rate in rates):
         one_way = [rate for rate in rates if rate["direction"] == direction]
-        sections.append(Section(str(direction).capitalize(), [_bars(one_way)]))
+        sections.append(Section(str(direction).capitalize(), _copies(one_way)))
         for memory in dict.fromkeys(rate["memory"] for rate in one_way):
             best = max(rate["bytes_per_s"] for rate in one_way if rate["memory"] == memory)
             figures.append((f"{direction}, {memory}", f"{size(best)}/s"))
     return Page(title, subject, sections, figures=figures)
 
 
-def _bars(rates: list[Mapping[str, Any]]) -> Part:
+def _copies(rates: list[Mapping[str, Any]]) -> list[Part]:
     """Return pinned and pageable memory, size by size, so that both directions compare on one page."""
+    ordered = sorted(rates, key=lambda rate: (rate["size_bytes"], rate["memory"] != "pinned"))
     bars = [
         Bar(
             f"{rate['memory']}, {size(rate['size_bytes'])}",
@@ -73,9 +76,20 @@ def _bars(rates: list[Mapping[str, Any]]) -> Part:
             "training" if rate["memory"] == "pinned" else "loading",
             (rate["slowest_bytes_per_s"], rate["fastest_bytes_per_s"]),
         )
-        for rate in sorted(rates, key=lambda rate: (rate["size_bytes"], rate["memory"] != "pinned"))
+        for rate in ordered
     ]
-    return Bars("Bytes per second by the size of a copy: median, slowest and fastest of ten", bars)
+    rows = [
+        (
+            rate["memory"],
+            size(rate["size_bytes"]),
+            *(f"{size(rate[name])}/s" for name in ("bytes_per_s", "slowest_bytes_per_s", "fastest_bytes_per_s")),
+        )
+        for rate in ordered
+    ]
+    return [
+        Bars("Bytes per second by the size of a copy: median, slowest and fastest of ten", bars, tabled=True),
+        Table(("memory", "size of a copy", "median", "slowest", "fastest"), rows, range(1, 5)),
+    ]
 
 
 # The page of ``bench disk``.
@@ -86,52 +100,60 @@ _KINDS = {"nvme": "NVMe", "flash": "flash, no NVMe", "rotating": "rotating", Non
 
 def disk_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.bench.disk``."""
+    kind = report.get("kind")
     sections = []
     for cache, title in _CACHES.items():
         rates = [rate for rate in report["rates"] if rate["cache"] == cache]
         if rates:
-            sections.append(Section(title, _rates(rates, report.get("kind"), is_cold=cache == "cold")))
+            sections.append(Section(title, _reads(rates, kind, is_cold=cache == "cold")))
     sequential = report["sequential_bytes_per_s"]
-    if sequential is None:
-        sections.insert(0, Section("Nothing was cold", [Prose(_NEVER_COLD)]))
+    sections.insert(0, Section("Nothing was cold" if sequential is None else "In short", [_judged(sequential, kind)]))
     figures = [
         ("sequential, cold", "unknown" if sequential is None else f"{size(sequential)}/s"),
         ("written and synced", f"{size(report['write_bytes_per_s'])}/s"),
-        ("kind of disk", _KINDS[report.get("kind")]),
+        ("kind of disk", _KINDS[kind]),
         ("file", size(report["size_bytes"])),
         ("small files", number(report["files"])),
     ]
-    return Page("How fast the disk is", report["path"], sections, figures=figures)
+    return Page("How fast the disk is", str(Path(report["path"]).resolve()), sections, figures=figures)
 
 
-_NEVER_COLD = (
-    "This file system keeps its pages in memory (tmpfs, or one that ignores posix_fadvise), so these "
-    "figures are those of memory."
-)
+def _judged(sequential: float | None, kind: DiskKind | None) -> Prose:
+    """Return the rate of cold reads in order, beside what such a disk should reach."""
+    if sequential is None:
+        return Prose(
+            "nothing could be read cold: this file system keeps its pages in memory (tmpfs, or one that ignores "
+            "posix_fadvise), so these figures are those of memory"
+        )
+    expected = expected_rate(kind)
+    if expected is not None:
+        what = f"{sequential / expected:.2f}x of what to expect ({size(expected)}/s)"
+    else:
+        what = f"expect {size(EXPECTED_DISK)}/s from a hard disk, {size(EXPECTED_NVME)}/s from an NVMe drive"
+    return Prose(f"cold, sequential: {size(sequential)}/s; the disk is {kind_in_words(kind)}: {what}")
 
 
-def _rates(rates: list[Mapping[str, Any]], kind: DiskKind | None, *, is_cold: bool) -> list[Part]:
+def _reads(rates: list[Mapping[str, Any]], kind: DiskKind | None, *, is_cold: bool) -> list[Part]:
     bars = [
         Bar(_name(rate), rate["bytes_per_s"], f"{size(rate['bytes_per_s'])}/s", "loading" if is_cold else "memory")
         for rate in rates
     ]
-    expected = expected_rate(kind) or EXPECTED_DISK
-    mark = ReferenceLine(expected, f"{size(expected)}/s") if is_cold else None
-    latencies = [
+    rows = [
         (
             _name(rate),
+            f"{size(rate['bytes_per_s'])}/s",
             per_second(rate["reads_per_s"]),
             *(f"{rate[name] * 1e6:,.0f}" for name in ("p50_s", "p99_s", "max_s")),
         )
         for rate in rates
     ]
-    caption = "Bytes per second"
+    mark = None
     if is_cold:
-        what = "a disk" if kind is None else kind_in_words(kind)
-        nvme = f", an NVMe drive {size(EXPECTED_NVME)}/s" if kind is None else ""
-        caption += f"; the dashed line is what to expect of {what}, read in order{nvme}:"
-    titles = ("read", "reads/s", "p50 µs", "p99 µs", "longest µs")
-    return [Bars(caption, bars, mark), Table(titles, latencies, range(1, 5), "Latency of one read")]
+        expected = expected_rate(kind) or EXPECTED_DISK
+        what = "a hard disk" if kind is None else kind_in_words(kind)
+        mark = ReferenceLine(f"what to expect of {what}, read in order", expected, f"{size(expected)}/s")
+    titles = ("read", "rate", "reads/s", "p50 us", "p99 us", "longest us")
+    return [Bars("Bytes per second", bars, mark, tabled=True), Table(titles, rows, range(1, 6))]
 
 
 def _name(rate: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a report is made of: a page of sections, each a heading with prose, tables, charts and pictures."""
+"""The description of a result, for the terminal and for HTML: sections of prose, tables, charts and pictures."""
 
 from __future__ import annotations
 
@@ -76,13 +76,19 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under titles; columns in ``right`` are numbers. ``folded`` tables open on request."""
+    """
+    Rows under titles; columns in ``right`` are numbers. A ``folded`` table opens on request.
+
+    A terminal shows the first ``shown`` rows (None: all), with at most ``longest`` characters in the first column.
+    """
 
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Sequence[int] = ()
     caption: str = ""
     folded: bool = False
+    shown: int | None = None
+    longest: int | None = None
     kind: ClassVar[str] = "table"
 
 
@@ -99,19 +105,25 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceLine:
-    """A line across all bars, such as the wanted rate."""
+    """A line across all bars, such as the wanted rate: ``name`` says what it is, ``text`` is its value."""
 
+    name: str
     value: float
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars with a common zero. ``caption`` says what is measured, and in which unit."""
+    """
+    Bars with a common zero. ``caption`` says what is measured, and in which unit.
+
+    A terminal leaves out what is ``tabled``: a table of the same page has the same figures.
+    """
 
     caption: str
     bars: Sequence[Bar]
     mark: ReferenceLine | None = None
+    tabled: bool = False
     kind: ClassVar[str] = "bars"
 
     @property
@@ -156,7 +168,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """A table whose cells are coloured by value; None was not measured. ``corner`` names rows and columns."""
+    """
+    A table whose cells are coloured by value; None was not measured. ``corner`` names rows and columns.
+
+    A terminal leaves it out: a table of the same page has the same figures.
+    """
 
     caption: str
     corner: str
@@ -237,10 +253,11 @@ Part = Prose | Heading | Code | Table | Bars | Shares | HeatMap | Plot | Picture
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and its content."""
+    """A heading and its content. A terminal leaves out what it has ``said`` before, such as a traceback on stderr."""
 
     title: str
     parts: Sequence[Part]
+    said: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +273,7 @@ class PageVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A report. ``subject`` is what was examined, such as a path; ``figures`` are a few pairs of name and value."""
+    """A result. ``subject`` is what was examined, such as a path; ``figures`` are a few pairs of name and value."""
 
     title: str
     subject: str

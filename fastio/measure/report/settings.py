@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastio.measure.report.loop import ms, rate
+from fastio.measure.report.loop import ms, opened, rate
 from fastio.measure.report.page import Bar, Bars, Cell, Code, HeatMap, Page, Part, Prose, ReferenceLine, Section, Table
 from fastio.types.units import counted, number, per_second
 
@@ -16,7 +16,6 @@ __all__ = [
 ]
 
 
-_FIGURES = ("loading ms/step", "spread", "training ms/step", "start ms", "samples/s", "repeats")
 _OPEN_ROWS = 40  # a longer table is folded
 
 
@@ -69,22 +68,28 @@ def _cell(row: Mapping[str, Any] | None) -> Cell | None:
 
 
 def _table(rows: list[Mapping[str, Any]], *, several: bool) -> Table:
+    """Return a row for each setting; the spread where there are repeats, files opened where there are files."""
     names = list(dict.fromkeys(name for row in rows for name in row["settings"]))
+    is_spread = any(row["repeats"] > 1 for row in rows)
+    opens = any(row["opens_per_s"] for row in rows)
     lines = [
         [
             *([row["data"]] if several else []),
             *(_value(row["settings"].get(name, "-")) for name in names),
             f"{row['loading_s'] * 1e3:,.2f}",
-            " to ".join(f"{seconds * 1e3:,.2f}" for seconds in row["loading_s_spread"]),
+            *([" to ".join(f"{seconds * 1e3:,.2f}" for seconds in row["loading_s_spread"])] if is_spread else []),
             f"{row['training_s'] * 1e3:,.2f}",
             f"{row['start_s'] * 1e3:,.1f}",
             per_second(row["samples_per_s"]),
+            *([opened(row["opens_per_s"])] if opens else []),
             f"{row['repeats']}{'*' if row['stopped_early'] else ''}",
         ]
         for row in rows
     ]
-    titles = [*(["data"] if several else []), *names, *_FIGURES]
-    right = range(len(titles) - len(_FIGURES), len(titles))
+    figures = ["loading ms/step", *(["spread"] if is_spread else []), "training ms/step", "start ms", "samples/s"]
+    figures += [*(["files opened/s"] if opens else []), "repeats"]
+    titles = [*(["data"] if several else []), *names, *figures]
+    right = range(len(titles) - len(figures), len(titles))
     return Table(titles, lines, right, "Least loading time first", folded=len(rows) > _OPEN_ROWS)
 
 
@@ -95,6 +100,7 @@ def _value(value: object) -> str:
 # The page of ``tune``: the chosen setting, and the others tried.
 
 _BARS = 20  # settings shown as bars; the table has all
+_LISTED = 5  # of which a terminal shows the best
 
 
 def tune_page(report: Mapping[str, Any]) -> Page:
@@ -115,10 +121,16 @@ def tune_page(report: Mapping[str, Any]) -> Page:
     ]
     caption = "Samples per second, median of the rounds; among settings within 3 % of the best, the cheapest wins"
     rows = [(_words(point["settings"]), per_second(point["samples_per_s"]), str(point["rounds"])) for point in tried]
-    table = Table(("setting", "samples/s", "rounds"), rows, (1, 2), "Ordered by how long each stayed in the race")
+    order = "Ordered by how long each stayed in the race"
+    table = Table(("setting", "samples/s", "rounds"), rows, (1, 2), order, shown=_LISTED)
+    paste: list[Part] = [Code(report["code"].rstrip())]
+    if "'***'" in report["code"]:
+        paste.append(
+            Prose("*** stands for a secret: put yours there, or leave the option out where the environment has it.")
+        )
     sections = [
-        Section("Paste this", [Code(report["code"].rstrip())]),
-        Section("Rates", [Bars(caption, bars)]),
+        Section("Paste this", paste),
+        Section("Rates", [Bars(caption, bars, tabled=True)]),
         Section("All settings", [table]),
     ]
     if not report["is_complete"]:
@@ -144,7 +156,7 @@ def decode_page(report: Mapping[str, Any]) -> Page:
     decoders = report["decoders"]
     base = decoders[0]
     bars = Bars(
-        "Images per second of one CPU, with the spread of the rounds; the dashed line is the first decoder:",
+        "Images per second of one CPU, with the spread of the rounds",
         [
             Bar(
                 decoder["name"],
@@ -156,23 +168,25 @@ def decode_page(report: Mapping[str, Any]) -> Page:
             )
             for decoder in decoders
         ],
-        ReferenceLine(base["images_per_cpu_s"], base["name"]),
+        ReferenceLine("the first decoder", base["images_per_cpu_s"], base["name"]),
+        tabled=True,
     )
-    differences = Table(
-        ("decoder", "mean", "99 % of pixels differ by less than", "greatest"),
-        [
-            (
-                decoder["name"],
-                f"{decoder['mean_difference']:.3f}",
-                f"{decoder['p99_difference']:.0f}",
-                str(decoder["max_difference"]),
-            )
-            for decoder in decoders
-        ],
-        (1, 2, 3),
-        f"Difference from the pixels of {base['name']}, of 255",
-    )
+    rows = [
+        (
+            decoder["name"],
+            per_second(decoder["images_per_cpu_s"]),
+            f"{per_second(decoder['slowest_images_per_cpu_s'])} to {per_second(decoder['fastest_images_per_cpu_s'])}",
+            f"{decoder['images_per_cpu_s'] / base['images_per_cpu_s']:.2f}x",
+            f"{decoder['mean_difference']:.3f}",
+            f"{decoder['p99_difference']:.0f}",
+            str(decoder["max_difference"]),
+        )
+        for decoder in decoders
+    ]
+    titles = ("decoder", "images/CPU-s", "rounds", f"of {base['name']}", "mean difference", "99 % below", "greatest")
+    caption = f"Differences are those from the pixels of {base['name']}, of 255"
+    table = Table(titles, rows, range(1, len(titles)), caption)
     figures = [("pictures", number(report["pictures"])), ("rounds", number(report["rounds"]))]
     figures.append(("crop", "none" if report["crop"] is None else f"{report['crop']} pixels"))
-    sections = [Section("Rates", [bars]), Section("Pixels", [differences])]
+    sections = [Section("Rates", [bars]), Section("Rates and pixels", [table])]
     return Page("Decoders on one CPU", report["data"], sections, figures=figures)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from fastio.measure.machine import gpus
-from fastio.measure.machine import gpus as multiprocessors
 from fastio.measure.machine.gpus import Dcgm, Gpus, SmFigures, find_dcgm
 from tests.measure.machine.fake_nvml import FakeNvml
 
@@ -125,7 +124,7 @@ def test_without_dcgm(is_there: bool, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_dcgm_goes_before_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where both are there, unless there are slices, which it does not tell of."""
     program(tmp_path, 0, monkeypatch)
-    monkeypatch.setattr(gpus, "find_dcgm", multiprocessors.find_dcgm)
+    monkeypatch.setattr(gpus, "find_dcgm", find_dcgm)
     for slices, source in ((0, "DCGM"), (2, "NVML GPM")):
         monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(counters=True, slices=slices))
         reader = Gpus()

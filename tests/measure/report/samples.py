@@ -43,7 +43,7 @@ def full_page() -> Page:
         Bars(
             "rates:",
             [Bar("loading", 3.0, "3 samples/s", "loading", (2.0, 4.0)), Bar(LONG, 0.0, "0")],
-            ReferenceLine(1.0, "wanted"),
+            ReferenceLine("what is wanted", 1.0, "1 sample/s"),
         ),
         Shares("parts", "ms", [Portion("one", 1.0, "1.0"), Portion("none", 0.0, "0.0")]),
         HeatMap(

@@ -8,7 +8,7 @@ from typing import Any
 from fastio.measure.machine.gpus import GpuSample
 from fastio.measure.machine.monitor import Sample
 from fastio.measure.report.machine import bus_page, monitor_page
-from fastio.measure.report.page import Bars, Plot
+from fastio.measure.report.page import Bars, Plot, Table
 
 
 def rate(direction: str, memory: str, size_bytes: int, bytes_per_s: float) -> dict[str, Any]:
@@ -26,13 +26,15 @@ def test_pinned_stands_beside_pageable() -> None:
         for size_bytes in (1_000, 1_000_000)
     ]
     page = bus_page({"skipped": None, "rates": rates})
-    (bars,) = page.sections[0].parts
+    bars, table = page.sections[0].parts
     assert isinstance(bars, Bars)
+    assert isinstance(table, Table)
 
     assert ["Host to device"] == [section.title for section in page.sections]
     assert ["pinned, 1.0 kB", "pageable, 1.0 kB", "pinned, 1.0 MB", "pageable, 1.0 MB"] == [
         bar.name for bar in bars.bars
     ]
+    assert ("pinned", "1.0 kB", "2.0 kB/s", "1.0 kB/s", "4.0 kB/s") == table.rows[0]
     assert [("host to device, pinned", "2.0 MB/s"), ("host to device, pageable", "1.0 MB/s")] == list(page.figures)
 
 
