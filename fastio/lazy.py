@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-__all__ = ["lazy_names"]
+__all__ = ["attach_stub"]
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """
-    Return ``__getattr__`` and ``__dir__`` of a package whose public names lie in other modules, those of ``homes``.
+    Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose public names ``__init__.pyi`` lists.
 
-    A name is imported when it is first used, and is an attribute of the package from then on; ``dir`` lists all of
-    ``__all__`` before. The package imports the same names below ``if TYPE_CHECKING``, for editors and type checkers. No
-    name may be that of a module in the package: importing the module would replace it.
+    That stub is the one list of them. Editors and type checkers read it instead of ``__init__.py``; here it says where
+    each name lies: ``from fastio.store.opening import open_store as open_store``. A name is imported when it is first
+    used, and is an attribute of the package from then on. No name may be that of a module in the package: importing the
+    module would replace it. What the stub declares in other ways, the package itself defines.
     """
+    face = sys.modules[package]
+    assert face.__file__ is not None
+    homes, own = _read(Path(face.__file__).with_suffix(".pyi"))
+    names = sorted([*homes, *own])
 
     def public(name: str) -> Any:
-        face = sys.modules[package]
-        if name not in homes:
-            known = ", ".join(face.__all__)
-            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {known}")
-        value = getattr(import_module(homes[name]), name)
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(names)}")
+        value = getattr(import_module(home), name)
         setattr(face, name, value)
         return value
 
-    def names() -> list[str]:
-        return sorted(sys.modules[package].__all__)
+    return public, lambda: list(names), names
 
-    return public, names
+
+def _read(stub: Path) -> tuple[Mapping[str, str], list[str]]:
+    """Return the module of each name that a stub hands on, and the names that it declares."""
+    homes, own = dict[str, str](), list[str]()
+    for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            homes |= {alias.name: node.module for alias in node.names if alias.asname == alias.name}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            own.append(node.target.id)
+    return homes, own

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import shutil
 import subprocess
 import sys
@@ -56,14 +55,6 @@ def test_every_public_name_is_there(name: str) -> None:
     value = getattr(fastio, name)
 
     assert value == version("fastio") if name == "__version__" else value.__module__.startswith("fastio.")
-
-
-def test_editors_and_type_checkers_know_every_public_name() -> None:
-    """What is imported only when it is used is imported for them by name."""
-    tree = ast.parse(Path(fastio.__file__).read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-
-    assert PUBLIC - {"__version__"} <= {alias.name for node in imports for alias in node.names}
 
 
 def test_another_name_is_an_attribute_error() -> None:

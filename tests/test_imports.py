@@ -17,7 +17,7 @@ NETWORK = {"asyncio", "ssl", "http.client", "urllib.request", "obstore", "fsspec
 LIBRARIES = {"torch", "h5py", "lmdb", "pyarrow", "pandas", "rich", "tokenizers", "multiprocessing"}
 OF_URLS = {"fastio.store.opening_urls", "fastio.store.files.remote.clients", "fastio.store.staging"}
 OF_WRITERS = {"fastio.store.write.writer", "fastio.store.write.output", "fastio.converters.sources.registry"}
-LAZY = sorted(name for name, path in MODULES.items() if "= lazy_names(" in path.read_text())
+LAZY = sorted(name for name, path in MODULES.items() if "= attach_stub(" in path.read_text())
 
 # Besides these commands, what none of them may import. Files are a folder of PNGs and what is packed from it.
 COMMANDS = {
@@ -73,23 +73,24 @@ def test_a_store_is_opened_without_what_others_need(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("package", LAZY)
-def test_names_on_first_use_are_those_that_type_checkers_know(package: str) -> None:
-    """Each lazy name is imported below ``if TYPE_CHECKING``, from the same module, and is no module of the package."""
-    path = MODULES[package]
-    tree = ast.parse(path.read_text())
-    (call,) = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_names")
-    homes = ast.literal_eval(call.args[1])
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    known = {
-        alias.name: node.module
-        for block in blocks
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+def test_names_on_first_use_are_no_modules_of_the_package(package: str) -> None:
+    """Importing the module would replace the name."""
+    modules = {each.stem for each in MODULES[package].parent.iterdir()}
 
-    assert homes == known
-    assert set() == {each.stem for each in path.parent.iterdir()} & set(homes)
+    assert set() == modules & set(import_module(package).__all__)
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_names_on_first_use_are_what_the_stub_says(package: str) -> None:
+    """Each name that a stub hands on is in the module that it names, under the same name."""
+    stub = ast.parse(MODULES[package].with_suffix(".pyi").read_text())
+    handed_on = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+
+    for node in handed_on:
+        for alias in node.names:
+            assert node.module is not None
+            assert alias.asname == alias.name
+            assert getattr(import_module(package), alias.name) is getattr(import_module(node.module), alias.name)
 
 
 @pytest.mark.parametrize("package", LAZY)

@@ -2,22 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from fastio.lazy import attach_stub
 
-from fastio.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from fastio.measure.loop.mock import MockLoader, MockTrainer
-    from fastio.measure.loop.verdict import StepShares, verdict
-
-__all__ = ["MockLoader", "MockTrainer", "StepShares", "verdict"]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "MockLoader": "fastio.measure.loop.mock",
-        "MockTrainer": "fastio.measure.loop.mock",
-        "StepShares": "fastio.measure.loop.verdict",
-        "verdict": "fastio.measure.loop.verdict",
-    },
-)
+__getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -5,14 +5,6 @@ Ray is imported on first use, and ``import fastio`` does not import this package
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from fastio.lazy import attach_stub
 
-from fastio.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from fastio.ray.packing import pack
-    from fastio.ray.sink import Sink
-
-__all__ = ["Sink", "pack"]
-
-__getattr__, __dir__ = lazy_names(__name__, {"Sink": "fastio.ray.sink", "pack": "fastio.ray.packing"})
+__getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -6,59 +6,11 @@ Names, arguments, defaults and sampling rules follow ``torchvision.transforms.v2
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any
 
-from fastio.transforms.batch import (
-    BatchTransform,
-    ChannelsLast,
-    ColorJitter,
-    CutMix,
-    MixUp,
-    Normalize,
-    NormalizeLayer,
-    RandAugment,
-    RandomErasing,
-    ToDtype,
-    TrivialAugmentWide,
-)
-from fastio.transforms.compiled import Compiled
-from fastio.transforms.compose import Compose, KeepBoxes, KeepGeometry, KeepPoints
-from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
-from fastio.transforms.flip import Grayscale, RandomHorizontalFlip
-from fastio.transforms.frames import invert_geometry, move_boxes
-from fastio.transforms.resize import Letterbox, Pad, Resize
-from fastio.transforms.transform import BaseTransform, Transform
+from fastio.lazy import attach_stub
 
-__all__ = [
-    "BaseTransform",
-    "BatchTransform",
-    "CenterCrop",
-    "ChannelsLast",
-    "ColorJitter",
-    "Compiled",
-    "Compose",
-    "CutMix",
-    "Grayscale",
-    "KeepBoxes",
-    "KeepGeometry",
-    "KeepPoints",
-    "Letterbox",
-    "MixUp",
-    "Normalize",
-    "NormalizeLayer",
-    "Pad",
-    "RandAugment",
-    "RandomCrop",
-    "RandomErasing",
-    "RandomHorizontalFlip",
-    "RandomResizedCrop",
-    "Resize",
-    "ToDtype",
-    "Transform",
-    "TrivialAugmentWide",
-    "invert_geometry",
-    "move_boxes",
-]
+_public, __dir__, __all__ = attach_stub(__name__)
 
 _FLOATS = "leave it out before Normalize, and write ToDtype(torch.float32, scale=True) where nothing else makes floats"
 _NEEDLESS = {
@@ -84,19 +36,18 @@ _ELSEWHERE = (
     "Compiled(function)"
 )
 
-if not TYPE_CHECKING:  # type checkers would take every name for one of this module
 
-    def __getattr__(name: str) -> NoReturn:
-        """
-        Explain torchvision's names of what needs no transform here, or has none.
+def __getattr__(name: str) -> Any:
+    """
+    Import a public name when it is first used; explain torchvision's names of what needs no transform, or has none.
 
-        Raises ImportError in ``from fastio.transforms import ToTensor``, which would drop the text of an
-        AttributeError, and that anywhere else.
-        """
-        is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"
-        error = ImportError if is_import else AttributeError
-        if name in _NEEDLESS:
-            raise error(f"fastio.transforms has no {name}: batches are tensors already: {_NEEDLESS[name]}")
-        if name in _OF_TORCHVISION:
-            raise error(f"fastio.transforms has no {name}: {_ELSEWHERE}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    Raises ImportError in ``from fastio.transforms import ToTensor``, which would drop the text of an AttributeError,
+    and that anywhere else.
+    """
+    is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"
+    error = ImportError if is_import else AttributeError
+    if name in _NEEDLESS:
+        raise error(f"fastio.transforms has no {name}: batches are tensors already: {_NEEDLESS[name]}")
+    if name in _OF_TORCHVISION:
+        raise error(f"fastio.transforms has no {name}: {_ELSEWHERE}")
+    return _public(name)

@@ -1,9 +1,7 @@
 """Where figures go while a training runs: CSV, OpenMetrics, TensorBoard, Weights & Biases, MLflow."""
 
-from fastio.measure.trackers.csv_file import CSV
-from fastio.measure.trackers.experiments import MLflow, WandB
-from fastio.measure.trackers.figures import Figure, Figures, Tracker
-from fastio.measure.trackers.openmetrics import OpenMetrics
-from fastio.measure.trackers.tensorboard import TensorBoard
+from __future__ import annotations
 
-__all__ = ["CSV", "Figure", "Figures", "MLflow", "OpenMetrics", "TensorBoard", "Tracker", "WandB"]
+from fastio.lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -1,0 +1,2 @@
+from fastio.ray.packing import pack as pack
+from fastio.ray.sink import Sink as Sink

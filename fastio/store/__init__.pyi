@@ -1,0 +1,11 @@
+from fastio.store.address import format_of as format_of
+from fastio.store.formats import FORMATS as FORMATS
+from fastio.store.formats import holds_shards as holds_shards
+from fastio.store.formats.format import Format as Format
+from fastio.store.opening import open_store as open_store
+from fastio.store.protocol import SampleBatch as SampleBatch
+from fastio.store.protocol import SampleStore as SampleStore
+from fastio.store.protocol import SampleWriter as SampleWriter
+from fastio.store.write.output import check_target as check_target
+from fastio.store.write.output import create_shard as create_shard
+from fastio.store.write.output import create_store as create_store

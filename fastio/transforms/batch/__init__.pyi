@@ -1,0 +1,13 @@
+from fastio.transforms.batch.batch_transform import BatchTransform as BatchTransform
+from fastio.transforms.batch.batch_transform import Pictures as Pictures
+from fastio.transforms.batch.colour import ColorJitter as ColorJitter
+from fastio.transforms.batch.colour import RandAugment as RandAugment
+from fastio.transforms.batch.colour import TrivialAugmentWide as TrivialAugmentWide
+from fastio.transforms.batch.finish import ChannelsLast as ChannelsLast
+from fastio.transforms.batch.finish import Normalize as Normalize
+from fastio.transforms.batch.finish import NormalizeLayer as NormalizeLayer
+from fastio.transforms.batch.finish import ToDtype as ToDtype
+from fastio.transforms.batch.mix import CutMix as CutMix
+from fastio.transforms.batch.mix import MixUp as MixUp
+from fastio.transforms.batch.mix import RandomErasing as RandomErasing
+from fastio.transforms.batch.recipe import Recipe as Recipe
