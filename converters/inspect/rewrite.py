@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from fastio._native import image_kind
 from fastio.codec.image import ImageCodec
 from fastio.codec.text import parse_json
+from fastio.converters.sources.arrow.reading import ARROW_SUFFIXES
+from fastio.converters.sources.column_kinds import COLUMN_KINDS
 from fastio.converters.sources.optional import pyarrow
 from fastio.converters.sources.source import damaged, origin_of, recorded_kind
 from fastio.converters.sources.tables.names import file_name
@@ -67,6 +69,7 @@ class StoredTable:
             names = [each.get("field") or each.get("file") for each in columns]
             pairs = zip(columns, names, strict=True)
             is_sound = all(each["path"] and ("key" in each or name in store.schema) for each, name in pairs)
+            is_sound = is_sound and {each["kind"] for each in columns if "kind" in each} <= COLUMN_KINDS.keys()
             name = str(form["name"])
         except (AttributeError, KeyError, TypeError) as exc:
             raise StoreCorrupt(f"{store.path}: its table is not described in fastio's form ({exc})") from exc
@@ -92,6 +95,8 @@ class StoredTable:
             yield from self._cells(_DELIMITERS[suffix])
         elif suffix == ".parquet":
             yield self._parquet()
+        elif suffix in ARROW_SUFFIXES:
+            yield self._arrow()
         elif suffix == ".json":
             rows = (json.dumps(row, ensure_ascii=False).encode() for row in self.rows())
             yield b"[" + next(rows, b"")
@@ -129,6 +134,10 @@ class StoredTable:
             described = (store.metadata.get("files") or {}).get(column["file"])
             return [key if described is None else file_name(described, key) for key in store.keys(indices)]
         field = store.schema[column["field"]]
+        if "kind" in column:
+            kind, files = COLUMN_KINDS[column["kind"]], FieldAsFiles(field, is_first=False)
+            spans = sound_values(store, field.name, indices)
+            return [kind.encode(files.content(view).tobytes()) for view in spans.views()]
         if not field.is_column:
             return decoded(field, sound_values(store, field.name, indices))
         numbers = store.column(field.name)[indices]
@@ -153,6 +162,13 @@ class StoredTable:
                 buffer.seek(0)
                 buffer.truncate()
         yield buffer.getvalue().encode()
+
+    def _arrow(self) -> bytes:
+        arrow = pyarrow(f"to write {self.name}")
+        table, sink = arrow.Table.from_pylist(list(self.rows())), arrow.BufferOutputStream()
+        with arrow.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return bytes(sink.getvalue())
 
     def _parquet(self) -> bytes:
         arrow = pyarrow(f"to write {self.name}")

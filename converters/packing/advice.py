@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.pictures.counts import jpeg_lines, lossy_mask_lines
 from fastio.converters.pictures.transcode import KEPT
+from fastio.converters.sources.column_kinds import COLUMN_KINDS
 from fastio.samplers.choice import choose, report
 from fastio.samplers.memory import page_cache
 from fastio.samplers.order import Division
@@ -35,7 +36,7 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     lines += _lines(metadata.get("packing") or {})
     if "shuffle" in metadata:
         lines.append(f"stored in a random order, drawn from names and the seed {metadata['shuffle']}")
-    lines += [*jpeg_lines(metadata), *_left_out_line(metadata)]
+    lines += [*jpeg_lines(metadata), *_decoded_line(metadata), *_left_out_line(metadata)]
     return [*lines, *_misnamed_line(metadata), *lossy_mask_lines(metadata), *_left_aside_line(metadata)]
 
 
@@ -97,6 +98,17 @@ def left_out_columns(record: Mapping[str, Any]) -> str:
     names = record.get("left_out") or ()
     what = "of the store's fields," if record.get("kind") == "store" else "column" if len(names) == 1 else "columns"
     return f"left out: {what} {', '.join(map(str, names))}" if names else ""
+
+
+def _decoded_line(metadata: Mapping[str, Any]) -> list[str]:
+    """Fields whose pictures stood in a table as values of another kind."""
+    record = metadata.get("source")
+    kinds = record.get("decoded") if isinstance(record, Mapping) else None
+    if not isinstance(kinds, Mapping):
+        return []
+    fields = {kind: [name for name, each in kinds.items() if each == kind] for kind in dict.fromkeys(kinds.values())}
+    words = {kind: COLUMN_KINDS[kind].what if kind in COLUMN_KINDS else kind for kind in fields}
+    return [f"decoded: {words[kind]}, as the field {', '.join(names)}" for kind, names in fields.items()]
 
 
 def _left_out_line(metadata: Mapping[str, Any]) -> list[str]:

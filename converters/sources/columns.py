@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
-import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from fastio._native import image_kind
 from fastio.converters.labels.columns import ALL_OTHERS
+from fastio.converters.sources.column_kinds import holding
+from fastio.converters.sources.column_kinds.kind import begins_picture
 from fastio.errors import SourceError
-from fastio.types.picture_kinds import UNKNOWN, kind_by_name
+from fastio.types.picture_kinds import kind_by_name
 
 __all__ = [
     "FIRST_VALUES",
@@ -31,7 +29,6 @@ __all__ = [
 FIRST_VALUES: Final = 8  # of a column, that tell whether it holds pictures
 _DEEPEST, _MOST_PARTS = 6, 32  # lists and objects within each other, and parts of each, that are looked at
 _LONGEST_NAME = 1024  # characters; a longer text is not the name of a file
-_BASE64 = re.compile(r"(?:data:image/[^;,]{1,40};base64,)?([A-Za-z0-9+/]{64})")
 _LISTS = "lists of "
 
 
@@ -43,7 +40,7 @@ class SourceColumns:
     ``first_values(name)`` returns the first values of a column, none if its type cannot hold pictures. ``without`` are
     the columns that the user leaves out, ``*`` all that are not used. Texts may name files below ``root``; those
     ``known`` are packed already. Lists of names count wherever the files are if ``takes_files``: a name alone would
-    be a file there. ``noun`` is what messages call a column.
+    be a file there. ``decodes``: columns of one of COLUMN_KINDS can be packed. ``noun`` is what messages call a column.
     """
 
     place: str
@@ -53,6 +50,7 @@ class SourceColumns:
     root: str = ""
     known: Collection[str] = ()
     takes_files: bool = False
+    decodes: bool = False
     noun: str = "column"
 
     def left_out(self, packed: Collection[str], settled: Collection[str]) -> list[str]:
@@ -97,13 +95,11 @@ class SourceColumns:
         if pictures.endswith("names of pictures"):
             keeps = f"--field NAME={column}:{'json' if is_list else 'text'} keeps the names alone"
             return f"which are not packed yet: {keeps}" if is_list else f"and only these would be packed: {keeps}"
-        if pictures.endswith("base64 text"):
-            return "which is not decoded: write its pictures with fastio.pack or fastio.Writer"
-        return (
-            "which are not packed yet"
-            if is_list
-            else f"which would not be packed: --field NAME={column}{':image' * self.takes_files} packs them"
-        )
+        if is_list:
+            return "which are not packed yet"
+        if not self.decodes and pictures != "pictures":
+            return "which are not decoded here: write them with fastio.pack or fastio.Writer"
+        return f"which would not be packed: --field NAME={column}{':image' * self.takes_files} packs them"
 
     def _pictures_in(self, value: Any, depth: int) -> str:
         """
@@ -113,13 +109,11 @@ class SourceColumns:
         for lists and objects that hold any of these.
         """
         if isinstance(value, (bytes, bytearray, memoryview)):
-            return "pictures" if _begins_picture(value) else ""
+            return "pictures" if begins_picture(value) else ""
         if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 1:
-            return "pictures" if _begins_picture(value.tobytes()) else ""
+            return "pictures" if begins_picture(value.tobytes()) else ""
         if isinstance(value, str):
-            if _is_base64(value):
-                return "pictures as base64 text"
-            return "names of pictures" if self._names_file(value) else ""
+            return holding(value) or ("names of pictures" if self._names_file(value) else "")
         if not depth:
             return ""
         if isinstance(value, Mapping):
@@ -158,15 +152,3 @@ def is_empty(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.size == 0
     return value is None or (isinstance(value, (str, bytes, list, tuple, Mapping)) and len(value) == 0)
-
-
-def _begins_picture(data: bytes | bytearray | memoryview) -> bool:
-    return image_kind(np.frombuffer(data, np.uint8)) != UNKNOWN
-
-
-def _is_base64(text: str) -> bool:
-    match = _BASE64.match(text)
-    try:
-        return match is not None and _begins_picture(base64.b64decode(match[1], validate=True))
-    except binascii.Error:
-        return False

@@ -75,7 +75,8 @@ class ListedSource:
     ``header_check(indices, headers)`` says what else is wrong with pictures of the first field, by position: a source
     that knows their sizes compares them there. ``paths()`` returns the files that samples are read from; None means
     that ``path`` is the only one. ``checksums_at(indices)`` returns the checksums that the source carries, without
-    reading samples, see ``Scanned``; None if it has none.
+    reading samples, see ``Scanned``; None if it has none. ``place_at(index, field)`` says where in its file a picture
+    that turns out to be damaged stands, "" if its key says it all.
 
     This class does the rest: it cuts the list into pieces, shuffles it, checks that keys are paths that ``unpack`` can
     write, reads the headers of pictures (they give each picture its size; anything else is a problem), compares masks
@@ -100,6 +101,7 @@ class ListedSource:
     header_check: Callable[[Indices, Headers], Mapping[int, str]] | None = None
     paths: Callable[[], Iterable[str]] | None = None
     checksums_at: Callable[[Indices], NDArray[np.uint32] | None] | None = None
+    place_at: Callable[[int, str], str] | None = None
 
     def __post_init__(self) -> None:
         for name in ("problems", "left_out"):
@@ -173,7 +175,9 @@ class ListedSource:
             headers = _headers(values.spans[each.name], each, values.problems, check_end=not self.is_stored)
             shapes[each.name] = np.ascontiguousarray(headers.shapes)
             for i, sentence in header_problems(headers, each).items():
-                problems.setdefault(i, sentence if number == 0 else f"field {each.name!r} {sentence}")
+                place = "" if self.place_at is None else self.place_at(int(indices[i]), each.name)
+                words = f"has a value in {place} that {sentence}" if place else f"field {each.name!r} {sentence}"
+                problems.setdefault(i, words if place or number else sentence)
             if number == 0:  # keys are the names of the first field's files
                 misnamed = _misnamed(keys, headers)
                 if self.header_check is not None:

@@ -14,6 +14,7 @@ from fastio.converters.sources import folders
 from fastio.converters.sources import folders as imagefolder
 from fastio.converters.sources.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, saved_features, saved_names
 from fastio.converters.sources.coco.reading import looks_like_coco
+from fastio.converters.sources.column_kinds import holding
 from fastio.converters.sources.file_set import FileSet, first_file, is_pattern
 from fastio.converters.sources.folders import split_folder
 from fastio.converters.sources.kind import SourceKind, SourceOptions, SourcePath
@@ -508,7 +509,7 @@ def _no_others(_named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
 
 def _names_pictures(place: SourcePath) -> bool:
     """
-    Whether the first row of a table names a picture: under "file_name", or anywhere.
+    Whether the first row of a table names a picture, under "file_name" or anywhere, or holds one as text.
 
     Where there is a "text", a picture under another title must lie beside the table. Columns of Parquet and Arrow
     files have types, so that their texts are fields without further signs.
@@ -517,7 +518,7 @@ def _names_pictures(place: SourcePath) -> bool:
         return False
     table = TableFile(place.path)
     row = table.first() or {}
-    if _names_picture(row.get("file_name")):
+    if _names_picture(row.get("file_name")) or (not table.has_columns and any(map(holding, row.values()))):
         return True
     names = [] if table.has_columns else [value for value in row.values() if _names_picture(value)]
     if "text" in row:

@@ -92,16 +92,16 @@ def _head_of_columns(source: TextTable, first: TableFile) -> TextTable:
     options, place = source.options, first.path
     with reading(first.kind, place, []) as file:
         schema = file.schema
-    names = dict.fromkeys(schema.names)
+    asked = [name for name in (source.text_field, options.label_field) if name is not None]
+    used = frozenset((column_path(name, schema.names) or (name,))[0] for name in asked)
+    columns = columns_of(first.kind, dict.fromkeys(schema.names, place), schema, options.without)
+    others = OtherColumns(columns, used, columns.left_out(used, used))  # pictures that would be lost are said first
     text = _known_path(place, schema, source.text_field, option="--text-field")
     is_ids = _kind_of(place, schema, text) == "ids"
     label, rule = None, None
     if options.label_field is not None:
         label = _known_path(place, schema, options.label_field, option="--label-field")
         rule = TableLabels(is_typed=True, known=class_names(feature_at(features_of(place, schema), label)))
-    columns = columns_of(first.kind, dict.fromkeys(names, place), schema, options.without)
-    used = frozenset(path[0] for path in (text, label) if path)
-    others = OtherColumns(columns, used, columns.left_out(used, used))
     return replace(source, text=text, label=label, label_rule=rule, others=others, is_ids=is_ids)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastio.converters.fields.types import FieldChoice, field_rank, name_from_column, refuse_equal_names
+from fastio.converters.fields.types import FieldChoice, field_rank, name_from_column, refuse_equal_names, value_at
 from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.sources.arrow.reading import (
     class_names,
@@ -21,12 +21,13 @@ from fastio.converters.sources.arrow.reading import (
     sound,
 )
 from fastio.converters.sources.arrow.values import field_by_type, is_bytes, may_hold_pictures, plain_type
+from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.converters.sources.kind import SourceOptions
 from fastio.converters.sources.optional import pyarrow
 from fastio.converters.sources.tables.titles import column_path
 from fastio.errors import SourceError
-from fastio.types.field_types import FIELD_TYPES
+from fastio.types.field_types import FIELD_TYPES, type_of
 from fastio.types.schema import Field
 
 __all__ = [
@@ -54,13 +55,15 @@ class Column:
     """
     A field of the samples and the column that it is read from; ``path`` leads from the column into its structs.
 
-    ``feature`` is what ``datasets`` notes of it. ``is_label``: whole numbers, or names that become numbers.
+    ``feature`` is what ``datasets`` notes of it. ``is_label``: whole numbers, or names that become numbers. ``kind`` is
+    the way in which its values stand for bytes, None if they are what they are.
     """
 
     field: Field
     path: tuple[str, ...]
     feature: Any = None
     is_label: bool = False
+    kind: ColumnKind | None = None
 
     @property
     def where(self) -> str:
@@ -143,13 +146,13 @@ def columns_of(reader: str, places: Mapping[str, str], schema: Any, without: Col
         return _first_values(reader, places[name], name) if may_hold else []
 
     place = next(iter(places.values()))
-    return SourceColumns(place, list(places), first_values, without, root=str(Path(place).parent))
+    return SourceColumns(place, list(places), first_values, without, root=str(Path(place).parent), decodes=True)
 
 
 def settled_columns(columns: Sequence[Column], options: SourceOptions, selecting: Collection[str]) -> set[str]:
     """Return the columns that are packed as pictures, as the type that the user named, or that select rows."""
     typed = {choice.name for choice in options.fields if choice.field is not None}
-    packed = {each.path[0] for each in columns if each.field.traits.is_picture or each.field.name in typed}
+    packed = {each.path[0] for each in columns if each.field.traits.is_picture or each.kind or each.field.name in typed}
     return packed | set(selecting)
 
 
@@ -195,6 +198,8 @@ def has_pictures(table: TableHead) -> bool:
             field = field_by_type("it", table.schema.field(name).type, features.get(name), partial(table.peek, (name,)))
             if field.traits.is_picture:
                 return True
+        elif table.schema.names.count(name) == 1 and column_kind(_values_at(table, (name,))):
+            return True
     return False
 
 
@@ -244,13 +249,27 @@ def _asked(table: TableHead, choice: FieldChoice, features: Mapping[str, Any]) -
     feature = feature_at(features, path)
     if choice.field is not None:
         is_label = choice.name == _LABEL and choice.field == Field(_LABEL, *FIELD_TYPES["label"])
-        return Column(choice.field, path, feature, is_label=is_label)
+        takes_bytes = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
+        kind = column_kind(_values_at(table, path)) if takes_bytes else None
+        return Column(choice.field, path, feature, is_label=is_label, kind=kind)
     if choice.name == _LABEL:
         return _label(table, path, feature)
     return _of_type(table, choice.name, path, feature)
 
 
+def _values_at(table: TableHead, path: Sequence[str]) -> list[Any]:
+    """The first texts of a column, or of a part of its structs, that are not empty; none of other columns."""
+    types = pyarrow("to read tables").types
+    if not any(is_(type_at(table.place, table.schema, path)) for is_ in (types.is_string, types.is_large_string)):
+        return []
+    values = (value_at(value, path[1:]) for value in table.columns.first_values(path[0]))
+    return [value for value in values if not is_empty(value)][:FIRST_VALUES]
+
+
 def _of_type(table: TableHead, name: str, path: tuple[str, ...], feature: Any) -> Column:
+    values = _values_at(table, path)
+    if kind := column_kind(values):
+        return Column(field_of_values(name, kind, values), path, feature, kind=kind)
     try:
         field = field_by_type(name, type_at(table.place, table.schema, path), feature, partial(table.peek, path))
     except SourceError as exc:
@@ -313,7 +332,8 @@ def _by_rule(table: TableHead, paths: Sequence[tuple[str, ...]], features: Mappi
     found = []
     for path in paths:
         path_to(table, path[0])  # refuses names that come twice
-        if not is_bytes(table.schema.field(path[0]).type):  # of which a type that fits no field would say less
+        is_kind = column_kind(_values_at(table, path)) is not None
+        if not is_kind and not is_bytes(table.schema.field(path[0]).type):  # of these, types that fit no field say less
             table.columns.refuse_pictures(path[0], table.columns.first_values(path[0]))
         name = name_from_column(table.place, "column", path[0])
         is_picture = name == _LABEL and table.peek(path) is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,7 @@ from fastio.converters.sources.arrow.reading import (
     sound,
 )
 from fastio.converters.sources.arrow.rows import TableFiles, TableRows
-from fastio.converters.sources.arrow.values import encode_array, joined
+from fastio.converters.sources.arrow.values import decode_array, encode_array, joined
 from fastio.converters.sources.file_set import FileSet
 from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at
@@ -126,7 +128,17 @@ def table_source(
         order=order,
         is_by_name=False,
         paths=lambda: places,
+        place_at=partial(_place_at, columns, rows),
     )
+
+
+def _place_at(columns: Sequence[Column], rows: TableFiles, index: int, name: str) -> str:
+    """The row and the column of a picture that its column keeps as another type."""
+    column = next((each for each in columns if each.field.name == name and each.kind), None)
+    if column is None:
+        return ""
+    file = int(np.searchsorted(rows.file_starts, index, side="right")) - 1
+    return f"{Path(rows.places[file]).name}:{index - int(rows.file_starts[file]) + 1}, column {column.where!r},"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +173,8 @@ class _Reader:
 
     def _encoded(self, column: Column, batch: Any) -> EncodedField:
         array = part_at(batch, column.path)
+        if column.kind is not None:
+            return decode_array(column.kind, column.field, array, where=column.where)
         if column.is_label and self.rule is not None:
             return encode_labels(self.rule, array, where=column.where)
         return encode_array(column.field, array, where=column.where)
@@ -205,6 +219,8 @@ def _metadata(
     fields = [str(each.choice) for each in columns]
     record = source_record(kind, place.name, labels=None, fields=fields, root=options.root, left_out=unpacked)
     record["label_options"] = options.columns.to_json()
+    if decoded := {each.field.name: each.kind.name for each in columns if each.kind}:
+        record["decoded"] = decoded
     metadata: dict[str, Any] = {"classes": None if rule is None else rule.classes, "source": record}
     names = {name: each for column in columns for name, each in column.names.items()}
     return {**metadata, "field_classes": names} if names else metadata

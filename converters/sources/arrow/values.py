@@ -10,17 +10,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Buffers, image_kind
+from fastio._native import Buffers
 from fastio.converters.fields.values import EncodedField, encode_values
 from fastio.converters.sources.arrow.reading import plain_array, python_values, value_bytes
+from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded, field_of_bytes
 from fastio.converters.sources.optional import pyarrow
 from fastio.errors import SourceError
 from fastio.types.field_types import FIELD_TYPES
-from fastio.types.picture_kinds import PNG_SIGNATURE, UNKNOWN
 from fastio.types.schema import COLUMN, RAGGED, RAW, Field
 from fastio.types.spans import Spans
 
 __all__ = [
+    "decode_array",
     "encode_array",
     "field_by_type",
     "is_bytes",
@@ -47,6 +48,18 @@ def encode_array(field: Field, array: Any, *, where: str) -> EncodedField:
         missing.setdefault(i, f"has null in the column {where!r}; --without leaves a column out")
     present = np.flatnonzero(_bits(array.is_valid()))
     return _scattered(field, _encoded(field, array.drop_null()), present, len(array), missing)
+
+
+def decode_array(kind: ColumnKind, field: Field, array: Any, *, where: str) -> EncodedField:
+    """Encode one value per sample of a column of this kind, ``where``. Null and damaged values are problems."""
+    values, problems = list[bytes](), dict[int, str]()
+    for i, value in enumerate(python_values(plain_array(array))):
+        data, problem = decoded(kind, value, where)
+        values.append(data)
+        if problem:
+            problems[i] = problem
+    encoded = encode_values(field, values)
+    return EncodedField(encoded.spans, encoded.column, {**encoded.problems, **problems})
 
 
 def joined(parts: Sequence[EncodedField]) -> EncodedField:
@@ -214,10 +227,8 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any] | None:
 
 # Which field a column of an Arrow type becomes, when the user does not say.
 
-_MASKS: Final = re.compile(r"(?:.*_)?(?:masks?|annotations?|segmentations?)\Z")
 # Where Arrow and NumPy name a type differently. pyarrow's own answer, to_pandas_dtype(), needed pandas once (in 18).
 _FLOATS: Final = {"halffloat": "float16", "float": "float32", "double": "float64"}
-_PNG_DEPTH: Final = 24  # where a PNG says how many bits a number has
 
 
 def field_by_type(name: str, type_: Any, feature: Any, first: Callable[[], bytes | None]) -> Field:
@@ -237,7 +248,8 @@ def field_by_type(name: str, type_: Any, feature: Any, first: Callable[[], bytes
     arrow, declared = pyarrow("to read tables"), _declared_array(feature)
     plain = plain_type(type_)
     if is_bytes(plain):
-        return _of_bytes(name, feature, first())
+        declared_picture = isinstance(feature, Mapping) and feature.get("_type") == "Image"
+        return field_of_bytes(name, first(), is_picture=declared_picture)
     if declared is not None:
         return Field(name, RAW, declared[0], declared[1])
     if _is_text(arrow, plain):
@@ -322,17 +334,6 @@ def _declared_array(feature: Any) -> tuple[str, tuple[int, ...]] | None:
     if not isinstance(shape, list) or not all(isinstance(size, int) for size in shape):
         return None
     return np.dtype(str(feature.get("dtype"))).newbyteorder("<").str, tuple(shape)
-
-
-def _of_bytes(name: str, feature: Any, first: bytes | None) -> Field:
-    declared = feature.get("_type") if isinstance(feature, Mapping) else None
-    is_picture = first is not None and image_kind(np.frombuffer(first, np.uint8)) != UNKNOWN
-    if declared != "Image" and not is_picture:
-        return Field(name, *FIELD_TYPES["bytes"])
-    if not _MASKS.match(name):
-        return Field(name, *FIELD_TYPES["image"])
-    is_deep = first is not None and first.startswith(PNG_SIGNATURE) and first[_PNG_DEPTH : _PNG_DEPTH + 1] == b"\x10"
-    return Field(name, *FIELD_TYPES["mask16" if is_deep else "mask"])
 
 
 def _is_text(arrow: Any, type_: Any) -> bool:

@@ -8,6 +8,7 @@ import tempfile
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.converters.fields.types import PathCheck, value_at
 from fastio.converters.fields.values import EncodedField, encode_values
+from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded
 from fastio.converters.sources.listed import Indices, Values
 from fastio.converters.sources.scan import shown
 from fastio.converters.sources.source import Problem
 from fastio.converters.sources.tables.columns import PlannedColumn, TablePlan
 from fastio.converters.sources.tables.names import safe_name
-from fastio.converters.sources.tables.rows import Constant, TableFile, document_in
+from fastio.converters.sources.tables.rows import Constant, TableFile, document_in, value_in
 from fastio.errors import SourceError
 from fastio.types.field_types import type_of
 from fastio.types.schema import Field, is_plain_path
@@ -223,6 +225,8 @@ def _converter(
 
         return label
     of, words = _field_of(column), ".".join(column.path)
+    if column.kind is not None:
+        return partial(_decoded, column.kind, column.path, words)
     parse = None if table.is_typed else _cell_parser(of)
 
     def convert(row: Mapping[str, Any]) -> tuple[Any, str]:
@@ -245,6 +249,14 @@ def _converter(
         return value, ""
 
     return convert
+
+
+def _decoded(kind: ColumnKind, path: Sequence[str], words: str, row: Mapping[str, Any]) -> tuple[Any, str]:
+    """The bytes that a value stands for, and a sentence if there are none."""
+    try:
+        return decoded(kind, value_in(row, path), words)
+    except (KeyError, ValueError, RecursionError):
+        return b"", f"has no {words!r}: there is {row.get(path[0])!r:.60}"
 
 
 def _cell_parser(of: Field) -> Callable[[str], Any] | None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from fastio.converters.fields.types import FieldChoice, refuse_equal_names, value_at
 from fastio.converters.labels.columns import ALL_OTHERS, as_text
 from fastio.converters.labels.values import WHOLE
+from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, is_empty
 from fastio.converters.sources.kind import SourceOptions
+from fastio.converters.sources.tables.rows import value_in
 from fastio.converters.sources.tables.titles import alike, column_path
 from fastio.errors import SourceError
 from fastio.types.field_types import field_of, type_of
@@ -41,6 +44,7 @@ class PlannedColumn:
 
     ``path`` is the title and the names below it. ``field`` is None for files without a type, whose content will tell,
     and for keys that are not a field. ``is_file`` says that values name files, ``is_label`` that texts are classes.
+    ``kind`` is the way in which values stand for bytes, None if they are what they are.
     """
 
     name: str
@@ -48,6 +52,7 @@ class PlannedColumn:
     field: Field | None = None
     is_file: bool = False
     is_label: bool = False
+    kind: ColumnKind | None = None
 
     def value(self, row: Mapping[str, Any]) -> Any:
         """Return the value in a row, None if it is not there. Raises KeyError for a path through something else."""
@@ -111,8 +116,10 @@ class _Planner:
     where: str
     guesses: Mapping[str, ColumnGuess]
     options: SourceOptions
+    has_pictures: bool = False  # in a column itself: names of files beside it are names alone
 
     def plan(self) -> TablePlan:
+        self.has_pictures = any(each.kind is not None for each in self.guesses.values())
         columns = self.options.columns
         ignored = {self._title(each, "--without") for each in columns.ignore_columns if each != ALL_OTHERS}
         filters: dict[str, set[str]] = {}
@@ -134,11 +141,8 @@ class _Planner:
                 ignored.add(title)
                 continue
             found.append(self._column(title, choice, is_label=title == label))
-        found += [
-            PlannedColumn(choice.name, path, choice.field or field_of(choice.name, "json"))
-            for choice, path in paths.items()
-            if len(path) > 1
-        ]
+        found += [self._inner_column(choice, path) for choice, path in paths.items() if len(path) > 1]
+        found = self._called_image(found)
         key = key or self._key(found)
         found = [each for each in found if each.path != (key,) or each.is_file or each.name in _names(self.options)]
         refuse_equal_names(self.where, "column", ((each.name, ".".join(each.path)) for each in found))
@@ -158,16 +162,41 @@ class _Planner:
         if choice is not None and choice.name != "label":
             if choice.field is None:
                 return self._of_guess(choice.name, guess)
-            names_file = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
-            is_file = guess.is_text and (names_file or _is_file_title(title))
+            takes_bytes = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
+            if takes_bytes and guess.kind is not None:
+                return PlannedColumn(choice.name, (title,), choice.field, kind=guess.kind)
+            is_file = guess.is_text and (takes_bytes or _is_file_title(title))
             return PlannedColumn(choice.name, (title,), choice.field, is_file=is_file)
         if is_label:
             return self._label_column(guess, choice)
         return self._of_guess("", guess)
 
+    def _inner_column(self, choice: FieldChoice, path: tuple[str, ...]) -> PlannedColumn:
+        """A field from inside JSON; without a type it is JSON, or what its values stand for."""
+        values = list(_values_at(self.guesses[path[0]].first, path))
+        field, kind = choice.field, column_kind(values)
+        if kind is not None and (field is None or field.traits.is_picture or type_of(field) == "bytes"):
+            return PlannedColumn(choice.name, path, field or field_of_values(choice.name, kind, values), kind=kind)
+        return PlannedColumn(choice.name, path, field or field_of(choice.name, "json"))
+
+    def _called_image(self, columns: list[PlannedColumn]) -> list[PlannedColumn]:
+        """The columns, of which the only one with pictures that are no masks is called image unless the user says."""
+        pictures = [each for each in columns if each.kind and each.field and each.field.traits.is_image]
+        is_free = not any(each.is_file or each.name == "image" for each in columns)
+        if len(pictures) != 1 or not is_free or pictures[0].name in _names(self.options):
+            return columns
+        return [
+            replace(each, name="image", field=field_of("image", "image")) if each is pictures[0] else each
+            for each in columns
+        ]
+
     def _of_guess(self, name: str, guess: ColumnGuess) -> PlannedColumn:
         """A column whose values tell its type; ``name`` is "" if its title is to."""
-        if guess.is_text and (_is_file_title(guess.title) or guess.names_files):
+        if guess.kind is not None:
+            name = name or self._field_name(guess.title)
+            return PlannedColumn(name, (guess.title,), field_of_values(name, guess.kind, guess.first), kind=guess.kind)
+        is_name_alone = guess.names_files and self.has_pictures and not _is_file_title(guess.title)
+        if guess.is_text and not is_name_alone and (_is_file_title(guess.title) or guess.names_files):
             return PlannedColumn(name or _file_field(guess.title), (guess.title,), is_file=True)
         name = name or self._field_name(guess.title)
         type_ = guess.type()
@@ -216,6 +245,10 @@ class _Planner:
     def _key(self, columns: Sequence[PlannedColumn]) -> str | None:
         """The column of files that names the samples: "file_name", "image", a usual title, or the first."""
         files = [each for each in columns if each.is_file]
+        if not files and self.has_pictures:
+            asked = _names(self.options)
+            names = [each for each in columns if len(each.path) == 1 and self.guesses[each.path[0]].names_files]
+            return next((each.path[0] for each in names if each.name not in asked), None)
         for title in ("file_name", *_NAME_TITLES):
             for each in files:
                 if each.path[0].lower() == title:
@@ -247,6 +280,15 @@ class _Planner:
                 f"--without {title!r} leaves it out"
             )
         return name
+
+
+def _values_at(documents: Sequence[Any], path: Sequence[str]) -> Iterator[Any]:
+    """What a path leads to in some values of its column, where that is not empty."""
+    for document in documents:
+        with suppress(KeyError, ValueError, RecursionError):
+            value = value_in({path[0]: document}, path)
+            if not is_empty(value):
+                yield value
 
 
 def _names(options: SourceOptions) -> set[str]:
@@ -347,6 +389,11 @@ class ColumnGuess:
     def is_text(self) -> bool:
         """Whether all values that are there are text."""
         return self.kinds <= {"text", "null"} and "text" in self.kinds
+
+    @property
+    def kind(self) -> ColumnKind | None:
+        """The way in which the first values stand for bytes, None if they are what they are."""
+        return column_kind(self.first)
 
     @property
     def names_files(self) -> bool:

@@ -114,12 +114,14 @@ def _left_out(
         root,
         known,
         takes_files=True,
+        decodes=True,
     )
     types = {choice.name: choice.field for choice in options.fields}
     settled = {
         each.path[0]
         for each in plan.columns
-        if len(each.path) == 1 and (types.get(each.name) or (each.field and each.field.traits.is_picture))
+        if each.kind
+        or (len(each.path) == 1 and (types.get(each.name) or (each.field and each.field.traits.is_picture)))
     }
     settled |= {*files, *plan.filters, plan.key or ""}
     return columns.left_out(set(guesses) - set(plan.ignored), set(guesses) if options.as_recorded else settled)
@@ -220,7 +222,15 @@ class _TableSamples:
             order=order,
             is_by_name=False,
             paths=self._paths,
+            place_at=self._place_at,
         )
+
+    def _place_at(self, index: int, name: str) -> str:
+        """The line and the column of a picture that stands in the table itself."""
+        column = next((each for each in self.plan.columns if each.name == name and each.kind), None)
+        if column is None:
+            return ""
+        return f"{self.parts.table.name}:{self.rows.lines[index]}, column {'.'.join(column.path)!r},"
 
     def _paths(self) -> Iterator[str]:
         """The table, and the files that it names."""
@@ -272,6 +282,8 @@ class _TableSamples:
         )
         if options.fields:
             record["fields"] = list(map(str, options.fields))
+        if decoded := {each.name: each.kind.name for each in self.plan.columns if each.kind}:
+            record["decoded"] = decoded
         if options.root is not None:
             record["root"] = root_to_record(options.root, place.path)
         indices = order.tolist()
@@ -298,10 +310,13 @@ class _TableSamples:
             if title == plan.key and (column is None or column.is_file):
                 columns.append({"path": [title], "key": guess.type() if column is None else "text"})
             elif column is not None:
-                columns.append({"path": [title], "file" if column.is_file else "field": column.name})
+                kind = {"kind": column.kind.name} if column.kind else {}
+                columns.append({"path": [title], "file" if column.is_file else "field": column.name, **kind})
             else:
                 columns += [
-                    {"path": list(each.path), "field": each.name} for each in plan.columns if each.path[0] == title
+                    {"path": list(each.path), "field": each.name, **({"kind": each.kind.name} if each.kind else {})}
+                    for each in plan.columns
+                    if each.path[0] == title
                 ]
         guesses = self.guesses.items()
         absent = [title for title, guess in guesses if guess.missing and not guess.nulls]

@@ -102,7 +102,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], str, str]] = {
     ),
     "parquet, base64": (
         lambda f: write_parquet(f / "a.parquet", pa.table({"text": ["x"], "image": [as_text(picture(0))]})),
-        [], "image", "pictures as base64 text",
+        ["--field", "text=text"], "image", "pictures as base64 text",
     ),
     "parquet, bytes in lists": (
         lambda f: write_parquet(f / "a.parquet", pa.table({"text": ["x"], "frames": [[picture(0)]]})),
@@ -116,9 +116,9 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], str, str]] = {
         lambda f: lines(f / "a.jsonl", {"file": "a.png", "more": ["b.png"]}), ["--field", "more=more"],
         "more", "lists of names of pictures",
     ),
-    "table, base64": (
-        lambda f: lines(f / "a.jsonl", {"image": "data:image/png;base64," + as_text(picture(0)), "t": "x"}),
-        ["--field", "t=t"], "image", "pictures as base64 text",
+    "table, base64 in lists": (
+        lambda f: lines(f / "a.jsonl", {"image": ["data:image/png;base64," + as_text(picture(0))], "t": "x"}),
+        ["--field", "t=t"], "image", "lists of pictures as base64 text",
     ),
     "tfrecord": (_records, ["--field", "caption=image/text"], "image/depth", "pictures"),
     "store": (_store, ["--field", "tag=tag"], "mask", "pictures"),
