@@ -52,15 +52,18 @@ def _trained(texts: list[str], path: Path) -> Any:
 
 
 def _packing(source: Path, tokenizer: str, out: Path) -> Callable[[], int]:
-    from fastio.converters.text import Encoder, Sequences, TextOptions, load_tokenizer, open_text, pack_text
+    from fastio.converters import pack
+    from fastio.converters.text import Encoder, Sequences, TextOptions, TextSamples, load_tokenizer, open_text
 
     encoder = Encoder(load_tokenizer(tokenizer), Sequences())
 
-    def pack() -> int:
+    def packed_tokens() -> int:
         options = TextOptions(split="paragraph")
-        return pack_text(open_text(source, options=options), encoder, out, overwrite=True).tokens
+        report = pack(TextSamples(open_text(source, options=options), encoder), out, overwrite=True)
+        assert report.documents is not None
+        return report.documents.tokens
 
-    return pack
+    return packed_tokens
 
 
 def _rates(work: Callable[[], int]) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from fastio.cli import cli
 from fastio.converters import open_source, pack
-from fastio.converters.text import Encoder, Sequences, load_tokenizer, open_text, pack_text
+from fastio.converters.text import Encoder, Sequences, TextSamples, load_tokenizer, open_text
 from fastio.store import FORMATS
 from fastio.types.schema import COLUMN, Field, Schema
 from fastio.types.schema import IMAGE as IMAGE_CODEC
@@ -158,7 +158,7 @@ def test_plain_library_reads_text(format_name: str, tokenizer: str, tmp_path: Pa
         (tmp_path / "texts" / name).write_text(text, encoding="utf-8")
     store = tmp_path / f"out{FORMATS[format_name].suffixes[0]}"
     encoder = Encoder(load_tokenizer(tokenizer) if tokenizer else None, Sequences(), has_labels=True)
-    pack_text(open_text(tmp_path / "texts"), encoder, store)
+    pack(TextSamples(open_text(tmp_path / "texts"), encoder), store)
 
     found: dict[str, Any] = {"path": str(store)}
     exec(compile(plain_reader(format_name, TOKENS if tokenizer else TEXT), "formats.md", "exec"), found)

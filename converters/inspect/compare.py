@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,22 +14,20 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import ThreadPool
 from fastio.converters.labels.columns import ALL_OTHERS
-from fastio.converters.packing.pipeline import chunks_through, in_order, is_lossless, recorded, stages_of
+from fastio.converters.packing.pipeline import chunks_through, is_lossless, recorded, stages_of
 from fastio.converters.pictures.probe import probe
 from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.source import Chunk, Problem, Source, origin_of, recorded_kind
-from fastio.converters.text import TEXT_SOURCES, Encoder, Limits, Sequences, TextOptions, TextSource, open_text
+from fastio.converters.text import TEXT_SOURCES, Encoder, Sequences, TextOptions, open_text
 from fastio.converters.text.decode import tokenizer_of
-from fastio.converters.text.huggingface import in_our_threads
+from fastio.converters.text.samples import TextSamples
 from fastio.errors import SourceError
 from fastio.store import SampleStore
 from fastio.store.protocol import read_values
-from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
 __all__ = [
     "Comparison",
-    "TextAgain",
     "compare",
     "compare_chunks",
     "read_again",
@@ -278,42 +276,7 @@ def _parts(sizes: Sequence[int]) -> Iterator[range]:
 # Reads and encodes the source of a text store once more, as the store says it was, for comparison.
 
 
-class TextAgain:
-    """A source of text with the options, the tokenizer and the rule for sequences of a packed store."""
-
-    def __init__(self, source: TextSource, encoder: Encoder) -> None:
-        self._source = source
-        self._encoder = encoder
-
-    @property
-    def path(self) -> str:
-        """The path as the user named it."""
-        return self._source.path
-
-    @property
-    def schema(self) -> Schema:
-        """Tokens or text, and the label if there are labels."""
-        return self._encoder.schema
-
-    @property
-    def problems(self) -> list[Problem]:
-        """Problems found while scanning."""
-        return list(self._source.problems)
-
-    @property
-    def classes(self) -> list[str] | None:
-        """The names of the labels."""
-        found: list[str] | None = self._source.metadata.get("classes")
-        return found
-
-    def chunks(self, pool: ThreadPool, jobs: int) -> Generator[Chunk, None, None]:
-        """Yield all samples in order, made by ``jobs`` threads."""
-        with in_our_threads(), closing(in_order(self._encoder, self._source.read(Limits(), pool), jobs=jobs)) as pieces:
-            for encoded in pieces:
-                yield encoded.chunk
-
-
-def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextAgain:
+def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextSamples:
     """Open ``path`` as the source of ``store``. Raises SourceError if the store does not say how it was made."""
     metadata = store.metadata
     origin = origin_of(metadata)
@@ -340,4 +303,4 @@ def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextAgain:
         vocab_size=said.get("vocab_size"),
         is_per_sample=store.schema.is_per_sample,
     )
-    return TextAgain(source, encoder)
+    return TextSamples(source, encoder)

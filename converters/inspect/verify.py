@@ -16,10 +16,10 @@ from fastio import _native
 from fastio.codec.headers import Headers, read_headers
 from fastio.converters.fields.problems import count_problems, mask_size_problems
 from fastio.converters.fields.values import document_problems, is_document
-from fastio.converters.inspect.compare import Comparison, TextAgain, compare, compare_chunks
+from fastio.converters.inspect.compare import Comparison, compare, compare_chunks
 from fastio.converters.packing.pipeline import in_order
 from fastio.converters.pictures.probe import decode_problem, header_problems, probe
-from fastio.converters.sources.source import Problem, Source, split_by_bytes
+from fastio.converters.sources.source import Problem, Source, StreamedSource, is_streamed, split_by_bytes
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import SampleStore, open_store
@@ -66,7 +66,7 @@ def verify(
     path: str | os.PathLike[str],
     *,
     decode: bool = False,
-    against: Source | TextAgain | None = None,
+    against: Source | StreamedSource | None = None,
     jobs: int | None = None,
     progress: _Progress | None = None,
     remote: Remote = DEFAULT,
@@ -121,20 +121,24 @@ def verify(
 
 
 def _compare(
-    store: SampleStore, against: Source | TextAgain, pool: _native.ThreadPool, jobs: int, progress: _Progress | None
+    store: SampleStore,
+    against: Source | StreamedSource,
+    pool: _native.ThreadPool,
+    jobs: int,
+    progress: _Progress | None,
 ) -> Comparison:
-    if not isinstance(against, TextAgain):
+    if not is_streamed(against):
         return compare(store, against, pool=pool, progress=progress)
     if against.schema != store.schema:
         packed, there = (", ".join(map(str, schema.fields)) for schema in (against.schema, store.schema))
         raise SourceError(f"{against.path}: would be packed as {packed}, but {store.path} has {there}")
-    with closing(against.chunks(pool, jobs)) as chunks:
+    with closing(against.samples(pool, jobs)) as chunks:
         return compare_chunks(
             store,
             chunks,
             fields=[field.name for field in store.schema.payload],
             problems=against.problems,
-            classes=against.classes,
+            classes=against.metadata.get("classes"),
             result=Comparison(labels="label" in store.schema, payload=[field.name for field in store.schema.payload]),
             progress=progress,
         )

@@ -7,16 +7,16 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import ThreadPool
-from fastio.converters.packing.plan import PackPlan
+from fastio.converters.packing.plan import PackPlan, StreamPlan
 from fastio.converters.sources.derived import DerivedSource
-from fastio.converters.sources.source import Chunk, Scanned, Source
+from fastio.converters.sources.source import Chunk, Scanned, Source, StreamedSource, is_streamed
 from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
@@ -32,8 +32,10 @@ __all__ = [
     "base_of_appended",
     "check_appended",
     "check_classes",
+    "check_new_keys",
     "classes_at",
     "is_appended",
+    "known_keys",
     "part_of",
     "relabelled",
 ]
@@ -55,7 +57,9 @@ def classes_at(out: str, remote: Remote) -> Sequence[str] | None:
     return classes
 
 
-def check_classes(source: Source, classes: Sequence[str] | None, out: str, *, new_classes: bool) -> None:
+def check_classes(
+    source: Source | StreamedSource, classes: Sequence[str] | None, out: str, *, new_classes: bool
+) -> None:
     """
     Raise SchemaError if a source has classes that the set ``out`` lacks; with ``new_classes``, log them instead.
 
@@ -79,13 +83,12 @@ def _with_nearest(name: str, nearest: dict[str, str]) -> str:
     return f"{name!r} (nearest: {nearest[match[0]]!r})" if match else repr(name)
 
 
-def is_appended(current: SetObject, plan: PackPlan) -> bool:
+def is_appended(current: SetObject, plan: PackPlan | StreamPlan) -> bool:
     """Whether the last shards of a set are those of a plan."""
-    last = current.members[-len(plan) :]
-    return len(last) == len(plan) and all(member.plan == plan.digest for member in last)
+    return plan.listed(current.members) > 0
 
 
-def base_of_appended(target: Target, current: SetObject | None, plan: PackPlan) -> int:
+def base_of_appended(target: Target, current: SetObject | None, plan: PackPlan | StreamPlan) -> int:
     """
     Return the number of the first file that is to be appended: the one behind all that the set lists, or the first one
     of this plan if they are listed already. Raises StoreError if there is no set.
@@ -97,16 +100,18 @@ def base_of_appended(target: Target, current: SetObject | None, plan: PackPlan) 
         )
     names = [member.name for member in current.members]
     if is_appended(current, plan):
-        names = names[-len(plan) :]
+        names = names[-plan.listed(current.members) :]
         return min(number for name in names if (number := target.number_of(name)) is not None)
     numbers = [number for name in names if (number := target.number_of(name)) is not None]
     return max(numbers, default=-1) + 1
 
 
-def check_appended(current: SetObject, plan: PackPlan, source: Source, remote: Remote) -> None:
+def check_appended(
+    current: SetObject, plan: PackPlan | StreamPlan, source: Source | StreamedSource, remote: Remote
+) -> None:
     """
     Raise SchemaError if the samples of a source cannot join a set: they have other fields, classes or tokens, or keys
-    that the set has already.
+    that the set has already. The keys of a stream are compared when they have been read, see ``check_new_keys``.
     """
     if plan.schema != current.schema:
         fields, expected = (", ".join(map(str, schema.fields)) for schema in (plan.schema, current.schema))
@@ -114,18 +119,31 @@ def check_appended(current: SetObject, plan: PackPlan, source: Source, remote: R
             f"{source.path}: would be packed as {fields}, but {current.path} holds {expected}: the samples of one set "
             "have the same fields: pack it the same way, or to a set of its own"
         )
-    merged_metadata([part_of(current), DescribedSamples(source.path, source.metadata, len(source))])
+    count = 0 if is_streamed(source) else len(source)
+    merged_metadata([part_of(current), DescribedSamples(source.path, source.metadata, count)])
+    if not is_streamed(source):
+        known = known_keys(current, remote)
+        for keys in _keys(source):
+            check_new_keys(known, keys, source.path, current)
+
+
+def known_keys(current: SetObject, remote: Remote) -> _native.KeySet:
+    """Return the keys of all samples of a set."""
     known = _native.KeySet()
     for shard in open_members(read_set(current.file), options=remote):
         if shard.count:
             known.insert(ended_keys(shard)[:-1].tobytes())
-    for keys in _keys(source):
-        twice = known.insert("\0".join(keys).encode("utf-8", "surrogatepass"))
-        if twice is not None:
-            raise SchemaError(
-                f"{source.path}: key {keys[twice]!r} is in {current.path} already: keys of a set are unique: append "
-                "only samples that are new, or pack them under other names"
-            )
+    return known
+
+
+def check_new_keys(known: _native.KeySet, keys: Sequence[str], path: str, current: SetObject) -> None:
+    """Add keys of the source at ``path`` to those that are known. Raises SchemaError for one that is."""
+    twice = known.insert("\0".join(keys).encode("utf-8", "surrogatepass")) if keys else None
+    if twice is not None:
+        raise SchemaError(
+            f"{path}: key {keys[twice]!r} is in {current.path} already: keys of a set are unique: append "
+            "only samples that are new, or pack them under other names"
+        )
 
 
 def part_of(current: SetObject) -> DescribedSamples:
@@ -144,7 +162,15 @@ def _keys(source: Source) -> Iterator[Sequence[str]]:
 _LABEL = "label"
 
 
-def relabelled(source: Source, classes: Sequence[str] | None) -> Source:
+@overload
+def relabelled(source: Source, classes: Sequence[str] | None) -> Source: ...
+
+
+@overload
+def relabelled(source: Source | StreamedSource, classes: Sequence[str] | None) -> Source | StreamedSource: ...
+
+
+def relabelled(source: Source | StreamedSource, classes: Sequence[str] | None) -> Source | StreamedSource:
     """
     Return the source with labels that count the classes of a set: its names have the set's numbers, and names that the
     set lacks come behind them. The source itself if it has these numbers already, or if one of them has no names.
@@ -155,7 +181,10 @@ def relabelled(source: Source, classes: Sequence[str] | None) -> Source:
     new = new_names(own, classes)
     names = [*classes, *new]
     numbers = {name: number for number, name in enumerate(names)}
-    return Relabelled(source, names, np.array([numbers[name] for name in own], np.int64))
+    new_numbers = np.array([numbers[name] for name in own], np.int64)
+    if is_streamed(source):
+        return source.renumbered(names, new_numbers)
+    return Relabelled(source, names, new_numbers)
 
 
 def new_names(names: Sequence[str], classes: Sequence[str]) -> list[str]:

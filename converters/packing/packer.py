@@ -13,27 +13,29 @@ from fastio import _native
 from fastio.converters.packing.append import check_classes, classes_at, relabelled
 from fastio.converters.packing.options import PackOptions, Part, Progress
 from fastio.converters.packing.pipeline import check_jobs, chunks_through, pieces_of, stages_of, threads
-from fastio.converters.packing.plan import PackPlan, plan_of
+from fastio.converters.packing.plan import PackPlan, StreamPlan, plan_of, plan_of_stream
 from fastio.converters.packing.planned_set import PlannedSet, set_object_at, warn_of_newer_files
 from fastio.converters.packing.record import (
     PackRecord,
     PackReport,
     check_pictures,
-    chunk_bytes,
+    found_of,
     join_records,
     metadata_of,
     miscounted,
     nothing_left,
+    progress_bytes,
     sorted_problems,
     source_metadata,
     stop_at,
 )
 from fastio.converters.packing.seal import seal_appended, seal_shards
 from fastio.converters.packing.shards import PlannedShard, open_shard
+from fastio.converters.packing.stream import StreamShards
 from fastio.converters.pictures.counts import LossyMasks
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.source import Chunk, Problem, Source, Stage
+from fastio.converters.sources.source import Chunk, Problem, Source, Stage, StreamedSource, is_streamed
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
 from fastio.store.address import target_format
@@ -56,7 +58,7 @@ __all__ = [
 
 
 def pack(  # noqa: PLR0913 - an option of the command each
-    source: Source,
+    source: Source | StreamedSource,
     out: str | os.PathLike[str],
     *,
     pictures: Transcode | Raw | None = None,
@@ -97,7 +99,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
     check_jobs(jobs)
-    if not hasattr(source, "chunks"):
+    if not hasattr(source, "chunks") and not is_streamed(source):
         raise TypeError(
             f"{source!r:.60}: expected a source, got {type(source).__name__}: pack(open_source('data'), 'out.lmdb') "
             "packs files; fastio.pack takes datasets"
@@ -105,6 +107,8 @@ def pack(  # noqa: PLR0913 - an option of the command each
     if on_error == "raise" and source.problems:
         raise stop_at(source, source.problems[0], of=len(source.problems))
     if pictures is not None:
+        if is_streamed(source):
+            raise SourceError(f"{source.path}: is text: pictures= is for samples that have some")
         check_pictures(source, pictures)
     out = path_text(out, "the name of one store to write, such as 'out.lmdb' or 'out-%06d.tar'")
     options = PackOptions(
@@ -138,11 +142,13 @@ def check_one_file(out: str, *, resume: bool, append: bool, part: Part | None) -
     )
 
 
-def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, options: PackOptions) -> PackReport:
+def _pack_file(
+    source: Source | StreamedSource, out: str, pictures: Transcode | Raw | None, options: PackOptions
+) -> PackReport:
     """Pack everything into one file."""
     begun = time.perf_counter()
     check_target(out, overwrite=options.overwrite, shard_bytes=options.shard_bytes)
-    stage = None if pictures is None else stages_of(pictures, source)()
+    stage = None if pictures is None or is_streamed(source) else stages_of(pictures, source)()
     record = PackRecord(LossyMasks(source.schema), stage)
     jump = None if options.jump is False or isinstance(pictures, Raw) else JumpRule()
     with ExitStack() as writers, closing(_chunks(source, stage, options.jobs, jump=jump)) as chunks:
@@ -156,13 +162,14 @@ def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, optio
                 writers.enter_context(writer)
             if writer is not None and chunk.batch.keys:
                 writer.append(chunk.batch)
-                if options.progress is not None:
-                    options.progress(len(chunk.batch.keys), chunk_bytes(chunk))
+            if options.progress is not None and (chunk.batch.keys or chunk.documents is not None):
+                options.progress(len(chunk.batch.keys), progress_bytes(chunk))
             record.add(chunk)
-        skipped = sorted_problems([*source.problems, *record.skipped])
+        skipped = [*source.problems, *record.skipped]
+        skipped = skipped if is_streamed(source) else sorted_problems(skipped)
         if writer is None:
             raise nothing_left(source, skipped)
-        if record.samples + len(skipped) != len(source):
+        if not is_streamed(source) and record.samples + len(skipped) != len(source):
             raise miscounted(source, expected=len(source), packed=record.samples, skipped=len(skipped))
         writer.close(metadata_of(source_metadata(source), join_records([record.to_json()])))
         # From here on, an error has the writer's note that the store is complete.
@@ -170,8 +177,8 @@ def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, optio
             return PackReport(
                 path=out,
                 format=store.format,
-                found=len(source) + len(source.left_out),
-                packed=record.samples,
+                found=found_of(source, record.samples, skipped, record.documents),
+                packed=record.samples if record.documents is None else record.documents.documents,
                 skipped=skipped,
                 left_out=source.left_out,
                 left_out_columns=(source.metadata.get("source") or {}).get("left_out") or (),
@@ -183,17 +190,25 @@ def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, optio
                 shards=1,
                 files_opened=source.files_opened,
                 seconds=time.perf_counter() - begun,
+                documents=record.documents,
             )
 
 
 def _chunks(
-    source: Source, stage: Stage | None, jobs: int | None, *, jump: JumpRule | None
+    source: Source | StreamedSource, stage: Stage | None, jobs: int | None, *, jump: JumpRule | None
 ) -> Generator[Chunk, None, None]:
     """
     The source's chunks in order, after the stage if there is one, with start points by ``jump``.
 
     When the packer leaves early, the threads end before its files are removed.
     """
+    if is_streamed(source):
+        with (
+            closing(_native.ThreadPool(threads(jobs))) as pool,
+            closing(source.samples(pool, threads(jobs))) as chunks,
+        ):
+            yield from chunks
+        return
     with (
         closing(_native.ThreadPool(threads(jobs))) as pool,
         closing(chunks_through(source, pieces_of(source), stage, pool, jump=jump)) as chunks,
@@ -216,7 +231,12 @@ def pack_here(planned: PlannedSet, numbers: Sequence[int]) -> Iterable[int]:
 
 
 def pack_set(
-    source: Source, out: str, pictures: Transcode | Raw | None, options: PackOptions, *, make: PackShards = pack_here
+    source: Source | StreamedSource,
+    out: str,
+    pictures: Transcode | Raw | None,
+    options: PackOptions,
+    *,
+    make: PackShards = pack_here,
 ) -> PackReport:
     """
     Pack a source to shards; ``pack`` says how. ``make`` may have the shards made elsewhere: the rest, what is kept,
@@ -228,23 +248,57 @@ def pack_set(
         classes = classes_at(out, options.remote)
         check_classes(source, classes, out, new_classes=options.new_classes)
         source = relabelled(source, classes)
-    plan = plan_for(source, out, pictures, options)
+    plan: PackPlan | StreamPlan
+    if is_streamed(source):
+        shard_bytes, form = options.shard_bytes or SHARD_BYTES, target_format(out)
+        plan = plan_of_stream(source, form, shard_bytes=shard_bytes, by_text=options.part is not None)
+    else:
+        plan = plan_for(source, out, pictures, options)
     if options.resume or options.part is not None:
         plan = _as_begun(plan, out, options)
     with PlannedSet.begin(plan, source, out, options) as planned:
-        return _packed(planned, make, begun)
+        return _packed_stream(planned, begun) if is_streamed(source) else _packed(planned, make, begun)
+
+
+def _packed_stream(planned: PlannedSet, begun: float) -> PackReport:
+    """Make the shards of a stream that are missing, and the set once all are there."""
+    source, options = planned.source, planned.options
+    part = options.part or Part(0, 1)
+    goes_on = options.resume or options.part is not None
+    numbers = [number for number in planned.numbers_there() if number % part.count == part.index] if goes_on else []
+    kept = planned.existing(numbers)
+    if goes_on:
+        warn_of_newer_files(planned, kept)
+    if kept and options.progress is not None:
+        options.progress(sum(shard.member.count for shard in kept.values()), 0)
+    stream = StreamShards(planned, kept)
+    made = _made(planned, stream.pack(), kept=len(kept))
+    opened = {number: open_shard(planned.folder, planned.name(number), planned.target.format) for number in made}
+    shards = {**kept, **opened}
+    missing: Sequence[int] = ()
+    others: Mapping[int, PlannedShard] = {}
+    assert stream.count is not None, "the stream has ended"
+    if part.count > 1 and not planned.is_sealed:
+        others, missing = _of_others(planned, shards, stream.count)
+    if not missing and not planned.is_sealed:
+        if not _has_samples({**others, **shards}):
+            planned.remove(made)
+            raise nothing_left(source, _problems(source, shards))
+        _seal(planned, {**others, **shards})
+    return _reported(planned, shards, kept=kept, missing=missing, begun=begun)
 
 
 def _packed(planned: PlannedSet, make: PackShards, begun: float) -> PackReport:
     """Make the shards that are missing, and the set once all are there."""
-    source, plan, options = planned.source, planned.plan, planned.options
+    (plan, source), options = planned.divided, planned.options
     numbers = range(len(plan)) if options.part is None else options.part.numbers(len(plan))
     kept = planned.existing(numbers) if options.resume or options.part is not None else {}
     if options.resume or options.part is not None:
         warn_of_newer_files(planned, kept)
     if kept and options.progress is not None:
         options.progress(sum(shard.member.count for shard in kept.values()), 0)
-    made = _made(planned, [number for number in numbers if number not in kept], make, kept=len(kept))
+    absent = [number for number in numbers if number not in kept]
+    made = _made(planned, make(planned, absent), kept=len(kept))
     opened = {number: open_shard(planned.folder, planned.name(number), planned.target.format) for number in made}
     shards = {**kept, **opened}
     missing: Sequence[int] = ()
@@ -254,9 +308,20 @@ def _packed(planned: PlannedSet, make: PackShards, begun: float) -> PackReport:
             raise nothing_left(source, _problems(source, shards))
         _seal(planned, shards)
     elif not planned.is_sealed:
-        others, missing = _of_others(planned, shards)
+        others, missing = _of_others(planned, shards, len(plan))
         if not missing:
             _seal(planned, {**others, **shards})
+    return _reported(planned, shards, kept=kept, missing=missing, begun=begun)
+
+
+def _reported(
+    planned: PlannedSet,
+    shards: Mapping[int, PlannedShard],
+    *,
+    kept: Mapping[int, PlannedShard],
+    missing: Sequence[int],
+    begun: float,
+) -> PackReport:
     try:
         return _report(planned, shards, kept=kept, missing=missing, seconds=time.perf_counter() - begun)
     except BaseException as exc:  # an interrupt
@@ -284,13 +349,19 @@ def plan_for(source: Source, out: str, pictures: Transcode | Raw | None, options
     return plan if options.jump is False else plan.with_jump(JumpRule())
 
 
-def _as_begun(plan: PackPlan, out: str, options: PackOptions) -> PackPlan:
+def _as_begun(plan: PackPlan | StreamPlan, out: str, options: PackOptions) -> PackPlan | StreamPlan:
     """
     Return the plan by which shards of this source are there, where it is another one in its start points alone: those
-    of older versions of fastio have none, or also in small pictures. What ``options.jump`` asks for is kept.
+    of older versions of fastio have none, or also in small pictures. What ``options.jump`` asks for is kept. Of a
+    stream that parts have begun, it is theirs.
     """
-    rules = [None, JumpRule(0)] if options.jump is None else [JumpRule(0)] if options.jump else []
-    others = {other.digest: other for other in map(plan.with_jump, rules)}
+    others: dict[int, PackPlan | StreamPlan]
+    if isinstance(plan, StreamPlan):
+        of_parts = plan.divided(by_text=True)
+        others = {of_parts.digest: of_parts}
+    else:
+        rules = [None, JumpRule(0)] if options.jump is None else [JumpRule(0)] if options.jump else []
+        others = {other.digest: other for other in map(plan.with_jump, rules)}
     if others.keys() <= {plan.digest}:
         return plan
     target = Target.of(out, overwrite=options.overwrite)
@@ -313,9 +384,9 @@ def _as_begun(plan: PackPlan, out: str, options: PackOptions) -> PackPlan:
     return plan
 
 
-def _made(planned: PlannedSet, numbers: Sequence[int], make: PackShards, *, kept: int) -> list[int]:
+def _made(planned: PlannedSet, making: Iterable[int], *, kept: int) -> list[int]:
     """
-    Have these shards made, and return their numbers.
+    Return the numbers of the shards that are made.
 
     A bad sample ends a pack from the beginning, and what it made is removed; whatever else ends a pack leaves finished
     shards, which are whole, and the error says so in a note.
@@ -323,7 +394,7 @@ def _made(planned: PlannedSet, numbers: Sequence[int], make: PackShards, *, kept
     made: list[int] = []
     options = planned.options
     try:
-        for number in make(planned, numbers):
+        for number in making:
             made.append(number)
     except (SourceError, SampleError, SchemaError) as exc:
         if options.resume or options.part is not None:
@@ -339,7 +410,8 @@ def _made(planned: PlannedSet, numbers: Sequence[int], make: PackShards, *, kept
 
 def _note(error: BaseException, planned: PlannedSet, finished: int) -> None:
     if finished:
-        total = counted(len(planned.plan), "shard")
+        count = planned.plan.count
+        total = "the shards" if count is None else counted(count, "shard")
         verbs = "is finished and stays" if finished == 1 else "are finished and stay"
         error.add_note(f"{planned.target.path}: {finished:,} of {total} {verbs}: go on with --resume")
 
@@ -348,17 +420,20 @@ def _has_samples(shards: Mapping[int, PlannedShard]) -> bool:
     return any(shard.member.count for shard in shards.values())
 
 
-def _problems(source: Source, shards: Mapping[int, PlannedShard]) -> list[Problem]:
+def _problems(source: Source | StreamedSource, shards: Mapping[int, PlannedShard]) -> list[Problem]:
     """All problems of these shards, and those of the scan if the first one is among them."""
     entries = [entry for shard in shards.values() for entry in shard.packed["skipped"]]
     of_scan = source.problems if 0 in shards else ()
-    return sorted_problems([*of_scan, *(Problem(entry["key"], entry["problem"]) for entry in entries)])
+    problems = [*of_scan, *(Problem(entry["key"], entry["problem"]) for entry in entries)]
+    return problems if is_streamed(source) else sorted_problems(problems)
 
 
-def _of_others(planned: PlannedSet, shards: Mapping[int, PlannedShard]) -> tuple[dict[int, PlannedShard], list[int]]:
+def _of_others(
+    planned: PlannedSet, shards: Mapping[int, PlannedShard], count: int
+) -> tuple[dict[int, PlannedShard], list[int]]:
     """The shards beside these, as they are now, and which are missing; if any is, nothing is opened."""
     names = planned.folder.entries()
-    others = [number for number in range(len(planned.plan)) if number not in shards]
+    others = [number for number in range(count) if number not in shards]
     missing = [number for number in others if planned.name(number) not in names]
     if missing:
         return {}, missing
@@ -399,8 +474,9 @@ def _report(
     return PackReport(
         path=planned.target.path,
         format=planned.target.format.name,
-        found=record["samples"] + len(skipped) + len(left_out),
-        packed=record["samples"],
+        found=found_of(source, record["samples"], skipped, record["documents"], left_out),
+        packed=record["samples"] if record["documents"] is None else record["documents"].documents,
+        documents=record["documents"],
         skipped=skipped,
         left_out=left_out,
         left_out_columns=(source.metadata.get("source") or {}).get("left_out") or (),

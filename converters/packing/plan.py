@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,16 +18,14 @@ from fastio.converters.pictures.jumps import jump_fields
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Scanned, Source, Stage, split_by_bytes
+from fastio.converters.sources.source import Scanned, Source, Stage, StreamedSource, split_by_bytes
 from fastio.errors import SchemaError
 from fastio.store import Format
 from fastio.store.jump_tables import JumpRule
+from fastio.store.sets.set_object import SetMember
 from fastio.types.schema import Schema
 
-__all__ = [
-    "PackPlan",
-    "plan_of",
-]
+__all__ = ["PackPlan", "StreamPlan", "plan_of", "plan_of_stream"]
 
 
 _VERSION = 1  # of the division, and of all bytes that a shard takes from its plan
@@ -60,6 +58,16 @@ class PackPlan:
         return len(self.cuts) - 1
 
     @property
+    def count(self) -> int:
+        """How many shards there are."""
+        return len(self)
+
+    def listed(self, members: Sequence[SetMember]) -> int:
+        """Return how many of the last members of a set are the shards of this plan: all of them, or none."""
+        last = members[-len(self) :]
+        return len(self) if len(last) == len(self) and all(member.plan == self.digest for member in last) else 0
+
+    @property
     def samples(self) -> int:
         """How many samples of the source are to be read, good or bad."""
         return int(self.cuts[-1])
@@ -85,6 +93,57 @@ class PackPlan:
     def has_contents_of(self, record: Mapping[str, Any]) -> bool:
         """Whether a shard with such a record has the same contents, as far as both of them tell."""
         return self.record.get("contents") in (None, record.get("contents")) or "contents" not in record
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """
+    The division of a stream into shards, which is known when its samples are: a shard is full if the next sample would
+    make it larger than ``shard_bytes``.
+
+    ``by_text`` says that shards are full by the bytes of the text that they are made of instead, and hold whole pieces
+    of the stream. So parts know which pieces are theirs before they make samples of them.
+
+    ``digest`` covers all that the shards depend on and that is known without reading, as that of ``PackPlan``.
+    """
+
+    digest: int
+    schema: Schema
+    record: Mapping[str, Any]
+    shard_bytes: int
+    by_text: bool
+    count: None = None  # how many shards there are
+    jump: None = None
+
+    def divided(self, *, by_text: bool) -> StreamPlan:
+        """Return the plan that is the same but for its division."""
+        record = {**self.record, "divided": "text" if by_text else "samples"}
+        return replace(self, digest=int(_json_hash(record), 16) or 1, record=record, by_text=by_text)
+
+    def listed(self, members: Sequence[SetMember]) -> int:
+        """Return how many of the last members of a set are shards of this plan; a set has all of them or none."""
+        others = (number for number, member in enumerate(reversed(members)) if member.plan != self.digest)
+        return next(others, len(members))
+
+    def has_contents_of(self, record: Mapping[str, Any]) -> bool:
+        """As for ``PackPlan``; a stream has no checksums that could differ."""
+        del record
+        return True
+
+
+def plan_of_stream(source: StreamedSource, form: Format, *, shard_bytes: int, by_text: bool) -> StreamPlan:
+    """Return how ``source`` is divided into shards of up to ``shard_bytes``, or a single larger sample or piece."""
+    record = {
+        "version": _VERSION,
+        "format": form.name,
+        "shard_size": shard_bytes,
+        "schema": source.schema.to_json(),
+        "pictures": None,
+        "stream": source.identity,
+    }
+    if form.layout(source.schema):
+        record["layout"] = form.layout(source.schema)
+    return StreamPlan(0, source.schema, record, shard_bytes, by_text).divided(by_text=by_text)
 
 
 def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transcode | Raw | None = None) -> PackPlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
@@ -16,11 +17,11 @@ from fastio import _native
 from fastio.converters.packing.append import base_of_appended, check_appended, is_appended
 from fastio.converters.packing.options import PackOptions, Progress
 from fastio.converters.packing.pipeline import ShardChunk, shard_chunks, threads
-from fastio.converters.packing.plan import PackPlan
+from fastio.converters.packing.plan import PackPlan, StreamPlan
 from fastio.converters.packing.record import PackRecord, chunk_bytes, miscounted, stop_at
 from fastio.converters.packing.shards import PlannedShard, changed, is_foreign, open_shard, shard_metadata
 from fastio.converters.pictures.counts import LossyMasks
-from fastio.converters.sources.source import Source
+from fastio.converters.sources.source import Source, StreamedSource, is_streamed
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.files.local import is_local
 from fastio.store.folders import folder_of
@@ -52,8 +53,8 @@ class PlannedSet:
     no set lists are replaced on this machine only: in an object store, somebody may be packing them now.
     """
 
-    plan: PackPlan
-    source: Source
+    plan: PackPlan | StreamPlan
+    source: Source | StreamedSource
     target: Target
     folder: StoreFolder
     base: int
@@ -63,7 +64,9 @@ class PlannedSet:
 
     @classmethod
     @contextmanager
-    def begin(cls, plan: PackPlan, source: Source, out: str, options: PackOptions) -> Iterator[Self]:
+    def begin(
+        cls, plan: PackPlan | StreamPlan, source: Source | StreamedSource, out: str, options: PackOptions
+    ) -> Iterator[Self]:
         """
         Look at what is there, and prepare the folder. Until the block ends, nobody packs this set on this machine (or
         one that shares the folder) but those who go on with the same plan, and parts of it.
@@ -92,7 +95,9 @@ class PlannedSet:
             yield planned
 
     @classmethod
-    def _at(cls, plan: PackPlan, source: Source, target: Target, options: PackOptions) -> Self:
+    def _at(
+        cls, plan: PackPlan | StreamPlan, source: Source | StreamedSource, target: Target, options: PackOptions
+    ) -> Self:
         """Return the set with what is there now."""
         folder, _ = folder_of(target.path, options.remote)
         current, present = set_object_at(folder, target), frozenset(folder.entries())
@@ -101,7 +106,7 @@ class PlannedSet:
         elif options.resume or options.part is not None:
             base = _base_begun(plan, target, folder, current, present)
         else:
-            base = base_number(target, _taken(target, current, present), len(plan))
+            base = base_number(target, _taken(target, current, present), plan.count or sys.maxsize)
         return cls(plan, source, target, folder, base, current, present, options)
 
     @property
@@ -115,6 +120,13 @@ class PlannedSet:
             and _first_number(self.target, self.current) == self.base
         )
 
+    @property
+    def divided(self) -> tuple[PackPlan, Source]:
+        """The plan and its source, whose shards are known; of a stream, see ``StreamShards``."""
+        assert isinstance(self.plan, PackPlan)
+        assert not is_streamed(self.source)
+        return self.plan, self.source
+
     def name(self, number: int) -> str:
         """Return the name of the file that is a shard of the plan."""
         return self._numbered.of(self.base + number)
@@ -125,6 +137,12 @@ class PlannedSet:
         numbered = self.target.numbered
         assert numbered is not None, "a set"
         return numbered
+
+    def numbers_there(self, names: Collection[str] | None = None) -> list[int]:
+        """Return the numbers of shards whose names are among ``names``, by default those there at the beginning."""
+        found = map(self.target.number_of, self.present if names is None else names)
+        numbers = sorted(number - self.base for number in found if number is not None and number >= self.base)
+        return [number for number in numbers if self.plan.count is None or number < self.plan.count]
 
     def existing(self, numbers: Iterable[int], names: Collection[str] | None = None) -> dict[int, PlannedShard]:
         """
@@ -165,7 +183,7 @@ class PlannedSet:
 
     def _of_plan(self, shard: PlannedShard) -> Iterator[PlannedShard]:
         """Yield the shards there that are of the plan of ``shard``."""
-        names = [name for name in map(self.name, range(len(self.plan))) if name in self.present]
+        names = map(self.name, self.numbers_there())
         return (each for each in self._whole(names) if each.member.plan == shard.member.plan)
 
     def pack(self, numbers: Sequence[int], progress: Progress | None = None) -> Generator[int, None, None]:
@@ -176,11 +194,12 @@ class PlannedSet:
         same time, or did before, does no harm: the bytes are the same. Raises SourceError for a bad sample unless
         ``on_error`` is "skip".
         """
-        shards = (self.plan.samples_of(number) for number in numbers)
+        plan, source = self.divided
+        shards = (plan.samples_of(number) for number in numbers)
         with (
             ShardDestination(self.folder, shard_bytes=self.plan.record["shard_size"]) as destination,
             closing(_native.ThreadPool(threads(self.options.jobs))) as pool,
-            closing(shard_chunks(self.source, shards, self.plan.stages, pool, jump=self.plan.jump)) as chunks,
+            closing(shard_chunks(source, shards, plan.stages, pool, jump=plan.jump)) as chunks,
             ThreadPoolExecutor(1, "fastio-shard") as closer,
         ):
             ending: Future[int] | None = None
@@ -192,8 +211,8 @@ class PlannedSet:
                     try:
                         if last is not None:
                             closed.append(last.result())
-                        finished = self._finished(closed, destination)
-                        ending = closer.submit(self._close, writer, metadata, number)
+                        finished = self.finished(closed, destination)
+                        ending = closer.submit(self.close, writer, metadata, number)
                     except BaseException:
                         writer.abort()
                         raise
@@ -206,11 +225,11 @@ class PlannedSet:
                 if ending is not None and ending.exception() is None:
                     closed.append(ending.result())
                 destination.join()
-                yield from self._finished(closed, destination)
+                yield from self.finished(closed, destination)
                 raise
             yield from closed
 
-    def _finished(self, closed: list[int], destination: ShardDestination) -> list[int]:
+    def finished(self, closed: list[int], destination: ShardDestination) -> list[int]:
         """Take the shards that are in the folder from those that were closed."""
         finished = [number for number in closed if destination.is_finished(self.name(number))]
         closed[:] = [number for number in closed if number not in finished]
@@ -224,16 +243,15 @@ class PlannedSet:
         progress: Progress | None,
     ) -> tuple[SampleWriter, dict[str, Any]]:
         """Write the samples of a shard; return its writer, still open, and the metadata to close it with."""
-        name, record = self.name(number), PackRecord(LossyMasks(self.source.schema))
+        plan, source = self.divided
+        name, record = self.name(number), PackRecord(LossyMasks(source.schema))
         replaces = name in self.present  # damaged, or of a set that was never finished
         with ExitStack() as undo:
-            writer = destination.writer(
-                name, self.plan.schema, plan=self.plan.digest, number=number, overwrite=replaces
-            )
+            writer = destination.writer(name, plan.schema, plan=plan.digest, number=number, overwrite=replaces)
             undo.enter_context(writer)
             for each in chunks:
                 if each.chunk.problems and self.options.on_error == "raise":
-                    raise stop_at(self.source, each.chunk.problems[0])
+                    raise stop_at(source, each.chunk.problems[0])
                 record.stage = each.stage
                 if each.chunk.batch.keys:
                     writer.append(each.chunk.batch)
@@ -242,13 +260,13 @@ class PlannedSet:
                 record.add(each.chunk)
                 if each.is_last:
                     break
-            expected = len(self.plan.samples_of(number))
+            expected = len(plan.samples_of(number))
             if record.samples + len(record.skipped) != expected:
-                raise miscounted(self.source, expected=expected, packed=record.samples, skipped=len(record.skipped))
+                raise miscounted(source, expected=expected, packed=record.samples, skipped=len(record.skipped))
             undo.pop_all()
-        return writer, shard_metadata(self.plan, number, self.source, record)
+        return writer, shard_metadata(plan, number, source, record)
 
-    def _close(self, writer: SampleWriter, metadata: dict[str, Any], number: int) -> int:
+    def close(self, writer: SampleWriter, metadata: dict[str, Any], number: int) -> int:
         """
         Seal a shard, give it its name, and return its number; one that someone else has made meanwhile is as good.
 
@@ -333,7 +351,7 @@ class PlannedSet:
                 return
             raise StoreError(f"{self.target.path}: {self.source.path} was appended already: there is nothing to add")
         check_appended(self.current, self.plan, self.source, self.options.remote)
-        names = [name for name in map(self.name, range(len(self.plan))) if name in self.present]
+        names = [*map(self.name, self.numbers_there())]
         if goes_on:
             self._check_same_plan(names)
         elif names:
@@ -368,7 +386,11 @@ def set_object_at(folder: StoreFolder, target: Target) -> SetObject | None:
 
 
 def _base_begun(
-    plan: PackPlan, target: Target, folder: StoreFolder, current: SetObject | None, names: Collection[str]
+    plan: PackPlan | StreamPlan,
+    target: Target,
+    folder: StoreFolder,
+    current: SetObject | None,
+    names: Collection[str],
 ) -> int:
     """
     Return the number of the first shard for those who go on with a plan: as its shards are numbered that are there, or
@@ -392,7 +414,7 @@ def _base_begun(
             file.release()
         if seal.is_alone and seal.plan == plan.digest and seal.shard <= number:
             return number - seal.shard
-    return base_number(target, _taken(target, current, names), len(plan))
+    return base_number(target, _taken(target, current, names), plan.count or sys.maxsize)
 
 
 def _taken(target: Target, current: SetObject | None, names: Collection[str]) -> set[str]:
@@ -413,9 +435,9 @@ def _first_number(target: Target, current: SetObject) -> int:
     return -1 if number is None else number
 
 
-def _lists(current: SetObject, plan: PackPlan) -> bool:
+def _lists(current: SetObject, plan: PackPlan | StreamPlan) -> bool:
     """Whether a set consists of the shards of a plan and nothing else."""
-    return len(current.members) == len(plan) and all(member.plan == plan.digest for member in current.members)
+    return plan.listed(current.members) == len(current.members)
 
 
 # Warns of files of a source that changed after shards were made of it: many a plan has but their names and sizes.
@@ -455,7 +477,7 @@ def _oldest_shard(planned: PlannedSet, kept: Collection[int]) -> int | None:
     if not is_local(planned.folder.path):
         return None
     # What is to be overwritten may belong to any plan.
-    numbers = kept if planned.options.overwrite else range(len(planned.plan))
+    numbers = kept if planned.options.overwrite else planned.numbers_there()
     names = [name for name in map(planned.name, numbers) if name in planned.present]
     times = []
     for name in names:

@@ -6,13 +6,23 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from fastio.converters.pictures.counts import JpegCounts, LossyMasks, joined_jpegs
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Chunk, Problem, Source, Stage, TextCounts
+from fastio.converters.sources.source import (
+    Chunk,
+    DocumentCounts,
+    Problem,
+    Source,
+    Stage,
+    StreamedSource,
+    TextCounts,
+    is_streamed,
+)
+from fastio.converters.sources.streams import plain_name
 from fastio.errors import SourceError
 from fastio.types.schema import POINTS
 
@@ -21,10 +31,12 @@ __all__ = [
     "PackReport",
     "check_pictures",
     "chunk_bytes",
+    "found_of",
     "join_records",
     "metadata_of",
     "miscounted",
     "nothing_left",
+    "progress_bytes",
     "reasons",
     "sorted_problems",
     "source_metadata",
@@ -32,10 +44,16 @@ __all__ = [
 ]
 
 
+_BLANK_LINES = "blank lines"  # by which the metadata counts them
+
+_Counts = TypeVar("_Counts", TextCounts, DocumentCounts)
+
+
 @dataclass(frozen=True, slots=True)
 class PackReport:
     """
     What is packed now, and what this run did for it. ``found`` is always the sum of ``packed``, skipped and left out.
+    Of text, these are documents: ``documents`` says what became of them, and how many samples they are.
 
     With ``part=``, all numbers are those of the part's shards, and ``missing`` says which numbers of the whole set are
     still to be packed, here or by other parts; the set exists as soon as none is.
@@ -59,11 +77,17 @@ class PackReport:
     kept_samples: int = 0
     missing: Sequence[int] = ()
     left_out_columns: Sequence[str] = ()  # of the source, of which no field was made
+    documents: DocumentCounts | None = None
+
+    @property
+    def samples(self) -> int:
+        """How many samples the store has."""
+        return self.packed if self.documents is None else self.documents.samples
 
     @property
     def overhead_bytes(self) -> float:
         """Bytes per sample that the store takes beyond the sample itself."""
-        return (self.store_bytes - self.payload_bytes) / max(self.packed, 1)
+        return (self.store_bytes - self.payload_bytes) / max(self.samples, 1)
 
 
 def reasons(problems: Iterable[Problem]) -> dict[str, int]:
@@ -95,6 +119,7 @@ class PackRecord:
     samples: int = 0
     payload_bytes: int = 0
     texts: TextCounts | None = None
+    documents: DocumentCounts | None = None
     jpegs: JpegCounts = field(default_factory=JpegCounts)
 
     def add(self, chunk: Chunk) -> None:
@@ -104,6 +129,7 @@ class PackRecord:
             bad = {problem.key for problem in chunk.problems}
             self.misnamed += [problem for problem in chunk.misnamed if problem.key not in bad]
         self.texts = _sum(self.texts, chunk.texts)
+        self.documents = _sum(self.documents, chunk.documents)
         if chunk.batch.keys:
             self.lossy_masks.count(chunk.batch)
             schema = self.lossy_masks.schema
@@ -118,9 +144,17 @@ class PackRecord:
             record["packing"] = self.stage.record
         if self.texts is not None:
             record["texts"] = list(self.texts)
+        if self.documents is not None:
+            record["documents"] = list(self.documents)
         if self.misnamed:
             record["misnamed"] = ledger(self.misnamed)
-        return {**record, **self.jpegs.metadata, **self.lossy_masks.metadata, "skipped": ledger(self.skipped)}
+        return {**record, **self.jpegs.metadata, **self.lossy_masks.metadata, "skipped": self._ledger}
+
+    @property
+    def _ledger(self) -> list[dict[str, str]]:
+        if self.documents is None:
+            return ledger(self.skipped)
+        return [{"key": problem.key, "problem": problem.problem} for problem in self.skipped]  # in their order
 
 
 def chunk_bytes(chunk: Chunk) -> int:
@@ -128,10 +162,29 @@ def chunk_bytes(chunk: Chunk) -> int:
     return sum(int(spans.sizes.sum()) for spans in chunk.batch.spans.values())
 
 
+def progress_bytes(chunk: Chunk) -> int:
+    """Return the bytes that a chunk counts for, of all that the source has: of text, those of its files."""
+    return chunk_bytes(chunk) if chunk.documents is None else chunk.documents.read_bytes
+
+
+def found_of(
+    source: Source | StreamedSource,
+    packed: int,
+    skipped: Sequence[Problem],
+    documents: DocumentCounts | None,
+    left_out: Sequence[Problem] | None = None,
+) -> int:
+    """Return how many samples, or documents of text, were found for so many that were packed."""
+    if documents is not None:
+        return documents.documents + len(skipped) + documents.blank_lines
+    return packed + len(skipped) + len(source.left_out if left_out is None else left_out)
+
+
 def join_records(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the records of several files, in order, as that of one file that holds the samples of all."""
     joined: dict[str, Any] = {"samples": 0, "payload_bytes": 0, "packing": None, "misnamed": [], "skipped": []}
     texts: TextCounts | None = None
+    documents: DocumentCounts | None = None
     masks: dict[str, dict[str, Any]] = {}
     records = list(records)
     for record in records:
@@ -143,14 +196,17 @@ def join_records(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             joined["packing"] = _joined_packing(joined["packing"], record["packing"])
         if "texts" in record:
             texts = _sum(texts, TextCounts(*record["texts"]))
+        if "documents" in record:
+            documents = _sum(documents, DocumentCounts(*record["documents"]))
         for name, lossy in record.get("lossy_masks", {}).items():
             known = masks.setdefault(name, {"jpegs": 0, "masks": 0, "first": lossy["first"]})
             known["jpegs"] += lossy["jpegs"]
     for known in masks.values():
         known["masks"] = joined["samples"]
-    for name in ("misnamed", "skipped"):
-        joined[name].sort(key=lambda entry: entry["key"])
-    return {**joined, "lossy_masks": masks, "jpegs": joined_jpegs(records), "texts": texts}
+    if documents is None:
+        for name in ("misnamed", "skipped"):
+            joined[name].sort(key=lambda entry: entry["key"])
+    return {**joined, "lossy_masks": masks, "jpegs": joined_jpegs(records), "texts": texts, "documents": documents}
 
 
 def metadata_of(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,6 +214,8 @@ def metadata_of(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[st
     Return the metadata of a store: ``source`` is what ``source_metadata`` returned, ``record`` what ``join_records``
     did.
     """
+    if record["documents"] is not None:
+        return _metadata_of_text(source, record)
     problems = sorted([*source["skipped"], *record["skipped"]], key=lambda entry: entry["key"])
     listed = {name: record[name] for name in ("misnamed", "lossy_masks", "jpegs") if record[name]}
     packing = {} if record["packing"] is None else {"packing": record["packing"]}
@@ -168,8 +226,30 @@ def metadata_of(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[st
     return {**metadata, **packing, **left_aside, **listed, "skipped": problems}
 
 
-def source_metadata(source: Source) -> dict[str, Any]:
-    """Return what a store keeps of its source, known before anything is read."""
+def _metadata_of_text(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a store of text, whose documents are counted, and listed in the order of the source."""
+    skipped, counts = [*source["skipped"], *record["skipped"]], record["documents"]
+    kinds = reasons(Problem(entry["key"], entry["problem"]) for entry in skipped)
+    found = counts.documents + len(skipped) + counts.blank_lines
+    left_out = {_BLANK_LINES: counts.blank_lines} if counts.blank_lines else {}
+    metadata = {name: value for name, value in source["metadata"].items() if name != "tokenizer"}
+    metadata["skipped"] = skipped
+    metadata["document_counts"] = {"found": found, "packed": counts.documents, "skipped": kinds, "left_out": left_out}
+    if "tokenizer" not in source["metadata"]:
+        return metadata
+    tokenizer = source["metadata"]["tokenizer"]
+    options = {
+        **tokenizer["options"],
+        "documents": counts.documents,
+        "cut": {"documents": counts.cut_documents, "tokens": counts.cut_tokens},
+        "split": counts.split_documents,
+        "decoded": {"documents": counts.probed_documents, "exact": counts.exact_documents},
+    }
+    return {**metadata, "tokenizer": {**tokenizer, "options": options}}
+
+
+def source_metadata(source: Source | StreamedSource) -> dict[str, Any]:
+    """Return what a store keeps of its source; of a stream, it is known when all has been read."""
     return {
         "metadata": dict(source.metadata),
         "left_aside": ledger(source.left_out),
@@ -187,10 +267,10 @@ def sorted_problems(problems: Sequence[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.key)
 
 
-def _sum(first: TextCounts | None, second: TextCounts | None) -> TextCounts | None:
+def _sum(first: _Counts | None, second: _Counts | None) -> _Counts | None:
     if first is None or second is None:
         return first or second
-    return TextCounts(*(one + other for one, other in zip(first, second, strict=True)))
+    return type(first)(*(one + other for one, other in zip(first, second, strict=True)))
 
 
 def _joined_packing(first: Mapping[str, Any] | None, second: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,19 +316,20 @@ def _changes_sizes(pictures: Transcode | Raw) -> bool:
     return pictures.resize is not None or (isinstance(pictures, Transcode) and pictures.side is not None)
 
 
-def stop_at(source: Source, problem: Problem, *, of: int = 1) -> SourceError:
+def stop_at(source: Source | StreamedSource, problem: Problem, *, of: int = 1) -> SourceError:
     """The error for the first of so many bad samples."""
     more = f" (the first of {of} problems)" if of > 1 else ""
     path = shown(source.path)
-    folder, slash, name = path.rpartition("/")
+    name = path.rpartition("/")[2]
     where, sentence = f"{path}/{problem.key}", problem.problem
+    what = "documents" if is_streamed(source) else "samples"
     row = re.search(rf" \({re.escape(name)}:(\d+)\)\Z", sentence)
     if row is not None:  # of a table, in which no file can be
         where, sentence = f"{path}:{row[1]}", sentence[: row.start()]
-    elif problem.key.startswith(f"{name}:"):
-        where = f"{folder}{slash}{problem.key}"
+    elif problem.key.startswith(f"{plain_name(name)}:"):
+        where = f"{path}{problem.key.removeprefix(plain_name(name))}"
     return SourceError(
-        f"{where}: {sentence}{more}; correct it, or skip such samples with --on-error skip{problem.way_out}"
+        f"{where}: {sentence}{more}; correct it, or skip such {what} with --on-error skip{problem.way_out}"
     )
 
 
@@ -260,9 +341,11 @@ def miscounted(source: Source, *, expected: int, packed: int, skipped: int) -> S
     )
 
 
-def nothing_left(source: Source, skipped: Sequence[Problem]) -> SourceError:
+def nothing_left(source: Source | StreamedSource, skipped: Sequence[Problem]) -> SourceError:
     """The error for a source without a sample that could be packed."""
     if not skipped:
+        if is_streamed(source):
+            return SourceError(f"{shown(source.path)}: nothing to pack, there is no text in it")
         left = f"; {len(source.left_out)} files are not samples, or are left out" if source.left_out else ""
         return SourceError(f"{shown(source.path)}: nothing to pack, the source has no samples{left}")
     first = sorted_problems(skipped)[0]

@@ -19,7 +19,7 @@ from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.again import reopen_source
 from fastio.converters.sources.source import Source, recorded_kind
-from fastio.errors import FastioError, StoreCorrupt, StoreError
+from fastio.errors import FastioError, SourceError, StoreCorrupt, StoreError
 from fastio.store.address import Address
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
@@ -77,6 +77,11 @@ def _makers(repaired: SetObject, against: str, kind: str, labels: str | None, re
     if not makers or (is_local(against) and recorded_kind(metadata.get("source") or {}) == "store"):
 
         def open_source() -> Source:
+            if "document_counts" in metadata:
+                raise SourceError(
+                    f"{against}: {repaired.path} was packed from text: `fastio pack` with --resume and the options of "
+                    "before makes its shards again"
+                )
             source = reopen_source(metadata, against, kind=kind, labels=labels)
             seed = metadata.get("shuffle")
             return source if seed is None else source.shuffled(seed)

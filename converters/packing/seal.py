@@ -158,9 +158,13 @@ def _remove_replaced(target: Target, folder: StoreFolder, sealed: SetObject, cur
 
 def joined_metadata(path: str, shards: Sequence[PlannedShard]) -> dict[str, Any]:
     """Return what one file with the samples of all these shards would say. Raises StoreCorrupt if it cannot be."""
-    source = shards[0].source
     record = join_records(shard.packed for shard in shards)
-    expected = shards[0].plan["samples"]
+    if "stream" in shards[0].plan:
+        source = shards[-1].source
+        if source is None:
+            raise StoreCorrupt(f"{path}: the last shard does not say that it is: pack again with --overwrite")
+        return metadata_of(source, record)
+    source, expected = shards[0].source, shards[0].plan["samples"]
     if source is None or record["samples"] + len(record["skipped"]) != expected:
         raise StoreCorrupt(
             f"{path}: the plan has {expected} samples, but the shards hold {record['samples']} and skipped "
@@ -226,7 +230,13 @@ def _check_whole(
     if not shards:
         raise StoreIncomplete(f"{target.path}: none of {counted(len(names), 'shard')} is whole: {damaged[names[0]]}")
     number, shard = next(iter(shards.items()))
-    base, total = (target.number_of(shard.member.name) or 0) - number, shard.plan["shards"]
+    base = (target.number_of(shard.member.name) or 0) - number
+    total = max((each.plan.get("shards", 0) for each in shards.values()), default=0)  # of a stream, the last one knows
+    if not total:
+        raise StoreIncomplete(
+            f"{target.path}: {counted(len(shards), 'shard')} {'is' if len(shards) == 1 else 'are'} whole, but the last "
+            "one is missing: wait for the parts that pack it, or go on with --resume"
+        )
     missing = [Path(target.shard(base + other)).name for other in range(total) if other not in shards]
     if not missing:
         return

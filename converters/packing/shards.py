@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fastio.converters.packing.plan import PackPlan
+from fastio.converters.packing.plan import PackPlan, StreamPlan
 from fastio.converters.packing.record import PackRecord, source_metadata
 from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Source, joined_checksums
+from fastio.converters.sources.source import Source, StreamedSource, is_streamed, joined_checksums
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.formats.format import Format
 from fastio.store.index.sealed import Shard
@@ -24,12 +24,17 @@ from fastio.types.units import size
 
 __all__ = [
     "PlannedShard",
+    "Position",
     "changed",
     "differences",
     "is_foreign",
     "open_shard",
     "shard_metadata",
+    "stream_metadata",
 ]
+
+
+Position = tuple[int, int]  # in a stream: pieces before it, and samples of the piece there
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,31 @@ class PlannedShard:
     member: SetMember
     plan: Mapping[str, Any]  # ``PackPlan.record``, and "shard", "first", "stop": its number and its samples
     packed: Mapping[str, Any]  # ``PackRecord.to_json``
-    source: Mapping[str, Any] | None  # ``source_metadata``: only the first shard of a set has it
+    source: Mapping[str, Any] | None  # ``source_metadata``: only the first shard of a set has it, of a stream the last
 
     @property
     def number(self) -> int:
         """Which shard of its plan this is."""
         assert self.shard.seal is not None
         return self.shard.seal.shard
+
+
+def stream_metadata(
+    plan: StreamPlan,
+    number: int,
+    bounds: tuple[Position, Position],
+    record: PackRecord,
+    source: StreamedSource | None,
+) -> dict[str, Any]:
+    """
+    Return the metadata of a shard of a stream: where it begins and stops. ``source`` is given for the last shard, which
+    has what is known of the whole source when all of it has been read.
+    """
+    place = {"shard": number, "first": list(bounds[0]), "stop": list(bounds[1])}
+    metadata = {"plan": {**plan.record, **place}, "packed": record.to_json()}
+    if source is None:
+        return metadata
+    return {**metadata, "plan": {**metadata["plan"], "shards": number + 1}, "source": source_metadata(source)}
 
 
 def shard_metadata(plan: PackPlan, number: int, source: Source, record: PackRecord) -> dict[str, Any]:
@@ -106,7 +129,11 @@ _NOTHING = object()
 
 
 def changed(
-    path: str, shard: PlannedShard, plan: PackPlan, source: Source, others: Iterable[PlannedShard] = ()
+    path: str,
+    shard: PlannedShard,
+    plan: PackPlan | StreamPlan,
+    source: Source | StreamedSource,
+    others: Iterable[PlannedShard] = (),
 ) -> StoreError:
     """Return the error for shards of another plan under the names of this one; ``others`` are more of them."""
     words = "; ".join(differences(shard, plan, source, others))
@@ -116,7 +143,12 @@ def changed(
     )
 
 
-def differences(shard: PlannedShard, plan: PackPlan, source: Source, others: Iterable[PlannedShard] = ()) -> list[str]:
+def differences(
+    shard: PlannedShard,
+    plan: PackPlan | StreamPlan,
+    source: Source | StreamedSource,
+    others: Iterable[PlannedShard] = (),
+) -> list[str]:
     """
     Return how the plan of a shard differs from ``plan`` of ``source``, the options first; never empty. ``others`` are
     shards of the same plan as the first, in which a file may be found that has another size.
@@ -127,6 +159,8 @@ def differences(shard: PlannedShard, plan: PackPlan, source: Source, others: Ite
         for name, (what, form) in _OPTIONS.items()
         if before.get(name) != now.get(name)
     ]
+    if isinstance(plan, StreamPlan) or is_streamed(source) or "stream" in before:
+        return [*words, *_stream_differences(before, now)] or ["they were packed by another version of fastio"]
     if before["samples"] != now["samples"]:
         words.append(f"the source had {before['samples']:,} samples, now {now['samples']:,}")
     if before["keys"] != now["keys"]:
@@ -148,6 +182,21 @@ def differences(shard: PlannedShard, plan: PackPlan, source: Source, others: Ite
         if before[name] != now[name] and not words:
             words.append(what)
     return words or ["they were planned by another version of fastio"]
+
+
+def _stream_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """How the records of two plans differ, of which one at least is that of a stream."""
+    if not {"stream"} <= before.keys() & now.keys():
+        return ["samples of text are streamed, others are not: it is another kind of source"]
+    first, second = before["stream"], now["stream"]
+    words = [what for name, what in _OF_STREAMS.items() if first.get(name) != second.get(name)]
+    if first["bytes"] != second["bytes"]:
+        words.append(f"files had together {first['bytes']:,} bytes, now {second['bytes']:,}")
+    elif first["sizes"] != second["sizes"]:
+        words.append("files have other sizes")
+    if before["schema"] != now["schema"] and not words:
+        words.append(_OTHERS["schema"])
+    return words
 
 
 def _first_other_key(shard: PlannedShard, source: Source) -> str:
@@ -219,8 +268,16 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "format": ("the format", _plain),
     "shard_size": ("--shard-size", size),
     "pictures": ("what is done to pictures", _pictures),
+    "divided": ("a shard is full", lambda value: f"by the bytes of its {value}"),
     "jump": ("--jump", _jump),
     "jump_from": ("start points for JPEGs from", _least_bytes),
+}
+_OF_STREAMS = {
+    "tokenizer": "the tokenizer, or the rule for sequences, is another one",
+    "source": "the text is read otherwise (its name, --split-text, --text-field, --label-field, --max-document)",
+    "files": "files have other names",
+    "classes": "the classes differ",
+    "problems": "other files cannot be packed",
 }
 _OTHERS = {
     "schema": "fields or their types differ",

@@ -96,6 +96,11 @@ class Documents:
     read_bytes: int
     blank_lines: int = 0
 
+    @property
+    def text_bytes(self) -> int:
+        """The bytes of all of them."""
+        return int(self.sizes.sum())
+
     def without(self, problems: Mapping[int, str]) -> Documents:
         """Return the documents whose position is not named; the others become problems."""
         if not problems:
@@ -154,6 +159,10 @@ class TextSource(Protocol):
 
     @property
     def files_opened(self) -> int: ...
+
+    def file_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield the path and the size on disk of each file, in the order in which they are read."""
+        ...
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +18,24 @@ from fastio.store.protocol import SampleBatch
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 __all__ = [
     "LARGE_BYTES",
     "Chunk",
+    "DocumentCounts",
     "Problem",
     "Scanned",
     "Source",
     "Stage",
+    "StreamPiece",
+    "StreamedSource",
     "TextCounts",
     "begin_check",
     "check_memory",
     "damaged",
+    "is_streamed",
     "joined_checksums",
     "origin_of",
     "recorded_kind",
@@ -40,6 +47,8 @@ __all__ = [
 
 
 _MULTIPLIER = 0x9E3779B1  # odd, so that no checksum is lost by it
+
+Tag = TypeVar("Tag")  # what goes with a piece on its way
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +77,37 @@ class TextCounts(NamedTuple):
         return {**record, "options": {**record["options"], "documents": self.documents, "cut": cut}}
 
 
+class DocumentCounts(NamedTuple):
+    """What became of documents of text. One of several pieces is packed as more than one sample."""
+
+    documents: int  # packed
+    samples: int
+    tokens: int  # ids in the samples
+    text_bytes: int  # UTF-8 of the documents packed
+    blank_lines: int  # left out
+    read_bytes: int  # of the files, as stored on disk
+    cut_documents: int  # truncated
+    cut_tokens: int  # lost by that
+    split_documents: int
+    probed_documents: int  # decoded again, to see whether that gives their text
+    exact_documents: int  # of these, those that came back byte by byte
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """
     The result of one read of a source: samples in order, and those that could not be read.
 
     ``misnamed`` are samples of ``batch`` whose content is not what their names say. ``texts`` counts what became of
-    text in fields of token ids, also in samples that are problems; None if there is no such field.
+    text in fields of token ids, also in samples that are problems; None if there is no such field. ``documents`` does
+    so for a source of text alone.
     """
 
     batch: SampleBatch
     problems: Sequence[Problem]
     misnamed: Sequence[Problem] = ()
     texts: TextCounts | None = None
+    documents: DocumentCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +172,102 @@ class Stage(Protocol):
     def schema(self, source: Schema) -> Schema:
         """Return the schema of the results; known once a first chunk with samples has been begun."""
         ...
+
+
+class StreamedSource(Protocol):
+    """
+    Samples that are read once from front to back, in an order that depends only on names; how many there are is known
+    only at the end. They come in pieces, whose bounds depend on the source alone.
+    """
+
+    @property
+    def path(self) -> str:
+        """The path as the user named it."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """The name in TEXT_SOURCES."""
+        ...
+
+    @property
+    def schema(self) -> Schema:
+        """What a sample consists of."""
+        ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """JSON, as that of ``Source``; complete when everything has been read."""
+        ...
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """JSON: what the samples depend on and is known without reading. It does not depend on paths and times."""
+        ...
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Problems found while scanning (not in any piece), sorted by key."""
+        ...
+
+    @property
+    def left_out(self) -> Sequence[Problem]:
+        """Files that are not samples, sorted by key."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes, as stored on disk, of all files that will be read."""
+        ...
+
+    @property
+    def disk_bytes(self) -> int:
+        """The space that the source takes on disk, in whole blocks."""
+        ...
+
+    @property
+    def files_opened(self) -> int:
+        """How many files are opened to read all of it."""
+        ...
+
+    def files(self) -> Iterable[str]:
+        """Return the paths of the files that samples are read from."""
+        ...
+
+    def pieces(self, pool: ThreadPool | None = None) -> Iterator[StreamPiece]:
+        """Yield the pieces in order. Raises SourceError if a file cannot be read further."""
+        ...
+
+    def encoded(self, pieces: Iterable[tuple[Tag, Any]], jobs: int) -> Generator[tuple[Tag, Chunk], None, None]:
+        """Yield the samples of pieces in order, made by ``jobs`` threads; the tag of each piece goes with them."""
+        ...
+
+    def samples(self, pool: ThreadPool, jobs: int) -> Generator[Chunk, None, None]:
+        """Yield all samples in order, made by ``jobs`` threads."""
+        ...
+
+    def renumbered(self, classes: Sequence[str], numbers: NDArray[np.int64]) -> StreamedSource:
+        """Return the samples with ``classes`` as the names of labels, and ``numbers[label]`` in place of each label."""
+        ...
+
+
+class StreamPiece(Protocol):
+    """What a stream yields before it is made into samples."""
+
+    @property
+    def text_bytes(self) -> int:
+        """The bytes that the samples are made of."""
+        ...
+
+    @property
+    def read_bytes(self) -> int:
+        """How much of the files was read for it."""
+        ...
+
+
+def is_streamed(source: Source | StreamedSource) -> TypeIs[StreamedSource]:
+    """Return whether the samples of a source are known only when they have been read."""
+    return hasattr(source, "pieces")
 
 
 class Source(Protocol):

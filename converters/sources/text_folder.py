@@ -122,6 +122,11 @@ class FolderSource:
         """One file per document."""
         return len(self.names)
 
+    def file_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield each text and its size."""
+        for name, size in zip(self.names, self.sizes.tolist(), strict=True):
+            yield f"{self.path}/{name}", size
+
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
         """Yield all files, some at a time."""
         # What is compressed is larger than its file: by how much is known when it has been read.

@@ -135,6 +135,10 @@ class LinesSource:
         """The file's space in whole blocks."""
         return Path(self.path).stat().st_blocks * 512
 
+    def file_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield the file and its size."""
+        yield self.path, self.size_bytes
+
     @property
     def metadata(self) -> Mapping[str, Any]:
         """How the file was cut, and what was between its documents."""

@@ -257,6 +257,11 @@ class TextTable:
         """How many files there are."""
         return len(self.files.names)
 
+    def file_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield the path and the size of each file."""
+        for path in map(self.files.place, self.files.names):
+            yield path, Path(path).stat().st_size
+
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Which fields were used, and the classes."""

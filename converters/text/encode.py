@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.fields.arrays import UnfitError, as_array
 from fastio.converters.sources.documents import Documents
-from fastio.converters.sources.source import Chunk, TextCounts
+from fastio.converters.sources.source import Chunk, DocumentCounts, TextCounts
 from fastio.converters.text.huggingface import in_our_threads
 from fastio.converters.text.tokenizer import ROLES, Encoding, Tokenizer, as_ids, id_dtype
 from fastio.errors import SchemaError, SourceError
@@ -21,7 +21,6 @@ from fastio.types.schema import COLUMN, TEXT, TOKENS, Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = [
-    "Encoded",
     "Encoder",
     "Sequences",
     "TextTokens",
@@ -59,23 +58,6 @@ class Sequences:
     def to_json(self) -> dict[str, Any]:
         """A plain structure for the store's metadata."""
         return {"bos": self.bos, "eos": self.eos, "max_length": self.max_length, "over": self.over}
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """The samples of some documents, and what became of these documents."""
-
-    chunk: Chunk
-    documents: int  # packed
-    tokens: int  # ids in the samples
-    cut_documents: int  # truncated
-    cut_tokens: int  # lost by that
-    split_documents: int  # packed as more than one sample
-    probed_documents: int  # decoded again, to see whether that gives their text
-    exact_documents: int  # of these, those that came back byte by byte
-    read_bytes: int
-    text_bytes: int  # UTF-8 of the documents packed
-    blank_lines: int  # left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +100,8 @@ class Encoder:
         special = dict.fromkeys(ROLES)
         return {"kind": "ids", "name": None, "vocab_size": self.vocab_size, "special": special, "json": None}
 
-    def __call__(self, documents: Documents) -> Encoded:
-        """Check, tokenise and cut one piece."""
+    def __call__(self, documents: Documents) -> Chunk:
+        """Check, tokenise and cut one piece. The result counts what became of its documents."""
         found = len(documents.keys) + len(documents.problems)
         flat: _Flat | None = None
         if self.is_ids:
@@ -132,13 +114,13 @@ class Encoder:
             return self._as_text(documents, found)
         return self._as_tokens(documents, flat, found)
 
-    def _as_text(self, documents: Documents, found: int) -> Encoded:
+    def _as_text(self, documents: Documents, found: int) -> Chunk:
         spans = Spans.of(documents.data, documents.starts, documents.sizes)
         columns = {} if documents.labels is None else {"label": documents.labels}
         chunk = Chunk(SampleBatch(documents.keys, {"text": spans}, columns), documents.problems)
-        return self._encoded(documents, chunk, found, tokens=0)
+        return self._counted(documents, chunk, found, tokens=0)
 
-    def _as_tokens(self, documents: Documents, flat: _Flat, found: int) -> Encoded:
+    def _as_tokens(self, documents: Documents, flat: _Flat, found: int) -> Chunk:
         rule = self.sequences
         limit = rule.max_length
         probed = (0, 0) if self.is_ids or self.tokenizer is None else _probe(self.tokenizer, documents, flat)
@@ -164,7 +146,7 @@ class Encoder:
         spans = Spans.joined(data, sizes)
         columns = {} if labels is None else {"label": labels}
         chunk = Chunk(SampleBatch(keys, {"tokens": spans}, columns), documents.problems)
-        return self._encoded(documents, chunk, found, tokens=len(ids), cut=cut, pieces=pieces, probed=probed)
+        return self._counted(documents, chunk, found, tokens=len(ids), cut=cut, pieces=pieces, probed=probed)
 
     def framed(self, flat: _Flat, cut: NDArray[np.int64]) -> _Flat:
         """Return the ids with bos and eos around each document, without the ``cut`` last ones of it."""
@@ -195,7 +177,7 @@ class Encoder:
             raise SourceError(f"the tokenizer has no {role} token: name it with --special {role}=TOKEN")
         return found
 
-    def _encoded(
+    def _counted(
         self,
         documents: Documents,
         chunk: Chunk,
@@ -205,15 +187,15 @@ class Encoder:
         cut: NDArray[np.int64] | None = None,
         pieces: NDArray[np.int64] | None = None,
         probed: tuple[int, int] = (0, 0),
-    ) -> Encoded:
+    ) -> Chunk:
         if len(documents.keys) + len(documents.problems) != found:
             raise SourceError(
                 f"{found} documents were read, {len(documents.keys)} tokenised and {len(documents.problems)} "
                 "refused. Nothing is kept; please report this"
             )
-        return Encoded(
-            chunk=chunk,
+        counts = DocumentCounts(
             documents=len(documents.keys),
+            samples=len(chunk.batch.keys),
             tokens=tokens,
             cut_documents=0 if cut is None else int(np.count_nonzero(cut)),
             cut_tokens=0 if cut is None else int(cut.sum()),
@@ -224,6 +206,7 @@ class Encoder:
             text_bytes=0 if self.is_ids else int(documents.sizes.sum()),
             blank_lines=documents.blank_lines,
         )
+        return replace(chunk, documents=counts)
 
 
 def _without(documents: Documents, flat: _Flat, problems: Mapping[int, str]) -> tuple[Documents, _Flat]:

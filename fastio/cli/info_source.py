@@ -10,9 +10,8 @@ import click
 
 from fastio.cli.group import Failed
 from fastio.cli.pack_options import SourceArguments, option_of
-from fastio.cli.pack_text import no_text, split_of
 from fastio.cli.screen import printable, problem_table, table
-from fastio.cli.source_kind import is_text
+from fastio.cli.source_kind import is_text, no_text, split_of
 from fastio.errors import SourceError
 from fastio.types.units import counted, number, size
 

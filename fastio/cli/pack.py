@@ -9,14 +9,15 @@ import click
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.group import Sections, noted
 from fastio.cli.options import REMOTE_NAMES, WholeNumber, max_pixels_option, remote_options
-from fastio.cli.pack_options import PictureArguments, TextArguments, part_option, picture_options
-from fastio.cli.pack_text import packs_text
-from fastio.cli.screen import SIZE, meter, printable, problem_table
-from fastio.cli.source_kind import source_kind_option, source_words, target_words
+from fastio.cli.pack_options import PictureArguments, TextArguments, part_option, picture_options, text_options
+from fastio.cli.screen import SIZE, by_reason, meter, printable, problem_table
+from fastio.cli.source_kind import is_text, no_text, source_kind_option, source_words, target_words
 from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Source
+    from fastio.converters.sources.source import DocumentCounts
+    from fastio.converters.text import Encoder, TextSamples
     from fastio.store.files.remote_options import Remote
     from fastio.types.schema import Field
 
@@ -70,13 +71,14 @@ _SIZE_CHANGE = 1.5  # changes of the pictures' sizes by less are no reason to sp
 @click.option("--resume", is_flag=True, help="Pack only the shards that are missing or damaged.")
 @part_option
 @max_pixels_option
-@packs_text
+@text_options
 @picture_options
 def pack(  # noqa: PLR0913 - an option each
     src: str,
     out: str,
     *,
     kind: str,
+    split: str | None,
     jobs: int | None,
     on_error: Literal["raise", "skip"],
     shard_size: int | None,
@@ -86,6 +88,7 @@ def pack(  # noqa: PLR0913 - an option each
     resume: bool,
     part: Part | None,
     pictures: PictureArguments,
+    text: TextArguments,
     remote: Remote,
 ) -> None:
     """
@@ -105,12 +108,14 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack ./photos-of-may 'photos-%06d.tar' --append
       fastio pack ./imagenet 'photos-%06d.tar' --part auto        # in each task of a SLURM array
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
+      fastio pack ./corpus 'text-%06d.tar' --tokenizer bytes --shard-size 64MB --resume
     """
     from fastio.converters import pack as run
     from fastio.converters.packing.advice import advice, packing_lines
     from fastio.converters.packing.packer import check_one_file
     from fastio.converters.packing.seal import unread_points
     from fastio.converters.pictures.jumps import jump_advice, jump_lines
+    from fastio.converters.sources.source import is_streamed
     from fastio.store import FORMATS, check_target, open_store
     from fastio.store.write.atomic import COMPLETE
 
@@ -118,14 +123,18 @@ def pack(  # noqa: PLR0913 - an option each
         raise click.UsageError("--append keeps what OUT has, --overwrite replaces it: give one of them")
     if new_classes and not append:
         raise click.UsageError("--new-classes is for sets that grow: add --append")
+    _check_remote(out, remote)
     # Checked before a source is scanned, which may take long.
     check_one_file(out, resume=resume, append=append, part=part)
     check_target(out, overwrite=overwrite or append or resume or part is not None, shard_bytes=shard_size)
-    source = pictures.source(src, kind)
-    click.echo(_source_line(source), err=True)
+    source = _opened(src, kind, split, pictures, text)
+    click.echo(_text_line(source) if is_streamed(source) else _source_line(source), err=True)
     with noted() as facts:
-        count = (len(source) - len(source.problems)) // (1 if part is None else part.count)
-        with meter("packing", count) as progress:
+        parts = 1 if part is None else part.count
+        count = 0 if is_streamed(source) else (len(source) - len(source.problems)) // parts
+        with meter(
+            "packing", *((source.size_bytes, "bytes") if is_streamed(source) else (count, "samples"))
+        ) as progress:
             report = run(
                 source,
                 out,
@@ -152,15 +161,50 @@ def pack(  # noqa: PLR0913 - an option each
             return
         with open_store(out, remote=remote) as store:
             unread = [] if store.set_object is None else unread_points(out, store.set_object, remote=remote)
-            epoch, done, better = (
-                epoch_line(epoch_facts(store), store.size_bytes),
-                [*packing_lines(store.metadata), *jump_lines(store), *unread],
-                [*advice(store), *(() if pictures.jump is False else jump_advice(store))],
-            )
+            epoch = epoch_line(epoch_facts(store), store.size_bytes)
+            done, better = packing_lines(store.metadata), []
+            if not is_streamed(source):
+                done = [*done, *jump_lines(store), *unread]
+                better = [*advice(store), *(() if pictures.jump is False else jump_advice(store))]
             overhead = FORMATS[store.format].overhead(store.schema)
-        lines = [] if part is not None else [*_summary(report, overhead, samples=count), *_shard_lines(report)]
+        if part is not None:
+            lines = []
+        elif report.documents is not None:
+            lines = _text_summary(report, report.documents, overhead)
+        else:
+            lines = [*_summary(report, overhead, samples=count), *_shard_lines(report)]
         for line in (*lines, epoch, *map(printable, done), *better):
             click.echo(line)
+
+
+def _opened(
+    src: str, kind: str, split: str | None, pictures: PictureArguments, text: TextArguments
+) -> Source | TextSamples:
+    """Open SRC as what it is: samples, or text."""
+    src, pictures = pictures.of_split(src, split)
+    of_source = pictures.of_source
+    about_text = bool(text.given) and not of_source.fields
+    if not is_text(src, kind, fields=of_source.of_tables, about_text=about_text):
+        if about_text:
+            raise click.UsageError(f"{text.given[0]} is for text, but {no_text(src)}")
+        return pictures.source(src, kind, text.tokens() if text.given else None)
+    if pictures.given:
+        raise click.UsageError(f"{pictures.given[0]} is for pictures and tables; {src} is packed as text")
+    return text.samples(src, kind, of_source.ignore_columns)
+
+
+def _check_remote(out: str, remote: Remote) -> None:
+    """Raise UsageError for options of URLs that nothing would use."""
+    from fastio.store.files.local import check_address, is_local
+    from fastio.store.files.remote_options import DEFAULT
+
+    check_address(out)
+    if is_local(out) and remote != DEFAULT:
+        given = ", ".join(remote.shown())
+        raise click.UsageError(
+            f"{out}: is on this machine, and nothing is packed from URLs: options of URLs ({given}) have no use here: "
+            "drop them"
+        )
 
 
 def _shard_lines(report: PackReport) -> list[str]:
@@ -177,7 +221,7 @@ def _part_line(report: PackReport, part: Part) -> str:
     """Return one line that says what a part did, and whether the set is complete."""
     kept = f", {number(report.kept_shards)} of them whole already" if report.kept_shards else ""
     line = (
-        f"part {part}: {counted(report.shards, 'shard')} with {counted(report.packed, 'sample')}{kept}, "
+        f"part {part}: {counted(report.shards, 'shard')} with {counted(report.samples, 'sample')}{kept}, "
         f"{size(report.store_bytes)}, in {report.seconds:.2f} s"
     )
     if not report.missing:
@@ -200,6 +244,44 @@ def _source_line(source: Source) -> str:
     samples = f"{counted(len(source) - len(source.problems), 'sample')}, {size(source.size_bytes)}"
     problems = f", {counted(len(source.problems), 'problem')}" if source.problems else ""
     return f"{printable(source.path)}: {what}, {samples}, {labels}{problems}"
+
+
+def _text_line(samples: TextSamples) -> str:
+    """Return how the text was understood and how it will be stored; a second line if its tokenizer could add more."""
+    source, encoder = samples.source, samples.encoder
+    origin = source.metadata["source"]
+    if "split" in origin:
+        what = f"one sample per {origin['split']}"
+    elif "text_field" in origin:
+        what = f"{source.kind}, {'token ids' if source.is_ids else 'text'} in {printable(origin['text_field'])!r}"
+    else:
+        what = "text files"
+    classes = source.metadata.get("classes")
+    labels = counted(len(classes), "class", "classes") if classes else "no labels"
+    if not source.has_labels and "text_field" in origin:
+        labels += " (--label-field names the column with them)"
+    files = counted(source.files_opened, "file")
+    line = f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}, {labels}; {_stored(encoder)}"
+    template = " ".join(getattr(encoder.tokenizer, "template", ()))
+    if not template:
+        return line
+    return (
+        f"{line}\nthe tokenizer's own template would add {printable(template)}, but fastio adds only what --bos and "
+        "--eos ask for"
+    )
+
+
+def _stored(encoder: Encoder) -> str:
+    field = encoder.schema.payload[0]
+    if field.name == "text":
+        return "stored as UTF-8 (--tokenizer bytes or FILE stores tokens)"
+    tokenizer = encoder.to_json()
+    bits = 16 if field.dtype == "<u2" else 32
+    if tokenizer["name"] is None:
+        advice = "; --vocab-size N may halve that" if bits == 32 else ""
+        return f"ids unchanged, stored as uint{bits}{advice}"
+    vocabulary = "" if tokenizer["vocab_size"] is None else f", {number(tokenizer['vocab_size'])} ids"
+    return f"tokenizer {printable(str(tokenizer['name']))}{vocabulary}, stored as uint{bits}"
 
 
 def _label_hint(source: Source) -> str:
@@ -253,3 +335,40 @@ def _summary(report: PackReport, overhead: str, *, samples: int) -> list[str]:
         f"before: {size(report.source_bytes)}, {before} B a sample; {files}",
         f"after:  {size(report.store_bytes)}{shards}, {after} B a sample and {above}",
     ]
+
+
+def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str) -> list[str]:
+    """Return what became of documents, and of the tokens in them."""
+    from fastio.converters.packing.record import reasons
+    from fastio.converters.text.decode import probe_words
+
+    seconds = max(report.seconds, 1e-9)
+    skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
+    blank = f", {counted(counts.blank_lines, 'blank line')} left out" if counts.blank_lines else ""
+    documents = f"{number(report.packed)} of {counted(report.found, 'document')}"
+    rate = f"{number(counts.tokens // seconds)} tokens/s" if counts.tokens else f"{size(counts.text_bytes / seconds)}/s"
+    kept = f" ({rate})"
+    if report.kept_shards:
+        samples = counted(report.kept_samples, "sample")
+        kept = f"; {samples} of these were there, in {counted(report.kept_shards, 'whole shard')}"
+    lines = [f"packed {documents}{skipped}{blank} in {report.seconds:.2f} s{kept}"]
+    if report.skipped:
+        lines.append(f"skipped: {by_reason(reasons(report.skipped))}")
+    if counts.tokens:
+        per_token = f", {counts.text_bytes / counts.tokens:.2f} bytes of text per token" if counts.text_bytes else ""
+        lines.append(f"tokens: {number(counts.tokens)} in {counted(counts.samples, 'sample')}{per_token}")
+    if counts.exact_documents < counts.probed_documents:
+        words = probe_words(counts.exact_documents, counts.probed_documents, report.packed)
+        lines.append(f"this tokenizer changes text: {words}")
+    if counts.split_documents:
+        lines.append(f"split:  {counted(counts.split_documents, 'document')} into several samples (key#0, key#1, ...)")
+    if counts.cut_tokens:
+        ends = counted(counts.cut_documents, "document")
+        lines.append(f"CUT:    {counted(counts.cut_tokens, 'token')} at the ends of {ends}")
+    before = f"{size(report.source_disk_bytes)} on disk"
+    if counts.text_bytes:
+        before = f"{size(counts.text_bytes)} of text; {before}"
+    shards = f" in {report.shards} shards" if report.shards > 1 else ""
+    mean, above = number(report.payload_bytes / report.samples), number(report.overhead_bytes)
+    after = f"{size(report.store_bytes)}{shards}, {mean} B a sample and {above} B on top ({overhead})"
+    return [*lines, f"before: {before}", f"after:  {after}"]

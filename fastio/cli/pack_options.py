@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,16 +14,15 @@ import click
 
 from fastio.cli.options import WholeNumber
 from fastio.cli.screen import SIZE
+from fastio.cli.source_kind import split_of
 
 if TYPE_CHECKING:
     from fastio.converters import Part, Raw, Source, SourceKind, Transcode
     from fastio.converters.fields.types import FieldChoice
-    from fastio.converters.text import Encoder, TextOptions, TextSource
+    from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
     from fastio.converters.text.encode import TextTokens
 
 __all__ = [
-    "TABLE_OPTIONS",
-    "TEXT_OPTIONS",
     "PictureArguments",
     "SourceArguments",
     "TextArguments",
@@ -31,6 +30,7 @@ __all__ = [
     "part_option",
     "picture_options",
     "source_options",
+    "text_options",
 ]
 
 
@@ -268,7 +268,6 @@ class PictureArguments:
     raw: bool
     jump: bool | None
     shuffle: int | None
-    tokens: TextTokens | None  # from the options about text
 
     def check(self) -> None:
         """Raise UsageError for options that exclude each other."""
@@ -302,16 +301,32 @@ class PictureArguments:
             subsampling=self.subsampling or "4:2:0",
         )
 
-    def source(self, src: str, kind: str) -> Source:
-        """Open SRC, in the order in which to store it."""
-        if self.tokens is None:
+    @property
+    def given(self) -> list[str]:
+        """The options given, also of the source, but for those that text has, too."""
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "of_source"}
+        own = (name for name in SourceArguments.__slots__ if name != "ignore_columns")
+        values |= {name: getattr(self.of_source, name) for name in own}
+        given = (name for name, value in values.items() if value is not None and value is not False and value != ())
+        return [*map(option_of, given)]
+
+    def of_split(self, src: str, split: str | None) -> tuple[str, PictureArguments]:
+        """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
+        if split is None:
+            return src, self
+        src, filters = split_of(src, split, self.of_source.filters)
+        return src, replace(self, of_source=replace(self.of_source, filters=filters))
+
+    def source(self, src: str, kind: str, tokens: TextTokens | None = None) -> Source:
+        """Open SRC, in the order in which to store it; ``tokens`` makes token ids of text in its fields."""
+        if tokens is None:
             source = self.of_source.open(src, kind)
         else:
             from fastio.converters.fields.types import parse_choice
             from fastio.converters.sources.derived import TokenizedSource, as_text
 
             choices, of_tokens = as_text([parse_choice(words) for words in self.of_source.fields])
-            source = TokenizedSource(self.of_source.open(src, kind, choices), of_tokens, self.tokens)
+            source = TokenizedSource(self.of_source.open(src, kind, choices), of_tokens, tokens)
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 
 
@@ -332,7 +347,7 @@ def picture_options(command: Callable[..., None]) -> Callable[..., None]:
 
 # The options of ``fastio pack`` for text, gathered into one argument.
 
-TEXT_OPTIONS = (
+_TEXT_OPTIONS = (
     click.option(
         "--split-text",
         type=click.Choice(("line", "paragraph")),
@@ -438,6 +453,13 @@ class TextArguments:
             is_per_sample=self.per_sample,
         )
 
+    def samples(self, src: str, kind: str, without: tuple[str, ...] = ()) -> TextSamples:
+        """Open SRC as text, with what makes samples of its documents."""
+        from fastio.converters.text import TextSamples, open_text
+
+        source = open_text(src, kind=kind, options=self.options(without))
+        return TextSamples(source, self.encoder(source))
+
     def tokens(self) -> TextTokens:
         """Return what makes token ids of the text in fields, ``--field caption=caption:tokens``."""
         from fastio.converters.text import Sequences, load_tokenizer
@@ -460,6 +482,19 @@ class TextArguments:
             if role not in ("bos", "eos", "pad", "unk") or not (equals and token):
                 raise click.UsageError(f"--special {role}{equals}{token}: expected bos=TOKEN, eos=, pad= or unk=TOKEN")
         return {role: token for role, _, token in pairs}
+
+
+def text_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add these options to a command, which gets them as one argument ``text``."""
+
+    @wraps(command)
+    def with_options(*args: Any, **options: Any) -> None:
+        text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
+        command(*args, text=text, **options)
+
+    for option in reversed(_TEXT_OPTIONS):
+        with_options = option(with_options)
+    return with_options
 
 
 # The option ``--part``: which part of a set one process packs.

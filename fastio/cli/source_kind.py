@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
-__all__ = ["is_text", "source_kind_option", "source_words", "target_words"]
+__all__ = ["is_text", "no_text", "source_kind_option", "source_words", "split_of", "target_words"]
 
 
 class _Kind(_ParamType):
@@ -82,6 +82,25 @@ def is_text(src: str, kind: str, *, fields: Sequence[str] = (), about_text: bool
     if text_kind is None or about_text or not others:
         return text_kind is not None
     return not fields and not any(source.has_more_than_text(SourcePath(src)) for source in others)
+
+
+def split_of(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
+    from fastio.converters.sources.folders import split_folder
+    from fastio.converters.sources.tables.rows import has_split_column
+
+    if has_split_column(src, split):
+        return src, (*filters, ("split", split))
+    return split_folder(src, split), filters
+
+
+def no_text(src: str) -> str:
+    """Why SRC takes no options about text."""
+    from fastio.converters.sources.registry import names_store
+
+    if names_store(src):
+        return f"{src} is a packed store, whose samples stay as they are; unpack it first: fastio unpack {src} FOLDER"
+    return f"{src} does not look like text; if it is, name its --source-kind"
 
 
 def source_words() -> str:

@@ -15,8 +15,8 @@ from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
     from fastio.converters import Source
-    from fastio.converters.inspect.compare import TextAgain
     from fastio.converters.inspect.verify import VerifyReport
+    from fastio.converters.text import TextSamples
     from fastio.store import SampleStore
     from fastio.store.files.remote_options import Remote
 
@@ -62,7 +62,7 @@ def verify(  # noqa: PLR0913 - one argument an option
 
     if against is None and (labels is not None or kind != "auto"):
         raise click.UsageError("--labels and --source-kind describe the source: add --against SRC")
-    source: Source | TextAgain | None = None
+    source: Source | TextSamples | None = None
     with open_store(path, remote=remote) as store:
         if against is not None:
             source = _source_of(store, against, kind=kind, labels=labels)
@@ -89,7 +89,7 @@ def _say_what_mends(path: str) -> None:
         click.echo(f"{path}: {command} mends this copy")
 
 
-def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | None) -> Source | TextAgain:
+def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | None) -> Source | TextSamples:
     """Return the source that a store is compared with; of text, what encodes it again as the store says."""
     from fastio.converters.inspect.compare import read_again
     from fastio.converters.sources.again import reopen_source

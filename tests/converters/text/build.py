@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fastio.converters import PackReport, pack
 from fastio.converters.sources.documents import Limits
-from fastio.converters.text import BytesTokenizer, Encoder, Sequences, TextOptions, TextReport, open_text, pack_text
+from fastio.converters.text import BytesTokenizer, Encoder, Sequences, TextOptions, TextSamples, open_text
 from fastio.converters.text.tokenizer import Tokenizer
 from fastio.store import FORMATS, open_store
 
@@ -34,11 +35,11 @@ def packed(
     options: TextOptions | None = None,
     sequences: Sequences | None = None,
     **how: Any,
-) -> TextReport:
-    """Pack a source as the command line does; ``how`` goes to ``pack_text``."""
+) -> PackReport:
+    """Pack a source as the command line does; ``how`` goes to ``pack``."""
     opened = open_text(source, options=options)
     encoder = Encoder(tokenizer, sequences or Sequences(), is_ids=opened.is_ids, has_labels=opened.has_labels)
-    return pack_text(opened, encoder, out, **how)
+    return pack(TextSamples(opened, encoder), out, **how)
 
 
 def values(path: Path) -> dict[str, bytes]:

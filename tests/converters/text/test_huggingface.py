@@ -44,7 +44,7 @@ def test_ids_are_those_of_the_library(tmp_path: Path, path: Path, corpus: Path, 
 
     assert [plain.encode(text, add_special_tokens=False).ids for text in TEXT.split("\n\n")] == found
     assert TEXT.split("\n\n") == [tokenizer.decode(np.array(each)).decode() for each in found]
-    assert (3, 3) == (report.probed_documents, report.exact_documents)
+    assert (3, 3) == (report.documents.probed_documents, report.documents.exact_documents)
     with open_store(out) as store:
         said = store.metadata["tokenizer"]
     assert path.read_text() == said["json"]
@@ -75,7 +75,7 @@ def test_a_tokenizer_that_loses_text_is_told(tmp_path: Path, corpus: Path) -> No
     tokenizer = load_tokenizer(str(saved(lower(train()), tmp_path / "lower.json")))
     report = packed(corpus, tmp_path / "out.h5", tokenizer=tokenizer, options=TextOptions(split="paragraph"))
 
-    assert (3, 1) == (report.probed_documents, report.exact_documents)
+    assert (3, 1) == (report.documents.probed_documents, report.documents.exact_documents)
 
 
 def test_large_vocabularies_take_four_bytes(tmp_path: Path, corpus: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastio.converters import pack
 from fastio.converters.text import (
     BytesTokenizer,
     Documents,
@@ -18,8 +19,8 @@ from fastio.converters.text import (
     Limits,
     Sequences,
     TextOptions,
+    TextSamples,
     open_text,
-    pack_text,
 )
 from fastio.errors import SourceError
 from fastio.store import open_store
@@ -46,7 +47,7 @@ def test_text_is_kept(folder: Path, out: Path) -> None:
     report = packed(folder, out)
 
     assert {"neg/c.txt": b"3", "pos/a.txt": b"one\n", "pos/b.txt": "zwei ü".encode()} == values(out)
-    assert (3, 3, 3, 12) == (report.found, report.packed, report.samples, report.text_bytes)
+    assert (3, 3, 3, 12) == (report.found, report.packed, report.samples, report.documents.text_bytes)
     with open_store(out) as store:
         assert [0, 1, 1] == store.column("label").tolist()
         assert ["neg", "pos"] == store.metadata["classes"]
@@ -60,7 +61,7 @@ def test_bytes_are_tokens(folder: Path, out: Path) -> None:
 
     assert [BOS, *b"one\n", EOS] == ids(out)["pos/a.txt"]
     assert [BOS, *"zwei ü".encode(), EOS] == ids(out)["pos/b.txt"]
-    assert 12 + 2 * 3 == report.tokens
+    assert 12 + 2 * 3 == report.documents.tokens
     with open_store(out) as store:
         said = store.metadata["tokenizer"]
         assert ("<u2", "tokens") == (store.schema["tokens"].dtype, store.schema["tokens"].codec)
@@ -84,7 +85,7 @@ def test_long_documents_are_problems(tmp_path: Path, folder: Path) -> None:
     """What is longer than allowed is refused, by name, unless told what to do with it."""
     with pytest.raises(
         SourceError,
-        match=r"pos/a\.txt has 4 tokens, more than 3: cut such documents with --truncation.* with --split-long",
+        match=r"pos/a\.txt: has 4 tokens, more than 3: cut such documents with --truncation.* with --split-long",
     ):
         packed(folder, tmp_path / "out.h5", tokenizer=BYTES, sequences=Sequences(max_length=3))
     report = packed(folder, tmp_path / "out.h5", tokenizer=BYTES, sequences=Sequences(max_length=3), on_error="skip")
@@ -98,7 +99,7 @@ def test_truncation_counts_what_it_cuts(tmp_path: Path, folder: Path) -> None:
     report = packed(folder, tmp_path / "out.h5", tokenizer=BYTES, sequences=rule)
 
     assert [[BOS, *b"3", EOS], [BOS, *b"one", EOS], [BOS, *b"zwe", EOS]] == list(ids(tmp_path / "out.h5").values())
-    assert (2, 1 + 4) == (report.cut_documents, report.cut_tokens)
+    assert (2, 1 + 4) == (report.documents.cut_documents, report.documents.cut_tokens)
     with open_store(tmp_path / "out.h5") as store:
         assert {"documents": 2, "tokens": 5} == store.metadata["tokenizer"]["options"]["cut"]
 
@@ -111,7 +112,9 @@ def test_splitting_keeps_everything(tmp_path: Path, folder: Path) -> None:
 
     assert ["neg/c.txt", "pos/a.txt#0", "pos/a.txt#1", "pos/b.txt#0", "pos/b.txt#1", "pos/b.txt#2"] == list(found)
     assert [BOS, *b"one\n", EOS] == found["pos/a.txt#0"] + found["pos/a.txt#1"]
-    assert (3, 6, 2, 0) == (report.packed, report.samples, report.split_documents, report.cut_tokens)
+    counts = report.documents
+    assert counts is not None
+    assert (3, 6, 2, 0) == (report.packed, report.samples, counts.split_documents, counts.cut_tokens)
     with open_store(tmp_path / "out.h5") as store:
         assert [0, 1, 1, 1, 1, 1] == store.column("label").tolist()
 
@@ -144,14 +147,15 @@ def test_sequences_by_the_plain_rule(texts: list[str], bos: bool, eos: bool, lim
             expected |= {f"{key}#{i}": piece for i, piece in enumerate(pieces)}
         elif len(sequence) <= limit:
             expected[key] = sequence
-    batch = encoded.chunk.batch
+    batch = encoded.batch
     found = {
         key: view.view("<u2").tolist() for key, view in zip(batch.keys, batch.spans["tokens"].views(), strict=True)
     }
 
     assert expected == found
-    assert lost == encoded.cut_tokens
-    assert len(texts) == encoded.documents + len(encoded.chunk.problems)
+    assert encoded.documents is not None
+    assert lost == encoded.documents.cut_tokens
+    assert len(texts) == encoded.documents.documents + len(encoded.problems)
 
 
 BAD = {
@@ -190,7 +194,7 @@ def test_characters_across_documents(tmp_path: Path) -> None:
 def test_the_first_problem_stops(tmp_path: Path, name: str) -> None:
     """By default a bad document is an error, and no store is left."""
     folder = tree(tmp_path / "bad", {"a.txt": b"good", name: BAD[name]})
-    with pytest.raises(SourceError, match=rf"bad: {name} .*--on-error skip"):
+    with pytest.raises(SourceError, match=rf"bad/{name}: .*--on-error skip"):
         packed(folder, tmp_path / "out.lmdb")
 
     assert ["bad"] == [path.name for path in tmp_path.iterdir()]
@@ -250,7 +254,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
                 del part
 
     encoder = Encoder(None, Sequences())
-    pack_text(Watched(), encoder, tmp_path / "out.lmdb", jobs=2)  # type: ignore[arg-type] # by __getattr__
+    pack(TextSamples(Watched(), encoder), tmp_path / "out.lmdb", jobs=2)  # type: ignore[arg-type] # by __getattr__
 
     assert pieces > 20
     assert most <= 6

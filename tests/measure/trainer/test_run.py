@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from fastio.converters.text import Encoder, Sequences, load_tokenizer, open_text, pack_text
+from fastio.converters import pack
+from fastio.converters.text import Encoder, Sequences, TextSamples, load_tokenizer, open_text
 from fastio.errors import FastioError
 from fastio.measure.loop.data import Data, DataOptions
 from fastio.measure.trainer import (
@@ -184,7 +185,7 @@ def text(tmp_path: Path) -> Path:
     lines = "\n".join(f"line {number} of a short text, {number % 7}" for number in range(40))
     (tmp_path / "text.txt").write_text(lines)
     encoder = Encoder(load_tokenizer("bytes"), Sequences(), has_labels=False)
-    pack_text(open_text(tmp_path / "text.txt"), encoder, tmp_path / "text.h5")
+    pack(TextSamples(open_text(tmp_path / "text.txt"), encoder), tmp_path / "text.h5")
     return tmp_path / "text.h5"
 
 

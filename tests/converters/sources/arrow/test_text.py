@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fastio.converters import pack
 from fastio.converters.sources.arrow.reading import size_bytes
-from fastio.converters.text import Encoder, Limits, Sequences, TextOptions, open_text, pack_text
+from fastio.converters.text import Encoder, Limits, Sequences, TextOptions, TextSamples, open_text
 from fastio.errors import SourceError
 from fastio.store import open_store
 from tests.converters.sources.text_conformance import write_datasets, write_file, write_stream
@@ -124,7 +125,7 @@ def test_ready_ids(tmp_path: Path, kind: Any, make: Any) -> None:
     assert source.is_ids
     for vocab_size, dtype in ((13, "<u2"), (None, "<u4")):
         encoder = Encoder(None, Sequences(), is_ids=True, vocab_size=vocab_size)
-        pack_text(source, encoder, tmp_path / "out.h5", overwrite=True)
+        pack(TextSamples(source, encoder), tmp_path / "out.h5", overwrite=True)
         with open_store(tmp_path / "out.h5") as store:
             said = store.metadata["tokenizer"]
         assert lists == list(ids(tmp_path / "out.h5", dtype).values())
@@ -151,7 +152,7 @@ def test_ids_beyond_64_bits(tmp_path: Path) -> None:
     """Numbers that no int64 holds do not become other ids."""
     path = parquet(tmp_path / "a.parquet", ids=pa.array([[2**64 - 1], [2**32], [2**32 - 1]], pa.list_(pa.uint64())))
     source = open_text(path, options=TextOptions(text_field="ids"))
-    report = pack_text(source, Encoder(None, Sequences(), is_ids=True), tmp_path / "out.h5", on_error="skip")
+    report = pack(TextSamples(source, Encoder(None, Sequences(), is_ids=True)), tmp_path / "out.h5", on_error="skip")
 
     assert [[2**32 - 1]] == list(ids(tmp_path / "out.h5", "<u4").values())
     assert ["a.parquet:1", "a.parquet:2"] == [problem.key for problem in report.skipped]
@@ -161,7 +162,7 @@ def test_ids_beyond_four_bytes(tmp_path: Path) -> None:
     """A vocabulary that is said to be larger than 2**32 does not let ids through that would become others."""
     path = parquet(tmp_path / "a.parquet", text=pa.array([[5_000_000_000], [7]], pa.list_(pa.int64())))
     encoder = Encoder(None, Sequences(), is_ids=True, vocab_size=10**10)
-    report = pack_text(open_text(path), encoder, tmp_path / "out.h5", on_error="skip")
+    report = pack(TextSamples(open_text(path), encoder), tmp_path / "out.h5", on_error="skip")
 
     assert [[7]] == list(ids(tmp_path / "out.h5", "<u4").values())
     assert ["has the token id 5000000000, expected 0 to 4,294,967,295"] == [each.problem for each in report.skipped]

@@ -1,0 +1,266 @@
+"""Packs a stream into the shards of a set: a shard ends where it is full, and says where in the stream that is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fastio import _native
+from fastio.converters.packing.append import check_new_keys, is_appended, known_keys
+from fastio.converters.packing.options import Part
+from fastio.converters.packing.pipeline import threads
+from fastio.converters.packing.plan import StreamPlan
+from fastio.converters.packing.planned_set import PlannedSet
+from fastio.converters.packing.record import PackRecord, progress_bytes, stop_at
+from fastio.converters.packing.shards import PlannedShard, Position, changed, stream_metadata
+from fastio.converters.pictures.counts import LossyMasks
+from fastio.converters.sources.source import Chunk, StreamedSource, StreamPiece, is_streamed
+from fastio.store.protocol import SampleBatch, SampleWriter
+from fastio.store.write.destination import ShardDestination
+
+__all__ = ["StreamShards"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Samples of one piece of the stream that belong to one shard. What is counted belongs to the first of them."""
+
+    number: int
+    first: Position
+    stop: Position
+    chunk: Chunk
+
+
+@dataclass(slots=True)
+class _Open:
+    """A shard that is being written."""
+
+    number: int
+    writer: SampleWriter
+    record: PackRecord
+    first: Position
+    stop: Position
+
+
+class StreamShards:
+    """
+    The shards of a set that a stream is packed to: those that are there already, and those that ``pack`` makes.
+
+    Pieces of the stream that only shards have that are there are read, since it cannot be entered elsewhere, but no
+    samples are made of them. With a ``part`` of several, its shards are every so many-th one.
+    """
+
+    def __init__(self, planned: PlannedSet, kept: Mapping[int, PlannedShard]) -> None:
+        assert isinstance(planned.plan, StreamPlan)
+        assert is_streamed(planned.source)
+        self.count: int | None = None  # of all shards, once the stream has ended
+        self._planned, self._kept = planned, kept
+        self._plan: StreamPlan = planned.plan
+        self._source: StreamedSource = planned.source
+        self._part = planned.options.part or Part(0, 1)
+        self._gaps = () if self._plan.by_text else tuple(_gaps(kept))
+
+    def pack(self) -> Generator[int, None, None]:
+        """
+        Pack the shards that are missing, and yield the number of each when it is finished, under its name.
+
+        Raises SourceError for a bad document unless ``on_error`` is "skip", and SchemaError for a key that the set to
+        which is appended has already.
+        """
+        planned, plan = self._planned, self._plan
+        if not (plan.by_text or self._gaps):
+            self.count = len(self._kept)
+            return
+        jobs = threads(planned.options.jobs)
+        with (
+            ShardDestination(planned.folder, shard_bytes=plan.shard_bytes) as destination,
+            closing(_native.ThreadPool(jobs)) as pool,
+            closing(self._shares(pool, jobs)) as shares,
+        ):
+            closed: list[int] = []  # but not yielded yet
+            try:
+                yield from self._written(shares, destination, closed)
+                destination.wait()
+            except Exception:  # whoever counts or removes what was made must learn of these, too
+                destination.join()
+                yield from planned.finished(closed, destination)
+                raise
+            yield from closed
+
+    def _written(
+        self, shares: Iterator[_Share], destination: ShardDestination, closed: list[int]
+    ) -> Generator[int, None, None]:
+        planned, appended = self._planned, self._planned.options.append
+        assert planned.current is not None or not appended
+        known = known_keys(planned.current, planned.options.remote) if appended and planned.current else None
+        if planned.current is not None and is_appended(planned.current, self._plan):
+            known = None  # its own keys are among them
+        shard: _Open | None = None
+        try:
+            for share in shares:
+                if shard is not None and share.number != shard.number:
+                    yield from self._finish(shard, destination, closed, is_last=False)
+                    shard = None
+                if share.number in self._kept:
+                    self._check_bounds(share)
+                    continue
+                if share.chunk.problems and planned.options.on_error == "raise":
+                    raise stop_at(self._source, share.chunk.problems[0])
+                if known is not None and planned.current is not None:
+                    check_new_keys(known, share.chunk.batch.keys, self._source.path, planned.current)
+                shard = shard or self._begin(share, destination)
+                self._add(shard, share)
+            if shard is not None:
+                yield from self._finish(shard, destination, closed, is_last=shard.number + 1 == self.count)
+        except BaseException:
+            if shard is not None:
+                shard.writer.abort()
+            raise
+
+    def _begin(self, share: _Share, destination: ShardDestination) -> _Open:
+        planned, name = self._planned, self._planned.name(share.number)
+        writer = destination.writer(
+            name,
+            self._plan.schema,
+            plan=self._plan.digest,
+            number=share.number,
+            overwrite=name in planned.present,
+        )
+        return _Open(share.number, writer, PackRecord(LossyMasks(self._plan.schema)), share.first, share.stop)
+
+    def _add(self, shard: _Open, share: _Share) -> None:
+        chunk, progress = share.chunk, self._planned.options.progress
+        if chunk.batch.keys:
+            shard.writer.append(chunk.batch)
+        shard.record.add(chunk)
+        shard.stop = share.stop
+        if progress is not None:
+            progress(len(chunk.batch.keys), progress_bytes(chunk))
+
+    def _finish(
+        self, shard: _Open, destination: ShardDestination, closed: list[int], *, is_last: bool
+    ) -> Generator[int, None, None]:
+        source = self._source if is_last else None
+        metadata = stream_metadata(self._plan, shard.number, (shard.first, shard.stop), shard.record, source)
+        self._planned.close(shard.writer, metadata, shard.number)
+        closed.append(shard.number)
+        yield from self._planned.finished(closed, destination)
+
+    def _check_bounds(self, share: _Share) -> None:
+        """Raise StoreError if a shard that is there does not begin where the stream says that it does."""
+        shard = self._kept[share.number]
+        first, stop = tuple(shard.plan["first"]), tuple(shard.plan["stop"])
+        if not first <= share.first or not share.stop <= stop:
+            path = self._planned.folder.full(shard.member.name)
+            raise changed(path, shard, self._plan, self._source)
+
+    def _shares(self, pool: _native.ThreadPool, jobs: int) -> Generator[_Share, None, None]:
+        """The samples that are made, in order; all pieces are read, or until the rest is there."""
+        pieces = self._by_text(pool) if self._plan.by_text else self._by_samples(pool)
+        with closing(self._source.encoded(pieces, jobs)) as encoded:
+            if self._plan.by_text:
+                for (index, number), chunk in encoded:
+                    yield _Share(number, (index, 0), (index + 1, 0), chunk)
+            else:
+                yield from self._divided(encoded)
+
+    def _by_text(self, pool: _native.ThreadPool) -> Iterator[tuple[tuple[int, int], StreamPiece]]:
+        """The pieces of shards that are to be made, with their own numbers and those of their shards."""
+        number, filled = 0, 0
+        for index, piece in enumerate(self._source.pieces(pool)):
+            size = piece.text_bytes
+            if filled and filled + size > self._plan.shard_bytes:
+                number, filled = number + 1, 0
+            filled += size
+            if number % self._part.count == self._part.index and number not in self._kept:
+                yield (index, number), piece
+            else:
+                self._pass_over(piece)
+        self.count = number + 1
+
+    def _by_samples(self, pool: _native.ThreadPool) -> Iterator[tuple[tuple[int, int], StreamPiece]]:
+        """The pieces in gaps between shards that are there; the second number of a tag is -1, not known yet."""
+        stop = self._gaps[-1].last_piece
+        for index, piece in enumerate(self._source.pieces(pool)):
+            if any(gap.has(index) for gap in self._gaps):
+                yield (index, -1), piece
+            else:
+                self._pass_over(piece)
+            if stop is not None and index >= stop:
+                self.count = max(self._kept) + 1
+                return
+        # The shard that ends with the stream is the last one; ``_divided`` counts up to it.
+
+    def _divided(self, encoded: Iterator[tuple[tuple[int, int], Chunk]]) -> Iterator[_Share]:
+        """Divide chunks where a shard is full; where pieces were passed over, a shard begins in the next one."""
+        form, schema, limit = self._planned.target.format, self._plan.schema, self._plan.shard_bytes
+        assert form.sample_bytes is not None, f"{form.name} has no shards"
+        begins = {gap.first[0]: gap for gap in reversed(self._gaps)}
+        number, filled, before = 0, 0, -2
+        for (index, _), chunk in encoded:
+            start = 0
+            if index != before + 1:
+                number, (_, start), filled = begins[index].number, begins[index].first, 0
+            before = index
+            count = len(chunk.batch.keys)
+            sizes = {name: np.asarray(spans.sizes, np.int64) for name, spans in chunk.batch.spans.items()}
+            ends = np.cumsum(form.sample_bytes(schema, sizes, count)) if count else np.empty(0, np.int64)
+            while True:
+                done = int(ends[start - 1]) if start else 0
+                stop = int(np.searchsorted(ends, done + limit - filled, side="right"))
+                stop = max(stop, start + 1 if not filled else start)
+                if stop >= count:
+                    filled += int(ends[-1]) - done if start < count else 0
+                    yield _Share(number, (index, start), (index + 1, 0), _part(chunk, start, count))
+                    break
+                if stop > start:
+                    yield _Share(number, (index, start), (index, stop), _part(chunk, start, stop))
+                number, filled, start = number + 1, 0, stop
+        if self.count is None:
+            self.count = number + 1
+
+    def _pass_over(self, piece: StreamPiece) -> None:
+        if self._planned.options.progress is not None:
+            self._planned.options.progress(0, piece.read_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """Shards that are missing: the number of the first of them, where it begins, and the last piece that has some."""
+
+    number: int
+    first: Position
+    last_piece: int | None  # None: up to the end of the stream
+
+    def has(self, piece: int) -> bool:
+        return self.first[0] <= piece and (self.last_piece is None or piece <= self.last_piece)
+
+
+def _gaps(kept: Mapping[int, PlannedShard]) -> Iterator[_Gap]:
+    """The gaps between shards that are there, in order."""
+    number, at = 0, (0, 0)
+    for other in sorted(kept):
+        record = kept[other].plan
+        if other > number:
+            yield _Gap(number, at, record["first"][0])
+        number, at = other + 1, (record["stop"][0], record["stop"][1])
+    if not kept or "shards" not in kept[max(kept)].plan:
+        yield _Gap(number, at, None)
+
+
+def _part(chunk: Chunk, start: int, stop: int) -> Chunk:
+    """Samples of a chunk; what is counted or wrong goes with the first of them."""
+    batch = chunk.batch
+    if (start, stop) == (0, len(batch.keys)):
+        return chunk
+    part = SampleBatch(
+        keys=batch.keys[start:stop],
+        spans={name: spans.part(start, stop) for name, spans in batch.spans.items()},
+        columns={name: column[start:stop] for name, column in batch.columns.items()},
+    )
+    if start:
+        return Chunk(part, ())
+    return replace(chunk, batch=part)
