@@ -135,7 +135,7 @@ def _tuned_as_dict(data: str, tuned: Tuned) -> dict[str, object]:
     help="Wait this long per batch, as a training step would.",
 )
 @click.option(
-    "--repeats", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Interleaved rounds."
+    "--rounds", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Interleaved rounds."
 )
 @click.option(
     "--seconds",
@@ -154,7 +154,7 @@ def grid(
     crop: int | None,
     chosen: tuple[str, ...],
     step_ms: float,
-    repeats: int,
+    rounds: int,
     seconds: float,
     as_json: bool,
 ) -> None:
@@ -186,7 +186,7 @@ def grid(
         with steps("measuring") as progress:
             rows = run_grid(
                 points,
-                repeats=repeats,
+                repeats=rounds,
                 seconds=seconds,
                 step=lambda _: time.sleep(step_ms / 1e3) if step_ms else None,
                 progress=progress,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from importlib import import_module
@@ -57,8 +57,54 @@ class LazyCommands(MutableMapping[str, click.Command]):
         return len(self._commands)
 
 
+_SOURCE = {"--layout": "--source-kind"}
+_COLUMNS = {**_SOURCE, "--ignore-columns": "--without"}
+# By command, the words of options that were called otherwise before 0.2.0, and what to type instead. They work for one
+# release.
+FORMER: Mapping[str, Mapping[str, str]] = {
+    "pack": _COLUMNS,
+    "info": _COLUMNS,
+    "verify": _SOURCE,
+    "repair": _SOURCE,
+    "plan": {"--batch": "--batch-size"},
+    "grid": {"--repeats": "--rounds"},
+    "profile": {"--with-flops": "--record-shapes"},
+}
+
+
+def present_words(command: str, words: Sequence[str]) -> list[str]:
+    """
+    Return the words of a command line with former options as they are called now; a line on stderr names each.
+
+    What follows ``--`` is a command line of the user's.
+
+    >>> present_words("plan", ["s.lmdb", "--batch=8", "--", "--batch"])
+    ['s.lmdb', '--batch-size=8', '--', '--batch']
+    """
+    former, present = FORMER.get(command, {}), list[str]()
+    for i, word in enumerate(words):
+        if word == "--":
+            return [*present, *words[i:]]
+        option, equals, value = word.partition("=")
+        now = former.get(option)
+        if now is None:
+            present.append(word)
+            continue
+        click.echo(f"warning: {option} is now {now}; the former name will go with the next release", err=True)
+        first, *rest = now.split()
+        present += [f"{first}{equals}{value}", *rest]
+    return present
+
+
 class Group(click.Group):
-    """Lists commands in the order in which people need them, not by name."""
+    """Lists commands in the order in which people need them, not by name; options may have their former names."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name, the command, and its words as they are called now."""
+        name, command, words = super().resolve_command(ctx, args)
+        return name, command, words if name is None else present_words(name, words)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of registration."""

@@ -34,7 +34,7 @@ __all__ = [
 _SECTIONS = {
     "Options": ("as_json", "only_skipped", "build", "html"),
     "Of a PATH that is not packed yet": (
-        "source_kind",
+        "kind",
         "split",
         *SourceArguments.__slots__,
         "text_field",

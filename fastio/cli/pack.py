@@ -27,7 +27,7 @@ __all__ = ["pack"]
 _LABELS = ("label_column", "key_column", "filters", "ignore_columns", "no_header", "many_classes", "fields", "root")
 _PICTURES = ("jump", "restart", "short_side", "max_side", "resize", "quality", "subsampling", "raw", "max_pixels")
 _SECTIONS = {
-    "Options": ("labels", "split", "shuffle", "on_error", "overwrite", "jobs", "source_kind"),
+    "Options": ("labels", "split", "shuffle", "on_error", "overwrite", "jobs", "kind"),
     "Labels, tables and fields": _LABELS,
     "Pictures": _PICTURES,
     "Text": TextArguments.__slots__,

@@ -94,13 +94,12 @@ _SOURCE_OPTIONS = (
     ),
     click.option(
         "--without",
-        "--ignore-columns",
         "ignore_columns",
         multiple=True,
         callback=_names,
         metavar="A[,B...]",
         help="Columns of FILE or SRC to leave out, also with pictures in them; repeat for more, * for all that are not "
-        "used. --ignore-columns is the former name.",
+        "used.",
     ),
     click.option("--no-header", is_flag=True, help="FILE or SRC has no header; its columns are called 1, 2, ..."),
     click.option(

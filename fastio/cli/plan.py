@@ -86,8 +86,6 @@ class _Rate(_RateType):
 )
 @click.option(
     "--batch-size",
-    "--batch",
-    "batch_size",
     type=click.IntRange(min=1, max=_MOST_BATCH),
     metavar="N",
     default=256,

@@ -36,7 +36,6 @@ _RECORDING = (
         "--profile-memory/--no-profile-memory", default=True, show_default=True, help="Record memory over time."
     ),
     click.option("--with-stack", is_flag=True, help="Record Python functions too; makes traces much larger."),
-    click.option("--with-flops", is_flag=True, help="Same as --record-shapes."),
 )
 
 
@@ -44,18 +43,14 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add torch.profiler's switches to a command, which gets them as one argument ``recording``."""
 
     @wraps(command)
-    def with_options(
-        *args: Any, record_shapes: bool, profile_memory: bool, with_stack: bool, with_flops: bool, **rest: Any
-    ) -> None:
+    def with_options(*args: Any, record_shapes: bool, profile_memory: bool, with_stack: bool, **rest: Any) -> None:
         # Before torch is imported: with a memory curve it warns of each process's blocks from before the recording.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         # Set before fastio.loader.ranges is imported, so that nsys and ncu see the loader's ranges too.
         os.environ.setdefault("FASTIO_NVTX", "1")
         from fastio.measure.trace.profiler import Recording
 
-        recording = Recording(
-            record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops
-        )
+        recording = Recording(record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack)
         command(*args, recording=recording, **rest)
 
     for option in reversed(_RECORDING):

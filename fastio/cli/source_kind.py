@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,24 +47,10 @@ class _Kind(_ParamType):
 
 
 def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """
-    Add ``--source-kind KIND`` to a command, which gets it as ``kind``; ``about`` is its help.
-
-    The option's former name, ``--layout``, still works but is hidden.
-    """
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(command)
-        def with_kind(*args: Any, source_kind: str | None, layout: str | None, **options: Any) -> Any:
-            if source_kind is not None and layout is not None:
-                raise click.UsageError("--layout is the former name of --source-kind: say one of them")
-            return command(*args, kind=source_kind or layout or "auto", **options)
-
-        type_ = _Kind(with_text=with_text)
-        with_former = click.option("--layout", type=type_, hidden=True)(with_kind)
-        return click.option("--source-kind", type=type_, help=f"{about}  [default: auto]")(with_former)
-
-    return decorate
+    """Add ``--source-kind KIND`` to a command, which gets it as ``kind``; ``about`` is its help."""
+    return click.option(
+        "--source-kind", "kind", type=_Kind(with_text=with_text), default="auto", help=f"{about}  [default: auto]"
+    )
 
 
 def is_text(src: str, kind: str, *, fields: Sequence[str] = (), about_text: bool = False) -> bool:

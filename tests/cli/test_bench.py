@@ -191,7 +191,7 @@ def test_bus_without_a_device() -> None:
 
 def test_grid(png_stores: dict[str, Path], folder: Path) -> None:
     """Every row with its units, several formats in one table, values by hand."""
-    short = ("--repeats", 1, "--seconds", 0.01, "--batch-size", 25)
+    short = ("--rounds", 1, "--seconds", 0.01, "--batch-size", 25)
     printed = run("bench", "grid", png_stores["lmdb"], png_stores["h5"], *short, "--set", "threads=1")
     rows = json.loads(run("bench", "grid", folder, *short[:4], "--batch-size", 2, "--set", "num_workers=0", "--json"))[
         "rows"

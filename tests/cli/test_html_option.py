@@ -22,7 +22,7 @@ COMMANDS = {
         *("bench", "train", "--model", "cifar10cnn", "--data", "synthetic"),
         *("--batch-size", "1", "--steps", "2"),
     ),
-    "Settings of a loader": ("bench", "grid", "DATA", "--repeats", "1", "--seconds", "0.01"),
+    "Settings of a loader": ("bench", "grid", "DATA", "--rounds", "1", "--seconds", "0.01"),
     "Decoders on one CPU": ("bench", "decode", "DATA", "--count", "2", "--rounds", "1"),
     "How fast the disk is": ("bench", "disk", "--size", "4MiB", "--files", "16"),
     "How fast the bus to the GPU is": ("bench", "bus"),

@@ -26,7 +26,7 @@ COMMANDS = {
     "fastio.bench.io/1": ("bench", "io", "DATA", "--epochs", "1"),
     "fastio.bench.both/1": ("bench", "both", "user_forms.py:pair", *SHORT),
     "fastio.bench.train/1": ("bench", "train", "--model", "cifar10cnn", "--data", "synthetic", *TINY),
-    "fastio.bench.grid/1": ("bench", "grid", "DATA", "--repeats", "1", "--seconds", "0.01"),
+    "fastio.bench.grid/1": ("bench", "grid", "DATA", "--rounds", "1", "--seconds", "0.01"),
     "fastio.bench.decode/1": ("bench", "decode", "DATA", "--count", "2", "--rounds", "1"),
     "fastio.bench.disk/1": ("bench", "disk", "--size", "4MiB", "--files", "16"),
     "fastio.bench.bus/1": ("bench", "bus"),

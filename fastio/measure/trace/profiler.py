@@ -45,12 +45,11 @@ _MOST_PLAIN_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What torch.profiler records besides times; each makes traces longer and training slower. Flops need shapes."""
+    """What torch.profiler records besides times; each makes traces longer and training slower."""
 
     record_shapes: bool = False
     profile_memory: bool = True
     with_stack: bool = False
-    with_flops: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +96,6 @@ class TraceRecorder:
         self._plain_s: list[float] = []  # seconds of steps without it
         self._left = time.perf_counter()  # when the latest step began
         noted = asdict(recording or Recording())
-        noted["record_shapes"] |= noted["with_flops"]
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)

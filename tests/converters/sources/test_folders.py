@@ -296,7 +296,7 @@ def test_a_filter_leaves_the_other_pictures_out(tmp_path, suffix):
     path.write_text(texts[suffix])
     options = ("--labels", path, "--key-column", "image_file", "--label-column", "emotion")
     out = tmp_path / "s.lmdb"
-    said = run("pack", tmp_path / "p", out, *options, "--filter", "split=train", "--ignore-columns", "age")
+    said = run("pack", tmp_path / "p", out, *options, "--filter", "split=train", "--without", "age")
 
     assert "left out: b.png (does not pass the filters of l" in said
     with open_store(out) as store:

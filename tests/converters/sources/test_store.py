@@ -379,19 +379,11 @@ def test_stores_of_earlier_versions(tmp_path):
         assert "in none of these files" not in run("unpack", tmp_path / name, tmp_path / f"from-{name}").output
 
 
-def test_the_former_option(tmp_path):
-    """--layout and its value tar still work, and are shown nowhere."""
+def test_a_former_kind(tmp_path):
+    """The value tar still works."""
     foreign_tar(tmp_path / "s.tar")
-    run("pack", tmp_path / "s.tar", tmp_path / "b.lmdb", "--layout", "tar")
-    run("verify", tmp_path / "b.lmdb", "--against", tmp_path / "s.tar", "--layout", "tar")
-
-    assert "--layout" not in run("pack", "--help").output + run("verify", "--help").output
-    assert (
-        "say one of them"
-        in run(
-            "pack", tmp_path / "s.tar", tmp_path / "c.lmdb", "--layout", "tar", "--source-kind", "store", code=2
-        ).output
-    )
+    run("pack", tmp_path / "s.tar", tmp_path / "b.lmdb", "--source-kind", "tar")
+    run("verify", tmp_path / "b.lmdb", "--against", tmp_path / "s.tar", "--source-kind", "tar")
 
 
 @pytest.mark.parametrize("suffix", SHARDED)

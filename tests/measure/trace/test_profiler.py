@@ -53,7 +53,7 @@ def test_what_is_noted(tmp_path: Path) -> None:
     plain = header(run(TraceRecorder(Schedule(0, 1, 1), tmp_path / "a.json.gz")).traces[0])
     assert (plain["profile_memory"], plain.get("record_shapes", 0), plain.get("with_stack", 0)) == (1, 0, 0)
 
-    wanted = Recording(with_flops=True, with_stack=True, profile_memory=False)
+    wanted = Recording(record_shapes=True, with_stack=True, profile_memory=False)
     full = header(run(TraceRecorder(Schedule(0, 1, 1), tmp_path / "b.json.gz", wanted)).traces[0])
     assert (full.get("profile_memory", 0), full["record_shapes"], full["with_stack"]) == (0, 1, 1)
     (product,) = (each for each in read_trace(tmp_path / "b.json.gz").operators if each.name == "aten::mm")

@@ -1,0 +1,72 @@
+"""Options that were called otherwise: they work for one release, and say what they are called now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from fastio.cli import COMMANDS, cli
+from fastio.cli.bench import bench
+from fastio.cli.group import FORMER, present_words
+
+GUIDE = Path(__file__).parents[2] / "fastio" / "guide"
+# Every former word; one that is not here has no place in FORMER, and the other way round.
+WORDS = [
+    ("info", "--ignore-columns", "--without"),
+    ("info", "--layout", "--source-kind"),
+    ("pack", "--ignore-columns", "--without"),
+    ("pack", "--layout", "--source-kind"),
+    ("plan", "--batch", "--batch-size"),
+    ("profile", "--with-flops", "--record-shapes"),
+    ("grid", "--repeats", "--rounds"),
+    ("repair", "--layout", "--source-kind"),
+    ("verify", "--layout", "--source-kind"),
+]
+
+
+def command_of(name: str) -> click.Command:
+    """A command by its last name."""
+    return bench.commands[name] if name in bench.commands else COMMANDS[name]
+
+
+def test_these_are_all() -> None:
+    """Adding a former word is a decision, made here."""
+    assert sorted(WORDS) == sorted((name, old, new) for name, words in FORMER.items() for old, new in words.items())
+
+
+@pytest.mark.parametrize(("name", "old", "new"), WORDS)
+def test_help_knows_the_present_word_only(name: str, old: str, new: str) -> None:
+    """The option of today is there, and no command has the former one beside it."""
+    options = {word for parameter in command_of(name).params for word in parameter.opts}
+
+    assert new.partition(" ")[0] in options
+    assert old not in options
+
+
+@pytest.mark.parametrize(("name", "old", "new"), WORDS)
+def test_a_former_word_says_what_to_type(name: str, old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With its value as a word of its own, or after an equals sign."""
+    words = [*new.split(), "value"]
+
+    assert ["SRC", *words, "--last"] == present_words(name, ["SRC", old, "value", "--last"])
+    assert f"warning: {old} is now {new}; the former name will go with the next release\n" == capsys.readouterr().err
+
+
+def test_it_works_on_the_command_line(tmp_path: Path) -> None:
+    """In a group's command, too; the command line of the user's after -- is left alone."""
+    said = CliRunner().invoke(cli, ["bench", "grid", "nothing", "--repeats=x"])
+
+    assert "warning: --repeats is now --rounds" in said.stderr
+    assert "Invalid value for '--rounds'" in said.stderr
+    assert ["--", "train.py", "--with-flops"] == present_words("profile", ["--", "train.py", "--with-flops"])
+
+
+@pytest.mark.parametrize("guide", sorted(GUIDE.rglob("*.md")), ids=lambda path: path.name)
+def test_guides_use_the_present_words(guide: Path) -> None:
+    """Only the changelog names former ones."""
+    text = guide.read_text(encoding="utf-8")
+
+    assert guide.name == "changelog.md" or [] == [old for _, old, _ in WORDS if f"`{old}" in text or f" {old} " in text]
