@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.codec.text import parse_json
+from fastio.codec.copied import parse_json
 from fastio.converters.fields.arrays import UnfitError, as_array, as_numpy, is_tensor, number_column, unfit
 from fastio.converters.fields.pictures import file_or_bytes, picture_bytes
 from fastio.converters.sources.listed import Indices, Read, Values

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import image_kind
+from fastio.codec.copied import parse_json
 from fastio.codec.image import ImageCodec
-from fastio.codec.text import parse_json
 from fastio.converters.sources.arrow.reading import ARROW_SUFFIXES
 from fastio.converters.sources.column_kinds import COLUMN_KINDS
 from fastio.converters.sources.optional import pyarrow

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.codec.copied import parse_json
 from fastio.codec.headers import Header, read_headers
-from fastio.codec.text import parse_json
 from fastio.store import SampleStore
 from fastio.store.protocol import read_values
 from fastio.types.field_types import type_of

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.codec.text import parse_json
+from fastio.codec.copied import parse_json
 from fastio.converters.fields.types import FieldChoice, missing_part, value_at
 from fastio.converters.fields.values import encode_values, read_documents
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns

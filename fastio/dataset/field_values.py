@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastio.codec.copied import parse_json
 from fastio.codec.pillow import open_picture
-from fastio.codec.text import parse_json
 from fastio.dataset.form import LABEL
 from fastio.dataset.picture import LazyPicture, StoredPicture, small_picture
 from fastio.dataset.row_reader import RowReader, is_uniform, label_values

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec import CODECS, describe_status
 from fastio.codec.codec import Geometry
+from fastio.codec.copied import RawCodec
 from fastio.codec.image import ImageCodec
 from fastio.codec.mask import misfits
 from fastio.codec.pillow import is_refused, pixel_limit, refusal, warn_of_large
-from fastio.codec.raw import RawCodec
 from fastio.dataset.undecoded import DecodedBatch, MaskRows, PixelsToRow, UndecodedRows
 from fastio.errors import SampleError, SchemaError, UnequalSizesError
 from fastio.store.files.fetch import fetch_pieces

@@ -106,21 +106,21 @@ TRAITS: Final[dict[str, Traits]] = {
     ),
     RAW: Traits(
         title="raw {array}",
-        codec="fastio.codec.raw:RawCodec",
+        codec="fastio.codec.copied:RawCodec",
         is_plain=True,
         has_fixed_shape=True,
         extension="npy",
     ),
     RAGGED: Traits(
         title="ragged {array}",
-        codec="fastio.codec.raw:RawCodec",
+        codec="fastio.codec.copied:RawCodec",
         is_ragged=True,
         is_plain=True,
         extension="npy",
     ),
     TOKENS: Traits(
         title="token ids",
-        codec="fastio.codec.tokens:TokensCodec",
+        codec="fastio.codec.copied:TokensCodec",
         is_tokens=True,
         is_plain=True,
         dtypes=("<u2", "<u4"),
@@ -128,7 +128,7 @@ TRAITS: Final[dict[str, Traits]] = {
     ),
     TEXT: Traits(  # without an end mark or byte order mark
         title="text",
-        codec="fastio.codec.text:TextCodec",
+        codec="fastio.codec.copied:TextCodec",
         is_text=True,
         is_plain=True,
         dtypes=("|u1",),
@@ -136,13 +136,13 @@ TRAITS: Final[dict[str, Traits]] = {
     ),
     JSON: Traits(
         title="JSON",
-        codec="fastio.codec.text:JsonCodec",
+        codec="fastio.codec.copied:JsonCodec",
         is_json=True,
         extension="json",
     ),
     BYTES: Traits(  # anything else, handed over as it is
         title="bytes",
-        codec="fastio.codec.raw:RawCodec",
+        codec="fastio.codec.copied:RawCodec",
     ),
     COLUMN: Traits(  # a number, or a small array
         title="one {array} per sample",

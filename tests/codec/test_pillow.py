@@ -20,8 +20,8 @@ from fastio import FastDataset, FastLoader, SampleError, _native
 from fastio.cli import cli
 from fastio.codec import codec
 from fastio.codec.codec import Geometry
+from fastio.codec.copied import RawCodec
 from fastio.codec.pillow import decode_with_pillow, pillow_takes_cheaper_pass_first
-from fastio.codec.raw import RawCodec
 from fastio.converters import Raw, Transcode, open_source, pack
 from fastio.converters.inspect.verify import verify
 from fastio.errors import SourceError

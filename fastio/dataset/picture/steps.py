@@ -25,8 +25,8 @@ from PIL.Image import Transpose
 
 from fastio import _native
 from fastio.codec.codec import Geometry
+from fastio.codec.copied import RawCodec
 from fastio.codec.pillow import FILTERS
-from fastio.codec.raw import RawCodec
 from fastio.types.spans import Spans
 
 __all__ = [

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec import describe_status
-from fastio.codec.text import parse_json
+from fastio.codec.copied import parse_json
 from fastio.dataset.field_values import FieldValues
 from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.row_reader import RowReader

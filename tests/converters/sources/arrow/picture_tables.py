@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastio.codec.text import parse_json
+from fastio.codec.copied import parse_json
 from fastio.store import open_store
 from tests.converters.trees import picture
 
