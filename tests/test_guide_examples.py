@@ -130,8 +130,10 @@ def test_the_plans_of_the_measuring_guide_run(folder: Path, monkeypatch: pytest.
     results = [CliRunner().invoke(cli, shlex.split(line)[1:]) for line in lines]
 
     assert [0] * 2 == [result.exit_code for result in results]
-    assert "8 nodes of 8 ranks, batches of 256: 1 step" in results[0].stdout
-    assert "20,000 samples/s and 2.0 GB/s a node" in results[1].stdout
+    assert ["8 nodes of 8 ranks"] == re.findall(r"(?m)^world +(.*)$", results[0].stdout)
+    assert ["of 256 samples a rank"] == re.findall(r"(?m)^batches +(.*)$", results[0].stdout)
+    assert "20,000 samples/s" in results[1].stdout
+    assert "2.0 GB/s" in results[1].stdout
 
 
 def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
