@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec.copied import parse_json
 from fastio.converters.fields.arrays import UnfitError, as_array, as_numpy, is_tensor, number_column, unfit
-from fastio.converters.fields.pictures import file_or_bytes, picture_bytes
 from fastio.converters.sources.listed import Indices, Read, Values
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
@@ -95,6 +94,8 @@ def value_encoder(field: Field) -> Callable[[Any], bytes | str]:
     """Return the function that makes the bytes of one value of a payload field, or raises UnfitError."""
     traits = field.traits
     if traits.is_picture:
+        from fastio.converters.fields.pictures import picture_bytes  # imports Pillow
+
         return lambda value: value if type(value) is bytes else picture_bytes(field, value)
     if traits.is_text:
         return _text
@@ -160,6 +161,8 @@ def _plain(value: Any) -> Any:
 
 
 def _bytes(value: Any) -> bytes:
+    from fastio.converters.fields.pictures import file_or_bytes  # imports Pillow
+
     data = file_or_bytes(value)
     if data is None:
         raise unfit(value, "bytes or a path")

@@ -19,7 +19,6 @@ from fastio.converters.sources.file_set import FileSet, first_file, is_pattern
 from fastio.converters.sources.folders import split_folder
 from fastio.converters.sources.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.sources.listed import ListedSource
-from fastio.converters.sources.npy import read_npy_header
 from fastio.converters.sources.scan import Folder, check_exists, is_hidden, scan_tree, shown
 from fastio.converters.sources.source import Problem, Source
 from fastio.converters.sources.streams import plain_name
@@ -343,6 +342,8 @@ def _npy_signs(place: SourcePath) -> str:
 
 def _lengths(folder: str, names: Sequence[str]) -> set[int]:
     """The numbers of rows of these files; -1 for one that has none."""
+    from fastio.converters.sources.npy import read_npy_header
+
     lengths = set()
     for name in names:
         try:

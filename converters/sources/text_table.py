@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from fastio._native import ThreadPool
 from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.labels.values import TableLabels
-from fastio.converters.sources.arrow.choose import columns_of, type_at
+from fastio.converters.sources.arrow.columns import columns_of, type_at
 from fastio.converters.sources.arrow.reading import (
     class_names,
     feature_at,
@@ -304,9 +303,9 @@ class TextTable:
         """The documents of a file that keeps one row after the other."""
         with opened(table.path) as stream:
             gathering = Gathering(limits, stream, self.has_labels)
-            add = partial(self._add, gathering, positions, has_bytes=not table.is_typed)
+            has_bytes = not table.is_typed
             for number, row in table.rows_in(stream):
-                add(f"{key}:{number}", row)
+                self._add(gathering, positions, f"{key}:{number}", row, has_bytes)
                 if gathering.is_full:
                     yield gathering.take()
             yield gathering.take()
@@ -317,7 +316,6 @@ class TextTable:
         positions: dict[str, int],
         key: str,
         row: Mapping[str, Any] | str,
-        *,
         has_bytes: bool,
     ) -> None:
         """One row: a document, or a problem."""

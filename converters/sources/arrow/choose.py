@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fastio.converters.fields.types import FieldChoice, field_rank, name_from_column, refuse_equal_names, value_at
 from fastio.converters.labels.columns import ALL_OTHERS
+from fastio.converters.sources.arrow.columns import is_bytes, plain_type, type_at
 from fastio.converters.sources.arrow.reading import (
     class_names,
     feature_at,
     inner_class_names,
-    plain_array,
-    python_values,
-    reading,
-    sound,
 )
-from fastio.converters.sources.arrow.values import field_by_type, is_bytes, may_hold_pictures, plain_type
+from fastio.converters.sources.arrow.values import field_by_type
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.converters.sources.kind import SourceOptions
@@ -35,19 +30,16 @@ __all__ = [
     "Peek",
     "TableHead",
     "choose_columns",
-    "columns_of",
     "has_pictures",
     "parts_left_out",
     "path_to",
     "settled_columns",
-    "type_at",
 ]
 
 
 Peek = Callable[[Sequence[str]], bytes | None]  # the first value of bytes at a path
 
 _LABEL = "label"
-_ROWS = 64  # that are looked at at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +125,6 @@ def _selecting(table: TableHead, options: SourceOptions) -> list[tuple[str, ...]
     return paths if key is None else [path_to(table, key, f"--key-column {key}"), *paths]
 
 
-def columns_of(reader: str, places: Mapping[str, str], schema: Any, without: Collection[str]) -> SourceColumns:
-    """
-    Return the columns of a table; ``places`` says which file to look into for each, ``schema`` has their types.
-
-    Texts may name files in the folder of the first file.
-    """
-
-    def first_values(name: str) -> list[Any]:
-        count = schema.names.count(name)  # 0: of a later file
-        may_hold = count == 0 or (count == 1 and may_hold_pictures(schema.field(name).type))
-        return _first_values(reader, places[name], name) if may_hold else []
-
-    place = next(iter(places.values()))
-    return SourceColumns(place, list(places), first_values, without, root=str(Path(place).parent), decodes=True)
-
-
 def settled_columns(columns: Sequence[Column], options: SourceOptions, selecting: Collection[str]) -> set[str]:
     """Return the columns that are packed as pictures, as the type that the user named, or that select rows."""
     typed = {choice.name for choice in options.fields if choice.field is not None}
@@ -174,20 +150,6 @@ def _parts(type_: Any) -> list[str]:
     while not pyarrow("to read tables").types.is_struct(plain):
         plain = plain_type(plain.value_type)
     return [part.name for part in plain]
-
-
-def _first_values(reader: str, place: str, name: str) -> list[Any]:
-    """The first values in a column that are not empty."""
-    found: list[Any] = []
-    with reading(reader, place, [name]) as file:
-        for batch in file.batches:
-            column = plain_array(sound(batch, name))
-            for start in range(0, len(column), _ROWS):
-                with suppress(UnicodeDecodeError):  # a problem of its row
-                    found += [each for each in python_values(column.slice(start, _ROWS)) if not is_empty(each)]
-                if len(found) >= FIRST_VALUES:
-                    return found
-    return found
 
 
 def has_pictures(table: TableHead) -> bool:
@@ -223,24 +185,6 @@ def path_to(table: TableHead, where: str, words: str = "") -> tuple[str, ...]:
 
 def _listed(schema: Any) -> str:
     return ", ".join(f"{each.name!r} ({each.type})" for each in schema)
-
-
-def type_at(place: str, schema: Any, path: Sequence[str]) -> Any:
-    """Return the type of a column, or of the part of its structs that ``path`` leads to; through lists too."""
-    arrow = pyarrow("to read tables")
-    type_, depth = plain_type(schema.field(path[0]).type), list[Any]()
-    for part in path[1:]:
-        while not arrow.types.is_struct(type_) and hasattr(type_, "value_type"):
-            depth.append(type_)
-            type_ = plain_type(type_.value_type)
-        parts = {each.name: each.type for each in type_} if arrow.types.is_struct(type_) else {}
-        if part not in parts:
-            there = f"only {', '.join(map(repr, parts))}" if parts else f"it is {type_}"
-            raise SourceError(f"{place}: column {'.'.join(path)!r}: there is no part {part!r}, {there}")
-        type_ = plain_type(parts[part])
-    for _ in depth:
-        type_ = arrow.list_(type_)
-    return type_
 
 
 def _asked(table: TableHead, choice: FieldChoice, features: Mapping[str, Any]) -> Column:

@@ -19,12 +19,12 @@ from fastio.converters.sources.arrow.choose import (
     Column,
     TableHead,
     choose_columns,
-    columns_of,
     has_pictures,
     parts_left_out,
     path_to,
     settled_columns,
 )
+from fastio.converters.sources.arrow.columns import columns_of
 from fastio.converters.sources.arrow.reading import (
     ARROW_SUFFIXES,
     PARQUET_SUFFIXES,

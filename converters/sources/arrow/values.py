@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers
 from fastio.converters.fields.values import EncodedField, encode_values
+from fastio.converters.sources.arrow.columns import is_bytes, is_picture_struct, plain_type
 from fastio.converters.sources.arrow.reading import plain_array, python_values, value_bytes
 from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded, field_of_bytes
 from fastio.converters.sources.optional import pyarrow
@@ -24,10 +25,7 @@ __all__ = [
     "decode_array",
     "encode_array",
     "field_by_type",
-    "is_bytes",
     "joined",
-    "may_hold_pictures",
-    "plain_type",
 ]
 
 
@@ -266,45 +264,6 @@ def field_by_type(name: str, type_: Any, feature: Any, first: Callable[[], bytes
     if unfit is not None:
         raise SourceError(f"is {plain}, and {unfit} in it fits no field: name the parts you need with --field")
     return Field(name, *FIELD_TYPES["json"])
-
-
-def plain_type(type_: Any) -> Any:
-    """Return the type in which the values of dictionaries, run-end encoding and extension types are kept."""
-    arrow = pyarrow("to read tables")
-    while True:
-        if isinstance(type_, arrow.FixedShapeTensorType):
-            return type_
-        if isinstance(type_, arrow.BaseExtensionType):
-            type_ = type_.storage_type
-        elif arrow.types.is_dictionary(type_) or arrow.types.is_run_end_encoded(type_):
-            type_ = type_.value_type
-        else:
-            return type_
-
-
-def is_picture_struct(type_: Any) -> bool:
-    """Return whether this is what Hugging Face ``datasets`` keeps of a picture or a sound: its bytes and its path."""
-    types = pyarrow("to read tables").types
-    return bool(types.is_struct(type_)) and {"bytes", "path"} == {part.name for part in type_}
-
-
-def is_bytes(type_: Any) -> bool:
-    """Return whether values are bytes, or structs of bytes and path."""
-    types, plain = pyarrow("to read tables").types, plain_type(type_)
-    checks = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
-    return any(is_(plain) for is_ in (*checks, is_picture_struct))
-
-
-def may_hold_pictures(type_: Any) -> bool:
-    """Return whether values of this type, or parts of them, are bytes or strings."""
-    types, plain = pyarrow("to read tables").types, plain_type(type_)
-    if types.is_map(plain):
-        return may_hold_pictures(plain.key_type) or may_hold_pictures(plain.item_type)
-    if types.is_struct(plain):
-        return any(may_hold_pictures(part.type) for part in plain)
-    if hasattr(plain, "value_type"):
-        return may_hold_pictures(plain.value_type)
-    return is_bytes(plain) or any(is_(plain) for is_ in (types.is_string, types.is_large_string, types.is_string_view))
 
 
 def array_type(type_: Any) -> tuple[str, tuple[int | None, ...]] | None:
