@@ -314,8 +314,8 @@ def pack_command(path: str, *options: str) -> str:
     """
     Return a command that packs a source into a file that does not exist yet.
 
-    >>> pack_command("data/train.parquet", "--text-field", "body")
-    'fastio pack data/train.parquet train.lmdb --text-field body'
+    >>> pack_command("data/train.parquet", "--text-column", "body")
+    'fastio pack data/train.parquet train.lmdb --text-column body'
     """
     stem = Path(path.rstrip("/")).name.partition(".")[0].strip("*?-_") or "out"
     out = next(name for name in (f"{stem}{'-' * bool(i)}{i or ''}.lmdb" for i in count()) if not Path(name).exists())

@@ -274,7 +274,7 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 }
 _OF_STREAMS = {
     "tokenizer": "the tokenizer, or the rule for sequences, is another one",
-    "source": "the text is read otherwise (its name, --split-text, --text-field, --label-field, --max-document)",
+    "source": "the text is read otherwise (its name, --document, --text-column, --label-column, --max-document)",
     "files": "files have other names",
     "classes": "the classes differ",
     "problems": "other files cannot be packed",

@@ -35,6 +35,8 @@ _MEANING = {
     "without": "because only tables have columns",
 }
 
+_OPTIONS = {"split": "--document", "text_field": "--text-column", "label_field": "--label-column"}
+
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
@@ -58,7 +60,7 @@ class TextOptions:
         for name in names:
             value = getattr(self, name)
             if value is not None and value != ():
-                option = {"split": "--split-text"}.get(name, f"--{name.replace('_', '-')}")
+                option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
                 words = ",".join(value) if isinstance(value, tuple) else value
                 raise SourceError(f"{path}: {option} {words} has no effect, {_MEANING[name]}")
 

@@ -95,11 +95,11 @@ def _head_of_columns(source: TextTable, first: TableFile) -> TextTable:
     used = frozenset((column_path(name, schema.names) or (name,))[0] for name in asked)
     columns = columns_of(first.kind, dict.fromkeys(schema.names, place), schema, options.without)
     others = OtherColumns(columns, used, columns.left_out(used, used))  # pictures that would be lost are said first
-    text = _known_path(place, schema, source.text_field, option="--text-field")
+    text = _known_path(place, schema, source.text_field, option="--text-column")
     is_ids = _kind_of(place, schema, text) == "ids"
     label, rule = None, None
     if options.label_field is not None:
-        label = _known_path(place, schema, options.label_field, option="--label-field")
+        label = _known_path(place, schema, options.label_field, option="--label-column")
         rule = TableLabels(is_typed=True, known=class_names(feature_at(features_of(place, schema), label)))
     return replace(source, text=text, label=label, label_rule=rule, others=others, is_ids=is_ids)
 
@@ -140,7 +140,7 @@ def _head_of_rows(source: TextTable, first: TableFile) -> TextTable:
     if found and label is not None and label[0] not in found:
         listed = _listed(list(found))
         raise SourceError(
-            f"{path}: has no column {options.label_field!r}, only {listed}: name another with --label-field"
+            f"{path}: has no column {options.label_field!r}, only {listed}: name another with --label-column"
         )
     rule = None if label is None else TableLabels(is_typed=first.is_typed)
     return replace(source, text=text, label=label, label_rule=rule, others=others)
@@ -275,7 +275,7 @@ class TextTable:
 
     @property
     def text_field(self) -> str:
-        """The field that is text, in the words of ``--text-field``."""
+        """The field that is text, in the words of ``--text-column``."""
         return self.options.text_field or DEFAULT_FIELD
 
     def labels(self) -> Iterator[tuple[str, object]]:
@@ -363,7 +363,7 @@ class TextTable:
         if further:
             without = [name for name in options.without if name in further or name == ALL_OTHERS]
             others.names.extend(columns_of(table.kind, further, schema, without).left_out((), ()))
-        _known_path(table.path, schema, self.text[0], option="--text-field")
+        _known_path(table.path, schema, self.text[0], option="--text-column")
         if _kind_of(table.path, schema, self.text) != ("ids" if self.is_ids else "text"):
             raise SourceError(f"{table.path}: column {self.text_field!r} is of another kind than in the first file")
         self._check_label(table, schema)
@@ -375,7 +375,7 @@ class TextTable:
         if schema is None:
             with reading(table.kind, table.path, []) as file:
                 schema = file.schema
-        _known_path(table.path, schema, self.label[0], option="--label-field")
+        _known_path(table.path, schema, self.label[0], option="--label-column")
 
     def _documents(self, batch: Any, key: str, row: int) -> tuple[Documents, dict[int, str]]:
         """The rows of a batch, the first of which is number ``row``, and what is wrong with some, by position."""
@@ -413,7 +413,7 @@ def _text(row: Mapping[str, Any], path: Sequence[str], where: str, *, has_bytes:
     """
     if path[0] not in row:
         names = ", ".join(repr(name) for name in list(row)[:_SHOWN])
-        return f"has no field {where!r}, only {names or 'none'}: name another with --text-field"
+        return f"has no field {where!r}, only {names or 'none'}: name another with --text-column"
     try:
         value = value_in(row, path)
     except (KeyError, ValueError, RecursionError):
@@ -431,7 +431,7 @@ def _known_path(place: str, schema: Any, where: str, *, option: str) -> tuple[st
     path = column_path(where, dict.fromkeys(schema.names))
     if path is None:
         columns = ", ".join(f"{each.name!r} ({each.type})" for each in schema)
-        advice = _other_ways(where, schema.names) if option == "--text-field" else f"name another with {option}"
+        advice = _other_ways(where, schema.names) if option == "--text-column" else f"name another with {option}"
         raise SourceError(f"{place}: has no column {where!r}, only {columns}: {advice}")
     if (count := schema.names.count(path[0])) > 1:
         raise SourceError(f"{place}: has {count} columns named {path[0]!r}, so it is unclear which one counts")
@@ -462,7 +462,7 @@ def _other_ways(where: str, names: Sequence[str]) -> str:
         packs = f"--field {chat}={chat} keeps it as JSON, chats are not tokenized"
     else:
         packs = f"--field packs columns as fields, as in --field {names[0].lower()}={names[0]}"
-    return f"{packs}; --text-field names another column of text"
+    return f"{packs}; --text-column names another column of text"
 
 
 def _slices(batch: Any, limits: Limits) -> Iterator[Any]:

@@ -126,9 +126,8 @@ class Encoder:
         probed = (0, 0) if self.is_ids or self.tokenizer is None else _probe(self.tokenizer, documents, flat)
         if limit is not None and rule.over == "refuse":
             total = flat[1] + rule.bos + rule.eos
-            advice = (
-                f"more than {limit:,}: cut such documents with --truncation, or make several samples with --split-long"
-            )
+            ways = "--too-long truncate cuts such documents, --too-long split makes several samples of each"
+            advice = f"more than {limit:,}: {ways}"
             long = {i: f"has {total[i]:,} tokens, {advice}" for i in np.flatnonzero(total > limit).tolist()}
             documents, flat = _without(documents, flat, long)
         cut = np.zeros(len(documents.keys), np.int64)

@@ -58,11 +58,21 @@ class LazyCommands(MutableMapping[str, click.Command]):
 
 
 _SOURCE = {"--layout": "--source-kind"}
-_COLUMNS = {**_SOURCE, "--ignore-columns": "--without"}
+_COLUMNS = {
+    **_SOURCE,
+    "--ignore-columns": "--without",
+    "--text-field": "--text-column",
+    "--label-field": "--label-column",
+}
 # By command, the words of options that were called otherwise before 0.2.0, and what to type instead. They work for one
 # release.
 FORMER: Mapping[str, Mapping[str, str]] = {
-    "pack": _COLUMNS,
+    "pack": {
+        **_COLUMNS,
+        "--split-text": "--document",
+        "--split-long": "--too-long split",
+        "--truncation": "--too-long truncate",
+    },
     "info": _COLUMNS,
     "verify": _SOURCE,
     "repair": _SOURCE,
@@ -70,6 +80,8 @@ FORMER: Mapping[str, Mapping[str, str]] = {
     "grid": {"--repeats": "--rounds"},
     "profile": {"--with-flops": "--record-shapes"},
 }
+# What a former option said besides: columns of labels are for tables, too. What the user says goes before it.
+_IMPLIED = {"--label-field": ("--text-column", "text")}
 
 
 def present_words(command: str, words: Sequence[str]) -> list[str]:
@@ -90,9 +102,10 @@ def present_words(command: str, words: Sequence[str]) -> list[str]:
         if now is None:
             present.append(word)
             continue
-        click.echo(f"warning: {option} is now {now}; the former name will go with the next release", err=True)
-        first, *rest = now.split()
-        present += [f"{first}{equals}{value}", *rest]
+        implied = _IMPLIED.get(option, ())
+        beside = f" beside {implied[0]}" if implied else ""
+        click.echo(f"warning: {option} is now {now}{beside}; the former name will go with the next release", err=True)
+        present = [*implied, *present, *f"{now}{equals}{value}".split(" ", len(now.split()) - 1)]
     return present
 
 

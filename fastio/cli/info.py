@@ -37,8 +37,7 @@ _SECTIONS = {
         "kind",
         "split",
         *SourceArguments.__slots__,
-        "text_field",
-        "label_field",
+        "text_column",
     ),
     "PATH behind a URL": REMOTE_NAMES,
 }
@@ -51,8 +50,9 @@ _SECTIONS = {
 @click.option("--build", is_flag=True, help="Show how the native core was built; takes no PATH.")
 @source_kind_option("What a PATH that is not packed yet is, as for fastio pack.", with_text=True)
 @click.option("--split", metavar="NAME", help="Describe only the part NAME of PATH: train, val, ...")
-@click.option("--text-field", metavar="NAME", help="Column with the text, or with token ids.  [default: text]")
-@click.option("--label-field", metavar="NAME", help="Column with the labels of text.")
+@click.option(
+    "--text-column", metavar="NAME", help="Describe PATH as text alone: the column with the text, or with token ids."
+)
 @source_options
 @remote_options
 @html_option
@@ -64,8 +64,7 @@ def info(  # noqa: PLR0913 - an option each
     build: bool,
     kind: str,
     split: str | None,
-    text_field: str | None,
-    label_field: str | None,
+    text_column: str | None,
     arguments: SourceArguments,
     remote: Remote,
 ) -> None:
@@ -94,7 +93,7 @@ def info(  # noqa: PLR0913 - an option each
         return
     if path is None:
         raise click.UsageError("expected PATH or --build")
-    asked = SourceAsked(path, kind, split, text_field, label_field, arguments)
+    asked = SourceAsked(path, kind, split, text_column, arguments)
     opened = None if asked.words() else _opened(path, remote)
     if opened is None:
         if only_skipped or wants_html():

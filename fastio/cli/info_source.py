@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastio.cli.group import Failed
-from fastio.cli.pack_options import SourceArguments, option_of
+from fastio.cli.pack_options import OF_TEXT, SourceArguments, option_of
 from fastio.cli.screen import printable, problem_table, table
 from fastio.cli.source_kind import is_text, no_text, split_of
 from fastio.errors import SourceError
@@ -30,14 +30,13 @@ class SourceAsked:
     path: str
     kind: str
     split: str | None
-    text_field: str | None
-    label_field: str | None
+    text_column: str | None
     arguments: SourceArguments
 
     def words(self) -> list[str]:
         """Return the options given, as they are typed."""
         own = {"--source-kind": self.kind if self.kind != "auto" else None, "--split": self.split}
-        text = {"--text-field": self.text_field, "--label-field": self.label_field}
+        text = {"--text-column": self.text_column}
         words = [word for option, value in {**own, **text}.items() if value for word in (option, value)]
         return [*words, *self.arguments.words()]
 
@@ -53,16 +52,16 @@ def describe_path(asked: SourceAsked) -> dict[str, Any]:
     what = library_of(asked.path)
     if what:
         return {"path": asked.path, "is": "other", "what": what}
-    path, arguments, about_text = asked.path, asked.arguments, bool(asked.text_field or asked.label_field)
+    path, arguments, about_text = asked.path, asked.arguments, asked.text_column is not None
     if asked.split is not None:
         path, filters = split_of(path, asked.split, arguments.filters)
         arguments = replace(arguments, filters=filters)
     about_text = about_text and not arguments.fields
     if not is_text(path, asked.kind, fields=arguments.of_tables, about_text=about_text):
-        if asked.text_field or asked.label_field:
-            raise click.UsageError(f"--text-field and --label-field are for text, but {no_text(path)}")
+        if asked.text_column is not None:
+            raise click.UsageError(f"--text-column is for text, but {no_text(path)}")
         return _source(asked, path, arguments, [])
-    others = [name for name in arguments.of_tables if name != "ignore_columns"]
+    others = [name for name in arguments.of_tables if name not in OF_TEXT]
     if others:
         raise click.UsageError(f"{option_of(others[0])} is for pictures and tables; {path} is packed as text")
     try:
@@ -105,7 +104,7 @@ def _text(asked: SourceAsked, path: str) -> dict[str, Any]:
     from fastio.converters.text import Limits, TextOptions, open_text
 
     without = asked.arguments.ignore_columns
-    options = TextOptions(text_field=asked.text_field, label_field=asked.label_field, without=without)
+    options = TextOptions(text_field=asked.text_column, label_field=asked.arguments.label_of_text, without=without)
     source = open_text(path, kind=asked.kind, options=options)
     first = next(iter(source.read(Limits())), None)
     origin = source.metadata["source"]

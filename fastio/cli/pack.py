@@ -107,7 +107,7 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack ./imagenet 'photos-%06d.tar' --resume
       fastio pack ./photos-of-may 'photos-%06d.tar' --append
       fastio pack ./imagenet 'photos-%06d.tar' --part auto        # in each task of a SLURM array
-      fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
+      fastio pack corpus.txt corpus.lmdb --document paragraph --tokenizer bpe.json --eos
       fastio pack ./corpus 'text-%06d.tar' --tokenizer bytes --shard-size 64MB --resume
     """
     from fastio.converters import pack as run
@@ -190,7 +190,7 @@ def _opened(
         return pictures.source(src, kind, text.tokens() if text.given else None)
     if pictures.given:
         raise click.UsageError(f"{pictures.given[0]} is for pictures and tables; {src} is packed as text")
-    return text.samples(src, kind, of_source.ignore_columns)
+    return text.samples(src, kind, of_source)
 
 
 def _check_remote(out: str, remote: Remote) -> None:
@@ -259,7 +259,7 @@ def _text_line(samples: TextSamples) -> str:
     classes = source.metadata.get("classes")
     labels = counted(len(classes), "class", "classes") if classes else "no labels"
     if not source.has_labels and "text_field" in origin:
-        labels += " (--label-field names the column with them)"
+        labels += f" (--text-column {printable(origin['text_field'])} --label-column NAME takes them from a column)"
     files = counted(source.files_opened, "file")
     line = f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}, {labels}; {_stored(encoder)}"
     template = " ".join(getattr(encoder.tokenizer, "template", ()))

@@ -36,6 +36,7 @@ __all__ = [
 
 _LONGEST_SIDE = 65_500
 _SIDE = WholeNumber(1, _LONGEST_SIDE)
+OF_TEXT = ("ignore_columns", "label_column")  # that text has, too
 TABLE_OPTIONS = ("fields", "root", "key_column", "label_column", "filters", "ignore_columns", "no_header")
 _COMPARISONS = (">", "<", "!", "~")  # that may be meant by width>=400
 
@@ -77,7 +78,8 @@ _SOURCE_OPTIONS = (
         "--label-column",
         callback=_names,
         metavar="A[,B...]",
-        help="Column of FILE or SRC with the labels; several of numbers form a vector.  [default: label, class, ...]",
+        help="Column of FILE or SRC with the labels; several of numbers form a vector.  [default: label, class, ...; "
+        "for text none]",
     ),
     click.option(
         "--key-column",
@@ -180,6 +182,13 @@ class SourceArguments:
     def of_tables(self) -> list[str]:
         """The names of the options given that ask for columns or files of a table."""
         return [name for name in TABLE_OPTIONS if getattr(self, name)]
+
+    @property
+    def label_of_text(self) -> str | None:
+        """The column with the labels of text: there is one."""
+        if len(self.label_column) > 1:
+            raise click.UsageError(f"--label-column {','.join(self.label_column)}: text has one label; name one column")
+        return next(iter(self.label_column), None)
 
     def words(self) -> list[str]:
         """Return the options given, as they are typed."""
@@ -304,7 +313,7 @@ class PictureArguments:
     def given(self) -> list[str]:
         """The options given, also of the source, but for those that text has, too."""
         values = {name: getattr(self, name) for name in self.__slots__ if name != "of_source"}
-        own = (name for name in SourceArguments.__slots__ if name != "ignore_columns")
+        own = (name for name in SourceArguments.__slots__ if name not in OF_TEXT)
         values |= {name: getattr(self.of_source, name) for name in own}
         given = (name for name, value in values.items() if value is not None and value is not False and value != ())
         return [*map(option_of, given)]
@@ -348,12 +357,15 @@ def picture_options(command: Callable[..., None]) -> Callable[..., None]:
 
 _TEXT_OPTIONS = (
     click.option(
-        "--split-text",
+        "--document",
         type=click.Choice(("line", "paragraph")),
-        help="Make one sample of each line or paragraph of a single .txt file.  [default: line]",
+        help="What a document of a single .txt file is.  [default: line]",
     ),
-    click.option("--text-field", metavar="NAME", help="Column with the text, or with token ids.  [default: text]"),
-    click.option("--label-field", metavar="NAME", help="Column with the labels: whole numbers or class names."),
+    click.option(
+        "--text-column",
+        metavar="NAME",
+        help="Pack SRC as text alone: the column with the text, or with token ids.  [default: text]",
+    ),
     click.option(
         "--tokenizer",
         metavar="bytes|FILE",
@@ -376,8 +388,12 @@ _TEXT_OPTIONS = (
     click.option(
         "--max-length", type=WholeNumber(min=1), metavar="N", help="Most tokens per sample, including bos and eos."
     ),
-    click.option("--truncation", is_flag=True, help="Cut off what exceeds --max-length, and count it."),
-    click.option("--split-long", is_flag=True, help="Split longer documents into several samples: key#0, key#1, ..."),
+    click.option(
+        "--too-long",
+        type=click.Choice(("refuse", "truncate", "split")),
+        help="What becomes of a document that exceeds --max-length: a bad sample, cut and counted, or several samples: "
+        "key#0, key#1, ...  [default: refuse]",
+    ),
     click.option(
         "--per-sample",
         is_flag=True,
@@ -393,17 +409,15 @@ _TEXT_OPTIONS = (
 class TextArguments:
     """The options about text as given on the command line, under the options' names."""
 
-    split_text: Literal["line", "paragraph"] | None
-    text_field: str | None
-    label_field: str | None
+    document: Literal["line", "paragraph"] | None
+    text_column: str | None
     tokenizer: str | None
     bos: bool
     eos: bool
     special: tuple[str, ...]
     vocab_size: int | None
     max_length: int | None
-    truncation: bool
-    split_long: bool
+    too_long: Literal["refuse", "truncate", "split"] | None
     per_sample: bool
     max_document: int | None
 
@@ -412,25 +426,23 @@ class TextArguments:
         """The options that were given, as the user writes them."""
         return [f"--{name.replace('_', '-')}" for name in self.__slots__ if getattr(self, name)]
 
-    def options(self, without: tuple[str, ...] = ()) -> TextOptions:
-        """Return how to find the text in its source; columns in ``without`` are left out."""
+    def options(self, of_source: SourceArguments) -> TextOptions:
+        """Return how to find the text and its labels in its source."""
         from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES
         from fastio.converters.text import TextOptions
 
         return TextOptions(
-            split=self.split_text,
-            text_field=self.text_field,
-            label_field=self.label_field,
+            split=self.document,
+            text_field=self.text_column,
+            label_field=of_source.label_of_text,
             max_document_bytes=self.max_document or MAX_DOCUMENT_BYTES,
-            without=without,
+            without=of_source.ignore_columns,
         )
 
     def encoder(self, source: TextSource) -> Encoder:
         """Return what turns the source's documents into samples."""
         from fastio.converters.text import Encoder, Sequences, load_tokenizer
 
-        if self.truncation and self.split_long:
-            raise click.UsageError("--truncation drops what --split-long keeps: give one of them")
         needing = ("--bos", "--eos", "--special", *(() if source.is_ids else ("--max-length",)))
         without = [name for name in needing if name in self.given]
         if self.tokenizer is None and without:
@@ -439,10 +451,8 @@ class TextArguments:
             raise click.UsageError("--vocab-size is for columns of token ids, without --tokenizer")
         if self.per_sample and self.tokenizer is None and not source.is_ids:
             raise click.UsageError("--per-sample is for token ids, text always is: add --tokenizer bytes or FILE")
-        over: Literal["refuse", "truncate", "split"]
-        over = "truncate" if self.truncation else "split" if self.split_long else "refuse"
         tokenizer = None if self.tokenizer is None else load_tokenizer(self.tokenizer, self._named())
-        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
+        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=self.too_long or "refuse")
         return Encoder(
             tokenizer,
             sequences,
@@ -452,11 +462,11 @@ class TextArguments:
             is_per_sample=self.per_sample,
         )
 
-    def samples(self, src: str, kind: str, without: tuple[str, ...] = ()) -> TextSamples:
+    def samples(self, src: str, kind: str, of_source: SourceArguments) -> TextSamples:
         """Open SRC as text, with what makes samples of its documents."""
         from fastio.converters.text import TextSamples, open_text
 
-        source = open_text(src, kind=kind, options=self.options(without))
+        source = open_text(src, kind=kind, options=self.options(of_source))
         return TextSamples(source, self.encoder(source))
 
     def tokens(self) -> TextTokens:
@@ -464,13 +474,15 @@ class TextArguments:
         from fastio.converters.text import Sequences, load_tokenizer
         from fastio.converters.text.encode import TextTokens
 
-        needed = ("--tokenizer", "--bos", "--eos", "--special", "--max-length", "--truncation")
+        needed = ("--tokenizer", "--bos", "--eos", "--special", "--max-length", "--too-long")
         other = next((name for name in self.given if name not in needed), None)
         if other is not None:
             raise click.UsageError(f"{other} is for samples of text alone, not for a --field of text")
         if self.tokenizer is None:
             raise click.UsageError(f"{self.given[0]} needs a tokenizer: add --tokenizer bytes or --tokenizer FILE")
-        over: Literal["refuse", "truncate"] = "truncate" if self.truncation else "refuse"
+        if self.too_long == "split":
+            raise click.UsageError("--too-long split is for samples of text alone, not for a --field of text")
+        over: Literal["refuse", "truncate"] = "truncate" if self.too_long == "truncate" else "refuse"
         sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
         return TextTokens(load_tokenizer(self.tokenizer, self._named()), sequences)
 

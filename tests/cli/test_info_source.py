@@ -117,7 +117,7 @@ COMMANDS: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "pictures of another folder": ({"llava.json": json.dumps([TURNS])}, ["--root", "photos"], "--root photos"),
     "text in another column": (
-        {"a.jsonl": _texts({"body": "x", "n": 1})}, ["--text-field", "body"], "a.lmdb --text-field body",
+        {"a.jsonl": _texts({"body": "x", "n": 1})}, ["--text-column", "body"], "a.lmdb --text-column body",
     ),
     "lists as text": ({"a.jsonl": _texts({"text": ["x"]})}, [], "--field text=text"),
     "bad lines": ({"a.jsonl": _texts({"text": "x"}) + "{\n"}, [], "a.jsonl a.lmdb --on-error skip"),
@@ -177,14 +177,14 @@ def test_options_say_what_a_path_is(tmp_path: Path) -> None:
     flat(tmp_path / "f", 1)
 
     assert "is for pictures and tables" in run("info", tmp_path / "a.txt", "--key-column", "a", code=2)
-    assert "--text-field and --label-field are for text" in run("info", tmp_path / "f", "--text-field", "a", code=2)
+    assert "--text-column is for text" in run("info", tmp_path / "f", "--text-column", "a", code=2)
     for command in (["info", tmp_path / "f"], ["pack", tmp_path / "f", tmp_path / "o.lmdb"]):
         assert "--key-column needs a label file" in run(*command, "--key-column", "a", code=2)
         words = "'width>=400': only COLUMN=VALUE is known, which takes the rows with this very value"
         assert words in run(*command, "--filter", "width>=400", code=2)
 
 
-@pytest.mark.parametrize("options", [[], ["--text-field", "messages"]])
+@pytest.mark.parametrize("options", [[], ["--text-column", "messages"]])
 def test_chats_are_no_text(tmp_path: Path, options: list[str]) -> None:
     """Pack of chats says what keeps them, and that they are not tokenized."""
     (tmp_path / "sft.jsonl").write_text(_texts(CHAT))

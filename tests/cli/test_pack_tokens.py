@@ -39,7 +39,7 @@ def run(*words):
 
 def test_captions_become_ids(tmp_path, source):
     """Ids with eos, truncated and counted; the store knows the tokenizer, and equals its source."""
-    options = ("--eos", "--max-length", "6", "--truncation")
+    options = ("--eos", "--max-length", "6", "--too-long", "truncate")
     code, output = run("pack", source, tmp_path / "out.lmdb", *TOKENS, *options)
     assert 0 == code, output
     with open_store(tmp_path / "out.lmdb") as store:
@@ -69,7 +69,7 @@ def test_longer_captions_are_problems(tmp_path, source):
     [
         (["--field", "caption=caption", "--tokenizer", "bytes"], "makes token ids of text in a field: name it, as in"),
         (["--field", "caption=caption:tokens", "--bos"], "--bos needs a tokenizer: add --tokenizer bytes"),
-        ([*TOKENS, "--split-long", "--max-length", "5"], "--split-long is for samples of text alone"),
+        ([*TOKENS, "--too-long", "split", "--max-length", "5"], "--too-long split is for samples of text alone"),
         (["--tokenizer", "bytes"], "--tokenizer is for text, but"),
     ],
 )

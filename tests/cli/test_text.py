@@ -48,15 +48,20 @@ def store(corpus: Path, tmp_path: Path) -> Path:
 def test_labels_that_are_not_taken_are_hinted_at(tmp_path: Path) -> None:
     """A column of labels is not left behind without a word."""
     (tmp_path / "t.jsonl").write_text('{"text": "one", "label": 3}\n')
-    hint = "no labels (--label-field names the column with them)"
+    hint = "no labels (--text-column text --label-column NAME takes them from a column)"
 
     assert hint in run("pack", tmp_path / "t.jsonl", tmp_path / "a.h5").stderr
-    assert hint not in run("pack", tmp_path / "t.jsonl", tmp_path / "b.h5", "--label-field", "label").stderr
+    assert (
+        hint
+        not in run(
+            "pack", tmp_path / "t.jsonl", tmp_path / "b.h5", "--text-column", "text", "--label-column", "label"
+        ).stderr
+    )
 
 
 def test_pack_says_what_it_did(corpus: Path, tmp_path: Path) -> None:
     """What was found, how it is stored, tokens, pieces and costs."""
-    options = ("--split-text", "paragraph", "--tokenizer", "bytes", "--max-length", 20, "--split-long")
+    options = ("--document", "paragraph", "--tokenizer", "bytes", "--max-length", 20, "--too-long", "split")
     result = run("pack", corpus, tmp_path / "c.tar", *options)
 
     assert 0 == result.exit_code, result.output
@@ -72,7 +77,9 @@ def test_pack_says_what_it_did(corpus: Path, tmp_path: Path) -> None:
 
 def test_truncation_is_told(corpus: Path, tmp_path: Path) -> None:
     """Tokens that were cut off are counted, when packing and in the store."""
-    result = run("pack", corpus, tmp_path / "c.h5", "--tokenizer", "bytes", "--max-length", 12, "--truncation")
+    result = run(
+        "pack", corpus, tmp_path / "c.h5", "--tokenizer", "bytes", "--max-length", 12, "--too-long", "truncate"
+    )
 
     assert "CUT:    5 tokens at the ends of 1 document" in result.stdout
     assert "5 tokens CUT from 1 document" in run("info", tmp_path / "c.h5").stdout
@@ -186,12 +193,11 @@ def test_unpack_and_verify(store: Path, corpus: Path, tmp_path: Path) -> None:
     [
         (["--bos"], "--bos needs a tokenizer: add --tokenizer bytes"),
         (["--max-length", "5"], "--max-length needs a tokenizer"),
-        (["--tokenizer", "bytes", "--split-long"], "to split needs a length: add --max-length N"),
-        (["--tokenizer", "bytes", "--max-length", "9", "--split-long", "--truncation"], "give one of them"),
+        (["--tokenizer", "bytes", "--too-long", "split"], "to split needs a length: add --max-length N"),
         (["--tokenizer", "none.json"], "none.json: the tokenizer cannot be read"),
         (["--tokenizer", "bytes", "--special", "bos=x"], "drop --special"),
         (["--tokenizer", "bytes", "--special", "x"], "--special x: expected bos=TOKEN"),
-        (["--text-field", "x"], "--text-field x has no effect, because only tables have fields"),
+        (["--text-column", "x"], "--text-column x has no effect, because only tables have fields"),
         (["--vocab-size", "5"], "--vocab-size is for columns of token ids, without --tokenizer"),
         (["--labels", "x.csv"], "--labels is for pictures"),
         (["--per-sample"], "--per-sample is for token ids"),

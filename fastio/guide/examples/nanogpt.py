@@ -1,7 +1,7 @@
 """A small GPT over characters: paragraphs, one after another, fill rows of one length without padding.
 
     $ python character_tokenizer.py input.txt chars.json
-    $ fastio pack input.txt text.h5 --split-text paragraph --tokenizer chars.json --eos --max-length 1024 --split-long
+    $ fastio pack input.txt text.h5 --document paragraph --tokenizer chars.json --eos --max-length 1024 --too-long split
     $ python nanogpt.py text.h5 --epochs 10
 
 Every tenth paragraph is kept for validation. At the end, the model writes a text of its own.

@@ -1,7 +1,7 @@
 """Text of different lengths, classified by a small transformer: batches of similar length, padded and masked.
 
-    $ fastio pack reviews/train train.h5 --tokenizer bytes --max-length 512 --truncation     # class folders of .txt
-    $ fastio pack reviews/test test.h5 --tokenizer bytes --max-length 512 --truncation
+    $ fastio pack reviews/train train.h5 --tokenizer bytes --max-length 512 --too-long truncate  # class folders of .txt
+    $ fastio pack reviews/test test.h5 --tokenizer bytes --max-length 512 --too-long truncate
     $ python text_buckets.py train.h5 test.h5 --epochs 5
 
 Native threads fill the batches. --tokenizer takes any tokenizer.json of Hugging Face, too.

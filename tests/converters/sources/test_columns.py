@@ -98,7 +98,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], str, str]] = {
     ),
     "parquet, text": (
         lambda f: write_parquet(f / "a.parquet", picture_table(2, text=["x", "y"])),
-        ["--text-field", "text"], "image", "pictures",
+        ["--text-column", "text"], "image", "pictures",
     ),
     "parquet, base64": (
         lambda f: write_parquet(f / "a.parquet", pa.table({"text": ["x"], "image": [as_text(picture(0))]})),
@@ -191,7 +191,7 @@ def test_text_has_columns_only_in_tables(tmp_path: Path) -> None:
     tree(tmp_path, {"a.txt": b"one\n", "f/0.png": picture(0)})
 
     assert "only tables have columns" in run(
-        "pack", tmp_path / "a.txt", tmp_path / "o.lmdb", "--without", "a", "--split-text", "line", code=1
+        "pack", tmp_path / "a.txt", tmp_path / "o.lmdb", "--without", "a", "--document", "line", code=1
     )
     assert "has no columns: drop --without a" in run(
         "pack", tmp_path / "f", tmp_path / "o.lmdb", "--without", "a", code=1

@@ -95,5 +95,5 @@ def test_detection(tmp_path: Path, files: dict[str, str], kind: str | None) -> N
 
 def test_split_is_for_one_file(tmp_path: Path) -> None:
     """To cut the files of a folder is not offered, and said."""
-    with pytest.raises(SourceError, match=r"--split-text line has no effect, because only a single \.txt file is cut"):
+    with pytest.raises(SourceError, match=r"--document line has no effect, because only a single \.txt file is cut"):
         open_text(tree(tmp_path, {"a.txt": "a"}), options=TextOptions(split="line"))

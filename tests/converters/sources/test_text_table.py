@@ -57,7 +57,7 @@ def test_bad_lines_of_jsonl(tmp_path: Path) -> None:
     assert {"a.jsonl:1": b"good", "a.jsonl:10": b"end"} == found
     assert problems.pop("a.jsonl:2").startswith("is not JSON: ")
     assert {
-        "a.jsonl:3": "has no field 'text', only 'other': name another with --text-field",
+        "a.jsonl:3": "has no field 'text', only 'other': name another with --text-column",
         "a.jsonl:4": "has a number in the field 'text', expected a string",
         "a.jsonl:5": "has null in the field 'text', expected a string",
         "a.jsonl:6": "is a list, expected an object with fields",
@@ -327,7 +327,7 @@ def test_a_column_is_named_alike_in_every_format(tmp_path: Path, name: str) -> N
 def test_a_label_column_that_is_not_there(tmp_path: Path, name: str) -> None:
     """It is named with those that are, whatever the format, and not row by row."""
     path = table(tmp_path, name, [{"text": "a", "kind": "x"}])
-    with pytest.raises(SourceError, match=r"has no column 'nope', only 'text'.*: name another with --label-field"):
+    with pytest.raises(SourceError, match=r"has no column 'nope', only 'text'.*: name another with --label-column"):
         open_text(path, options=TextOptions(label_field="nope"))
 
 
@@ -341,7 +341,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
         "a.jsonl:2": "has no field 'meta.text': there is 3",
         "a.jsonl:3": "has no field 'meta.text': there is '{'",
         "a.jsonl:4": "has null in the field 'meta.text', expected a string",
-        "a.jsonl:5": "has no field 'meta.text', only 'other': name another with --text-field",
+        "a.jsonl:5": "has no field 'meta.text', only 'other': name another with --text-column",
     } == problems
 
 

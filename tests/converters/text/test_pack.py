@@ -85,7 +85,7 @@ def test_long_documents_are_problems(tmp_path: Path, folder: Path) -> None:
     """What is longer than allowed is refused, by name, unless told what to do with it."""
     with pytest.raises(
         SourceError,
-        match=r"pos/a\.txt: has 4 tokens, more than 3: cut such documents with --truncation.* with --split-long",
+        match=r"pos/a\.txt: has 4 tokens, more than 3: --too-long truncate cuts .*, --too-long split makes",
     ):
         packed(folder, tmp_path / "out.h5", tokenizer=BYTES, sequences=Sequences(max_length=3))
     report = packed(folder, tmp_path / "out.h5", tokenizer=BYTES, sequences=Sequences(max_length=3), on_error="skip")

@@ -127,7 +127,9 @@ def test_nothing_where_something_belongs(tmp_path: Path) -> None:
 def test_the_command_line(saved: Path, tmp_path: Path) -> None:
     """The folder is recognised, and the store is verified against it."""
     runner, out = CliRunner(), str(tmp_path / "out.tar")
-    said = runner.invoke(cli, ["pack", str(saved), out, "--label-field", "label", "--tokenizer", "bytes"])
+    said = runner.invoke(
+        cli, ["pack", str(saved), out, "--text-column", "text", "--label-column", "label", "--tokenizer", "bytes"]
+    )
     assert (0, True) == (said.exit_code, "datasets, text in 'text'" in said.output), said.output
     assert "3 classes" in said.output
     said = runner.invoke(cli, ["verify", out, "--against", str(saved)])

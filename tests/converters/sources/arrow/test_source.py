@@ -267,7 +267,7 @@ def test_text_stays_text(tmp_path: Path) -> None:
     both = write_parquet(tmp_path / "b.parquet", picture_table(2, text=["one", "two"]))
     run("pack", plain, tmp_path / "a.lmdb")
     run("pack", both, tmp_path / "b.lmdb")
-    run("pack", both, tmp_path / "c.lmdb", "--text-field", "text", "--without", "image")
+    run("pack", both, tmp_path / "c.lmdb", "--text-column", "text", "--without", "image")
     run("pack", plain, tmp_path / "d.lmdb", "--field", "words=text", "--source-kind", "parquet")
 
     assert [{"text": b"one"}, {"text": b"two"}] == list(stored(tmp_path / "a.lmdb").values())

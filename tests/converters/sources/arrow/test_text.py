@@ -197,14 +197,14 @@ def test_labels_without_names(tmp_path: Path) -> None:
     [
         (
             TextOptions(text_field="body"),
-            r"has no column 'body', only 'text' \(string\), 'n' \(int64\): --field packs .*; --text-field names",
+            r"has no column 'body', only 'text' \(string\), 'n' \(int64\): --field packs .*; --text-column names",
         ),
         (TextOptions(text_field="n"), "column 'n' is int64, expected strings or lists of integers"),
         (
             TextOptions(label_field="class"),
-            r"has no column 'class', only 'text' \(string\), 'n' \(int64\): name another with --label-field",
+            r"has no column 'class', only 'text' \(string\), 'n' \(int64\): name another with --label-column",
         ),
-        (TextOptions(split="line"), "--split-text line has no effect"),
+        (TextOptions(split="line"), "--document line has no effect"),
     ],
 )
 def test_columns_that_are_not_there(tmp_path: Path, options: TextOptions, message: str) -> None:
