@@ -14,6 +14,8 @@ else:
 
 __all__ = ["is_text", "no_text", "source_kind_option", "source_words", "split_of", "target_words"]
 
+_AUTO = "auto"
+
 
 class _Kind(_ParamType):
     """A name in SOURCES (or TEXT_SOURCES). The registries are imported when a value is given or help is shown."""
@@ -30,6 +32,8 @@ class _Kind(_ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name, or the present name of a kind that was called otherwise."""
+        if value == _AUTO:  # the default, which needs no registry
+            return _AUTO
         from fastio.converters import SOURCES
 
         present = {alias: source.name for source in SOURCES.values() for alias in source.aliases}
@@ -43,13 +47,13 @@ class _Kind(_ParamType):
         from fastio.converters.text import TEXT_SOURCES
 
         # A name may stand for a kind of samples and for a kind of text.
-        return list(dict.fromkeys(["auto", *SOURCES, *(TEXT_SOURCES if self._with_text else ())]))
+        return list(dict.fromkeys([_AUTO, *SOURCES, *(TEXT_SOURCES if self._with_text else ())]))
 
 
 def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add ``--source-kind KIND`` to a command, which gets it as ``kind``; ``about`` is its help."""
     return click.option(
-        "--source-kind", "kind", type=_Kind(with_text=with_text), default="auto", help=f"{about}  [default: auto]"
+        "--source-kind", "kind", type=_Kind(with_text=with_text), default=_AUTO, help=f"{about}  [default: auto]"
     )
 
 
