@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import Job, RowWork, ThreadPool
-from fastio.codec.codec import Geometry
 from fastio.codec.headers import Headers
 from fastio.errors import SchemaError
 from fastio.types.spans import Spans
+
+if TYPE_CHECKING:
+    from fastio.codec.codec import Geometry  # which brings Pillow
 
 __all__ = ["JsonCodec", "RawCodec", "TextCodec", "TokensCodec", "parse_json"]
 
