@@ -62,7 +62,6 @@ class RequestFailed(StoreError):  # noqa: N818 - reads as a statement
 
     ``reason`` says why and ``advice`` what to do, without the URL. ``cause`` is "busy" if the server has too many
     requests, "range" if it has no such range or knows no ranges, "expired" if it takes the credentials no more.
-    ``retry_after_s`` tells when a busy server wants to be asked again; it may ask the server for that.
     """
 
     def __init__(
@@ -72,17 +71,15 @@ class RequestFailed(StoreError):  # noqa: N818 - reads as a statement
         advice: str = "check the address and the network",
         *,
         cause: Cause = "",
-        retry_after_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         super().__init__(f"{url}: cannot be read or written: {reason}: {advice}")
         self.url = url
         self.reason = reason
         self.advice = advice
         self.cause = cause
-        self.retry_after_s = retry_after_s
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Keep the attributes when pickled, but for the way to ask the server."""
+        """Keep the attributes when pickled."""
         return partial(RequestFailed, cause=self.cause), (self.url, self.reason, self.advice)
 
 
@@ -142,18 +139,16 @@ Result = TypeVar("Result")
 
 _FIRST_S = 0.1
 _LONGEST_S = 15.0
-_LONGEST_ASKED_S = 60.0  # that a server's Retry-After is believed
 
 
-def pause_s(attempt: int, retry_after_s: float | None = None) -> float:
+def pause_s(attempt: int) -> float:
     """
     Return the seconds to wait after failed attempt number ``attempt`` (counted from 0).
 
     They double from a tenth of a second up to 15, less a random part of up to a half, so that many readers do not come
-    back at once. A server that named a time is given it, up to a minute.
+    back at once.
     """
-    pause = min(_LONGEST_S, _FIRST_S * 2.0**attempt) * random.uniform(0.5, 1.0)
-    return pause if retry_after_s is None else max(pause, min(retry_after_s, _LONGEST_ASKED_S))
+    return min(_LONGEST_S, _FIRST_S * 2.0**attempt) * random.uniform(0.5, 1.0)
 
 
 def repeated(path: str, options: Remote, attempt: Callable[[], Result]) -> Result:
@@ -168,7 +163,7 @@ def repeated(path: str, options: Remote, attempt: Callable[[], Result]) -> Resul
         except RequestFailed as exc:
             if number == options.download_retry:
                 raise StoreError(str(after_attempts(path, exc, number + 1))) from None
-            time.sleep(pause_s(number, exc.retry_after_s()))
+            time.sleep(pause_s(number))
     raise AssertionError
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fastio.errors import StoreError
@@ -80,7 +79,7 @@ def hub_url(url: str) -> str:
 
 def with_token(options: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Return the options with the token as a header: theirs, or that of HF_TOKEN or ``hf auth login``, if there is one.
+    Return the options with the token as a header: theirs, HF_TOKEN, or, if huggingface_hub is installed, its login.
 
     ``{"token": False}`` or ``{"anon": True}`` sends none.
     """
@@ -89,20 +88,18 @@ def with_token(options: Mapping[str, Any]) -> dict[str, Any]:
     if options.pop("anon", False) or token is False:
         return options
     if token is None or token is True:
-        token = os.environ.get("HF_TOKEN") or _stored_token()
+        token = _stored_token()
     if token:
         options["headers"] = {"authorization": f"Bearer {token}", **options.get("headers", {})}
     return options
 
 
 def _stored_token() -> str | None:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
-    path = Path(os.environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
     try:
-        return path.read_text().strip() or None
-    except OSError:
-        return None
+        from huggingface_hub import get_token
+    except ImportError:
+        return os.environ.get("HF_TOKEN")
+    return get_token()
 
 
 # Forked processes, in which the client of an object store would hang.

@@ -68,11 +68,9 @@ class RangeLoader:
             except RequestFailed as exc:
                 if number == source.options.download_retry:
                     raise after_attempts(source.path, exc, number + 1) from None
-                wanted_s = None
                 if exc.cause == "busy":
                     self._in_flight.throttled()
-                    wanted_s = await asyncio.to_thread(exc.retry_after_s)
-                await asyncio.sleep(pause_s(number, wanted_s))
+                await asyncio.sleep(pause_s(number))
         raise AssertionError
 
     async def _hedged(self, source: RemoteSource, wanted: ByteRange) -> Data:

@@ -7,19 +7,14 @@ import logging
 import mmap
 import re
 import secrets
-import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
-from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from fastio.errors import FastioError, StoreError, StoreNotFound
 from fastio.store.files.remote.client import WRONG_ANSWER, Answer, Cause, ObjectEntry, Precondition, RequestFailed
@@ -29,9 +24,7 @@ from fastio.types.units import size
 
 __all__ = [
     "ObstoreClient",
-    "RetryAfter",
     "put_mode",
-    "seconds_of",
     "upload",
 ]
 
@@ -70,8 +63,6 @@ class ObstoreClient:
             config["client_options"] = {**common, **config.get("client_options", {})}
             bucket = self._bucket.replace("gcs://", "gs://", 1)  # which obstore does not know by gcsfs's name
             opened = partial(self._obstore.store.from_url, bucket, **config)
-            headers = config["client_options"].get("default_headers", {})
-            self._retry_after = RetryAfter(self._signed, headers)
             self._store: Any = opened(retry_config={"max_retries": 0})
             self._writer: Any = opened(retry_config={"max_retries": 2})
 
@@ -144,18 +135,7 @@ class ObstoreClient:
             error = translated(exc, url, self._obstore.exceptions, self._timeout)
             if isinstance(error, RequestFailed) and error.cause == "expired":
                 self._renew(error)
-            elif isinstance(error, RequestFailed) and error.cause == "busy":
-                error.retry_after_s = partial(self._retry_after.seconds, key)
             raise error from None
-
-    def _signed(self, key: str) -> str | None:
-        """Return an address of an object that any client may read; None if there is none."""
-        if self._bucket.startswith(("http://", "https://")):
-            return f"{self._bucket}/{quote(key)}"
-        try:
-            return str(self._obstore.sign(self._store, "GET", key, timedelta(minutes=1)))
-        except (self._obstore.exceptions.BaseError, OSError, ValueError):
-            return None
 
     def _renew(self, error: RequestFailed) -> None:
         """Look for credentials again, for the next attempt. Raises StoreError if that was done just now."""
@@ -334,64 +314,3 @@ def _failure(text: str, timeout_s: float) -> tuple[str, str]:
     if "IncompleteBody" in text or "kind: Body" in text or "Interrupted" in text:
         return "the connection was cut before the last byte", "check the network, or raise download_retry"
     return _PREFIX.sub("", (text.splitlines() or ["unknown error"])[0]), network
-
-
-# When a busy server wants to be asked again: its Retry-After, which obstore does not pass on.
-
-_TIMEOUT_S = 5.0
-_SHARED_S = 1.0  # many requests meet a busy server at once: one of them asks
-
-
-class RetryAfter:
-    """
-    Asks a server that was busy for one byte, to see the header of its answer; once for all who want to know.
-
-    ``address`` makes the URL of a key, signed if need be. Safe to share between threads.
-    """
-
-    def __init__(self, address: Callable[[str], str | None], headers: Mapping[str, str]) -> None:
-        self._address = address
-        self._headers = {**headers, "Range": "bytes=0-0"}
-        self._asking = threading.Lock()
-        self._asked_at = float("-inf")
-        self._until: float | None = None
-
-    def seconds(self, key: str) -> float | None:
-        """Return the seconds until the server wants another request; None if it does not say."""
-        with self._asking:
-            if time.monotonic() > self._asked_at + _SHARED_S:
-                wanted = self._ask(key)
-                self._asked_at = time.monotonic()
-                self._until = None if wanted is None else self._asked_at + wanted
-            return None if self._until is None else max(0.0, self._until - time.monotonic())
-
-    def _ask(self, key: str) -> float | None:
-        url = self._address(key)
-        if url is None or not url.startswith(("http://", "https://")):
-            return None
-        request = urllib.request.Request(url, headers=self._headers)  # noqa: S310 - checked above
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
-                return None
-        except urllib.error.HTTPError as exc:
-            exc.close()
-            return seconds_of(exc.headers.get("Retry-After"))
-        except (OSError, ValueError):  # the request that counts will name it
-            return None
-
-
-def seconds_of(header: str | None) -> float | None:
-    """
-    Return the seconds that a Retry-After stands for, a number or a date; None for any other.
-
-    >>> seconds_of("7"), seconds_of("Thu, 01 Jan 1970 00:00:00 GMT"), seconds_of("soon")
-    (7.0, 0.0, None)
-    """
-    if header is None:
-        return None
-    if header.strip().isdigit():
-        return float(header)
-    try:
-        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return None

@@ -238,10 +238,16 @@ def test_the_hub(server: RangeServer, tmp_path: Path, monkeypatch: pytest.Monkey
         StoreError, match=r"hf://datasets/x: expected hf://datasets/ORGANISATION/NAME\[@REVISION\]/PATH"
     ):
         hub_url("hf://datasets/x")
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "none"))
     assert with_token({}) == {}
-    (tmp_path / ".cache" / "huggingface").mkdir(parents=True)
-    (tmp_path / ".cache" / "huggingface" / "token").write_text("stored\n")
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+    (tmp_path / "token").write_text("stored\n")
     assert with_token({}) == {"headers": {"authorization": "Bearer stored"}}
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "huggingface_hub", None)
+        assert with_token({}) == {}
+        without.setenv("HF_TOKEN", "named")
+        assert with_token({}) == {"headers": {"authorization": "Bearer named"}}
     assert with_token({"token": "own"}) == {"headers": {"authorization": "Bearer own"}}
     assert with_token({"anon": True}) == {}
 
