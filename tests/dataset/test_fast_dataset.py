@@ -372,6 +372,7 @@ def test_an_unchanged_dataloader(png_stores: dict[str, Path], workers: int, cont
     values = [encode(pixels) for pixels in pictures(50)]
     mine = PilDataset(values, [index % 3 for index in range(50)])
     stores = SUFFIXES if context != "spawn" else ("lmdb",)  # a spawned worker imports torch: seconds
+    theirs = "fork" if workers else None
     for each in stores:
         ours = FastDataset(png_stores[each], to_tensor)
         batches = [
@@ -381,11 +382,11 @@ def test_an_unchanged_dataloader(png_stores: dict[str, Path], workers: int, cont
                     batch_size=16,
                     shuffle=True,
                     num_workers=workers,
-                    multiprocessing_context=context,
+                    multiprocessing_context=start,
                     generator=torch.Generator().manual_seed(1),
                 )
             )
-            for dataset in (mine, ours)
+            for dataset, start in ((mine, theirs), (ours, context))
         ]
         assert len(batches[0]) == len(batches[1]) == 4
         for (images, labels), (our_images, our_labels) in zip(*batches, strict=True):
