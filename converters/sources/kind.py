@@ -82,7 +82,8 @@ class SourceKind:
     it uses ``root``; for other kinds they are errors. With ``needs_fields``, its signs count only if fields are asked
     for: without them, the path is something else. ``takes_columns`` says that it is a table itself, of which
     ``SourceOptions.columns`` names columns without a label file, and ``takes_without`` that this may name what is left
-    out, whatever the kind calls its columns.
+    out, whatever the kind calls its columns. ``suffixes`` are the extensions of its files, in lower case: where such
+    files lie in a folder that is of no kind, the error says that this kind is near.
     """
 
     name: str
@@ -100,6 +101,7 @@ class SourceKind:
     text_kinds: tuple[str, ...] = ()
     has_more_than_text: Callable[[SourcePath], bool] = lambda _: False
     aliases: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
 
 
 def source_record(kind: str, name: str, **more: Any) -> dict[str, Any]:

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
 from fastio.converters.fields.types import FieldChoice
 from fastio.converters.labels.file import LabelFile, LabelOptions
-from fastio.converters.sources import folders
-from fastio.converters.sources import folders as imagefolder
 from fastio.converters.sources.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, saved_features, saved_names
 from fastio.converters.sources.coco.reading import looks_like_coco
 from fastio.converters.sources.column_kinds import holding
 from fastio.converters.sources.file_set import FileSet, first_file, is_pattern
-from fastio.converters.sources.folders import split_folder
+from fastio.converters.sources.folders import FLAT, IMAGEFOLDER, split_folder
 from fastio.converters.sources.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.scan import Folder, check_exists, is_hidden, scan_tree, shown
 from fastio.converters.sources.source import Problem, Source
 from fastio.converters.sources.streams import plain_name
 from fastio.converters.sources.tables.rows import METADATA_NAMES, TABLE_SUFFIXES, TableFile, is_table_name
+from fastio.converters.sources.text_kinds import TEXT_SOURCES, TextKind, find_text
 from fastio.converters.sources.tfrecord.records import begins_like_records, is_gzip
-from fastio.converters.sources.unknown import folder_kind, is_of_others, kind_of
+from fastio.converters.sources.unknown import holds_pictures, is_of_others, kind_of, unknown
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local, path_text
 from fastio.store.foreign.other_libraries import library_of
@@ -35,8 +35,10 @@ from fastio.types.picture_kinds import kind_by_name
 __all__ = [
     "SOURCES",
     "STORE",
+    "Recognised",
     "names_store",
     "open_source",
+    "recognise",
 ]
 
 
@@ -586,6 +588,7 @@ def _tfrecord_signs(place: SourcePath) -> str:
 
 _TFRECORD = SourceKind(
     name="tfrecord",
+    suffixes=_SUFFIXES,
     what="TFRecord files",
     signs=_tfrecord_signs,
     open=open_tfrecord,
@@ -619,6 +622,7 @@ def _zip_signs(place: SourcePath) -> str:
 
 _ZIP = SourceKind(
     name="zip",
+    suffixes=(".zip",),
     what="a zip archive of another program",
     signs=_zip_signs,
     open=_open_zip,
@@ -634,8 +638,8 @@ _ZIP = SourceKind(
 SOURCES: dict[str, SourceKind] = {
     each.name: each
     for each in (
-        folders.FLAT,
-        imagefolder.IMAGEFOLDER,
+        FLAT,
+        IMAGEFOLDER,
         _PAIRS,
         _COCO,
         _TABLE,
@@ -654,8 +658,67 @@ SOURCES: dict[str, SourceKind] = {
 }
 
 
-def open_source(
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """What a path is: samples of a kind in SOURCES, or text of one in TEXT_SOURCES. ``is_named``: the user said so."""
+
+    place: SourcePath
+    kind: SourceKind | TextKind
+    is_named: bool
+
+
+def recognise(
     path: str | os.PathLike[str],
+    *,
+    kind: str = "auto",
+    split: str | None = None,
+    has_fields: bool = False,
+    has_labels: bool = False,
+    is_table: bool = False,
+    with_text: bool = True,
+    about_text: bool = False,
+) -> Recognised:
+    """
+    Answer what ``path`` is, by the names in it and the beginnings of files; ``kind`` is the user's own answer.
+
+    A table is text unless it holds pictures, or options were given that only samples have (``is_table``); those that
+    only text has (``about_text``) decide for text. Without ``with_text``, everything is samples. Raises SourceError if
+    the path is nothing that is known, saying what was seen in it, or if it could be meant in two ways.
+    """
+    path = path_text(
+        path, "one path to pack: a folder, a file, or a pattern such as 'data/*.parquet' for several files"
+    )
+    if not is_local(path):
+        raise SourceError(
+            f"{path}: is a URL, from which nothing is packed: a packed store is copied by `fastio stage {path} DIR`, "
+            "other files by the tools of their server; then pack the copy"
+        )
+    text = _text(path, kind, is_table=is_table, about_text=about_text) if with_text else None
+    if text is not None:
+        return Recognised(SourcePath(path), text, is_named=kind != "auto")
+    named = None if kind == "auto" else _kind_called(kind)
+    if not Path(path).exists() and not (is_pattern(path) or names_store(path)):
+        check_exists(path)  # a store's own error says more
+    place = SourcePath(
+        path if split is None else split_folder(path, path_text(split, "the name of a folder as split="))
+    )
+    found = named or _detect(place, has_fields=has_fields, has_labels=has_labels)
+    return Recognised(place, found, is_named=named is not None)
+
+
+def _text(path: str, kind: str, *, is_table: bool, about_text: bool) -> TextKind | None:
+    """The kind of text that a path is; None if it is packed as samples."""
+    name = find_text(path) if kind == "auto" else kind
+    text = None if name is None else TEXT_SOURCES.get(name)
+    if text is None or about_text:
+        return text
+    others = [each for each in SOURCES.values() if text.name in each.text_kinds]
+    place = SourcePath(path)
+    return None if others and (is_table or any(each.has_more_than_text(place) for each in others)) else text
+
+
+def open_source(
+    path: str | os.PathLike[str] | Recognised,
     *,
     kind: str = "auto",
     labels: str | os.PathLike[str] | None = None,
@@ -674,21 +737,14 @@ def open_source(
     expected, holds pictures that would not be packed, or could be meant in two ways; it says what was found and what
     to choose from.
     """
-    path = path_text(
-        path, "one path to pack: a folder, a file, or a pattern such as 'data/*.parquet' for several files"
-    )
-    if not is_local(path):
-        raise SourceError(
-            f"{path}: is a URL, from which nothing is packed: a packed store is copied by `fastio stage {path} DIR`, "
-            "other files by the tools of their server; then pack the copy"
+    found = path
+    if not isinstance(found, Recognised):
+        has_labels = labels is not None
+        found = recognise(
+            found, kind=kind, split=split, has_fields=bool(fields), has_labels=has_labels, with_text=False
         )
-    named = None if kind == "auto" else _kind_called(kind)
-    if not Path(path).exists() and not (is_pattern(path) or names_store(path)):
-        check_exists(path)  # a store's own error says more
-    place = SourcePath(
-        path if split is None else split_folder(path, path_text(split, "the name of a folder as split="))
-    )
-    chosen = named or _detect(place, has_fields=bool(fields), has_labels=labels is not None)
+    place, chosen = found.place, found.kind
+    assert isinstance(chosen, SourceKind), "text is opened by open_text"
     label_path = None if labels is None else path_text(labels, "the path of a label file as labels=")
     if label_path is not None and chosen.own_labels:
         raise SourceError(f"{place.path}: {chosen.own_labels}: drop --labels {label_path}")
@@ -697,7 +753,7 @@ def open_source(
     files_root = None if root is None else path_text(root, "the folder of the files as root=")
     options = SourceOptions(file, columns, tuple(fields), files_root, as_recorded=as_recorded)
     _check_taken(place, chosen, options)
-    opener = chosen.open if named else chosen.open_detected or chosen.open
+    opener = chosen.open if found.is_named else chosen.open_detected or chosen.open
     return opener(place, options)
 
 
@@ -742,9 +798,10 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> SourceK
     signs = {name: words for name, words in signs.items() if name not in covered}
     if has_fields and any(SOURCES[name].takes_fields for name in signs):
         signs = {name: words for name, words in signs.items() if SOURCES[name].takes_fields}
+    if [*signs] == [IMAGEFOLDER.name] and not holds_pictures(place.path):
+        signs = {}
     if len(signs) == 1:
         return SOURCES[next(iter(signs))]
-    expected = f"{', '.join(each.what for each in SOURCES.values())} or text"
     if signs:
         found, kinds = ", ".join(signs.values()), " or ".join(signs)
         raise SourceError(f"{place.path}: holds {found}, so its kind is unclear: add --source-kind {kinds}")
@@ -752,10 +809,4 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> SourceK
         raise SourceError(f"{place.path}: no file has a name like that")
     if known := library_of(place.path):
         raise SourceError(f"{place.path}: is {known}")
-    if not place.is_folder:
-        raise SourceError(f"{place.path}: expected {expected}, found {kind_of(place.path)}")
-    names = [*(each.key for each in (*place.top.problems, *place.top.left_out)), *place.top.folders]
-    if not names:
-        raise SourceError(f"{place.path}: is empty; expected {expected}")
-    known = folder_kind(names) or f"others only, {len(names):,} in all, such as {names[0]!r}"
-    raise SourceError(f"{place.path}: expected {expected}, found {known}")
+    raise unknown(place.path, [*SOURCES.values(), *TEXT_SOURCES.values()])

@@ -39,7 +39,8 @@ class TextKind:
     """
     One kind of text that ``fastio pack`` reads.
 
-    ``name`` is the value of ``--source-kind``, and packed stores record it. ``open`` returns the source.
+    ``name`` is the value of ``--source-kind``, and packed stores record it; ``what`` says it in words. ``open``
+    returns the source.
 
     A path is recognised by the ``suffixes`` of its file, or of the files in its folder; a folder also by a file with
     one of the names ``marks``, or by a file in it that ``is_file`` recognises.
@@ -49,6 +50,7 @@ class TextKind:
     """
 
     name: str
+    what: str
     open: Callable[[str, TextOptions], TextSource]
     suffixes: tuple[str, ...] = ()
     marks: frozenset[str] = frozenset()
@@ -89,13 +91,19 @@ _FORMATS = {
     "arrow": ARROW_SUFFIXES,
 }
 _KINDS = (
-    TextKind(name="text-folder", open=_open_folder, is_file=lambda name: text_kind(name) != 0, unpacks_to="files"),
-    TextKind(name="lines", open=_open_lines, suffixes=(".txt",), unpacks_to="file"),
+    TextKind(
+        name="text-folder",
+        what="a folder of texts",
+        open=_open_folder,
+        is_file=lambda name: text_kind(name) != 0,
+        unpacks_to="files",
+    ),
+    TextKind(name="lines", what="a text file", open=_open_lines, suffixes=(".txt",), unpacks_to="file"),
     *(
-        TextKind(name=name, open=partial(_open_table, name, suffixes), suffixes=suffixes)
+        TextKind(name=name, what=f"a table ({name})", open=partial(_open_table, name, suffixes), suffixes=suffixes)
         for name, suffixes in _FORMATS.items()
     ),
-    TextKind(name="datasets", open=_open_datasets, marks=SAVED_MARKS),
+    TextKind(name="datasets", what="a saved dataset", open=_open_datasets, marks=SAVED_MARKS),
 )
 
 # A new kind of text is a file that opens it, and an entry here. The command line, its help and its errors learn of it

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Protocol
 
-from fastio.errors import StoreError
+from fastio.converters.sources.scan import shown
+from fastio.converters.sources.streams import plain_name
+from fastio.errors import SourceError, StoreError
 from fastio.store.foreign.other_libraries import library_of
 from fastio.store.formats import content_of, named
 from fastio.store.index.seal import read_seal
+from fastio.types.picture_kinds import kind_by_name
+from fastio.types.units import counted, size
 
 __all__ = [
     "container_of_others",
-    "folder_kind",
+    "holds_pictures",
     "is_of_others",
     "kind_of",
+    "unknown",
 ]
 
 
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
+
+
+class Kind(Protocol):
+    """A kind of source or of text."""
+
+    @property
+    def what(self) -> str:
+        """What it is, in words."""
+        ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The extensions of its files, if they tell."""
+        ...
 
 
 def kind_of(path: str) -> str:
@@ -42,10 +66,161 @@ def container_of_others(path: str) -> str:
     return "" if form is None else f"a file that is named like {form.file} but is not one: get it again"
 
 
-def folder_kind(names: Collection[str]) -> str:
-    """Return what a folder with these files is, if it is not a dataset; words that follow "found"."""
-    stores = [name for name in names if named(name) is not None]
-    return f"{', '.join(stores[:3])}: name one of them, to pack that store" if stores else ""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """
+    What lies below a path that is of no kind: how many files have each extension, in lower case, and the first of them
+    by its path from there. ``is_all`` says whether there are no more.
+    """
+
+    path: str
+    counts: Counter[str]
+    first: Mapping[str, str]
+    folders: int
+    is_all: bool
+
+    @property
+    def files(self) -> int:
+        """How many files were seen."""
+        return self.counts.total()
+
+    def count(self, suffixes: Collection[str]) -> int:
+        """Return how many files have one of these extensions."""
+        return sum(self.counts[suffix] for suffix in suffixes)
+
+    def one_of(self, suffixes: Collection[str]) -> str:
+        """Return the first file with one of these extensions."""
+        return min(self.first[suffix] for suffix in suffixes if suffix in self.first)
+
+    def __str__(self) -> str:
+        words = [f"{count:,} {suffix or 'without extension'}" for suffix, count in self.counts.most_common(_SHOWN)]
+        more = ["other extensions"] if len(self.counts) > _SHOWN else []
+        at_least = "" if self.is_all else "at least "
+        where = f" in {counted(self.folders, 'folder')} below it" if self.folders else ""
+        return f"{at_least}{counted(self.files, 'file')}{where} ({', '.join([*words, *more])})"
+
+
+def look(folder: str) -> Seen:
+    """Look at the names below a folder, in an order that depends on names alone, up to so many."""
+    counts, first, folders = Counter[str](), dict[str, str](), 0
+    for path, names, files in os.walk(folder):
+        names.sort()
+        folders += len(names)
+        for name in sorted(files):
+            if counts.total() == _MOST_FILES:
+                return Seen(folder, counts, first, folders, is_all=False)
+            suffix = _suffix(name)
+            counts[suffix] += 1
+            first.setdefault(suffix, os.path.relpath(f"{path}/{name}", folder))
+    return Seen(folder, counts, first, folders, is_all=True)
+
+
+def holds_pictures(folder: str) -> bool:
+    """Return whether a file below a folder is a picture by its name."""
+    return any(kind_by_name(name) for _, _, files in os.walk(folder) for name in files)
+
+
+def _suffix(name: str) -> str:
+    return "" if name.startswith(".") and name.count(".") == 1 else Path(plain_name(name)).suffix.lower()
+
+
+def unknown(path: str, kinds: Sequence[Kind]) -> SourceError:
+    """Return the error for what is of none of these kinds: what was seen, and which kinds are nearest to it."""
+    if not Path(path).is_dir():
+        found = kind_of(path)
+        if found != "a file":
+            return SourceError(f"{path}: is of no kind that fastio packs: found {found}")
+        near = _near_file(path, kinds)
+        return SourceError(f"{path}: is of no kind that fastio packs: found {_file_words(path)}{_nearest(near)}")
+    seen = look(path)
+    if not seen.files:
+        inside = f", but for {counted(seen.folders, 'empty folder')}" if seen.folders else ""
+        return SourceError(f"{path}: is empty{inside}: there is nothing to pack")
+    return SourceError(f"{path}: is of no kind that fastio packs: found {seen}{_nearest(_near_folder(seen, kinds))}")
+
+
+def _nearest(near: Sequence[str]) -> str:
+    if not near:
+        return "; nothing in it is near to one: fastio pack --help says which there are"
+    return f"; nearest: {'; or '.join(near[:_MOST_NEAR])}"
+
+
+def _near_folder(seen: Seen, kinds: Sequence[Kind]) -> list[str]:
+    """Kinds that some of the files speak for, those of most files first, each with what is missing."""
+    found: list[tuple[int, str]] = []
+    for kind in kinds:
+        count = seen.count(kind.suffixes)
+        if count:
+            name = seen.one_of(kind.suffixes)
+            found.append((count, f"{kind.what}, for {counted(count, 'file')}: name it, or its folder, as {name}"))
+    pictures = {suffix for suffix in seen.counts if suffix and kind_by_name(f"a{suffix}")}
+    if pictures:
+        name = seen.one_of(pictures)
+        many = counted(seen.count(pictures), "file")
+        words = f"a folder of images, for {many}: they lie where none is looked for, as {name}"
+        found.append((seen.count(pictures), words))
+    known = {suffix for kind in kinds for suffix in kind.suffixes}
+    stores = [suffix for suffix in seen.counts if suffix and suffix not in known and named(f"a{suffix}") is not None]
+    if stores:
+        words = f"a packed store, for {counted(seen.count(stores), 'file')}: name one, as {seen.one_of(stores)}"
+        found.append((seen.count(stores), words))
+    found += [(seen.count(suffixes), words) for suffixes, words in _ALMOST if seen.count(suffixes)]
+    unnamed = seen.first.get("")
+    if unnamed and (content := _content(f"{seen.path}/{unnamed}")):
+        found.append((seen.counts[""], f"a folder of images: {unnamed} is a {content}, but its name does not say so"))
+    every = sorted(found, key=lambda each: -each[0])
+    return list(dict.fromkeys(words for _, words in every))
+
+
+def _near_file(path: str, kinds: Sequence[Kind]) -> list[str]:
+    """Kinds that a file would be of by another name."""
+    suffix = _suffix(Path(path).name)
+    near = [words for suffixes, words in _ALMOST if suffix in suffixes]
+    if content := _content(path):
+        near.append(f"a folder of images: this is a {content}; name the folder that it lies in")
+    elif kind_by_name(path):
+        near.append("a folder of images: name the folder that this one lies in")
+    alike = {each: kind for kind in kinds for each in kind.suffixes}
+    close = get_close_matches(suffix, alike, 2) if len(suffix) > _SHORTEST else []
+    return [*near, *(f"{alike[each].what}, if it is named {each}" for each in close if each != suffix)]
+
+
+def _content(path: str) -> str:
+    """What kind of picture a file is by its first bytes; "" if it is none."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(12)
+    except OSError:
+        return ""
+    return next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
+
+
+def _file_words(path: str) -> str:
+    """A file by its extension, size and first bytes."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(8)
+        length = size(Path(path).stat().st_size)
+    except OSError:
+        return "a file"
+    suffix = _suffix(Path(path).name)
+    begins = f" that begins with {shown(str(head)[1:])}" if head else ""
+    return f"a {suffix} file of {length}{begins}" if suffix else f"a file without extension, of {length}{begins}"
+
+
+_SHOWN, _MOST_NEAR, _MOST_FILES, _SHORTEST = 4, 3, 10_000, 3
+_MARKS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
+# Extensions that are near to those of a kind, and what to do.
+_ALMOST = (
+    ((".md", ".rst", ".html", ".xml", ".tex", ".py"), "a folder of texts, one document each, which are named .txt"),
+    ((".ndjson", ".jsonlines", ".jl"), "a table of JSON lines, which is named .jsonl"),
+    ((".xlsx", ".xls", ".ods", ".sqlite", ".db"), "a table: save it as .csv or .parquet"),
+    ((".wav", ".mp3", ".flac", ".mp4", ".avi", ".mkv", ".webm"), "a folder of images: sound and videos are not packed"),
+    ((".dcm", ".nii", ".mha"), "a folder of images, or arrays of NumPy: convert these to .png, or to one .npy"),
+    ((".mdb",), "an LMDB environment, which is a folder with data.mdb"),
+    ((".npy",), "a folder of arrays of NumPy: at most 64 .npy files of as many rows, and nothing beside them"),
+    ((".pkl", ".pickle", ".pt", ".pth"), "a folder of images with --labels FILE: pickles are label files"),
+)
 
 
 # Whether a file is a container that another program wrote, by its first bytes and the lack of our seal.

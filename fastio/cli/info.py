@@ -140,11 +140,13 @@ def _opened(path: str, remote: Remote) -> SampleStore | None:
 
 def _may_be_source(path: str) -> bool:
     """Return whether what is no store may be a source: it is not named like a store, or it is of a known kind."""
-    from fastio.converters import SOURCES, SourcePath
-    from fastio.converters.sources.registry import STORE, names_store
+    from fastio.converters.sources.registry import STORE, names_store, recognise
+    from fastio.errors import SourceError
 
-    others = [source for source in SOURCES.values() if source is not STORE and not source.needs_fields]
-    return not names_store(path) or any(source.signs(SourcePath(path)) for source in others)
+    try:
+        return recognise(path, is_table=True).kind is not STORE
+    except SourceError:  # which says more than that it is no store, unless it is named like one
+        return not names_store(path)
 
 
 def _print_ledger(report: dict[str, Any]) -> None:

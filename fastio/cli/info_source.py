@@ -11,12 +11,13 @@ import click
 from fastio.cli.group import Failed
 from fastio.cli.pack_options import OF_TEXT, SourceArguments, option_of
 from fastio.cli.screen import printable, problem_table, table
-from fastio.cli.source_kind import is_text, no_text, split_of
+from fastio.cli.source_kind import no_text, split_of
 from fastio.errors import SourceError
 from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
-    from fastio.converters.text import Documents
+    from fastio.converters.sources.registry import Recognised
+    from fastio.converters.text import Documents, TextKind
 
 __all__ = ["SourceAsked", "describe_path", "print_source"]
 
@@ -47,6 +48,8 @@ def describe_path(asked: SourceAsked) -> dict[str, Any]:
 
     Raises SourceError if that is nothing, empty, or could be meant in two ways.
     """
+    from fastio.converters import SourceKind
+    from fastio.converters.sources.registry import recognise
     from fastio.store.foreign.other_libraries import library_of
 
     what = library_of(asked.path)
@@ -57,38 +60,38 @@ def describe_path(asked: SourceAsked) -> dict[str, Any]:
         path, filters = split_of(path, asked.split, arguments.filters)
         arguments = replace(arguments, filters=filters)
     about_text = about_text and not arguments.fields
-    if not is_text(path, asked.kind, fields=arguments.of_tables, about_text=about_text):
+    found = arguments.recognised(path, asked.kind, about_text=about_text)
+    if isinstance(found.kind, SourceKind):
         if asked.text_column is not None:
             raise click.UsageError(f"--text-column is for text, but {no_text(path)}")
-        return _source(asked, path, arguments, [])
+        return _source(asked, found, arguments, [])
     others = [name for name in arguments.of_tables if name not in OF_TEXT]
     if others:
         raise click.UsageError(f"{option_of(others[0])} is for pictures and tables; {path} is packed as text")
     try:
         return _text(asked, path)
     except SourceError:
-        if about_text or not _is_table(path, asked.kind):
+        if about_text or not _is_table(found.kind):
             raise
-    return _source(asked, path, arguments, [], needs_fields=True)
+        samples = recognise(path, kind=asked.kind, with_text=False)
+    return _source(asked, samples, arguments, [], needs_fields=True)
 
 
-def _is_table(path: str, kind: str) -> bool:
+def _is_table(kind: TextKind) -> bool:
     """Whether what is packed as text is a table, whose columns could be packed as fields instead."""
     from fastio.converters import SOURCES
-    from fastio.converters.text import find_text
 
-    text_kind = find_text(path) if kind == "auto" else kind
-    return any(text_kind in source.text_kinds and not source.needs_fields for source in SOURCES.values())
+    return any(kind.name in source.text_kinds and not source.needs_fields for source in SOURCES.values())
 
 
 def _source(
-    asked: SourceAsked, path: str, arguments: SourceArguments, options: list[str], *, needs_fields: bool = False
+    asked: SourceAsked, found: Recognised, arguments: SourceArguments, options: list[str], *, needs_fields: bool = False
 ) -> dict[str, Any]:
     """Describe samples; with ``needs_fields``, the command asks for each field, as the path would be text otherwise."""
     from fastio.converters import SOURCES
     from fastio.converters.inspect.describe import describe_source, field_places, pack_command
 
-    source = arguments.open(path, asked.kind)
+    source = arguments.open(found)
     report = describe_source(source, SOURCES[source.kind].what)
     if needs_fields:
         places = field_places(source.metadata).items()

@@ -11,7 +11,7 @@ from fastio.cli.group import Sections, noted
 from fastio.cli.options import REMOTE_NAMES, WholeNumber, max_pixels_option, remote_options
 from fastio.cli.pack_options import PictureArguments, TextArguments, part_option, picture_options, text_options
 from fastio.cli.screen import SIZE, by_reason, meter, printable, problem_table
-from fastio.cli.source_kind import is_text, no_text, source_kind_option, source_words, target_words
+from fastio.cli.source_kind import no_text, source_kind_option, source_words, target_words
 from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
@@ -181,13 +181,16 @@ def _opened(
     src: str, kind: str, split: str | None, pictures: PictureArguments, text: TextArguments
 ) -> Source | TextSamples:
     """Open SRC as what it is: samples, or text."""
+    from fastio.converters import SourceKind
+
     src, pictures = pictures.of_split(src, split)
     of_source = pictures.of_source
     about_text = bool(text.given) and not of_source.fields
-    if not is_text(src, kind, fields=of_source.of_tables, about_text=about_text):
+    found = of_source.recognised(src, kind, about_text=about_text)
+    if isinstance(found.kind, SourceKind):
         if about_text:
             raise click.UsageError(f"{text.given[0]} is for text, but {no_text(src)}")
-        return pictures.source(src, kind, text.tokens() if text.given else None)
+        return pictures.source(found, text.tokens() if text.given else None)
     if pictures.given:
         raise click.UsageError(f"{pictures.given[0]} is for pictures and tables; {src} is packed as text")
     return text.samples(src, kind, of_source)

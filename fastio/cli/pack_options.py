@@ -19,6 +19,7 @@ from fastio.cli.source_kind import split_of
 if TYPE_CHECKING:
     from fastio.converters import Part, Raw, Source, SourceKind, Transcode
     from fastio.converters.fields.types import FieldChoice
+    from fastio.converters.sources.registry import Recognised
     from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
     from fastio.converters.text.encode import TextTokens
 
@@ -218,7 +219,20 @@ class SourceArguments:
         if alone is not None:
             raise click.UsageError(f"{option_of(alone)} needs a label file: add --labels FILE")
 
-    def open(self, src: str, kind: str, fields: Sequence[FieldChoice] | None = None) -> Source:
+    def recognised(self, src: str, kind: str, *, about_text: bool = False) -> Recognised:
+        """Answer what SRC is; ``about_text`` says that options were given that only text has."""
+        from fastio.converters.sources.registry import recognise
+
+        return recognise(
+            src,
+            kind=kind,
+            has_fields=bool(self.fields),
+            has_labels=self.labels is not None,
+            is_table=bool(self.of_tables),
+            about_text=about_text,
+        )
+
+    def open(self, src: Recognised, fields: Sequence[FieldChoice] | None = None) -> Source:
         """Open SRC; ``fields`` replace those given."""
         from fastio.converters import SOURCES, LabelOptions, open_source
         from fastio.converters.fields.types import parse_choice
@@ -232,9 +246,7 @@ class SourceArguments:
             many_classes=self.many_classes,
         )
         choices = [parse_choice(words) for words in self.fields] if fields is None else fields
-        source: Source = open_source(
-            src, kind=kind, labels=self.labels, label_options=columns, fields=choices, root=self.root
-        )
+        source: Source = open_source(src, labels=self.labels, label_options=columns, fields=choices, root=self.root)
         self._check_columns(SOURCES[source.kind])
         return source
 
@@ -325,16 +337,16 @@ class PictureArguments:
         src, filters = split_of(src, split, self.of_source.filters)
         return src, replace(self, of_source=replace(self.of_source, filters=filters))
 
-    def source(self, src: str, kind: str, tokens: TextTokens | None = None) -> Source:
+    def source(self, src: Recognised, tokens: TextTokens | None = None) -> Source:
         """Open SRC, in the order in which to store it; ``tokens`` makes token ids of text in its fields."""
         if tokens is None:
-            source = self.of_source.open(src, kind)
+            source = self.of_source.open(src)
         else:
             from fastio.converters.fields.types import parse_choice
             from fastio.converters.sources.derived import TokenizedSource, as_text
 
             choices, of_tokens = as_text([parse_choice(words) for words in self.of_source.fields])
-            source = TokenizedSource(self.of_source.open(src, kind, choices), of_tokens, tokens)
+            source = TokenizedSource(self.of_source.open(src, choices), of_tokens, tokens)
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
-__all__ = ["is_text", "no_text", "source_kind_option", "source_words", "split_of", "target_words"]
+__all__ = ["no_text", "source_kind_option", "source_words", "split_of", "target_words"]
 
 _AUTO = "auto"
 
@@ -55,22 +55,6 @@ def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[...
     return click.option(
         "--source-kind", "kind", type=_Kind(with_text=with_text), default=_AUTO, help=f"{about}  [default: auto]"
     )
-
-
-def is_text(src: str, kind: str, *, fields: Sequence[str] = (), about_text: bool = False) -> bool:
-    """
-    Return whether SRC is packed as text: a table is not if it holds pictures, or if fields of it are asked for.
-
-    ``about_text`` says that the user gave options that only text has.
-    """
-    from fastio.converters import SOURCES, SourcePath
-    from fastio.converters.text import TEXT_SOURCES, find_text
-
-    text_kind = find_text(src) if kind == "auto" else kind if kind in TEXT_SOURCES else None
-    others = [source for source in SOURCES.values() if text_kind in source.text_kinds]
-    if text_kind is None or about_text or not others:
-        return text_kind is not None
-    return not fields and not any(source.has_more_than_text(SourcePath(src)) for source in others)
 
 
 def split_of(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[str, tuple[tuple[str, str], ...]]:

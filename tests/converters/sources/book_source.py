@@ -48,6 +48,7 @@ def open_book(place: SourcePath, _options: SourceOptions = None) -> ListedSource
 
 KIND = SourceKind(
     name="book",
+    suffixes=(".book",),
     what="a book of pictures",
     signs=lambda place: "the name of a book" if Path(place.path).suffix == ".book" else "",
     open=open_book,

@@ -89,8 +89,10 @@ def test_help_names_it() -> None:
 def test_errors_name_it(book: Path, tmp_path: Path) -> None:
     """What is expected includes it; its labels are its own; a broken one says what it should be."""
     (tmp_path / "x.dat").write_bytes(b"x")
-    with pytest.raises(SourceError, match=r"a packed store, .*a book of pictures or text, found a file"):
-        open_source(tmp_path / "x.dat")
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "b.book").write_bytes(b"x")
+    with pytest.raises(SourceError, match=r"nearest: a book of pictures, for 1 file: .* as b\.book"):
+        open_source(tmp_path / "f")
     with pytest.raises(SourceError, match=r"expected one of auto, flat, .*book"):
         open_source(book, kind="novel")
     with pytest.raises(SourceError, match=r"a book has its own labels: drop --labels l\.csv"):

@@ -463,7 +463,7 @@ def test_an_empty_folder_and_a_compressed_file(tmp_path):
     """Each is called what it is."""
     (tmp_path / "e").mkdir()
     (tmp_path / "s.tar.gz").touch()
-    with pytest.raises(SourceError, match="e: is empty; expected a folder of images"):
+    with pytest.raises(SourceError, match="e: is empty: there is nothing to pack"):
         open_source(tmp_path / "e")
     with pytest.raises(SourceError, match="found a compressed file: decompress it first"):
         open_source(tmp_path / "s.tar.gz")

@@ -416,7 +416,7 @@ def test_a_folder_of_stores(tmp_path):
     with create_store(tmp_path / "s" / "a.lmdb", Schema((Field("image", IMAGE, "|u1", (None, None, None)),))) as writer:
         writer.close({})
 
-    with pytest.raises(SourceError, match=r"found a\.lmdb: name one of them, to pack that store"):
+    with pytest.raises(SourceError, match=r"nearest: a packed store, for 1 file: name one, as a\.lmdb"):
         open_source(tmp_path / "s")
     with pytest.raises(SourceError, match="nothing to pack, the source has no samples"):
         pack(open_source(tmp_path / "s" / "a.lmdb"), tmp_path / "b.h5")

@@ -53,7 +53,7 @@ def test_what_cannot_be_packed(tmp_path):
 
     assert "which fastio does not read: read its samples with its Loader" in found["a.beton"]
     assert "a file that is named like an HDF5 file but is not one" in found["b.h5"]
-    assert "found a file" in found["a.dat"]
+    assert "found a .dat file of 1 B that begins with 'x'; nothing in it is near to one" in found["a.dat"]
     assert not any("fastio unpack" in text for text in found.values())
     with pytest.raises(SourceError, match=r"an HDF5 file, which fastio did not pack: .* --source-kind hdf5"):
         open_source(tmp_path / "a.h5", kind="store")
@@ -69,3 +69,51 @@ def test_a_cut_store(tmp_path):
         said = refused(tmp_path / name, tmp_path / "out.tar")
 
         assert "fastio unpack" not in said
+
+
+JPEG = b"\xff\xd8\xff\xe0"
+NONSENSE = {
+    "scans": (
+        {"a/1.dcm": b"x", "b/2.dcm": b"x", "meta.yaml": b"x"},
+        r"3 files in 2 folders below it \(2 \.dcm, 1 \.yaml",
+    ),
+    "docs": ({"src/1.md": b"x", "conf.toml": b"x"}, r"nearest: a folder of texts, one document each, .* named \.txt"),
+    "camera": ({"IMG_1": JPEG, "IMG_2": JPEG}, r"2 files \(2 without extension\); nearest: .* IMG_1 is a JPEG"),
+    "mixed": (
+        {"a/x.zip": b"x", "b/y.lmdb": b"x", "b/c.jsonl.gz": b"x"},
+        r"nearest: a zip archive .* as a/x\.zip; or a table \(jsonl\), for 1 file: .* as b/c\.jsonl\.gz; or a packed store",
+    ),
+    "hollow": (
+        {"a/b/.keep": b""},
+        r"1 file in 2 folders below it \(1 without extension\); nothing in it is near to one",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_what_was_seen(tmp_path, name):
+    """Files are counted by their extensions; the nearest kinds are named, and what is missing, not all kinds."""
+    files, expected = NONSENSE[name]
+    for path, content in files.items():
+        (tmp_path / name / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / path).write_bytes(content)
+    with pytest.raises(SourceError, match=rf"{name}: is of no kind that fastio packs: found .*{expected}") as caught:
+        open_source(tmp_path / name)
+
+    assert len(str(caught.value)) < 400 + len(str(tmp_path))
+    assert "fastio packs: found " in refused(tmp_path / name, tmp_path / "out.tar")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("t.ndjson", b"{}", r"nearest: a table of JSON lines, which is named \.jsonl"),
+        ("photo.jpg", JPEG, r"nearest: a folder of images: this is a JPEG; name the folder that it lies in"),
+        ("t.jsonk", b"{}", r"nearest: a table \(jsonl?\), if it is named \.jsonl?"),
+    ],
+)
+def test_files_that_are_near_to_a_kind(tmp_path, name, content, expected):
+    """A file's extension, size and first bytes are told, and what it would have to be called."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=rf"found a \.\w+ file of {len(content)} B that begins with .*{expected}"):
+        open_source(tmp_path / name)
