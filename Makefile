@@ -91,10 +91,10 @@ bench-peers: setup ## Install every peer (once, 6 GB), measure all of them and f
 	$(BIN)/python -m benchmarks.standings
 
 docs: $(VENV)/docs ## Build the site into build/docs; a warning or a link that leads nowhere is an error
-	$(BIN)/python -m fastio.guide.site.build build/docs
+	PYTHONPATH=.ci $(BIN)/python -m docs.build build/docs
 
 docs-links: $(VENV)/docs ## Ask whether the addresses of other sites, which the pages name, still answer
-	$(BIN)/python -m fastio.guide.site.build build/docs --links
+	PYTHONPATH=.ci $(BIN)/python -m docs.build build/docs --links
 
 $(VENV)/docs: $(VENV)/fastio
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) 'fastio[docs]'

@@ -42,7 +42,7 @@ def main() -> None:
     if problems:
         _refuse(f"{version} cannot be released", problems)
     # By its path: fastio is not installed where a release is built.
-    address = runpy.run_path(str(ROOT / "fastio/guide/site/address.py"))["repository_address"](ROOT)
+    address = runpy.run_path(str(ROOT / ".ci/docs/address.py"))["repository_address"](ROOT)
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     with _checkout(ROOT) as folder:

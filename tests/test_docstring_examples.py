@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import encode, pictures
 from tests.test_layers import MODULES, ROOT
 
-SITE = {"fastio.guide.site.pages": ROOT / "fastio" / "guide" / "site" / "pages.py"}
+SITE = {"docs.pages": ROOT / ".ci" / "docs" / "pages.py"}
 PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
 FILES = {module: path for module, path in (MODULES | SITE).items() if PROMPT.search(path.read_text())}
 

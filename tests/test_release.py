@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from fastio.guide.site.address import repository_address
+from docs.address import repository_address
 
 TOP = Path(__file__).parent.parent
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n## 1.2.0 - 2020-02-02\n\n* More.\n\n## 1.1.0 - 2020-01-01\n\n* First.\n"

@@ -111,7 +111,7 @@ def _import_types(app: Sphinx, value: Any, _is_bound: bool) -> None:
             for statement in node.body:
                 # Names of other libraries that are not installed stay as they are written.
                 with suppress(ImportError), mock(app.config.autodoc_mock_imports):
-                    exec(compile(ast.unparse(statement), source, "exec"), vars(module))  # noqa: S102 - its own
+                    exec(compile(ast.unparse(statement), source, "exec"), vars(module))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

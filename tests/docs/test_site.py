@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from docs import check, commands, pages
 from fastio.cli import cli
-from fastio.guide.site import check, commands, pages
 
-TOP = Path(__file__).parents[3]
+TOP = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
     ("path", "page"),
     [
         ("README.md", "index"),
-        ("fastio/guide/site/api/loaders.md", "api/loaders"),
+        (".ci/docs/api/loaders.md", "api/loaders"),
         ("fastio/guide/loading.md", "loading"),
         ("fastio/guide/moving/README.md", "moving/index"),
         ("fastio/guide/examples/cifar.py", "examples/cifar"),
         ("fastio/README.md", "internals/index"),
         ("fastio/store/files/README.md", "internals/store/files"),
-        ("fastio/guide/site/README.md", "internals/guide/site"),
+        (".ci/docs/README.md", None),
         ("native/README.md", "internals/native"),
         ("benchmarks/README.md", "benchmarks/index"),
         ("benchmarks/peers/README.md", "benchmarks/peers/index"),
         (".github/CONTRIBUTING.md", "contributing"),
-        ("fastio/guide/site/conf.py", None),
+        (".ci/docs/conf.py", None),
         ("fastio/measure/loop/verdict.py", None),
         (".venv/README.md", None),
     ],

@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["PageLink", "contents", "page_of", "pages_of", "rewrite_links"]
 
 GUIDE = "fastio/guide/"
-SITE = GUIDE + "site/"
+SITE = ".ci/docs/"
 # Guides in the order in which people need them; those that are not listed follow by name.
 ORDER = (
     *("packing", "loading", "transforms", "fields", "text", "mixtures", "ranks", "measuring", "trackers"),
@@ -21,6 +21,7 @@ PROJECT = ("changelog", "compatibility", "licences", "contributing", "security")
 SECTIONS = ("moving", "examples", "api", "commands", "benchmarks", "internals")
 
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^)\s]+)\)")
+_HIDDEN = (".ci", ".github")  # folders whose pages are shown
 _FENCE = re.compile(r"(?ms)^(?P<fence>`{3,}|~{3,})[^\n]*\n.*?^(?P=fence)[ \t]*$")
 
 
@@ -47,7 +48,7 @@ def page_of(path: str) -> str | None:
         return "index"
     if path.startswith(SITE + "api/"):
         return f"api/{stem}"
-    if path.startswith(GUIDE) and not path.startswith(SITE):
+    if path.startswith(GUIDE):
         section = folder.removeprefix(GUIDE.rstrip("/")).lstrip("/")
         has_page = suffix == ".md" or (suffix == ".py" and section == "examples")
         return posixpath.join(section, "index" if name == "README.md" else stem) if has_page else None
@@ -69,12 +70,13 @@ def pages_of(top: Path) -> dict[str, Path]:
         "*/README.md",
         "*/**/README.md",
         ".github/*.md",
+        f"{SITE}api/*.md",
     )
     pages = {}
     for path in sorted({path for pattern in patterns for path in top.glob(pattern)}):
         name = path.relative_to(top).as_posix()
         page = page_of(name)
-        if page is not None and not any(part.startswith(".") and part != ".github" for part in name.split("/")):
+        if page is not None and not any(part.startswith(".") and part not in _HIDDEN for part in name.split("/")):
             pages[page] = path
     return pages
 

@@ -9,7 +9,7 @@ author = "the authors of fastio"
 project_copyright = author
 version = release = version_of("fastio")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "fastio.guide.site.names"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "docs.names"]
 nitpicky = True
 smartquotes = False  # what stands in quotes is typed as it stands
 
@@ -30,8 +30,10 @@ nitpick_ignore_regex = [("py:class", r"[A-Z]|.*\.Picture|Outside")]  # type vari
 # Types that pass between our own parts; a user neither makes nor reads one.
 _INTERNAL = (
     *("_native.BatchCounts", "_native.Buffers", "_native.ThreadPool", "dataset.iterable.BatchReadable"),
-    *("dataset.token_collate.TokenCollate", "measure.loop.step_timer._Timed", "samplers.windows.Windows"),
-    *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.set_object.SetMember"),
+    *("converters.sources.registry.Recognised", "converters.sources.source.DocumentCounts"),
+    *("converters.sources.source.StreamedSource", "dataset.token_collate.TokenCollate"),
+    *("measure.loop.step_timer._Timed", "samplers.lanes.Windows"),
+    *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.sets.set_object.SetMember"),
     *("transforms.canvas.Canvas", "transforms.joint.JointTransform", "types.receipt.ReceiptPart"),
     *("types.traits.Traits",),
 )

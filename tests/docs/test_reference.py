@@ -11,13 +11,13 @@ from pathlib import Path
 import fastio
 from fastio import transforms
 
-TOP = Path(__file__).parents[3]
+TOP = Path(__file__).parents[2]
 GUIDE = TOP / "fastio" / "guide"
 # An entry's name, and its options, of which `:members:` shows all members or those that it lists.
 ENTRY = re.compile(r"(?m)^\.\. auto(?:class|function|exception):: ([\w.]+)\n((?:   :.*\n)*)")
 SHOWN = {
     name: re.search(r"(?m)^   :members:(.*)$", options)
-    for page in sorted((GUIDE / "site" / "api").glob("*.md"))
+    for page in sorted((TOP / ".ci" / "docs" / "api").glob("*.md"))
     for name, options in ENTRY.findall(page.read_text())
 }
 SLOW = ("fastio.integrations.", "fastio.ray.")  # seconds of importing Ray and transformers, for seven docstrings

@@ -1,4 +1,4 @@
-"""Builds the site: ``python -m fastio.guide.site.build build/docs`` writes HTML that opens from disk.
+"""Builds the site: ``make docs`` writes HTML that opens from disk.
 
 ``--links`` asks instead whether the addresses of other sites, which the pages name, still answer.
 """
@@ -14,13 +14,13 @@ from pathlib import Path
 import click
 from sphinx.cmd.build import build_main
 
+from docs.address import repository_address
+from docs.check import problems_of
+from docs.commands import command_pages
+from docs.pages import PageLink, contents, page_of, pages_of, rewrite_links
 from fastio.cli import cli
-from fastio.guide.site.address import repository_address
-from fastio.guide.site.check import problems_of
-from fastio.guide.site.commands import command_pages
-from fastio.guide.site.pages import PageLink, contents, page_of, pages_of, rewrite_links
 
-TOP = Path(__file__).resolve().parents[3]
+TOP = Path(__file__).resolve().parents[2]
 SITE = Path(__file__).resolve().parent
 
 

@@ -24,4 +24,4 @@ def repository_address(root: Path) -> str | None:
 def _origin(root: Path) -> str:
     """Return the address of origin; "" outside a clone, or without an origin."""
     command = ["git", "-C", str(root), "remote", "get-url", "origin"]
-    return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()  # noqa: S603 - fixed
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
