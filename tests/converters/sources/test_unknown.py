@@ -81,7 +81,7 @@ NONSENSE = {
     "camera": ({"IMG_1": JPEG, "IMG_2": JPEG}, r"2 files \(2 without extension\); nearest: .* IMG_1 is a JPEG"),
     "mixed": (
         {"a/x.zip": b"x", "b/y.lmdb": b"x", "b/c.jsonl.gz": b"x"},
-        r"nearest: a zip archive .* as a/x\.zip; or a table \(jsonl\), for 1 file: .* as b/c\.jsonl\.gz; or a packed store",
+        r"nearest: a zip archive .* as a/x\.zip; or a table \(jsonl\), for 1 file: .* as b/c\.jsonl\.gz; or a packed",
     ),
     "hollow": (
         {"a/b/.keep": b""},
