@@ -162,7 +162,7 @@ def _training(trained: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
     )
     parts: list[Part] = [
         Prose(text),
-        Bars("Samples per second:", bars, ReferenceLine(could_use, "what training could use")),
+        Bars("Samples per second:", bars, ReferenceLine("what training could use", could_use, rate(could_use))),
     ]
     for row, plot in zip(trained, plots, strict=True):
         if plot is not None:
