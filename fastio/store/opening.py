@@ -18,7 +18,9 @@ from fastio.types.options import explains_names
 
 __all__ = ["open_store"]
 
-_ATTEMPTS = 10  # attempts to open a set that others replace meanwhile
+_ATTEMPTS = 10  # further attempts to open a set that others replace meanwhile
+
+_Version = tuple[str, tuple[int, int] | None]  # a path, with the device and inode of the file there
 
 
 @explains_names()
@@ -45,26 +47,24 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
 
         return open_url(path, read, remote)
     way = Way(read, remote, partial(open_store, read=read, remote=remote))
-    for _ in range(_ATTEMPTS):
-        before = _version(path)
+    for attempt in range(_ATTEMPTS + 1):
+        before: list[_Version] = []
         try:
-            return _open_path(path, way)
+            address = Address.parse(path)
+            set_object = address.set_object()
+            if set_object is not None:
+                before = _inodes([set_object])
+                return open_set(address, set_object, way)
+            form, files = address.files()
+            before = _inodes(files)
+            return store_of(path, form, [open_shard(file, form, way) for file in files], way)
         except StoreError:
-            if before == _version(path):
+            if attempt == _ATTEMPTS or before == _versions(path):
                 raise  # the store was not replaced meanwhile
-    return _open_path(path, way)
+    raise AssertionError
 
 
-def _open_path(path: str, way: Way) -> SealedStore:
-    address = Address.parse(path)
-    set_object = address.set_object()
-    if set_object is not None:
-        return open_set(address, set_object, way)
-    form, files = address.files()
-    return store_of(path, form, [open_shard(file, form, way) for file in files], way)
-
-
-def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
+def _versions(path: str) -> list[_Version]:
     """Return which files a path stands for at the moment, with their inodes; nothing for an impossible path."""
     try:
         address = Address.parse(path)
@@ -74,9 +74,9 @@ def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
         return []
 
 
-def _inodes(files: Sequence[str]) -> list[tuple[str, tuple[int, int] | None]]:
+def _inodes(files: Sequence[str]) -> list[_Version]:
     """Return which files these are at the moment; None for a missing one."""
-    found: list[tuple[str, tuple[int, int] | None]] = []
+    found: list[_Version] = []
     for file in files:
         try:
             status = Path(file).stat()
