@@ -78,7 +78,7 @@ class _Stages:
     later: Sequence[Any]
     kept: CacheContents | None
     described: Mapping[str, Any]
-    compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see Kept
+    compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see CacheContents
 
 
 def wire(dataset: object, options: LoaderOptions) -> Wiring:

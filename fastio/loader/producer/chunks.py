@@ -156,7 +156,7 @@ class CheckedSamples:
 
     @classmethod
     def kept(cls, indices: NDArray[np.int64], compared: Mapping[str, NDArray[np.uint32]]) -> Self:
-        """Return samples that were read before, and ``compared`` with checksums then (see Kept)."""
+        """Return samples that were read before, and ``compared`` with checksums then (see CacheContents)."""
         return cls(indices, {name: sums[indices] for name, sums in compared.items()} if compared else None)
 
     @classmethod

@@ -57,7 +57,7 @@ class ProducerContext:
     writes pictures as (B, C, H, W). ``collate`` is for token ids. ``device`` is where the producer itself makes the
     batches, None for the CPU; ``kept`` are the samples that it keeps there. ``fields`` says what is done with samples
     of many fields; None for other samples. ``rows`` says how the plain path collates fields whose values differ in
-    length. ``compared`` are the checksums of the samples of a cache in memory, see Kept; None for other samples.
+    length. ``compared`` are the checksums of the samples of a cache in memory, see CacheContents; None for others.
     """
 
     dataset: FastDataset
