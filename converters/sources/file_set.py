@@ -34,6 +34,10 @@ _SHOWN = 10
 _MOST_FOLDERS = 16  # a set of more folders is one of classes
 
 
+def _note(name: str) -> str:
+    return junk_reason(name) or ("is a note about the data" if name in _NOTES else "")
+
+
 @dataclass(frozen=True, slots=True)
 class FileSet:
     """
@@ -51,9 +55,18 @@ class FileSet:
     left_out: Sequence[Problem] = ()
 
     @classmethod
-    def of(cls, place: SourcePath, is_wanted: Callable[[str], bool], what: str, extensions: str) -> FileSet:
+    def of(
+        cls,
+        place: SourcePath,
+        is_wanted: Callable[[str], bool],
+        what: str,
+        extensions: str,
+        *,
+        leaves_out: Callable[[str], str] | None = _note,
+    ) -> FileSet:
         """
         Return the file at ``place``, those that its pattern matches, or those in the folder whose names are wanted.
+        ``leaves_out`` says why another file is no problem; None: each is one.
 
         Wanted files all in one folder below (``data``) are taken from there. Raises SourceError if there are none, or
         if their names are those of several splits.
@@ -68,7 +81,7 @@ class FileSet:
             status = [Path(path).stat() for path in paths]
             sizes = sum(each.st_size for each in status), sum(each.st_blocks * 512 for each in status)
             return cls(folders.pop(), [Path(path).name for path in paths], *sizes)
-        wanted = Wanted(lambda name: int(is_wanted(name)), what, extensions, _note)
+        wanted = Wanted(lambda name: int(is_wanted(name)), what, extensions, leaves_out)
         folder, found = _holding(place, wanted)
         drop_twins(found)
         parts = Counter(part for name in found.keys if (part := part_of(name)))
@@ -171,10 +184,6 @@ def split_pattern(path: str, split: str) -> str:
 def _matching(path: str) -> list[str]:
     """The files that a pattern matches, or the one that a path names."""
     return sorted(glob.glob(path)) if is_pattern(path) else [path]  # noqa: PTH207 - a path with a pattern in it
-
-
-def _note(name: str) -> str:
-    return junk_reason(name) or ("is a note about the data" if name in _NOTES else "")
 
 
 def _holding(place: SourcePath, wanted: Wanted) -> tuple[str, Folder]:

@@ -55,7 +55,7 @@ def open_text_table(kind: str, suffixes: tuple[str, ...], path: str, options: Te
 
     extensions = ", ".join(each + more for each in suffixes for more in ("", *COMPRESSED))
     place = SourcePath(path)
-    return _opened(kind, place, FileSet.of(place, is_wanted, f"a {kind} file", extensions), options)
+    return _opened(kind, place, FileSet.of(place, is_wanted, f"a {kind} file", extensions, leaves_out=None), options)
 
 
 def open_saved_text(path: str, options: TextOptions) -> TextTable:
@@ -239,7 +239,7 @@ class TextTable:
     @property
     def problems(self) -> Sequence[Problem]:
         """Files that belong to no table."""
-        return sorted((*self.files.problems, *self.files.left_out), key=lambda each: each.key)
+        return sorted(self.files.problems, key=lambda each: each.key)
 
     @property
     def size_bytes(self) -> int:
@@ -415,7 +415,7 @@ def _text(row: Mapping[str, Any], path: Sequence[str], where: str, *, has_bytes:
         names = ", ".join(repr(name) for name in list(row)[:_SHOWN])
         return f"has no field {where!r}, only {names or 'none'}: name another with --text-column"
     try:
-        value = value_in(row, path)
+        value = row[path[0]] if len(path) == 1 else value_in(row, path)
     except (KeyError, ValueError, RecursionError):
         return f"has no field {where!r}: there is {row[path[0]]!r:.60}"
     if not isinstance(value, str):
