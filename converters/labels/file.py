@@ -24,6 +24,7 @@ from typing import Any
 
 from fastio.converters.labels.columns import Columns, LabelOptions, choose_columns, has_known_title
 from fastio.converters.labels.values import NumberedLabels, Row, number_labels, plain_label, type_cells
+from fastio.converters.sources.streams import opened, plain_name
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
 
@@ -32,11 +33,13 @@ __all__ = [
     "LabelFile",
     "LabelOptions",
     "Labels",
+    "is_label_name",
     "look_like_captions",
     "read_labels",
 ]
 
 
+_BLOCK_BYTES = 1 << 20
 _MANY = 20  # samples from which nearly as many classes are doubted
 _SENTENCE_WORDS = 3  # from which a label is more likely a caption than a name
 
@@ -77,22 +80,27 @@ class Labels:
         return self.numbered.classes
 
 
+def is_label_name(name: str) -> bool:
+    """Return whether a file of this name may hold labels."""
+    return plain_name(name).lower().endswith(LABEL_SUFFIXES)
+
+
 def read_labels(
     path: str | os.PathLike[str], options: LabelOptions | None = None, *, files: Container[str] = frozenset()
 ) -> Labels:
     """
-    Read a label file by its suffix. Raises SourceError that names the file, the position and what was expected.
+    Read a label file by its suffix, compressed (.gz, .zst) or not.
+
+    Raises SourceError that names the file, the position and what was expected.
 
     ``files`` are the names of the files to be labelled: they tell a header from a first row.
     """
     path = os.fspath(path)
     options = options or LabelOptions()
-    if Path(path).suffix.lower() not in LABEL_SUFFIXES:
+    if not is_label_name(path):
         raise SourceError(f"{path}: not a label file by its suffix; expected one of {', '.join(LABEL_SUFFIXES)}")
-    try:
-        data = Path(path).read_bytes()
-    except OSError as exc:
-        raise SourceError(f"{path}: labels cannot be read: {exc.strerror or exc}") from exc
+    with opened(path) as stream:
+        data = b"".join(iter(lambda: stream.read(_BLOCK_BYTES), b""))
     try:
         stated = read_statements(path, data, options, files)
         labels, contradictions = _collect(stated.rows)
@@ -191,7 +199,7 @@ class _Request:
 
 def read_statements(path: str, data: bytes, options: LabelOptions, files: Container[str]) -> Statements:
     """Read all rows of a label file with these bytes. Raises SourceError with the position of an error."""
-    return _READERS[Path(path).suffix.lower()](data, _Request(options, files))
+    return _READERS[Path(plain_name(path)).suffix.lower()](data, _Request(options, files))
 
 
 def _of_pickle(data: bytes, request: _Request) -> Statements:

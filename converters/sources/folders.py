@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.converters.labels.file import LABEL_SUFFIXES, Labels, read_labels
+from fastio.converters.labels.file import Labels, is_label_name, read_labels
 from fastio.converters.sources.file_set import split_pattern
 from fastio.converters.sources.files import file_source
 from fastio.converters.sources.kind import SourceKind, SourceOptions, SourcePath, source_record
@@ -76,7 +76,7 @@ def _leave_out(found: Folder, name: str) -> None:
 
 def _point_at_labels(found: Folder) -> None:
     """What looks like a label file is a problem where no labels are given, which says what it is good for."""
-    names = [each.key for each in (*found.problems, *found.left_out) if each.key.lower().endswith(LABEL_SUFFIXES)]
+    names = [each.key for each in (*found.problems, *found.left_out) if is_label_name(each.key)]
     for name in names:
         if "/" not in name and not name.startswith("."):
             _leave_out(found, name)
@@ -268,10 +268,10 @@ def _add_files_beside(found: Folder, top: Folder) -> None:
     """
     sentence = "is beside the class folders; if it labels a flat folder, pack that folder with --labels"
     for each in top.problems:
-        is_label_file = each.key.lower().endswith(LABEL_SUFFIXES)
+        is_label_file = is_label_name(each.key)
         found.problems.append(Problem(each.key, sentence) if is_label_file else each)
     for each in top.left_out:
-        if each.key.lower().endswith(LABEL_SUFFIXES) and not each.key.startswith("."):
+        if is_label_name(each.key) and not each.key.startswith("."):
             found.problems.append(Problem(each.key, sentence))
         else:
             found.left_out.append(each)
@@ -386,7 +386,7 @@ def refuse_one_class(path: str, classes: Sequence[str], keys: Sequence[str], pro
     elif inner and not has_own:
         ways = f"{_listed(inner[:_SHOWN])} in it look like the class folders: `{command}`"
     else:
-        beside = (each.key for each in problems if "/" not in each.key and each.key.lower().endswith(LABEL_SUFFIXES))
+        beside = (each.key for each in problems if "/" not in each.key and is_label_name(each.key))
         file = next(beside, None)
         labels = "" if file is None else f" --labels {shlex.quote(str(Path(path, file)))}"
         ways = f"`{command}{labels}` packs its pictures {'with' if labels else 'without'} labels"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import pickle
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,6 +205,23 @@ def test_a_file_that_is_not_text(tmp_path):
     (tmp_path / "l.csv").write_bytes(b"a.png,1\nb\xff.png,2\n")
     with pytest.raises(SourceError, match="line 2: not UTF-8"):
         read_labels(tmp_path / "l.csv")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed(tmp_path, suffix):
+    """A compressed file is read as the one in it; one that is cut off is an error."""
+    path = tmp_path / f"l.csv{suffix}"
+    content = b"filename,label\n" + b"".join(b"%d.png,%d\n" % (i, i % 7) for i in range(2000))
+    if suffix == ".gz":
+        path.write_bytes(gzip.compress(content))
+    else:
+        with pa.CompressedOutputStream(str(path), "zstd") as out:
+            out.write(content)
+
+    assert {f"{i}.png": i % 7 for i in range(2000)} == read_labels(path).by_name
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(SourceError, match=rf"l\.csv{suffix}: "):
+        read_labels(path)
 
 
 def test_a_missing_file(tmp_path):
