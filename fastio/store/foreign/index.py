@@ -1,9 +1,8 @@
 """
 ``fastio index``: adds what is missing for fast reading to data that stay where they are, unchanged.
 
-A packed store gets start points within its pictures: a single file in a sidecar (``added_points``), a set in its next
-set object. Tar shards of other tools get a set object with all of their index (``foreign_index``), or start points in
-the index that is kept beside them.
+A packed store gets start points within its pictures: a single file in a sidecar, a set in its next set object. Tar
+shards of other tools get a set object with all of their index, or start points in the index that is kept beside them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ a label, or bytes. Text and JSON are parsed when they are read: a document that 
 Pictures without companions are plain files: one sample per member, whose key is the whole path. Members that do not
 become samples are listed in ``metadata["skipped"]``, members left out of samples in ``metadata["left_out"]``.
 
-The scan's result is kept beside the archive, see ``foreign_sidecar``.
+The scan's result is kept beside the archive, see ``sidecar``.
 
 The identity of the content (``SampleStore.identity``) is computed from all headers of the samples' members, all keys
 and labels, and 512 bytes from the middle of up to 256 members. Two archives that differ only in other bytes, with

@@ -76,7 +76,7 @@ class Shard:
     seal: Seal | None = field(default=None)  # None: a foreign file
     content_crc: int = 0  # what identifies the content of a foreign file; of a member the file_crc that its set lists
     unread_points: Collection[str] = ()  # fields whose start points the file has, but which are not read behind URLs
-    points_file: ByteSource | None = None  # the sidecar that the start points are from, see ``added_points``
+    points_file: ByteSource | None = None  # the sidecar that the start points are from, see ``jump_tables``
     is_member: bool = False  # whether a set object lists it by its seal, which is not read for remote files
 
     @property

@@ -1,7 +1,7 @@
 """
 RangeCache: ranges of objects, kept on a local disk and shared by the processes and jobs of a node.
 
-    <cache_dir>/<object id>/<start>-<stop>    one range; ``range_cache_file`` draws it
+    <cache_dir>/<object id>/<start>-<stop>    one range; ``range_cache_files`` draws it
     <cache_dir>/<object id>/.lock             held by the process that fetches an index; see ``once``
 
 An object id stands for one version of one URL. Ranges are written until the limit is reached and stay: an epoch reads
