@@ -12,6 +12,7 @@ import pytest
 
 import fastio
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler, Ranks, Remote
+from fastio.store.files import remote_options
 from tests.conftest import encode, pictures, write_store
 
 LENGTHS = np.arange(1, 9)
@@ -55,6 +56,15 @@ def test_names_of_the_root(name: str) -> None:
 
     assert value.__module__.startswith(f"{ROOT[name]}.")
     assert name not in fastio.__all__
+
+
+def test_the_class_of_remote() -> None:
+    """``open_store(url, remote=RemoteOptions.of(...))`` was the way to open a store behind a URL."""
+    with pytest.warns(DeprecationWarning, match=r"\.RemoteOptions: write fastio.Remote instead$"):
+        older = remote_options.RemoteOptions
+
+    assert Remote(cache_dir="cache") == older.of(cache_dir="cache")
+    assert isinstance(older(download_retry=1), Remote)
 
 
 def test_the_groups_have_all_old_options() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import NoneType
@@ -117,3 +118,19 @@ def _folder(name: str, path: str | os.PathLike[str] | None) -> str | None:
 
 
 DEFAULT = Remote()
+
+
+class _RemoteOptions(Remote):
+    """What Remote was called in 0.1, with the function that took options as users write them."""
+
+    @staticmethod
+    def of(storage_options: Mapping[str, Any] | None = None, **others: Any) -> Remote:
+        """Return Remote with these options."""
+        return Remote(storage_options, **others)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RemoteOptions":
+        warnings.warn(f"{__name__}.RemoteOptions: write fastio.Remote instead", DeprecationWarning, stacklevel=2)
+        return _RemoteOptions
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
