@@ -177,7 +177,7 @@ def test_a_picture_of_a_store_that_waits(tmp_path: Path) -> None:
         decode_s, seconds, kind = timers.decode_s, timers.seconds, timers.input
         leave_transforms()
 
-        assert decode_s > 2 * seconds
+        assert decode_s > seconds > 0
         assert kind == WHOLE_PICTURE
         assert vars(StoredPicture)["render"] is render
         assert (expected == dataset[0]).all()
