@@ -92,7 +92,6 @@ KINDS: dict[str, Callable[[Image.Image], bytes]] = {
     "lossy WebP": partial(_saved, "WEBP", quality=80),
     "lossless WebP": partial(_saved, "WEBP", lossless=True, method=0),
     "BMP": partial(_saved, "BMP"),
-    "GIF": partial(_saved, "GIF"),
     "16-bit PNG": _deep_png,
     "16-bit grey PNG": _deep_grey_png,
     "PNM": partial(_saved, "PPM"),

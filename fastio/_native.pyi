@@ -59,6 +59,18 @@ class ImageKind(enum.IntEnum):
 
     PNM = 7
 
+def picture_kinds() -> list[tuple[str, str, bool]]:
+    """
+    The native kinds, from number 1 on: name, extensions of files ("tif tiff"), and whether
+    they are decoded here rather than by Pillow.
+    """
+
+def add_picture_kind(signatures: Sequence[tuple[int, bytes]]) -> int:
+    """
+    Recognise files that have one of these bytes at its place as a further kind, which Pillow
+    decodes; returns its number. It stays until the process ends.
+    """
+
 def image_kind(file: NDArray[np.uint8]) -> int:
     """
     The kind of a picture by its first bytes, as ``ImageKind`` numbers it; 0 for none that is

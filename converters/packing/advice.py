@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.codec.headers import read_headers
 from fastio.converters.pictures.counts import jpeg_lines, lossy_mask_lines
+from fastio.converters.pictures.jumps import evenly_spaced
 from fastio.converters.pictures.transcode import KEPT
 from fastio.converters.sources.column_kinds import COLUMN_KINDS
+from fastio.machine.resources import available_cpus
 from fastio.samplers.choice import choose, report
 from fastio.samplers.memory import page_cache
 from fastio.samplers.order import Division
 from fastio.store import SampleStore
+from fastio.store.protocol import read_values
 from fastio.types.metrics import ShuffleReport
+from fastio.types.picture_kinds import PICTURE_KINDS
 
 __all__ = [
     "advice",
@@ -27,6 +34,8 @@ __all__ = [
 ]
 
 
+_LOOKED_AT = 256  # pictures whose kind is looked at
+_LONGEST_S = 1.0  # of decoding by Pillow
 _SMALL_SIDE = 64  # pixels; up to here decoded ones are not much more than a PNG
 
 
@@ -184,7 +193,43 @@ def advice(store: SampleStore) -> list[str]:
                 f"all pictures are {height}x{width}: with --raw they are {height * width * channels:,} B each and need "
                 f"no decoding"
             )
+        if field.traits.is_image:
+            said += _pillow_lines(store, field.name)
     shuffling = shuffling_of(store)
     if shuffling is not None and shuffling.reason == "badly mixed":
         said.append(str(shuffling))
     return said
+
+
+def _pillow_lines(store: SampleStore, field: str) -> list[str]:
+    """Say how fast Pillow decodes pictures that native code does not, if there are any: measured on some of them."""
+    looked_at = evenly_spaced(len(store), _LOOKED_AT)
+    spans = read_values(store, field, looked_at)
+    rows = [PICTURE_KINDS[kind] for kind in read_headers(spans).kind.tolist()]
+    positions = [i for i, row in enumerate(rows) if not row.is_decoded]
+    if not positions:
+        return []
+    from fastio.codec.pillow import decode_with_pillow  # imports Pillow, for rare kinds only
+
+    stop = time.perf_counter() + _LONGEST_S
+
+    def decode(position: int) -> bool:
+        if time.perf_counter() > stop:
+            return False
+        decode_with_pillow(spans.view(position), "RGB")
+        return True
+
+    threads = available_cpus()
+    try:
+        with ThreadPoolExecutor(threads, thread_name_prefix="fastio") as pool:
+            decode(positions[0])  # Pillow imports its plugins
+            start = time.perf_counter()
+            stop = start + _LONGEST_S
+            count = sum(pool.map(decode, positions))
+            rate = count / (time.perf_counter() - start)
+    except ValueError:  # a damaged one, which `verify --decode` names
+        return []
+    kinds = ", ".join(sorted({rows[i].name for i in positions}))
+    share = "all pictures are" if len(positions) == len(rows) else f"{len(positions)} of {len(rows)} pictures are"
+    by = f"{rate:,.0f} pictures/s with {threads} {'thread' if threads == 1 else 'threads'}"
+    return [f"{share} {kinds}, which Pillow decodes, here {by}; --resize HxW stores PNGs, which fastio decodes itself"]

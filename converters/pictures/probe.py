@@ -81,20 +81,22 @@ def header_problems(headers: Headers, field: Field) -> dict[int, str]:
 
 
 def _problem(header: Header) -> str:
-    kind = PICTURE_KINDS[header.kind].name
+    kind = PICTURE_KINDS[header.kind]
     if header.status == _native.TOO_LARGE:
         from fastio.codec.pillow import refusal
 
         return refusal(header.height, header.width)
     if header.status == _native.BAD_CHECKSUM:
-        return f"is a {kind} with a damaged chunk: it differs from its own CRC-32"
+        return f"is {kind} with a damaged chunk: it differs from its own CRC-32"
     if header.height and header.status in (_native.TRUNCATED, _native.CORRUPT):
         return decode_problem(header.status)
     if header.status == _native.NOT_IMAGE or header.kind == UNKNOWN:
         return NO_IMAGE
     if header.status == _native.TRUNCATED:
-        return f"is a {kind} that ends within its header"
-    return f"is a {kind} with a damaged header"
+        return f"is {kind} that ends within its header"
+    if header.status == _native.UNSUPPORTED:
+        return f"is {kind}, which the installed Pillow cannot open"
+    return f"is {kind} with a damaged header"
 
 
 # Finds pictures whose files break off before their data end: suspected by their ends, confirmed by decoding them.

@@ -166,6 +166,9 @@ class TranscodeStage:
 
         def finish() -> Chunk:
             done = {name: self._finish(job, out) for name, (job, out) in begun.items()}
+            for name, (_, facts) in done.items():  # native code does not read the headers of all kinds
+                is_kept = (facts[:, 0] == _native.OK) & (facts[:, 2] == 0)
+                facts[is_kept, 2:5] = batch.shapes[name][is_kept]
             problems: dict[int, str] = {}
             if self.options.resize is not None:
                 for name, (spans, facts) in done.items():
@@ -276,7 +279,7 @@ class TranscodeStage:
                 new = str(PurePosixPath(key).with_suffix(kind.suffix))
                 namesakes = self.stems.get(new.removesuffix(kind.suffix), [key])
                 if new in namesakes:
-                    problems[i] = f"becomes a {kind.name}, but {new!r} already exists: rename one of them"
+                    problems[i] = f"becomes {kind}, but {new!r} already exists: rename one of them"
                 elif key != namesakes[0]:
                     other = namesakes[0]
                     problems[i] = f"becomes {new!r}, which is the name that {other!r} may get: rename one of them"

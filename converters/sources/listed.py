@@ -260,7 +260,7 @@ def _misnamed(keys: Sequence[str], headers: Headers) -> dict[int, str]:
     promised = np.array(kinds_by_name(keys), np.int32)
     odd = (promised != UNKNOWN) & (headers.kind != UNKNOWN) & (promised != headers.kind)
     return {
-        i: f"is a {PICTURE_KINDS[headers[i].kind].name} under the name of a {PICTURE_KINDS[promised[i]].name} "
+        i: f"is {PICTURE_KINDS[headers[i].kind]} under the name of {PICTURE_KINDS[promised[i]]} "
         f"({keys[i][keys[i].rfind('.') :]})"
         for i in np.flatnonzero(odd).tolist()
     }

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.converters.sources.source import Problem
 from fastio.errors import SourceError
-from fastio.types.picture_kinds import PICTURE_EXTENSIONS, kind_by_name, kinds_by_name
+from fastio.types.picture_kinds import kind_by_name, kinds_by_name, picture_extensions
 
 __all__ = [
     "IMAGES",
@@ -129,7 +129,7 @@ class Wanted:
     leaves_out: Callable[[str], str] | None = None
 
 
-IMAGES = Wanted(kind_by_name, "an image", ", ".join(f".{name}" for name in PICTURE_EXTENSIONS), junk_reason)
+IMAGES = Wanted(kind_by_name, "an image", ", ".join(f".{name}" for name in picture_extensions()), junk_reason)
 
 
 def shown(key: str) -> str:

@@ -10,13 +10,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
+from fastio._native import image_kind
 from fastio.converters.sources.scan import shown
 from fastio.converters.sources.streams import plain_name
 from fastio.errors import SourceError, StoreError
 from fastio.store.foreign.other_libraries import library_of
 from fastio.store.formats import content_of, named
 from fastio.store.index.seal import read_seal
-from fastio.types.picture_kinds import kind_by_name
+from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kind_by_name
 from fastio.types.units import counted, size
 
 __all__ = [
@@ -167,7 +170,7 @@ def _near_folder(seen: Seen, kinds: Sequence[Kind]) -> list[str]:
     found += [(seen.count(suffixes), words) for suffixes, words in _ALMOST if seen.count(suffixes)]
     unnamed = seen.first.get("")
     if unnamed and (content := _content(f"{seen.path}/{unnamed}")):
-        found.append((seen.counts[""], f"a folder of images: {unnamed} is a {content}, but its name does not say so"))
+        found.append((seen.counts[""], f"a folder of images: {unnamed} is {content}, but its name does not say so"))
     every = sorted(found, key=lambda each: -each[0])
     return list(dict.fromkeys(words for _, words in every))
 
@@ -177,7 +180,7 @@ def _near_file(path: str, kinds: Sequence[Kind]) -> list[str]:
     suffix = _suffix(Path(path).name)
     near = [words for suffixes, words in _ALMOST if suffix in suffixes]
     if content := _content(path):
-        near.append(f"a folder of images: this is a {content}; name the folder that it lies in")
+        near.append(f"a folder of images: this is {content}; name the folder that it lies in")
     elif kind_by_name(path):
         near.append("a folder of images: name the folder that this one lies in")
     alike = {each: kind for kind in kinds for each in kind.suffixes}
@@ -186,13 +189,14 @@ def _near_file(path: str, kinds: Sequence[Kind]) -> list[str]:
 
 
 def _content(path: str) -> str:
-    """What kind of picture a file is by its first bytes; "" if it is none."""
+    """What kind of picture a file is by its first bytes, with its article; "" if it is none."""
     try:
         with Path(path).open("rb") as file:
-            head = file.read(12)
+            head = file.read(32)
     except OSError:
         return ""
-    return next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
+    kind = image_kind(np.frombuffer(head, np.uint8))
+    return "" if kind == UNKNOWN else f"{PICTURE_KINDS[kind]}"
 
 
 def _file_words(path: str) -> str:
@@ -209,7 +213,6 @@ def _file_words(path: str) -> str:
 
 
 _SHOWN, _MOST_NEAR, _MOST_FILES, _SHORTEST = 4, 3, 10_000, 3
-_MARKS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
 # Extensions that are near to those of a kind, and what to do.
 _ALMOST = (
     ((".md", ".rst", ".html", ".xml", ".tex", ".py"), "a folder of texts, one document each, which are named .txt"),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.spans import Spans
 
 __all__ = ["Header", "Headers", "read_headers"]
@@ -96,9 +97,28 @@ def read_headers(spans: Spans, *, verify: bool = False) -> Headers:
     """
     Read the headers of encoded pictures, in the calling thread.
 
+    Pillow reads those that native code does not know; what Pillow does not know either is UNSUPPORTED.
+
     With ``verify``, a PNG with a chunk that differs from its own CRC-32 is BAD_CHECKSUM, and a picture whose file seems
     to break off is TRUNCATED beside its height and width: decoding it must confirm that.
     """
     headers = Headers.unknown(len(spans))
     _native.probe_images(spans, headers.rows, verify=verify).wait()
+    for position in np.flatnonzero(headers.status == _native.UNSUPPORTED).tolist():
+        _read_with_pillow(headers.rows[position], spans.view(position), verify=verify)
     return headers
+
+
+def _read_with_pillow(row: NDArray[np.int32], picture: NDArray[np.uint8], *, verify: bool) -> None:
+    """Read the header of a kind whose headers native code does not know."""
+    from fastio.codec.pillow import UnidentifiedError, shape_of  # imports Pillow, for rare kinds only
+
+    try:
+        row[1:4] = shape_of(picture)
+    except UnidentifiedError:  # the installed Pillow lacks this kind, or the header makes no sense
+        return
+    except ValueError:
+        row[0] = _native.CORRUPT
+        return
+    breaks_off = PICTURE_KINDS[row[4]].breaks_off
+    row[0] = _native.TRUNCATED if verify and (breaks_off is None or breaks_off(picture)) else _native.OK

@@ -130,17 +130,17 @@ def misfits(headers: Headers, field: Field) -> dict[int, str]:
 
 def _misfit(header: Header, bits: int, field: Field) -> str:
     """Say why a mask does not fit its field."""
-    kind = PICTURE_KINDS[header.kind].name
+    kind = PICTURE_KINDS[header.kind]
     channels = 1 if len(field.shape) == 2 else field.shape[2]
     if channels is not None and header.channels != channels:
         as_is = "mask" if header.channels == 1 else f"mask[{header.channels}]"
         return (
-            f"is a {kind} of {_counted(header.channels)}, but masks of {_counted(channels)} are expected: declare the "
+            f"is {kind} of {_counted(header.channels)}, but masks of {_counted(channels)} are expected: declare the "
             f"field {as_is}, or image if it is no mask"
         )
     if header.channels > 1 or bits > 16:
-        return f"is a {kind} with {bits}-bit numbers, which no mask can have: declare the field bytes"
-    return f"is a {kind} with {bits}-bit numbers, but masks of 8 bits are expected: declare the field mask16"
+        return f"is {kind} with {bits}-bit numbers, which no mask can have: declare the field bytes"
+    return f"is {kind} with {bits}-bit numbers, but masks of 8 bits are expected: declare the field mask16"
 
 
 def _counted(channels: int) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "pillow_takes_cheaper_pass_first",
     "pixel_limit",
     "refusal",
+    "shape_of",
     "warn_of_large",
 ]
 
@@ -56,6 +57,10 @@ PLUGIN_ERRORS = (
     struct.error,
     zlib.error,
 )
+
+
+class UnidentifiedError(ValueError):
+    """Pillow does not recognise a picture."""
 
 
 class DecodedPicture(NamedTuple):
@@ -124,6 +129,15 @@ def _is_narrowed(picture: Image.Image) -> bool:
     return not picture.mode.startswith("I") and (";16" in decoded_as or "65535" in decoded_as)
 
 
+def shape_of(data: Encoded) -> tuple[int, int, int]:
+    """
+    Return height, width and channels as stored, see ``Headers.channels``, by the header alone. Raises ValueError as
+    above, UnidentifiedError where Pillow does not know the kind.
+    """
+    with open_picture(data) as picture:
+        return picture.height, picture.width, {"P": 3, "PA": 4}.get(picture.mode, len(picture.getbands()))
+
+
 def mode_of(data: Encoded) -> str:
     """Return Pillow's name for the stored pixels ("RGB", "CMYK", "I;16"). Raises ValueError as above."""
     with open_picture(data) as picture:
@@ -147,7 +161,7 @@ def open_picture(data: Encoded) -> Iterator[Image.Image]:
                     raise
                 raise OverflowError(f"its rows have {picture.width:,} pixels") from exc
     except UnidentifiedImageError as exc:
-        raise ValueError("it is not recognised as a picture, not even by Pillow") from exc
+        raise UnidentifiedError("it is not recognised as a picture, not even by Pillow") from exc
     except PLUGIN_ERRORS as exc:
         words = " ".join(str(exc).split()) or type(exc).__name__
         raise ValueError(f"Pillow cannot decode it: {words}") from exc

@@ -1,31 +1,37 @@
-"""The kinds of pictures: one row per kind, with its name, and the extensions of its files."""
+"""
+The kinds of pictures: those of the native core, and one row for each kind that Pillow alone opens.
+
+A further kind is a row of ``_PILLOW_KINDS``, or a call of ``add_picture_kind`` in a program that knows one of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio import _native
 from fastio._native import ImageKind, image_kind
 
 __all__ = [
     "JPEG",
     "JPEG_SIGNATURE",
-    "PICTURE_EXTENSIONS",
     "PICTURE_KINDS",
     "PNG",
     "PNG_SIGNATURE",
     "UNKNOWN",
     "WEBP",
     "PictureKind",
+    "add_picture_kind",
     "count_beyond_imagefolder",
     "extension_of",
     "is_picture_extension",
     "kind_by_name",
     "kinds_by_name",
+    "picture_extensions",
 ]
 
 UNKNOWN: Final = int(ImageKind.UNKNOWN)
@@ -38,17 +44,36 @@ JPEG_SIGNATURE: Final = b"\xff\xd8\xff"
 PNG_SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 
 
+Encoded = NDArray[np.uint8]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureKind:
     """
-    One kind; ``kind`` is its number in the native core, which recognises it by its first bytes.
+    One kind of picture. Its number is its position in ``PICTURE_KINDS``, which is also what ``image_kind`` returns.
 
-    Names with one of ``extensions`` are pictures wherever they lie: in folders, tables, tar shards and zip files.
+    Names with one of ``extensions`` are pictures wherever they lie: in folders, tables, tar shards and zip files. A
+    file is of this kind if it has one of ``signatures``, at most 16 bytes, at their offsets; the native kinds know
+    their own. What native code does not decode (``is_decoded``), Pillow does; a plugin that Pillow does not bring
+    itself has to be registered by whoever adds the row. ``breaks_off`` says whether a file with a sound header looks
+    cut off at its end, which decoding must confirm; without it, packing decodes every such picture.
     """
 
-    kind: ImageKind
     name: str
     extensions: tuple[str, ...] = ()
+    signatures: tuple[tuple[int, bytes], ...] = ()
+    breaks_off: Callable[[Encoded], bool] | None = None
+    is_native: bool = False
+    is_decoded: bool = False
+
+    def __str__(self) -> str:
+        """
+        Return the name with its article.
+
+        >>> str(PictureKind(name="AVIF")), str(PictureKind(name="PNG"))
+        ('an AVIF', 'a PNG')
+        """
+        return f"{'an' if self.name[0] in 'AEIO' else 'a'} {self.name}"
 
     @property
     def suffix(self) -> str:
@@ -56,22 +81,85 @@ class PictureKind:
         return f".{(*self.extensions, 'bin')[0]}"
 
 
-# In the order of their numbers: PICTURE_KINDS[kind] is the row of a kind.
-PICTURE_KINDS: Final = (
-    PictureKind(kind=ImageKind.UNKNOWN, name="unknown"),
-    PictureKind(kind=ImageKind.JPEG, name="JPEG", extensions=("jpg", "jpeg", "jfif")),
-    PictureKind(kind=ImageKind.PNG, name="PNG", extensions=("png",)),
-    PictureKind(kind=ImageKind.GIF, name="GIF", extensions=("gif",)),
-    PictureKind(kind=ImageKind.BMP, name="BMP", extensions=("bmp",)),
-    PictureKind(kind=ImageKind.WEBP, name="WebP", extensions=("webp",)),
-    PictureKind(kind=ImageKind.TIFF, name="TIFF", extensions=("tif", "tiff")),
-    PictureKind(kind=ImageKind.PNM, name="PNM", extensions=("ppm", "pgm", "pbm", "pnm")),
+def _ends_without(end: bytes) -> Callable[[Encoded], bool]:
+    """Return a function that says whether a file lacks this end."""
+    return lambda data: data[-len(end) :].tobytes() != end
+
+
+def _boxes_break_off(data: Encoded) -> bool:
+    """Whether the last box of an ISO base media file (4 bytes of size, 4 of type) ends behind the file."""
+    start, view = 0, data.data
+    while start + 8 <= len(view):
+        size = int.from_bytes(view[start : start + 4])
+        if size == 1:
+            size = int.from_bytes(view[start + 8 : start + 16])
+        if size == 0:  # up to the end of the file, wherever that is
+            return False
+        if size < 8:
+            return True
+        start += size
+    return start != len(view)
+
+
+# Kinds that Pillow alone opens, if the installed one does.
+_PILLOW_KINDS: Final = (
+    PictureKind(
+        name="AVIF",
+        extensions=("avif",),
+        signatures=tuple((4, b"ftyp" + brand) for brand in (b"avif", b"avis", b"mif1", b"msf1")),
+        breaks_off=_boxes_break_off,
+    ),
+    PictureKind(
+        name="JPEG 2000",
+        extensions=("jp2", "j2k", "jpx", "jpf", "j2c", "jpc"),
+        signatures=((0, b"\0\0\0\x0cjP  \r\n\x87\n"), (0, b"\xff\x4f\xff\x51")),
+        breaks_off=_ends_without(b"\xff\xd9"),
+    ),
+    PictureKind(
+        name="ICO",
+        extensions=("ico",),
+        signatures=tuple((0, b"\0\0\1\0" + bytes([count, 0])) for count in range(1, 17)),  # sizes in one file
+    ),
+    PictureKind(
+        name="QOI", extensions=("qoi",), signatures=((0, b"qoif"),), breaks_off=_ends_without(bytes(7) + b"\1")
+    ),
+    PictureKind(name="DDS", extensions=("dds",), signatures=((0, b"DDS \x7c\0\0\0"),)),
 )
 
-# Plain numbers, not members of an enum: folders have millions of files.
-_KINDS: Final = {extension: int(row.kind) for row in PICTURE_KINDS for extension in row.extensions}
-PICTURE_EXTENSIONS: Final = tuple(_KINDS)
-_BEYOND_IMAGEFOLDER: Final = frozenset(("jfif", "gif", "pbm", "pnm"))  # torchvision's ImageFolder leaves these out
+# PICTURE_KINDS[kind] is the row of a kind; _KINDS has kinds by extension, as plain numbers rather than members of an
+# enum: folders have millions of files.
+PICTURE_KINDS: Final = [PictureKind(name="unknown", is_native=True)]
+_KINDS: Final[
+    dict[str, int]
+] = {}  # by extension; plain numbers, not members of an enum: folders have millions of files
+
+
+def add_picture_kind(row: PictureKind) -> int:
+    """
+    Let everything in fastio know this kind, until the process ends; returns its number.
+
+    The native kinds, and those added before, come first where a file could be of two.
+    """
+    kind = len(PICTURE_KINDS) if row.is_native else _native.add_picture_kind(row.signatures)
+    PICTURE_KINDS.append(row)
+    for extension in row.extensions:
+        _KINDS.setdefault(extension, kind)
+    return kind
+
+
+def _add_known() -> None:
+    for name, extensions, is_decoded in _native.picture_kinds():
+        row = PictureKind(name=name, extensions=tuple(extensions.split()), is_native=True, is_decoded=is_decoded)
+        add_picture_kind(row)
+    for row in _PILLOW_KINDS:
+        add_picture_kind(row)
+
+
+_add_known()
+# torchvision's ImageFolder leaves these out
+_BEYOND_IMAGEFOLDER: Final = frozenset(
+    ("jfif", "gif", "pbm", "pnm", *(extension for row in _PILLOW_KINDS for extension in row.extensions))
+)
 
 
 def kind_by_name(name: str) -> int:
@@ -100,6 +188,11 @@ def kinds_by_name(names: Sequence[str]) -> list[int]:
     return list(map(kind_by_name, names))
 
 
+def picture_extensions() -> tuple[str, ...]:
+    """Return the lower-case extensions of all kinds, without dots."""
+    return tuple(_KINDS)
+
+
 def is_picture_extension(extension: str) -> bool:
     """Whether this is the lower-case extension, without a dot, of any kind of picture."""
     return extension in _KINDS
@@ -114,7 +207,7 @@ def count_beyond_imagefolder(names: Iterable[str]) -> dict[str, int]:
     """
     counts: dict[str, int] = {}
     for name in names:
-        extension = name[-4:].lower().rpartition(".")[2]
+        extension = name[-5:].lower().rpartition(".")[2]
         if extension in _BEYOND_IMAGEFOLDER:
             counts[f".{extension}"] = counts.get(f".{extension}", 0) + 1
     return counts

@@ -6,7 +6,6 @@
 
 #include "check.h"
 #include "decode_region.h"
-#include "pictures/bmp.h"
 #include "pictures/pixels.h"
 
 namespace {
@@ -24,7 +23,7 @@ File picture() {
   return file;
 }
 
-constexpr auto decode = decode_region<fastio::BmpDecoder>;
+constexpr auto decode = decode_region<fastio::ImageKind::bmp>;
 
 void test_regions() {
   File pixels;

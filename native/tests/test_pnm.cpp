@@ -5,7 +5,6 @@
 
 #include "check.h"
 #include "decode_region.h"
-#include "pictures/pnm.h"
 
 namespace {
 
@@ -21,7 +20,7 @@ const File colors =
     picture("P6 3 2 255\n", {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19});
 const File bits = picture("P4\n# rows of two bytes\r10 2\n", {0x80, 0x40, 0x01, 0x80});
 
-constexpr auto decode = decode_region<fastio::PnmDecoder>;
+constexpr auto decode = decode_region<fastio::ImageKind::pnm>;
 
 void test_regions() {
   File pixels;

@@ -21,7 +21,7 @@ const File picture{0x52, 0x49, 0x46, 0x46, 0x30, 0x00, 0x00, 0x00, 0x57, 0x45, 0
 constexpr std::size_t width = 6;
 constexpr std::size_t height = 5;
 
-constexpr auto decode = decode_region<fastio::WebpDecoder>;
+constexpr auto decode = decode_region<fastio::ImageKind::webp>;
 
 /// The region of a picture that has been decoded whole.
 File cut(const File& whole, const fastio::Region& region, std::size_t channels) {

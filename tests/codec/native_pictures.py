@@ -8,10 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.codec.headers import read_headers
+from fastio.converters.pictures.probe import probe
+from fastio.types.spans import Spans
 from tests.codec.test_png import CHANNELS, by_pillow, decode
 from tests.native.test_transformed import Batch, whole
 
-__all__ = ["CHANNELS", "assert_pillows", "by_pillow", "damaged", "decode", "decode_region"]
+__all__ = [
+    "CHANNELS",
+    "assert_pillows",
+    "by_pillow",
+    "damaged",
+    "decode",
+    "decode_region",
+    "header_of",
+    "packing_status",
+]
 
 Box = tuple[int, int, int, int]
 
@@ -44,3 +56,18 @@ def damaged(file: bytes) -> Iterator[bytes]:
         flipped = bytearray(file)
         flipped[bit // 8] ^= 1 << bit % 8
         yield bytes(flipped)
+
+
+def spans_of(file: bytes) -> Spans:
+    """One file."""
+    return Spans.joined(np.frombuffer(file, np.uint8), np.array([len(file)]))
+
+
+def header_of(file: bytes) -> NDArray[np.int32]:
+    """Status, height, width, channels and kind."""
+    return read_headers(spans_of(file)).rows[0]
+
+
+def packing_status(file: bytes) -> int:
+    """What packing says of a file: OK, or what is wrong."""
+    return int(probe(spans_of(file), check_end=True).status[0])

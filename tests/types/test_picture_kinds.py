@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from fastio import _native
 from fastio._native import ImageKind, image_kind
+from fastio.codec.headers import read_headers
+from fastio.converters.pictures.probe import check_truncated
 from fastio.types.picture_kinds import (
     JPEG,
     JPEG_SIGNATURE,
-    PICTURE_EXTENSIONS,
     PICTURE_KINDS,
     PNG,
     PNG_SIGNATURE,
@@ -25,7 +28,9 @@ from fastio.types.picture_kinds import (
     is_picture_extension,
     kind_by_name,
     kinds_by_name,
+    picture_extensions,
 )
+from fastio.types.spans import Spans
 
 ROOT = Path(__file__).parents[2]
 KNOWN = PICTURE_KINDS[1:]
@@ -33,8 +38,16 @@ KNOWN = PICTURE_KINDS[1:]
 
 def test_one_row_for_each_kind_of_the_native_core() -> None:
     """A kind's number is the position of its row."""
-    assert list(ImageKind) == [row.kind for row in PICTURE_KINDS]
-    assert list(range(len(PICTURE_KINDS))) == [int(row.kind) for row in PICTURE_KINDS]
+    native = [row for row in PICTURE_KINDS if row.is_native]
+
+    assert native == PICTURE_KINDS[: len(native)]
+    assert list(range(len(native))) == [int(kind) for kind in ImageKind]
+    assert [row.name.upper() for row in native] == [kind.name for kind in ImageKind]
+
+
+def test_decoded_natively() -> None:
+    """Pillow decodes the others."""
+    assert ["JPEG", "PNG", "BMP", "WebP", "PNM"] == [row.name for row in PICTURE_KINDS if row.is_decoded]
 
 
 @pytest.mark.parametrize("row", KNOWN, ids=lambda row: row.name)
@@ -43,18 +56,19 @@ def test_pillow_agrees(row: PictureKind) -> None:
     formats = {Image.registered_extensions()[f".{each}"] for each in row.extensions}
     assert len(formats) == 1
     file = io.BytesIO()
-    Image.new("RGB", (3, 2)).save(file, formats.pop())
+    Image.new("RGB", (16, 16)).save(file, formats.pop())
+    data = np.frombuffer(file.getvalue(), np.uint8)
 
-    assert row.kind == image_kind(np.frombuffer(file.getvalue(), np.uint8))
+    assert row is PICTURE_KINDS[image_kind(data)]
+    assert (_native.OK, 16, 16) == tuple(read_headers(Spans.joined(data, np.array([len(data)]))).rows[0, :3])
 
 
 def test_torchvision_agrees() -> None:
     """All of torchvision's IMG_EXTENSIONS are pictures; those that it lacks are counted in class folders."""
-    names = [f"a.{extension}" for extension in PICTURE_EXTENSIONS]
+    names = [f"a.{extension}" for extension in picture_extensions()]
     beyond = {extension.removeprefix(".") for extension in count_beyond_imagefolder(names)}
 
-    assert {"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"} == set(PICTURE_EXTENSIONS) - beyond
-    assert {"gif", "jfif", "pbm", "pnm"} == beyond
+    assert {"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"} == set(picture_extensions()) - beyond
 
 
 @pytest.mark.parametrize(("kind", "signature"), [(JPEG, JPEG_SIGNATURE), (PNG, PNG_SIGNATURE)])
@@ -92,7 +106,8 @@ def test_extensions_of_packed_pictures() -> None:
     assert is_picture_extension("gif")
     assert not is_picture_extension("GIF")
     assert not is_picture_extension("txt")
-    assert [".bin", ".jpg", ".png", ".gif", ".bmp", ".webp", ".tif", ".ppm"] == [row.suffix for row in PICTURE_KINDS]
+    suffixes = [row.suffix for row in PICTURE_KINDS[:8]]
+    assert [".bin", ".jpg", ".png", ".gif", ".bmp", ".webp", ".tif", ".ppm"] == suffixes
 
 
 def knows_kinds(node: ast.AST) -> bool:
@@ -120,7 +135,7 @@ def test_nobody_else_lists_extensions_or_signatures() -> None:
 
 def test_the_guide_lists_them_too() -> None:
     """The guide shows what `fastio info` prints."""
-    kinds = "kinds = " + repr(PICTURE_EXTENSIONS).replace("'", '"')
+    kinds = "kinds = " + repr(picture_extensions()).replace("'", '"')
 
     assert kinds in (ROOT / "fastio" / "guide" / "formats.md").read_text()
 
@@ -131,3 +146,31 @@ def test_many_names_at_once(stems: list[str], end: str) -> None:
     names = [stem + end for stem in stems]
 
     assert [kind_by_name(name) for name in names] == kinds_by_name(names)
+
+
+def file_of(format_: str, **options: Any) -> bytes:
+    """A small picture in some format."""
+    pixels, file = np.random.default_rng(0).integers(0, 256, (40, 48, 3), np.uint8), io.BytesIO()
+    Image.fromarray(pixels).save(file, format_, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("format_", "options"), [("AVIF", {}), ("JPEG2000", {}), ("JPEG2000", {"no_jp2": True})])
+def test_ends(format_: str, options: dict[str, Any]) -> None:
+    """Every prefix of a file looks cut off, and the whole one does not."""
+    file = np.frombuffer(file_of(format_, **options), np.uint8)
+    breaks_off = PICTURE_KINDS[image_kind(file)].breaks_off
+
+    assert breaks_off is not None
+    assert not breaks_off(file)
+    assert all(breaks_off(file[:size]) for size in range(16, len(file), 7))
+
+
+def test_big_tiffs() -> None:
+    """Their headers are Pillow's to read."""
+    data = np.frombuffer(file_of("TIFF", big_tiff=True), np.uint8)
+    headers = read_headers(Spans.joined(data, np.array([len(data)])), verify=True)
+
+    assert [_native.TRUNCATED, 40, 48, 3, ImageKind.TIFF] == headers.rows[0].tolist()  # to be confirmed by decoding
+    check_truncated(headers, Spans.joined(data, np.array([len(data)])), decode=True)
+    assert _native.OK == headers.status[0]

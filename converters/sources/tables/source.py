@@ -23,7 +23,7 @@ from fastio.converters.sources.tables.columns import ColumnGuess, PlannedColumn,
 from fastio.converters.sources.tables.names import FileStates, describe_names, file_states
 from fastio.converters.sources.tables.rows import TableFile
 from fastio.errors import SourceError
-from fastio.types.picture_kinds import PICTURE_EXTENSIONS
+from fastio.types.picture_kinds import picture_extensions
 from fastio.types.schema import Field, Schema
 
 __all__ = [
@@ -131,7 +131,7 @@ def _unused_root(table: str, root: str, guesses: Mapping[str, ColumnGuess]) -> s
     """What to say of ``--root`` where no column names files; names without extensions may be meant."""
     for title, guess in guesses.items():
         names = [str(value) for value in guess.first]
-        ends = [*PICTURE_EXTENSIONS, *map(str.upper, PICTURE_EXTENSIONS)]
+        ends = [*picture_extensions(), *map(str.upper, picture_extensions())]
         found = [f"{name}.{end}" for name in names[:1] for end in ends if is_file(root, f"{name}.{end}")]
         if found:
             return (

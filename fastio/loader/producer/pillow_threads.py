@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -55,8 +56,9 @@ class PillowThreads:
         count = min(self._threads, rows.for_pillow)
         if count == 0:
             rows.settle()
-        else:
+        elif not self.has_begun:
             self.has_begun = True
+            _let_one_thread_decode_one_avif()
         return PendingRows(rows, [self._decoders.submit(rows.settle) for _ in range(count)])
 
     def call_later(self, begin: Callable[[], Result]) -> Future[Result]:
@@ -67,6 +69,21 @@ class PillowThreads:
         """Join the threads; what was begun is finished first. Call it when no native job is under way."""
         self._waiter.shutdown()
         self._decoders.shutdown()
+
+
+def _let_one_thread_decode_one_avif() -> None:
+    """
+    Let Pillow decode each AVIF in one thread, unless the program has said how many it wants.
+
+    By default it starts as many as there are CPUs for each picture: of 320x240 pixels, 64 threads take three times the
+    CPU time of one (5.1 and 1.7 ms), and here pictures are decoded side by side.
+    """
+    from PIL import Image
+
+    Image.init()
+    plugin = sys.modules.get("PIL.AvifImagePlugin")
+    if plugin is not None and getattr(plugin, "DEFAULT_MAX_THREADS", 1) == 0:
+        plugin.DEFAULT_MAX_THREADS = 1  # type: ignore[attr-defined]
 
 
 class PillowCount:

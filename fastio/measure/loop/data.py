@@ -26,7 +26,7 @@ from fastio.store import holds_shards, open_store
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
 from fastio.transforms.transform import Transform
-from fastio.types.picture_kinds import PICTURE_EXTENSIONS
+from fastio.types.picture_kinds import picture_extensions
 
 __all__ = [
     "Data",
@@ -208,7 +208,7 @@ def _function(name: str) -> Data:
 
 # A folder of picture files read one by one with Pillow, as most training scripts start out; for comparison.
 
-_SUFFIXES = frozenset(f".{extension}" for extension in PICTURE_EXTENSIONS)
+_SUFFIXES = frozenset(f".{extension}" for extension in picture_extensions())
 
 
 class FolderDataset(Dataset[tuple[torch.Tensor, int]]):

@@ -90,7 +90,7 @@ from fastio.store.formats.tar_file import (
 from fastio.store.index.seal import Place, always_at
 from fastio.store.index.sealed import Shard
 from fastio.store.write.atomic import PartialFile
-from fastio.types.picture_kinds import PICTURE_EXTENSIONS, extension_of
+from fastio.types.picture_kinds import extension_of, picture_extensions
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
@@ -272,7 +272,7 @@ def _reader_of_many(schema: Schema) -> str:
     odd = ", ".join(f'"{suffix}": "{name}"' for suffix, name in names.items() if suffix.split(".")[0] != name)
     main = main_picture(schema.payload)
     if main is not None:
-        kinds = f"{PICTURE_EXTENSIONS!r}".replace("'", '"')
+        kinds = f"{picture_extensions()!r}".replace("'", '"')
         odd = f'**dict.fromkeys({kinds}, "{main.name}")' + (f", {odd}" if odd else "")
     return "\n".join(
         [
@@ -310,7 +310,7 @@ def _plain_reader(schema: Schema) -> str:
     lines = [f"dataset = {dataset}"] if is_sequence else [f"samples = list({dataset})"]
     value = f'sample["{_suffix(field)}"]'
     if field.traits.is_picture:
-        lines.append(f"kinds = {PICTURE_EXTENSIONS!r}".replace("'", '"'))
+        lines.append(f"kinds = {picture_extensions()!r}".replace("'", '"'))
         value = "next(sample[kind] for kind in kinds if kind in sample)"
     elif field.traits.extension == NPY:
         modules += ["io", "numpy as np"]

@@ -111,7 +111,11 @@ _ALIGN_ID = 0xD935
 # A path that is absolute, leaves its folder, or is not the same everywhere; folders of our own.
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.{0,2}(?:/|$)|^__(?:fastio|odd)__/")
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
-_EXTENSIONS = ["", *(kind.suffix for kind in PICTURE_KINDS[1:])]  # by the kind of a picture
+
+
+def _extension(kind: int) -> str:
+    """Return the extension of a picture of this kind; "" for what is not one."""
+    return PICTURE_KINDS[kind].suffix if kind else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +296,7 @@ class _Names:
             number = self._count + row
             suffixes = list(self._suffixes)
             for column in self._pictures:
-                suffixes[column] = suffixes[column].removesuffix(".") + _EXTENSIONS[kinds[column][row]]
+                suffixes[column] = suffixes[column].removesuffix(".") + _extension(kinds[column][row])
             stem = key
             sample = [] if _ODD.search(key) else _encoded(key, suffixes)
             if not sample or not self._are_free(sample):

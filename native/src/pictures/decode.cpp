@@ -10,18 +10,22 @@ namespace fastio {
 
 namespace {
 
-/// All of a picture, by a decoder that writes any region of one.
-template <class Decoder>
-Status decode_whole(Decoder& decoder, Bytes file, const Picture& out) noexcept {
+/// Of a file without a native decoder.
+Status undecoded(Bytes file, ImageKind kind) noexcept {
+  if (kind != ImageKind::unknown) return Status::unsupported;
+  return file.size() < signature_bytes ? Status::truncated : Status::not_image;
+}
+
+/// All of a picture.
+Status decode_whole(RegionDecoder& decoder, Bytes file, const Picture& out) noexcept {
   const Status status = decoder.open(file);
   if (status != Status::ok) return status;
   if (decoder.height() != out.height || decoder.width() != out.width) return Status::bad_shape;
   return decoder.decode({0, 0, out.width, out.height}, out);
 }
 
-/// A region and nothing else, by such a decoder.
-template <class Decoder>
-Status decode_region(Decoder& decoder, Scratch& memory, Bytes file, const PicturePart& part,
+/// A region and nothing else.
+Status decode_region(RegionDecoder& decoder, Scratch& memory, Bytes file, const PicturePart& part,
                      PixelView& pixels) noexcept {
   const Status status = decoder.open(file);
   if (status != Status::ok) return status;
@@ -38,17 +42,11 @@ Status decode_region(Decoder& decoder, Scratch& memory, Bytes file, const Pictur
 
 Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verify_data,
                       const Intervals& intervals) noexcept {
-  switch (image_kind(file)) {
-    case ImageKind::jpeg: return worker.jpeg.decode(file, out, intervals);
-    case ImageKind::png: return worker.png.decode(file, out, verify_data);
-    case ImageKind::bmp: return decode_whole(worker.bmp, file, out);
-    case ImageKind::gif: return decode_whole(worker.gif, file, out);
-    case ImageKind::pnm: return decode_whole(worker.pnm, file, out);
-    case ImageKind::webp: return decode_whole(worker.webp, file, out);
-    case ImageKind::unknown:
-      return file.size() < signature_bytes ? Status::truncated : Status::not_image;
-    default: return Status::unsupported;
-  }
+  const ImageKind kind = image_kind(file);
+  if (kind == ImageKind::jpeg) return worker.jpeg.decode(file, out, intervals);
+  if (kind == ImageKind::png) return worker.png.decode(file, out, verify_data);
+  RegionDecoder* const decoder = worker.regions.of(kind);
+  return decoder != nullptr ? decode_whole(*decoder, file, out) : undecoded(file, kind);
 }
 
 namespace {
@@ -76,17 +74,12 @@ Status decode_png_part(Worker& worker, Bytes file, const PicturePart& part, bool
 
 Status decode_part(Worker& worker, Bytes file, const PicturePart& part, bool verify_data,
                    PixelView& pixels) noexcept {
-  switch (image_kind(file)) {
-    case ImageKind::jpeg: return worker.jpeg.decode_part(file, part, pixels);
-    case ImageKind::png: return decode_png_part(worker, file, part, verify_data, pixels);
-    case ImageKind::bmp: return decode_region(worker.bmp, worker.picture, file, part, pixels);
-    case ImageKind::gif: return decode_region(worker.gif, worker.picture, file, part, pixels);
-    case ImageKind::pnm: return decode_region(worker.pnm, worker.picture, file, part, pixels);
-    case ImageKind::webp: return decode_region(worker.webp, worker.picture, file, part, pixels);
-    case ImageKind::unknown:
-      return file.size() < signature_bytes ? Status::truncated : Status::not_image;
-    default: return Status::unsupported;
-  }
+  const ImageKind kind = image_kind(file);
+  if (kind == ImageKind::jpeg) return worker.jpeg.decode_part(file, part, pixels);
+  if (kind == ImageKind::png) return decode_png_part(worker, file, part, verify_data, pixels);
+  RegionDecoder* const decoder = worker.regions.of(kind);
+  if (decoder == nullptr) return undecoded(file, kind);
+  return decode_region(*decoder, worker.picture, file, part, pixels);
 }
 
 namespace {

@@ -9,29 +9,14 @@
 #include "core/bytes.h"
 #include "core/status.h"
 #include "core/thread_pool.h"
+#include "pictures/kinds.h"
 
 namespace fastio {
 
-enum class ImageKind : std::int32_t {
-  unknown = 0,
-  jpeg = 1,
-  png = 2,
-  gif = 3,
-  bmp = 4,
-  webp = 5,
-  tiff = 6,
-  pnm = 7,
-};
-
-/// Bytes that are enough to tell every kind.
-inline constexpr std::size_t signature_bytes = 12;
-
-[[nodiscard]] ImageKind image_kind(Bytes file) noexcept;
-
 /// Height, width and channels as stored: grey 1, grey with alpha 2, RGB and palettes 3,
-/// RGBA and CMYK 4. The sizes are positive when `status` is ok, and 0 otherwise. They are those
-/// that Pillow decodes to: a TIFF that lies on its side is turned, EXIF orientation of other
-/// kinds is not looked at.
+/// RGBA and CMYK 4. The sizes are positive when `status` is ok, and 0 otherwise; `unsupported`
+/// where Pillow reads the header. They are those that Pillow decodes to: a TIFF that lies on its
+/// side is turned, EXIF orientation of other kinds is not looked at.
 struct ImageInfo {
   Status status;
   std::int32_t height;
@@ -59,39 +44,6 @@ struct JpegFrame {
 [[nodiscard]] std::unique_ptr<Task> probe_task(std::unique_ptr<Bytes[]> spans, bool verify,
                                                std::int32_t* out) noexcept;
 
-// One header reader per kind of picture (inside the core only).
-
-/// What a header says, before it is judged.
-struct Size {
-  Status status;
-  std::int64_t height;
-  std::int64_t width;
-  std::int32_t channels;
-};
-
-[[nodiscard]] bool is_space(std::uint8_t c) noexcept;
-[[nodiscard]] bool is_bmp(Bytes file) noexcept;
-[[nodiscard]] bool is_pnm(Bytes file) noexcept;
-
-// Each is called with a file of its kind and trusts nothing behind the signature.
-/// `marker` becomes that of the frame header.
-[[nodiscard]] Size probe_jpeg(Bytes file, std::uint32_t& marker) noexcept;
-[[nodiscard]] Size probe_gif(Bytes file) noexcept;
-[[nodiscard]] Size probe_bmp(Bytes file) noexcept;
-[[nodiscard]] Size probe_webp(Bytes file) noexcept;
-[[nodiscard]] Size probe_tiff(Bytes file) noexcept;
-[[nodiscard]] Size probe_pnm(Bytes file) noexcept;
-
-/// Whether the file of a TIFF ends before its first directory does, or before a value, strip or
-/// tile that this names. False where it says of none how large they are.
-[[nodiscard]] bool tiff_breaks_off(Bytes file) noexcept;
-
-/// The next number of a PNM header, behind white space and comments; moves `at` behind it. -1 where
-/// there is none, or one of more than ten digits, which Pillow refuses.
-[[nodiscard]] std::int64_t pnm_number(Bytes file, std::size_t& at) noexcept;
-
-// Whether the file of a picture breaks off, by a look at its end.
-
 /// Whether a file of this kind may end before its pixels do: no end marker (JPEG), a trailer that
 /// is not the last byte (GIF), or fewer bytes than the header announces (BMP, WebP, TIFF, PNM but
 /// for numbers as text).
@@ -100,7 +52,8 @@ struct Size {
 /// of a JPEG may be there (see JpegDecoder::lacks_only_end). False says nothing of damage before
 /// the end. A PNG is read whole by `check_png_chunks`. Looks at a few bytes, and at the places of
 /// all strips or tiles of a TIFF; only a JPEG with bytes behind its end marker is searched. `file`
-/// begins as `image_kind` says.
+/// is of this
+/// kind.
 [[nodiscard]] bool may_break_off(Bytes file, ImageKind kind) noexcept;
 
 }  // namespace fastio

@@ -59,6 +59,8 @@ class TranscodeTask final : public Task {
  private:
   [[nodiscard]] Status transcode(Worker& worker, Bytes file, Transcoded& out) const noexcept {
     const ImageInfo info = probe_image(file);
+    // Its shape stays 0: Pillow has read its header.
+    if (info.status == Status::unsupported) return keep(file, Outcome::other, out);
     if (info.status != Status::ok) return info.status;
     out.shape[0] = info.height;
     out.shape[1] = info.width;

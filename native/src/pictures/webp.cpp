@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "pictures/kinds.h"
+
 #if defined(FASTIO_WEBP)
 #include <webp/decode.h>
 #include <webp/demux.h>
@@ -60,6 +62,32 @@ void copy_rows(const Picture& from, const Region& region, const Picture& out) no
       std::memcpy(out.row(y), row, out.row_bytes());
     }
   }
+}
+
+/// Still pictures, lossy and lossless, with alpha or without.
+class WebpDecoder final : public RegionDecoder {
+ public:
+  /// As Pillow, it wants the whole file to be well formed; `unsupported` for animations.
+  [[nodiscard]] Status open(Bytes file) noexcept override;
+
+  [[nodiscard]] std::size_t width() const noexcept override { return width_; }
+  [[nodiscard]] std::size_t height() const noexcept override { return height_; }
+
+  /// Damage behind the last row needed is not looked at (the checksum of the file sees it).
+  [[nodiscard]] Status decode(const Region& region, const Picture& out) noexcept override;
+
+ private:
+  [[nodiscard]] Status decode_into(const Region& region, const Picture& out) const noexcept;
+
+  Bytes stream_;  // the frame's chunks
+  std::size_t width_ = 0;
+  std::size_t height_ = 0;
+  bool has_lossy_colours_and_alpha_ = false;
+  Scratch memory_;  // a region that is larger than the one wanted, or is to become grey
+};
+
+std::unique_ptr<RegionDecoder> make_decoder() {
+  return std::make_unique<WebpDecoder>();
 }
 
 }  // namespace
@@ -147,14 +175,46 @@ const char* webp_version() noexcept {
   return nullptr;
 }
 
-Status WebpDecoder::open(Bytes) noexcept {
-  return Status::unsupported;
-}
+namespace {
 
-Status WebpDecoder::decode(const Region&, const Picture&) noexcept {
-  return Status::unsupported;
-}
+constexpr std::unique_ptr<RegionDecoder> (*make_decoder)() = nullptr;
+
+}  // namespace
 
 #endif
+
+namespace {
+
+bool is_webp(Bytes file) noexcept {
+  return has_text(file, 0, "RIFF") && has_text(file, 8, "WEBP");
+}
+
+Size probe_webp(Bytes file) noexcept {
+  const Reader read(file, true);
+  if (!read.has(12, 18)) return truncated_size;
+  const char* kind = reinterpret_cast<const char*>(file.data()) + 12;
+  if (std::memcmp(kind, "VP8X", 4) == 0) {
+    const bool alpha = (read.u8(20) & 0x10) != 0;
+    return {Status::ok, read.u24(27) + 1, read.u24(24) + 1, alpha ? 4 : 3};
+  }
+  if (std::memcmp(kind, "VP8L", 4) == 0) {
+    const std::uint32_t bits = read.u32(21);
+    if (read.u8(20) != 0x2F) return corrupt_size;
+    const bool alpha = (bits >> 28 & 1) != 0;
+    return {Status::ok, (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1, alpha ? 4 : 3};
+  }
+  if (std::memcmp(kind, "VP8 ", 4) != 0) return corrupt_size;
+  if (read.u24(23) != 0x2A019D) return corrupt_size;  // the start code of a key frame
+  return {Status::ok, read.u16(28) & 0x3FFF, read.u16(26) & 0x3FFF, 3};
+}
+
+bool webp_breaks_off(Bytes file) noexcept {
+  constexpr std::size_t riff_header = 8;  // which the size behind RIFF leaves out
+  return Reader(file, true).u32(4) + riff_header > file.size();
+}
+
+}  // namespace
+
+const PictureKind webp_kind{"WebP", "webp", is_webp, probe_webp, webp_breaks_off, make_decoder};
 
 }  // namespace fastio

@@ -4,11 +4,8 @@
 #include "core/bytes.h"
 #include "jpeg/jpeg.h"
 #include "jpeg/writer.h"
-#include "pictures/bmp.h"
-#include "pictures/gif.h"
+#include "pictures/kinds.h"
 #include "pictures/mask.h"
-#include "pictures/pnm.h"
-#include "pictures/webp.h"
 #include "png/png.h"
 #include "transform/transform.h"
 
@@ -19,10 +16,7 @@ class Worker {
  public:
   PngDecoder png;
   JpegDecoder jpeg;
-  BmpDecoder bmp;
-  GifDecoder gif;
-  PnmDecoder pnm;
-  WebpDecoder webp;
+  RegionDecoders regions;  // of other kinds
   Transformer transformer;
   NearestPicker nearest;
   JpegWriter jpeg_writer;

@@ -9,8 +9,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <string>
 #include <tuple>
@@ -123,16 +125,50 @@ void bind_status(nb::module_& m) {
 }
 
 void bind_image_kinds(nb::module_& m) {
-  nb::enum_<fastio::ImageKind>(m, "ImageKind", nb::is_arithmetic(),
-                               "Kinds of pictures, as ``probe_images`` numbers them.")
-      .value("UNKNOWN", fastio::ImageKind::unknown)
-      .value("JPEG", fastio::ImageKind::jpeg)
-      .value("PNG", fastio::ImageKind::png)
-      .value("GIF", fastio::ImageKind::gif)
-      .value("BMP", fastio::ImageKind::bmp)
-      .value("WEBP", fastio::ImageKind::webp)
-      .value("TIFF", fastio::ImageKind::tiff)
-      .value("PNM", fastio::ImageKind::pnm);
+  nb::enum_<fastio::ImageKind> kinds(m, "ImageKind", nb::is_arithmetic(),
+                                     "Kinds of pictures, as ``probe_images`` numbers them.");
+  kinds.value("UNKNOWN", fastio::ImageKind::unknown);
+  const auto rows = fastio::native_kinds();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string name = rows[i]->name;
+    for (char& letter : name) letter = static_cast<char>(std::toupper(letter));
+    kinds.value(name.c_str(), fastio::ImageKind{static_cast<std::int32_t>(i) + 1});
+  }
+  m.def(
+      "picture_kinds",
+      [] {
+        nb::list named;
+        for (const fastio::PictureKind* row : fastio::native_kinds()) {
+          const bool is_member = row == &fastio::jpeg_kind || row == &fastio::png_kind;
+          const bool is_decoded = is_member || row->make_decoder != nullptr;
+          named.append(nb::make_tuple(row->name, row->extensions, is_decoded));
+        }
+        return named;
+      },
+      nb::sig("def picture_kinds() -> list[tuple[str, str, bool]]"),
+      "The native kinds, from number 1 on: name, extensions of files (\"tif tiff\"), and whether\n"
+      "they are decoded here rather than by Pillow.");
+  m.def(
+      "add_picture_kind",
+      [](const std::vector<std::pair<std::size_t, nb::bytes>>& signatures) {
+        std::vector<fastio::Signature> rows(signatures.size());
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          const auto& [place, bytes] = signatures[i];
+          if (bytes.size() == 0 || bytes.size() > fastio::Signature::most_bytes) {
+            throw nb::value_error("a signature has 1 to 16 bytes");
+          }
+          rows[i].place = place;
+          rows[i].size = bytes.size();
+          std::memcpy(rows[i].bytes, bytes.data(), bytes.size());
+        }
+        const fastio::ImageKind kind = fastio::add_kind(rows);
+        if (kind == fastio::ImageKind::unknown) throw nb::value_error("too many kinds of pictures");
+        return static_cast<int>(kind);
+      },
+      "signatures"_a,
+      nb::sig("def add_picture_kind(signatures: Sequence[tuple[int, bytes]]) -> int"),
+      "Recognise files that have one of these bytes at its place as a further kind, which Pillow\n"
+      "decodes; returns its number. It stays until the process ends.");
   m.def(
       "image_kind",
       [](const Array<const std::uint8_t, 1>& file) {
