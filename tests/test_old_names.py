@@ -12,6 +12,7 @@ import pytest
 
 import fastio
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler, Ranks, Remote
+from fastio.converters.text import Encoder, Sequences, open_text, pack_text
 from fastio.store.files import remote_options
 from tests.conftest import encode, pictures, write_store
 
@@ -114,3 +115,12 @@ def test_ranks_beside_ranks(store: Path) -> None:
         FastLoader(store, 2, ranks=(0, 1))  # type: ignore[arg-type] # what is tested
     with pytest.raises(TypeError, match=r"^remote={}: expected fastio.Remote, such as"):
         FastDataset(store, remote={})  # type: ignore[arg-type] # what is tested
+
+
+def test_the_packer_of_text(tmp_path: Path) -> None:
+    """``pack_text`` packs as ``pack`` does."""
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    with pytest.warns(DeprecationWarning, match=r"pack_text is now fastio\.converters\.pack\(TextSamples"):
+        report = pack_text(open_text(tmp_path / "a.txt"), Encoder(None, Sequences()), tmp_path / "a.lmdb")
+
+    assert 2 == report.packed == len(FastDataset(tmp_path / "a.lmdb"))
