@@ -21,7 +21,7 @@ LAZY = sorted(name for name, path in MODULES.items() if "= attach_stub(" in path
 
 # Besides these commands, what none of them may import. Files are a folder of PNGs and what is packed from it.
 COMMANDS = {
-    "--help": {"numpy", "PIL"} | OF_WRITERS,
+    "--help": {"numpy", "PIL", "fastio.measure", "fastio.store"} | OF_WRITERS,
     "info s.lmdb": {"PIL"} | OF_WRITERS,
     "info s-%06d.tar": {"PIL"} | OF_WRITERS,
     "ls s.lmdb": {"PIL"} | OF_WRITERS,

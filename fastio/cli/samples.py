@@ -16,7 +16,6 @@ import click
 from fastio.cli.options import max_pixels_option, remote_options
 from fastio.cli.screen import meter, printable, problem_table
 from fastio.errors import FastioError
-from fastio.measure.report.page import finite
 from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
@@ -95,6 +94,8 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
         if not matching:
             continue
         if as_json:
+            from fastio.measure.report.page import finite
+
             yield [json.dumps(finite(_sample_form(row, classes) | reads(row[0], json=True))) for row in matching]
         else:
             yield [
