@@ -93,7 +93,7 @@ def _problem(header: Header) -> str:
     if header.status == _native.NOT_IMAGE or header.kind == UNKNOWN:
         return NO_IMAGE
     if header.status == _native.TRUNCATED:
-        return f"is {kind} that ends within its header"
+        return f"is {kind} that ends within its header" if kind.is_native else f"is {kind} whose file is cut off"
     if header.status == _native.UNSUPPORTED:
         return f"is {kind}, which the installed Pillow cannot open"
     return f"is {kind} with a damaged header"

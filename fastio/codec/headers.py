@@ -113,12 +113,14 @@ def _read_with_pillow(row: NDArray[np.int32], picture: NDArray[np.uint8], *, ver
     """Read the header of a kind whose headers native code does not know."""
     from fastio.codec.pillow import UnidentifiedError, shape_of  # imports Pillow, for rare kinds only
 
+    breaks_off = PICTURE_KINDS[row[4]].breaks_off
     try:
         row[1:4] = shape_of(picture)
-    except UnidentifiedError:  # the installed Pillow lacks this kind, or the header makes no sense
+    except UnidentifiedError:  # the installed Pillow lacks this kind, or wants more of the file than there is
+        if breaks_off is not None and breaks_off(picture):
+            row[0] = _native.TRUNCATED
         return
     except ValueError:
         row[0] = _native.CORRUPT
         return
-    breaks_off = PICTURE_KINDS[row[4]].breaks_off
     row[0] = _native.TRUNCATED if verify and (breaks_off is None or breaks_off(picture)) else _native.OK

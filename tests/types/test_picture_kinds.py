@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from fastio import _native
 from fastio._native import ImageKind, image_kind
+from fastio.cli import cli
 from fastio.codec.headers import read_headers
 from fastio.converters.pictures.probe import check_truncated
 from fastio.types.picture_kinds import (
@@ -174,3 +176,17 @@ def test_big_tiffs() -> None:
     assert [_native.TRUNCATED, 40, 48, 3, ImageKind.TIFF] == headers.rows[0].tolist()  # to be confirmed by decoding
     check_truncated(headers, Spans.joined(data, np.array([len(data)])), decode=True)
     assert _native.OK == headers.status[0]
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.95, "cannot be decoded: its data end too early"), (0.3, "is an AVIF whose file is cut off")]
+)
+def test_a_cut_avif_is_named_so(share: float, words: str, tmp_path: Path) -> None:
+    """Also where Pillow does not recognise it any more: the file is to blame, not Pillow."""
+    file = file_of("AVIF")
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "1.avif").write_bytes(file[: int(share * len(file))])
+    result = CliRunner().invoke(cli, ["pack", str(tmp_path / "pictures"), str(tmp_path / "a.lmdb")])
+
+    assert result.exit_code != 0
+    assert f"1.avif: {words}" in result.output
