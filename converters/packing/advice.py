@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from fastio.codec.headers import read_headers
 from fastio.converters.pictures.counts import jpeg_lines, lossy_mask_lines
 from fastio.converters.pictures.jumps import evenly_spaced
-from fastio.converters.pictures.transcode import KEPT
-from fastio.converters.sources.column_kinds import COLUMN_KINDS
 from fastio.machine.resources import available_cpus
 from fastio.samplers.choice import choose, report
 from fastio.samplers.memory import page_cache
@@ -66,11 +64,19 @@ def _lines(packing: Mapping[str, Any]) -> list[str]:
     if pictures.get("fitting"):
         why = "of that size already" if "resize" in packing else "small enough already"
         lines.append(f"unchanged: {_pictures(pictures['fitting'])}, {why}")
-    lines += [
+    return [*lines, *_kept_lines(kept)]
+
+
+def _kept_lines(kept: Mapping[str, Any]) -> list[str]:
+    """Pictures that stayed as they came, by the reason."""
+    if not kept:
+        return []
+    from fastio.converters.pictures.transcode import KEPT
+
+    return [
         f"unchanged: {_pictures(each['samples'])}, {KEPT.get(why, why)}; the first: {each['first']}"
         for why, each in kept.items()
     ]
-    return lines
 
 
 def _raw_line(packing: Mapping[str, Any], pictures: Mapping[str, int]) -> str:
@@ -115,6 +121,8 @@ def _decoded_line(metadata: Mapping[str, Any]) -> list[str]:
     kinds = record.get("decoded") if isinstance(record, Mapping) else None
     if not isinstance(kinds, Mapping):
         return []
+    from fastio.converters.sources.column_kinds import COLUMN_KINDS
+
     fields = {kind: [name for name, each in kinds.items() if each == kind] for kind in dict.fromkeys(kinds.values())}
     words = {kind: COLUMN_KINDS[kind].what if kind in COLUMN_KINDS else kind for kind in fields}
     return [f"decoded: {words[kind]}, as the field {', '.join(names)}" for kind, names in fields.items()]

@@ -160,7 +160,7 @@ class RemoteFiles:
 
 
 class HeldWindows:
-    """Ranges on their way into memory, which stay there while this lives; see Nearing."""
+    """Ranges on their way into memory, which stay there while this lives; see Prefetch."""
 
     def __init__(self, downloads: list[Download]) -> None:
         self._downloads = downloads
