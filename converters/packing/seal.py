@@ -160,6 +160,7 @@ def joined_metadata(path: str, shards: Sequence[PlannedShard]) -> dict[str, Any]
     """Return what one file with the samples of all these shards would say. Raises StoreCorrupt if it cannot be."""
     record = join_records(shard.packed for shard in shards)
     if "stream" in shards[0].plan:
+        _check_joins(path, shards)
         source = shards[-1].source
         if source is None:
             raise StoreCorrupt(f"{path}: the last shard does not say that it is: pack again with --overwrite")
@@ -171,6 +172,21 @@ def joined_metadata(path: str, shards: Sequence[PlannedShard]) -> dict[str, Any]
             f"{len(record['skipped'])}: pack again with --overwrite"
         )
     return metadata_of(source, record)
+
+
+def _check_joins(path: str, shards: Sequence[PlannedShard]) -> None:
+    """
+    Raise StoreError if a shard of a stream does not begin where the one before stops: samples would be lost or doubled.
+    """
+    at, before = [0, 0], ""
+    for shard in shards:
+        if shard.plan["first"] != at:
+            where = f"where {before} stops" if before else "at the beginning of the source"
+            raise StoreError(
+                f"{path}: {shard.member.name} does not begin {where}: the content of the source changed between the "
+                "runs that packed them: pack all again with --overwrite (in Python overwrite=True)"
+            )
+        at, before = shard.plan["stop"], shard.member.name
 
 
 def _target(path: str, *, overwrite: bool) -> Target:

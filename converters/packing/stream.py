@@ -15,9 +15,10 @@ from fastio.converters.packing.pipeline import threads
 from fastio.converters.packing.plan import StreamPlan
 from fastio.converters.packing.planned_set import PlannedSet
 from fastio.converters.packing.record import PackRecord, progress_bytes, stop_at
-from fastio.converters.packing.shards import PlannedShard, Position, changed, stream_metadata
+from fastio.converters.packing.shards import PlannedShard, Position, stream_metadata
 from fastio.converters.pictures.counts import LossyMasks
 from fastio.converters.sources.source import Chunk, StreamedSource, StreamPiece, is_streamed
+from fastio.errors import StoreError
 from fastio.store.protocol import SampleBatch, SampleWriter
 from fastio.store.write.destination import ShardDestination
 
@@ -154,8 +155,14 @@ class StreamShards:
         shard = self._kept[share.number]
         first, stop = tuple(shard.plan["first"]), tuple(shard.plan["stop"])
         if not first <= share.first or not share.stop <= stop:
-            path = self._planned.folder.full(shard.member.name)
-            raise changed(path, shard, self._plan, self._source)
+            raise self._changed(shard)
+
+    def _changed(self, shard: PlannedShard) -> StoreError:
+        """The error for a shard that is not where the stream has it now: what tells plans apart may be the same."""
+        return StoreError(
+            f"{self._planned.folder.full(shard.member.name)}: was packed from other content of the source, although "
+            "its files have the same sizes: pack all again with --overwrite (in Python overwrite=True)"
+        )
 
     def _shares(self, pool: _native.ThreadPool, jobs: int) -> Generator[_Share, None, None]:
         """The samples that are made, in order; all pieces are read, or until the rest is there."""
@@ -169,7 +176,7 @@ class StreamShards:
 
     def _by_text(self, pool: _native.ThreadPool) -> Iterator[tuple[tuple[int, int], StreamPiece]]:
         """The pieces of shards that are to be made, with their own numbers and those of their shards."""
-        number, filled = 0, 0
+        number, filled, index = 0, 0, -1
         for index, piece in enumerate(self._source.pieces(pool)):
             size = piece.text_bytes
             if filled and filled + size > self._plan.shard_bytes:
@@ -179,7 +186,7 @@ class StreamShards:
                 yield (index, number), piece
             else:
                 self._pass_over(piece)
-        self.count = number + 1
+        self.count = 0 if index < 0 else number + 1
 
     def _by_samples(self, pool: _native.ThreadPool) -> Iterator[tuple[tuple[int, int], StreamPiece]]:
         """The pieces in gaps between shards that are there; the second number of a tag is -1, not known yet."""
@@ -206,6 +213,8 @@ class StreamShards:
                 number, (_, start), filled = begins[index].number, begins[index].first, 0
             before = index
             count = len(chunk.batch.keys)
+            if start and start >= count:
+                raise self._changed(self._kept[number - 1])
             sizes = {name: np.asarray(spans.sizes, np.int64) for name, spans in chunk.batch.spans.items()}
             ends = np.cumsum(form.sample_bytes(schema, sizes, count)) if count else np.empty(0, np.int64)
             while True:

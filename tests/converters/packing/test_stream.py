@@ -239,6 +239,37 @@ def test_others_do_not_go_on(tmp_path: Path, source: Path, whole: dict[str, byte
     assert whole == files(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("by_parts", [False, True])
+@pytest.mark.parametrize("joined", [False, True])
+def test_content_that_moved_is_no_set(tmp_path: Path, by_parts: bool, joined: bool) -> None:
+    """Where files keep their size, but documents would be lost or come twice between two shards, no set is made."""
+    lines, out = tmp_path / "lines.txt", tmp_path / PATTERN
+    lines.write_text("".join(f"{i:04}{'-' * (i % 90)}\n" for i in range(2000)))
+    for part in [Part(0, 2), Part(1, 2)] if by_parts else [None]:
+        packed(lines, out, part=part)
+    (tmp_path / "out.fastio-set").unlink()
+    (tmp_path / (PATTERN % 2)).unlink()
+    text = bytearray(lines.read_bytes())
+    for at in range(0, len(text) * 7 // 8, 300):
+        end = text.find(b"\n", at)
+        text[end if joined else at] = ord("x" if joined else "\n")
+    lines.write_bytes(text)
+
+    with pytest.raises(StoreError, match="content of the source"):
+        packed(lines, out, resume=not by_parts, part=Part(0, 2) if by_parts else None)
+    with pytest.raises(StoreError):
+        seal(out)
+    assert not (tmp_path / "out.fastio-set").exists()
+
+
+@pytest.mark.parametrize("part", [None, Part(0, 3), Part(1, 3)])
+def test_an_empty_corpus(tmp_path: Path, part: Part | None) -> None:
+    """No part waits for a shard that none of them makes."""
+    (tmp_path / "none.txt").touch()
+    with pytest.raises(SourceError, match="nothing to pack, there is no text in it"):
+        packed(tmp_path / "none.txt", tmp_path / PATTERN, part=part)
+
+
 def test_a_bad_document_leaves_nothing(tmp_path: Path, source: Path) -> None:
     """It stops a pack from the beginning, which removes the shards that it made."""
     (tmp_path / "new").mkdir()
