@@ -101,7 +101,7 @@ def _resized_line(packing: Mapping[str, Any], pictures: Mapping[str, int], side:
         as_png = pictures.get("as_png", 0)
         png = f", {as_png:,} of them as PNG" if as_png else ""
         size = f"resized, with loss: {count:,} pictures to {_height_width(packing)}{png}; {style}"
-    return f"{size}; the original bytes are not kept"
+    return f"{size}; the original bytes are not kept" if count else size
 
 
 def _height_width(packing: Mapping[str, Any]) -> str:

@@ -95,7 +95,7 @@ def _problem(header: Header) -> str:
     if header.status == _native.TRUNCATED:
         return f"is {kind} that ends within its header" if kind.is_native else f"is {kind} whose file is cut off"
     if header.status == _native.UNSUPPORTED:
-        return f"is {kind}, which the installed Pillow cannot open"
+        return f"is {kind}, which the installed Pillow cannot open: it is damaged, or Pillow lacks what opens it"
     return f"is {kind} with a damaged header"
 
 

@@ -81,7 +81,7 @@ class _Commands(Group):
         except BrokenPipeError:
             _end_quietly(ctx)
         except click.UsageError as exc:
-            raise usage(exc) from exc
+            raise usage(exc, " ".join(filter(None, (ctx.command_path, ctx.invoked_subcommand)))) from exc
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except KeyboardInterrupt as exc:

@@ -242,11 +242,15 @@ def noted() -> Iterator[list[str]]:
         raise
 
 
-def usage(error: click.UsageError) -> click.ClickException:
-    """Return what is wrong with the command line and where to read more; `fastio bench` alone prints its help."""
+def usage(error: click.UsageError, below: str = "fastio") -> click.ClickException:
+    """
+    Return what is wrong with the command line and where to read more; `fastio bench` alone prints its help.
+
+    ``below`` is the command if the error names none, as for an option without its value.
+    """
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return error
-    command = "fastio" if error.ctx is None else error.ctx.command_path
+    command = below if error.ctx is None else error.ctx.command_path
     return _Usage(f"{error.format_message().rstrip('.')}; see '{command} --help'")
 
 

@@ -106,6 +106,7 @@ def test_a_loader_without_batches_is_an_error(script: Path) -> None:
     [
         ("pack", "error: Missing argument 'SRC'; see 'fastio pack --help'\n"),
         ("--nope", "error: No such option:? '?--nope'?; see 'fastio --help'\n"),  # as this version of click words it
+        ("pack a b.lmdb --document", "error: Option '--document' requires an argument; see 'fastio pack --help'\n"),
         ("bench nothing", "error: No such command 'nothing'; see 'fastio bench --help'\n"),
     ],
 )
