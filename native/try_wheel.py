@@ -34,7 +34,6 @@ PICTURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("palette.png", "P", {}),
     ("transparent.png", "RGBA", {}),
     ("colour.bmp", "RGB", {}),
-    ("palette.gif", "P", {}),
     ("lossy.webp", "RGB", {"quality": 90}),
     ("colour.ppm", "RGB", {}),
 )
