@@ -409,7 +409,8 @@ def _made(planned: PlannedSet, making: Iterable[int], *, kept: int) -> list[int]
 
 
 def _note(error: BaseException, planned: PlannedSet, finished: int) -> None:
-    if finished:
+    """Say what is kept and how to go on, unless the error itself says that these shards cannot be used."""
+    if finished and "--overwrite" not in str(error):
         count = planned.plan.count
         total = "the shards" if count is None else counted(count, "shard")
         verbs = "is finished and stays" if finished == 1 else "are finished and stay"

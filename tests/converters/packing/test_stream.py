@@ -255,8 +255,9 @@ def test_content_that_moved_is_no_set(tmp_path: Path, by_parts: bool, joined: bo
         text[end if joined else at] = ord("x" if joined else "\n")
     lines.write_bytes(text)
 
-    with pytest.raises(StoreError, match="content of the source"):
+    with pytest.raises(StoreError, match=r"content of the source.*--overwrite") as raised:
         packed(lines, out, resume=not by_parts, part=Part(0, 2) if by_parts else None)
+    assert [] == getattr(raised.value, "__notes__", [])  # none that says --resume
     with pytest.raises(StoreError):
         seal(out)
     assert not (tmp_path / "out.fastio-set").exists()
