@@ -174,11 +174,8 @@ class Stage(Protocol):
         ...
 
 
-class StreamedSource(Protocol):
-    """
-    Samples that are read once from front to back, in an order that depends only on names; how many there are is known
-    only at the end. They come in pieces, whose bounds depend on the source alone.
-    """
+class ScannedSource(Protocol):
+    """What is known of every source when it has been scanned, whether it is read in any order or as a stream."""
 
     @property
     def path(self) -> str:
@@ -186,13 +183,35 @@ class StreamedSource(Protocol):
         ...
 
     @property
-    def kind(self) -> str:
-        """The name in TEXT_SOURCES."""
+    def schema(self) -> Schema:
+        """What a sample consists of."""
         ...
 
     @property
-    def schema(self) -> Schema:
-        """What a sample consists of."""
+    def problems(self) -> Sequence[Problem]:
+        """Problems found while scanning (not in any chunk or piece), sorted by key."""
+        ...
+
+    @property
+    def disk_bytes(self) -> int:
+        """The space that the source takes on disk, in whole blocks."""
+        ...
+
+    @property
+    def files_opened(self) -> int:
+        """How many files are opened to read all of it."""
+        ...
+
+
+class StreamedSource(ScannedSource, Protocol):
+    """
+    Samples that are read once from front to back, in an order that depends only on names; how many there are is known
+    only at the end. They come in pieces, whose bounds depend on the source alone.
+    """
+
+    @property
+    def kind(self) -> str:
+        """The name in TEXT_SOURCES."""
         ...
 
     @property
@@ -206,11 +225,6 @@ class StreamedSource(Protocol):
         ...
 
     @property
-    def problems(self) -> Sequence[Problem]:
-        """Problems found while scanning (not in any piece), sorted by key."""
-        ...
-
-    @property
     def left_out(self) -> Sequence[Problem]:
         """Files that are not samples, sorted by key."""
         ...
@@ -218,16 +232,6 @@ class StreamedSource(Protocol):
     @property
     def size_bytes(self) -> int:
         """The bytes, as stored on disk, of all files that will be read."""
-        ...
-
-    @property
-    def disk_bytes(self) -> int:
-        """The space that the source takes on disk, in whole blocks."""
-        ...
-
-    @property
-    def files_opened(self) -> int:
-        """How many files are opened to read all of it."""
         ...
 
     def files(self) -> Iterable[str]:
@@ -270,7 +274,7 @@ def is_streamed(source: Source | StreamedSource) -> TypeIs[StreamedSource]:
     return hasattr(source, "pieces")
 
 
-class Source(Protocol):
+class Source(ScannedSource, Protocol):
     """
     An unpacked dataset in an order that depends only on names.
 
@@ -279,28 +283,13 @@ class Source(Protocol):
     """
 
     @property
-    def path(self) -> str:
-        """The path as the user named it."""
-        ...
-
-    @property
     def kind(self) -> str:
         """The name in SOURCES."""
         ...
 
     @property
-    def schema(self) -> Schema:
-        """What a sample consists of."""
-        ...
-
-    @property
     def metadata(self) -> Mapping[str, Any]:
         """JSON: "classes" (list of names, or None), "source" (see ``source_record``)."""
-        ...
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        """Problems found while scanning (not in any chunk), sorted by key."""
         ...
 
     @property
@@ -311,16 +300,6 @@ class Source(Protocol):
     @property
     def size_bytes(self) -> int:
         """The bytes of all samples that are not already problems."""
-        ...
-
-    @property
-    def disk_bytes(self) -> int:
-        """The space that the source takes on disk, in whole blocks."""
-        ...
-
-    @property
-    def files_opened(self) -> int:
-        """How many files are opened to read all of it."""
         ...
 
     @property

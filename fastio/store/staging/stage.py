@@ -28,7 +28,6 @@ from fastio.store.staging.file_copy import FileCopy, Mover, ThreadMover, damage_
 from fastio.store.staging.plan import StagedFile, StagePlan, member_files, plan_stage
 from fastio.store.staging.record import StageRecord, stamps
 from fastio.store.write.atomic import PartialFile, sync_folder, writing
-from fastio.types.units import size
 from fastio.types.units import size as shown_size
 
 __all__ = [
@@ -471,7 +470,9 @@ def logged_meter(path: str, folder: str) -> Meter:
             if now >= next_line:
                 next_line = now + _INTERVAL_S
                 left_s = (total - done) * (now - begun) / done
-                _LOG.warning("%s: %s of %s copied to %s, %.0f s left", path, size(done), size(total), folder, left_s)
+                _LOG.warning(
+                    "%s: %s of %s copied to %s, %.0f s left", path, shown_size(done), shown_size(total), folder, left_s
+                )
 
         yield progress
 
