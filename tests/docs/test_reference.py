@@ -52,9 +52,11 @@ def without_docstring(entry: str) -> list[str]:
     """Name the object and the shown members that have no docstring."""
     module, _, name = entry.rpartition(".")
     value = getattr(import_module(module), name)
-    members = vars(value) if (option := SHOWN[entry]) else {}
+    option = SHOWN[entry]
     asked = {word.strip() for word in option[1].split(",") if word.strip()} if option else set()
-    shown = [key for key in asked or members if not key.startswith("_") and _is_documentable(members[key])]
+    members = asked or (set(vars(value)) if option else set())
+    public = [key for key in members if not key.startswith("_")]
+    shown = [key for key in public if _is_documentable(inspect.getattr_static(value, key))]
     documented = {entry: value, **{f"{entry}.{key}": getattr(value, key) for key in sorted(shown)}}
     return [path for path, member in documented.items() if not inspect.getdoc(member)]
 
