@@ -66,7 +66,6 @@ class IndexAlone:
 @click.option("--batch", default=256, show_default=True, help="Of a rank.")
 @click.option("--epochs", default=90, show_default=True)
 @click.option("--memory-gb", default=64.0, show_default=True)
-@click.option("--cache-gb", type=float, help="Of a node; none without.")
 @click.option("--full", is_flag=True, help="A full shuffle instead of lanes.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the result to this JSON file.")
 def main(
@@ -76,7 +75,6 @@ def main(
     batch: int,
     epochs: int,
     memory_gb: float,
-    cache_gb: float | None,
     full: bool,
     out: Path | None,
 ) -> None:
@@ -87,9 +85,6 @@ def main(
         batch_size=batch,
         shuffle="full" if full else True,
         memory_bytes=int(memory_gb * 1e9),
-        cache_bytes=None if cache_gb is None else int(cache_gb * 1e9),
-        samples_per_s=20_000.0,
-        disk_bytes_per_s=2e9,
     )
     began, began_cpu = time.perf_counter(), time.process_time()
     training = TrainingPlan(cast(FastDataset, IndexAlone(count)), options)
@@ -105,14 +100,12 @@ def main(
         "batch_size": batch,
         "epochs": epochs,
         "order": order,
-        "cache_gb": cache_gb,
         "choosing_cpu_s": round(chosen_cpu_s, 2),
         "seconds": round(time.perf_counter() - began, 1),
         "cpu_s": round(time.process_time() - began_cpu, 1),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "reads": sum(node.reads for plan in plans for node in plan.nodes),
         "asked_bytes": sum(node.asked_bytes for plan in plans for node in plan.nodes),
-        "read_bytes": sum(node.read_bytes for plan in plans for node in plan.nodes),
         "last_epoch": dataclasses.asdict(plans[-1]),
         "python": platform.python_version(),
         "numpy": np.__version__,

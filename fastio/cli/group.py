@@ -80,24 +80,40 @@ FORMER: Mapping[str, Mapping[str, str]] = {
     "grid": {"--repeats": "--rounds"},
     "profile": {"--with-flops": "--record-shapes"},
 }
+# Options that are gone since 0.2.0, each of which had a value, and what to use instead. They are passed over, for one
+# release.
+GONE: Mapping[str, Mapping[str, str]] = {
+    "plan": {
+        "--cache": "compare what a node asks for with the size of its cache",
+        "--rate": "`fastio bench train` measures on one node how long a training waits",
+        "--disk": "`fastio bench disk` measures the rate at which a node can read what it asks for",
+    },
+}
 # What a former option said besides: columns of labels are for tables, too. What the user says goes before it.
 _IMPLIED = {"--label-field": ("--text-column", "text")}
 
 
 def present_words(command: str, words: Sequence[str]) -> list[str]:
     """
-    Return the words of a command line with former options as they are called now; a line on stderr names each.
+    Return the words of a command line with former options as they are called now, without those that are gone; a line
+    on stderr names each.
 
     What follows ``--`` is a command line of the user's.
 
     >>> present_words("plan", ["s.lmdb", "--batch=8", "--", "--batch"])
     ['s.lmdb', '--batch-size=8', '--', '--batch']
     """
-    former, present = FORMER.get(command, {}), list[str]()
-    for i, word in enumerate(words):
+    former, gone, present = FORMER.get(command, {}), GONE.get(command, {}), list[str]()
+    left = iter(words)
+    for word in left:
         if word == "--":
-            return [*present, *words[i:]]
+            return [*present, word, *left]
         option, equals, value = word.partition("=")
+        if option in gone:
+            click.echo(f"warning: {option} is gone and does nothing: {gone[option]}", err=True)
+            if not equals:
+                next(left, None)
+            continue
         now = former.get(option)
         if now is None:
             present.append(word)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from fastio.store.files.remote_options import Remote
 
     _ParamType = click.ParamType[tuple[int, int]]
-    _RateType = click.ParamType[float]
 else:
-    _ParamType = _RateType = click.ParamType  # not generic before click 8.2
+    _ParamType = click.ParamType  # not generic before click 8.2
 
 
 _MOST_BATCH = 1 << 31  # samples of a rank's batch
@@ -44,34 +42,6 @@ class _World(_ParamType):
         if match is None:
             self.fail(f"{value!r} is not a world; expected NODESxRANKS, e.g. 8x8, or RANKS", param, ctx)
         return int(match[1] or 1), int(match[2])
-
-
-class _PerSecond(type(SIZE)):  # type: ignore[misc]
-    """Bytes per second: 2GB/s; a size alone means the same."""
-
-    name = "size/s"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        rate = 0
-        with suppress(click.BadParameter, OverflowError):  # no size, or too large for a float
-            rate = super().convert(value if isinstance(value, int) else str(value).removesuffix("/s"), param, ctx)
-        if rate <= 0:
-            self.fail(f"{value!r}: expected a finite number of bytes above 0, e.g. 2GB/s", param, ctx)
-        return rate
-
-
-class _Rate(_RateType):
-    """Samples per second."""
-
-    name = "samples/s"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        rate = 0.0
-        with suppress(ValueError):
-            rate = float(str(value))
-        if not 0 < rate < math.inf:
-            self.fail(f"{value!r}: expected a finite number above 0", param, ctx)
-        return rate
 
 
 @click.command()
@@ -126,16 +96,6 @@ class _Rate(_RateType):
     help="What a training machine's memory holds of the store, which decides what --shuffle means.  "
     "[default: half of this machine's memory]",
 )
-@click.option(
-    "--cache", type=SIZE, metavar="SIZE", help="Memory or local disk of each node that keeps what was read last."
-)
-@click.option(
-    "--rate",
-    type=_Rate(),
-    metavar="SAMPLES/S",
-    help="What all ranks together train per second. With --disk: where they would wait.",
-)
-@click.option("--disk", type=_PerSecond(), metavar="SIZE/S", help="What the disk of each node reads per second.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @remote_options
 @html_option
@@ -143,15 +103,13 @@ def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, r
     """
     Count what the epochs of a training on STORE will read.
 
-    For any number of nodes, before it runs: reads, bytes, repeated samples, how well classes are mixed, what a cache
-    would hold, and where training would wait for disks.
+    For any number of nodes, before it runs: the reads and the bytes of each node, and repeated samples.
 
     Counted with the code that loads, for each rank of each epoch. Only the index is read, so it can run anywhere.
 
     \b
     Example:
       fastio plan train.lmdb --world 8x8 --batch-size 256 --epochs 90
-      fastio plan train.lmdb --world 8x8 --cache 200GB --rate 20000 --disk 2GB/s
     """
     from fastio.dataset.fast_dataset import FastDataset
     from fastio.measure.plan import TrainingPlan
@@ -160,8 +118,6 @@ def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, r
 
     if full and not shuffle:
         raise click.UsageError("--full with --no-shuffle: drop one of the two")
-    if (settings["rate"] is None) != (settings["disk"] is None):
-        raise click.UsageError("--rate and --disk belong together: waiting depends on both")
     names = split_fields(settings.pop("fields"))
     options = _options(settings, shuffle="full" if full else shuffle)
     fields = names[0] if names is not None and len(names) == 1 else names
@@ -191,9 +147,6 @@ def _options(settings: dict[str, Any], *, shuffle: Any) -> PlanOptions:
         drop_last=settings["drop_last"],
         uneven=settings["uneven"],
         memory_bytes=settings["memory"],
-        cache_bytes=settings["cache"],
-        samples_per_s=settings["rate"],
-        disk_bytes_per_s=settings["disk"],
     )
 
 

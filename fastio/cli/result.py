@@ -217,7 +217,7 @@ def _value(value: object, kind: object) -> str:
 # The JSON that measuring commands print: one object, whose first key names its form.
 
 # Raised when a key is removed or changes its meaning; new keys may be added at any time.
-_VERSION = 1
+_VERSIONS = {"plan": 2}  # others: 1
 
 
 def form(command: str, report: Mapping[str, object]) -> dict[str, object]:
@@ -229,7 +229,7 @@ def form(command: str, report: Mapping[str, object]) -> dict[str, object]:
     """
     from fastio.measure.report.page import finite
 
-    return {"format": f"fastio.{command}/{_VERSION}", **finite(report)}
+    return {"format": f"fastio.{command}/{_VERSIONS.get(command, 1)}", **finite(report)}
 
 
 def echo_json(command: str, report: Mapping[str, object]) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Generator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Event
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +23,7 @@ from fastio.loader.producer.tokens import TokenProducer
 from fastio.loader.selection.selection import sample_bytes, sample_labels, shuffle_memory
 from fastio.machine import available_cpus, available_memory
 from fastio.samplers.batches import Batches, OrderSampler
-from fastio.samplers.choice import Classes, judged_steps
-from fastio.samplers.lanes import Windows, ranges
+from fastio.samplers.lanes import Windows
 from fastio.samplers.memory import PageCache, held_memory, page_cache
 from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.store.files.fetch import joined_spans
@@ -37,13 +33,10 @@ from fastio.types.units import counted, number
 
 __all__ = [
     "EpochPlan",
-    "EpochWaits",
     "NodeReads",
     "PlanOptions",
-    "ReadJobs",
     "TrainingPlan",
     "held_epoch",
-    "simulate_waits",
 ]
 
 
@@ -56,9 +49,7 @@ class PlanOptions:
     How a training reads: ``nodes`` of ``ranks`` each; ``batch_size``, ``shuffle``, ``seed``, ``drop_last`` and
     ``uneven`` as in FastLoader, a batch being that of one rank.
 
-    ``memory_bytes`` is what ``shuffle=True`` counts on (None: as on this machine). A node's cache keeps
-    ``cache_bytes`` of what was read last (None: it has no cache). ``samples_per_s`` is the rate of all ranks together,
-    ``disk_bytes_per_s`` what a node's disk reads; with both, waits are simulated.
+    ``memory_bytes`` is what ``shuffle=True`` counts on (None: as on this machine).
     """
 
     nodes: int = 1
@@ -69,9 +60,6 @@ class PlanOptions:
     drop_last: bool = False
     uneven: Uneven = "pad"
     memory_bytes: int | None = None
-    cache_bytes: int | None = None
-    samples_per_s: float | None = None
-    disk_bytes_per_s: float | None = None
 
     @property
     def world_size(self) -> int:
@@ -81,23 +69,17 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class NodeReads:
-    """
-    What a node's ranks ask for in an epoch: ``reads`` contiguous reads of ``asked_bytes``. Its disk reads
-    ``read_bytes`` of them; its cache has the others.
-    """
+    """What a node's ranks ask for in an epoch: ``reads`` contiguous reads of ``asked_bytes``."""
 
     reads: int
     asked_bytes: int
-    read_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class EpochPlan:
     """
     An epoch: ``steps`` of all ranks, ``samples`` given in all, of which ``repeated`` come once more than they should;
-    ``dropped`` do not come.
-
-    ``mixing`` and ``drift`` are those of ``ShuffleReport``, None without labels. ``waits`` is None without rates.
+    ``dropped`` do not come. ``nodes`` has what each node reads.
     """
 
     epoch: int
@@ -105,20 +87,7 @@ class EpochPlan:
     samples: int
     repeated: int
     dropped: int
-    mixing: float | None
-    drift: float | None
     nodes: tuple[NodeReads, ...]
-    waits: EpochWaits | None
-
-
-@dataclass(frozen=True, slots=True)
-class _PlannedEpoch:
-    """What can be computed of an epoch without those before it."""
-
-    division: Division
-    mixing: float | None
-    drift: float | None
-    nodes: list[ReadJobs]
 
 
 class TrainingPlan:
@@ -145,7 +114,6 @@ class TrainingPlan:
         if self.division.batches == 0:
             raise FastioError(_no_batch(dataset, options))
         self.sizes = sample_bytes(dataset, is_cached=False)
-        self._labels = partial(sample_labels, dataset)
         if options.memory_bytes is None:
             held = dataset.store.files.holds
             memory = held_memory(options.world_size) if held else page_cache(1)
@@ -157,10 +125,10 @@ class TrainingPlan:
             shuffle=options.shuffle,
             seed=options.seed,
             sizes=lambda: self.sizes,
-            labels=self._labels,
+            labels=partial(sample_labels, dataset),
             memory=lambda: memory,
         )
-        self._planner = JobPlanner(dataset)
+        self._counter = ReadCounter(dataset)
 
     @cached_property
     def shuffle(self) -> ShuffleReport | None:
@@ -172,107 +140,39 @@ class TrainingPlan:
         """Whether the memory of each node is expected to hold the store, which comes in random order."""
         return self._order.fits_memory
 
-    @cached_property
-    def _classes(self) -> Classes | None:
-        labels = self._labels()
-        return None if labels is None else Classes.of(labels)
-
     def epochs(self, count: int) -> Generator[EpochPlan]:
         """
-        Yield the plans of epochs 0 to ``count - 1``; a few are planned ahead, in threads.
+        Yield the plans of epochs 0 to ``count - 1``, planned in as many threads as CPUs and memory allow.
 
         Close the iterator to stop the threads: they end after the rank that they are planning.
         """
-        options = self.options
-        caches = None
-        if options.cache_bytes is not None:
-            caches = [_native.RecentlyUsed(self.sizes, options.cache_bytes) for _ in range(options.nodes)]
+        held = int(available_memory() // 2 // (_SAMPLE_BYTES * max(1, self.division.count)))
+        stop = Event()
         self._order.settle()
-        _ = self._classes  # computed once, not by each thread
-        with closing(self._ahead(count)) as ahead:
-            for epoch, planned in enumerate(ahead):
-                missed = [jobs.nbytes for jobs in planned.nodes]
-                if caches is not None:
-                    pairs = zip(planned.nodes, caches, strict=True)
-                    missed = [_missed(jobs, cache, self.sizes) for jobs, cache in pairs]
-                yield self._epoch_plan(epoch, planned, missed)
+        with ThreadPoolExecutor(max(1, min(available_cpus(), held, count))) as pool:  # waits: the dataset may be closed
+            try:
+                yield from pool.map(partial(self._planned, stop), range(count))
+            finally:
+                stop.set()
+                pool.shutdown(cancel_futures=True)
 
-    def _epoch_plan(self, epoch: int, planned: _PlannedEpoch, missed: list[NDArray[np.int64]]) -> EpochPlan:
-        division = planned.division
-        nodes = tuple(
-            NodeReads(int(jobs.reads.sum()), int(jobs.nbytes.sum()), int(read.sum()))
-            for jobs, read in zip(planned.nodes, missed, strict=True)
-        )
+    def _planned(self, stop: Event, epoch: int) -> EpochPlan:
+        """Plan an epoch of all ranks. Raises CancelledError at the next rank once ``stop`` is set."""
+        options, division = self.options, self.division
+        reads = np.zeros((options.nodes, 2), np.int64)
+        is_first_held = epoch == 0 and self.is_held and options.nodes == 1
+        for rank, batches in enumerate(self._order.plans(epoch, range(options.world_size))):
+            if stop.is_set():
+                raise CancelledError
+            reads[rank // options.ranks] += self._counter.count(batches, is_first_held=is_first_held)
         return EpochPlan(
             epoch,
             division.batches,
             division.samples * division.world_size,
             division.repeated,
             division.dropped,
-            planned.mixing,
-            planned.drift,
-            nodes,
-            self._waits(planned, missed),
+            tuple(NodeReads(*node) for node in reads.tolist()),
         )
-
-    def _waits(self, planned: _PlannedEpoch, missed: list[NDArray[np.int64]]) -> EpochWaits | None:
-        options, division = self.options, planned.division
-        if options.samples_per_s is None or options.disk_bytes_per_s is None:
-            return None
-        starts = np.arange(division.batches) * division.batch_size
-        sizes = np.minimum(division.batch_size, division.samples - starts) * division.world_size
-        return simulate_waits(
-            list(zip(planned.nodes, missed, strict=True)),
-            (sizes / options.samples_per_s).tolist(),
-            depth=PREFETCH_BATCHES,
-            disk_bytes_per_s=options.disk_bytes_per_s,
-        )
-
-    def _ahead(self, count: int) -> Generator[_PlannedEpoch]:
-        """Yield what threads plan, as many epochs at a time as CPUs and memory allow."""
-        held = int(available_memory() // 2 // (_SAMPLE_BYTES * max(1, self.division.count)))
-        workers = max(1, min(available_cpus(), held, count))
-        stop = Event()
-        pool = ThreadPoolExecutor(workers)
-        try:
-            coming: deque[Future[_PlannedEpoch]] = deque()
-            for epoch in range(count):
-                coming.append(pool.submit(self._planned, epoch, stop))
-                if len(coming) == workers:
-                    yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)  # waits: the dataset may be closed next
-
-    def _planned(self, epoch: int, stop: Event) -> _PlannedEpoch:
-        """Plan an epoch of all ranks. Raises CancelledError at the next rank once ``stop`` is set."""
-        nodes: list[ReadJobs] = []
-        of_node: list[ReadJobs] = []
-        shares: list[NDArray[np.int64]] = []
-        is_first_held = epoch == 0 and self.is_held and self.options.nodes == 1
-        for batches in self._order.plans(epoch, range(self.options.world_size)):
-            if stop.is_set():
-                raise CancelledError
-            of_node.append(self._planner.jobs(batches, is_first_held=is_first_held))
-            shares.append(batches.indices)
-            if len(of_node) == self.options.ranks:
-                nodes.append(ReadJobs.of_node(of_node))
-                of_node = []
-        return _PlannedEpoch(self.division, *self._mixing(shares), nodes)
-
-    def _mixing(self, shares: list[NDArray[np.int64]]) -> tuple[float | None, float | None]:
-        """Return mixing, judged in full steps, and drift of all ranks' samples; None if nothing can be judged."""
-        classes, division = self._classes, self.division
-        if classes is None or division.full_steps == 0:
-            return None, None
-        end = division.full_steps * division.batch_size
-        full = np.stack([share[:end] for share in shares])
-        steps = full.reshape(division.world_size, division.full_steps, division.batch_size).transpose(1, 0, 2)
-        order = np.concatenate((steps.reshape(-1), *(share[end:] for share in shares)))
-        drift = classes.drift(order[: division.count])
-        return classes.worst_mixing(steps[judged_steps(division.full_steps)]), drift
 
 
 def _too_many_ranks(dataset: FastDataset, options: PlanOptions) -> str:
@@ -295,124 +195,12 @@ def _no_batch(dataset: FastDataset, options: PlanOptions) -> str:
     )
 
 
-def _missed(jobs: ReadJobs, cache: _native.RecentlyUsed, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the bytes of each job that the disk must read: the share of its samples' bytes that the cache lacks."""
-    missed = np.empty(len(jobs.asked), np.int64)
-    cache.use(jobs.samples, jobs.cuts, missed)
-    ends = np.concatenate(([0], np.cumsum(sizes[jobs.samples])))
-    own = np.maximum(1, np.diff(ends[jobs.cuts]))
-    return np.rint(jobs.nbytes * (missed / own)).astype(np.int64)
+# What a rank asks a store's files for in an epoch, by the rules of the loader that reads them.
 
 
-# When a training would wait for its disks: its reads, in their order, at given rates of steps and of reading.
-
-
-@dataclass(frozen=True, slots=True)
-class EpochWaits:
+class ReadCounter:
     """
-    How long all ranks wait in an epoch of ``seconds``.
-
-    ``start_s`` is the wait for the first batch, before which nothing can be read ahead; ``later_s`` are all other
-    waits together, in ``steps`` steps, the first of them ``first_step`` (None: none waits).
-    """
-
-    seconds: float
-    start_s: float
-    later_s: float
-    steps: int
-    first_step: int | None
-
-
-def simulate_waits(
-    nodes: Sequence[tuple[ReadJobs, NDArray[np.int64]]],
-    steps_s: Sequence[float],
-    *,
-    depth: int,
-    disk_bytes_per_s: float,
-) -> EpochWaits:
-    """
-    Let steps of these lengths wait for the jobs of all nodes.
-
-    ``nodes`` has each node's jobs, and the bytes of each that its disk must read. A disk reads one job after the
-    other, in the order in which they are asked for. Batches are asked for ``depth`` batches ahead, as a loader does.
-    A step begins when all of its jobs are done on all nodes: ranks wait for each other.
-    """
-    disks = [_NodeDisk(jobs, missed, disk_bytes_per_s) for jobs, missed in nodes]
-    done = [0.0] * len(steps_s)  # when the last job for each step is done
-    now = start_s = later_s = 0.0
-    waiting: list[int] = []
-    for step, length in enumerate(steps_s):
-        for disk in disks:
-            disk.begin(step + depth, now, done)
-        wait = max(0.0, done[step] - now)
-        if step == 0:
-            start_s = wait
-        elif wait > 0:
-            later_s += wait
-            waiting.append(step)
-        now += wait + length
-    return EpochWaits(now, start_s, later_s, len(waiting), waiting[0] if waiting else None)
-
-
-class _NodeDisk:
-    """A node's disk, and the jobs that it has not begun."""
-
-    def __init__(self, jobs: ReadJobs, missed: NDArray[np.int64], bytes_per_s: float) -> None:
-        self._asked = jobs.asked.tolist()
-        self._needed = jobs.needed.tolist()
-        self._seconds = (missed / bytes_per_s).tolist()
-        self._next = 0
-        self._free_at = 0.0
-
-    def begin(self, batch: int, now: float, done: list[float]) -> None:
-        """Begin the jobs that are asked for before ``batch`` begins, and note in ``done`` when they end."""
-        while self._next < len(self._asked) and self._asked[self._next] <= batch:
-            self._free_at = max(self._free_at, now) + self._seconds[self._next]
-            needed = self._needed[self._next]
-            done[needed] = max(done[needed], self._free_at)
-            self._next += 1
-
-
-# What ranks ask a store's files for in an epoch, and when: by the rules of the loader that reads them.
-
-
-@dataclass(frozen=True, slots=True)
-class ReadJobs:
-    """
-    Jobs of reading, in the order in which they are asked for; arrays are int64.
-
-    Job k is asked for before batch ``asked[k]`` begins, and batch ``needed[k]`` is the first that needs its samples,
-    ``samples[cuts[k]:cuts[k + 1]]`` of the store. It takes ``reads[k]`` reads of ``nbytes[k]`` bytes in all.
-    """
-
-    asked: NDArray[np.int64]
-    needed: NDArray[np.int64]
-    reads: NDArray[np.int64]
-    nbytes: NDArray[np.int64]
-    samples: NDArray[np.int64]
-    cuts: NDArray[np.int64]
-
-    @classmethod
-    def of_node(cls, ranks: Sequence[ReadJobs]) -> Self:
-        """Join the jobs of ranks that go through the epoch side by side."""
-        asked = np.concatenate([jobs.asked for jobs in ranks])
-        order = np.argsort(asked, kind="stable")
-        lengths = np.concatenate([np.diff(jobs.cuts) for jobs in ranks])
-        ends = np.cumsum(lengths)
-        samples = np.concatenate([jobs.samples for jobs in ranks])
-        return cls(
-            asked[order],
-            np.concatenate([jobs.needed for jobs in ranks])[order],
-            np.concatenate([jobs.reads for jobs in ranks])[order],
-            np.concatenate([jobs.nbytes for jobs in ranks])[order],
-            samples[ranges((ends - lengths)[order], ends[order])],
-            np.concatenate(([0], np.cumsum(lengths[order]))),
-        )
-
-
-class JobPlanner:
-    """
-    Plans the jobs of ranks that read one dataset.
+    Counts what ranks that read one dataset ask for.
 
     Orders in lanes, and stores that memory holds, are read by windows (``WindowReader``); others in chunks of batches
     (``ChunkReader``, or ``TokenProducer`` for token ids alone).
@@ -425,65 +213,36 @@ class JobPlanner:
         self._held = HeldReader(dataset, depth=PREFETCH_BATCHES)
         self._chunks = _chunk_rule(dataset)
 
-    def jobs(self, batches: Batches, *, is_first_held: bool) -> ReadJobs:
+    def count(self, batches: Batches, *, is_first_held: bool) -> tuple[int, int]:
         """
-        Return the jobs for one rank's batches of an epoch; ``is_first_held`` if it is the first of a store that stays
-        in memory.
+        Return the contiguous reads and their bytes for one rank's batches of an epoch; ``is_first_held`` if it is the
+        first of a store that stays in memory.
         """
         if not self._fields or len(batches) == 0:
-            none = np.empty(0, np.int64)
-            return ReadJobs(none, none, none, none, none, np.zeros(1, np.int64))
+            return 0, 0
         if self._dataset.store.files.holds:
             batches = self._held.with_windows(batches)
-            return self._in_chunks(batches) if batches.windows is None else self._in_units(batches, batches.windows)
-        if is_first_held:
+            if batches.windows is not None:
+                held = self._held.plan(batches)
+                return len(held.spans), int(held.nbytes.sum())
+        elif is_first_held:
             batches = WindowReader(self._dataset).with_windows(batches, is_held=True)
-        return self._in_chunks(batches) if batches.windows is None else self._in_windows(batches)
+        return self._in_chunks(batches) if batches.windows is None else self._in_windows(batches, batches.windows)
 
-    def _in_units(self, batches: Batches, windows: Windows) -> ReadJobs:
-        """Return the jobs of files that hold what is read ahead: one a unit."""
-        plan = self._held.plan(batches)
-        lengths = windows.stops - windows.starts
-        return ReadJobs(
-            plan.asked,
-            np.searchsorted(batches.cuts, windows.needed, side="right") - 1,
-            np.diff(plan.cuts),
-            plan.nbytes,
-            windows.samples(),
-            np.append(0, np.cumsum(lengths)),
-        )
-
-    def _in_windows(self, batches: Batches) -> ReadJobs:
-        windows = batches.windows
-        assert windows is not None
+    def _in_windows(self, batches: Batches, windows: Windows) -> tuple[int, int]:
         mean = self._reader.mean_bytes(batches)
-        asked, groups = self._reader.asked_before(batches, windows, mean)
+        _, groups = self._reader.asked_before(batches, windows, mean)
         spans, run_of = self._reader.extents(windows.part(0, int(groups[-1])), mean)
-        # From groups of runs to groups of spans, without empty ones.
-        groups = np.searchsorted(run_of, groups)
-        filled = np.flatnonzero(np.diff(groups))
-        asked, groups = asked[filled], np.append(groups[filled], groups[-1])
-        jobs = self._reader.job_cuts(spans, groups)
-        first_run = run_of[jobs[:-1]]
-        lengths = windows.stops - windows.starts
-        return ReadJobs(
-            asked[np.searchsorted(groups, jobs[:-1], side="right") - 1],
-            np.searchsorted(batches.cuts, windows.needed[first_run], side="right") - 1,
-            *_counted(spans, jobs),
-            windows.part(0, int(run_of[-1]) + 1).samples(),
-            np.append(np.cumsum(lengths)[first_run] - lengths[first_run], lengths[: run_of[-1] + 1].sum()),
-        )
+        groups = np.unique(np.searchsorted(run_of, groups))  # of spans, without empty ones
+        return _counted(spans, self._reader.job_cuts(spans, groups))
 
-    def _in_chunks(self, batches: Batches) -> ReadJobs:
-        size = self._chunks.chunk_batches(batches)
-        first = np.arange(0, len(batches), size, dtype=np.int64)
-        cuts = np.append(batches.cuts[first], batches.cuts[-1])
+    def _in_chunks(self, batches: Batches) -> tuple[int, int]:
+        first = np.arange(0, len(batches), self._chunks.chunk_batches(batches), dtype=np.int64)
         store, count = self._dataset.store, len(self._fields)
         spans = joined_spans([store.spans(name, batches.indices, checksums=False) for name in self._fields])
         if count > 1:
             spans = spans.at(np.arange(len(spans)).reshape(count, -1).T.reshape(-1))
-        asked = np.maximum(first - self._chunks.chunks_ahead * size, 0)
-        return ReadJobs(asked, first, *_counted(spans, cuts * count), batches.indices, cuts)
+        return _counted(spans, np.append(batches.cuts[first], batches.cuts[-1]) * count)
 
 
 def _chunk_rule(dataset: FastDataset) -> ChunkReader | TokenProducer:
@@ -496,11 +255,11 @@ def _chunk_rule(dataset: FastDataset) -> ChunkReader | TokenProducer:
     return ChunkReader(dataset.store, list(dataset.readers))
 
 
-def _counted(spans: Spans, cuts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the reads and bytes of each group of spans."""
+def _counted(spans: Spans, cuts: NDArray[np.int64]) -> tuple[int, int]:
+    """Return the reads and bytes of groups of spans, each read alone."""
     reads, nbytes = np.empty(len(cuts) - 1, np.int64), np.empty(len(cuts) - 1, np.int64)
     _native.count_stretches(spans, cuts, reads, nbytes)
-    return reads, nbytes
+    return int(reads.sum()), int(nbytes.sum())
 
 
 # What an epoch takes from a store behind a URL: requests, bytes and memory, by arithmetic.

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from fastio.cli import COMMANDS, cli
 from fastio.cli.bench import bench
-from fastio.cli.group import FORMER, present_words
+from fastio.cli.group import FORMER, GONE, present_words
 
 GUIDE = Path(__file__).parents[2] / "fastio" / "guide"
 TOKENS = ["--tokenizer", "bytes", "--max-length", "4"]
@@ -41,8 +41,12 @@ def command_of(name: str) -> click.Command:
     return bench.commands[name] if name in bench.commands else COMMANDS[name]
 
 
+WITHOUT = [("plan", "--cache"), ("plan", "--disk"), ("plan", "--rate")]  # every option that is gone
+
+
 def test_these_are_all() -> None:
     """Adding a former word is a decision, made here."""
+    assert sorted((name, option) for name, options in GONE.items() for option in options) == WITHOUT
     assert sorted(WORDS) == sorted((name, old, new) for name, words in FORMER.items() for old, new in words.items())
 
 
@@ -63,6 +67,16 @@ def test_a_former_word_says_what_to_type(name: str, old: str, new: str, capsys: 
     assert [*implied, "SRC", *words, "value", "--last"] == present_words(name, ["SRC", old, "value", "--last"])
     assert f"warning: {old} is now {new}" in capsys.readouterr().err
     assert [*implied, "SRC", *words[:-1], f"{words[-1]}=a b"] == present_words(name, ["SRC", f"{old}=a b"])
+
+
+@pytest.mark.parametrize(("name", "option"), WITHOUT)
+def test_an_option_that_is_gone_is_passed_over(name: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With its value, however that is written; a line says what to use instead."""
+    assert option not in {word for parameter in command_of(name).params for word in parameter.opts}
+    assert present_words(name, ["SRC", option, "9", "--last"]) == ["SRC", "--last"]
+    assert present_words(name, ["SRC", f"{option}=9", "--last"]) == ["SRC", "--last"]
+    assert present_words(name, ["SRC", option]) == ["SRC"]
+    assert 3 == capsys.readouterr().err.count(f"warning: {option} is gone and does nothing: {GONE[name][option]}")
 
 
 @pytest.mark.parametrize(
@@ -100,4 +114,5 @@ def test_guides_use_the_present_words(guide: Path) -> None:
     """Only the changelog names former ones."""
     text = guide.read_text(encoding="utf-8")
 
-    assert guide.name == "changelog.md" or [] == [old for _, old, _ in WORDS if f"`{old}" in text or f" {old} " in text]
+    former = [*(old for _, old, _ in WORDS), *(f"plan {option}" for _, option in WITHOUT)]
+    assert guide.name == "changelog.md" or [] == [old for old in former if f"`{old}" in text or f" {old} " in text]

@@ -33,7 +33,7 @@ COMMANDS = {
     "fastio.bandwidth/1": ("bandwidth", "1PB"),
     "fastio.stage/1": ("stage", "DATA", "copy"),
     "fastio.tune/1": ("tune", "DATA", *SHORT),
-    "fastio.plan/1": ("plan", "DATA", "--world", "2x2", "--batch-size", "4", "--rate", "10", "--disk", "1MB/s"),
+    "fastio.plan/2": ("plan", "DATA", "--world", "2x2", "--batch-size", "4"),
 }
 # The names in these are those of arguments, or bounds.
 FREE = ("settings", "stalls")

@@ -60,19 +60,6 @@ def test_numbers_without_measure_are_refused(store: Path, options: str, line: st
     assert line in refusal(store, options)
 
 
-@pytest.mark.parametrize("rate", ["nan", "inf", "-1", "0", "fast"])
-def test_a_rate_is_a_finite_number_above_0(store: Path, rate: str) -> None:
-    """Other rates would give waits of nan or of for ever."""
-    assert f"'--rate': '{rate}': expected a finite number above 0" in refusal(store, f"--rate {rate} --disk 1GB/s")
-
-
-@pytest.mark.parametrize("disk", ["0/s", "0.5B/s", "-1/s", "nan", "inf/s", f"{'9' * 400}/s"])
-def test_a_disk_reads_something(store: Path, disk: str) -> None:
-    """A disk that reads nothing would be waited for for ever."""
-    line = refusal(store, f"--rate 10 --disk {disk}")
-    assert f"'--disk': '{disk}': expected a finite number of bytes above 0, e.g. 2GB/s" in line
-
-
 @pytest.mark.parametrize("uneven", ["pad", "drop"])
 def test_epochs_without_a_batch_are_refused(store: Path, uneven: str) -> None:
     """With --drop-last, a step that 41 samples cannot fill is the only one, and it is left out."""

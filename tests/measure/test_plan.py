@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from fastio import FastDataset, FastLoader, _native
 from fastio.measure import plan as planning
-from fastio.measure.plan import EpochPlan, EpochWaits, PlanOptions, ReadJobs, TrainingPlan, simulate_waits
+from fastio.measure.plan import EpochPlan, PlanOptions, TrainingPlan
 from fastio.samplers.batches import Batches, OrderSampler
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.types.schema import RAW, Field
@@ -109,20 +108,6 @@ def test_planned_reads_are_those_of_loaders(
     assert all(plan.samples == plan.repeated - plan.dropped + COUNT for plan in plans)
 
 
-def test_mixing_is_that_of_the_report(path: Path) -> None:
-    """The first epoch is judged as when its lanes were chosen; whole steps and drift come close to a full shuffle."""
-    options = PlanOptions(nodes=2, ranks=2, batch_size=16, memory_bytes=MEMORY["lanes"])
-    with FastDataset(path) as dataset:
-        training = TrainingPlan(dataset, options)
-        (plan,) = training.epochs(1)
-        report = training.shuffle
-
-    assert report is not None
-    assert report.kind == "lanes"
-    assert report.mixing == pytest.approx(plan.mixing)
-    assert plan.drift == pytest.approx(report.drift, abs=0.02)
-
-
 def test_fields_that_are_not_asked_for_are_not_read(tmp_path: Path) -> None:
     """With one of two fields, only its bytes count, if the other one is too large to be read along."""
     samples = [{"x": np.zeros(BYTES, np.uint8), "caption": "c" * 10 * BYTES} for _ in range(40)]
@@ -137,21 +122,6 @@ def numbers(folder: Path) -> FastDataset:
     """A thousand samples of 400 bytes."""
     values = [np.full(100, number, np.int32).tobytes() for number in range(1000)]
     return FastDataset(write_store(folder / "n.h5", values, np.arange(1000), field=Field("x", RAW, "<i4", (100,))))
-
-
-@pytest.mark.parametrize("shuffle", [True, "full", False])
-def test_a_large_cache_is_filled_once_and_an_empty_one_never(tmp_path: Path, shuffle: Shuffle) -> None:
-    """A node's cache for all samples saves what has been read; one of no bytes is as good as none."""
-    store = numbers(tmp_path)
-    options: dict[str, Any] = {"nodes": 2, "ranks": 2, "shuffle": shuffle, "memory_bytes": 100_000}
-    plans = planned(store, 30, cache_bytes=1 << 40, **options)
-
-    for node in range(2):
-        read = [plan.nodes[node].read_bytes for plan in plans]
-        assert read[0] <= plans[0].nodes[node].asked_bytes
-        assert read[0] > 0
-        assert read[-1] == 0
-    assert planned(store, 4, cache_bytes=0, **options) == planned(store, 4, **options)
 
 
 def test_all_counts_are_those_of_any_number_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,44 +168,3 @@ def test_padding_is_that_of_the_division(tmp_path: Path, uneven: Uneven, repeate
 
     assert (repeated, dropped, 20) == (plan.repeated, plan.dropped, plan.steps)
     assert plan.samples == 1000 + repeated
-
-
-def jobs(asked: list[int], needed: list[int], nbytes: list[int]) -> tuple[ReadJobs, Any]:
-    """Jobs of these sizes, all read from the disk."""
-    empty = np.empty(0, np.int64)
-    sizes = np.array(nbytes, np.int64)
-    return ReadJobs(np.array(asked), np.array(needed), np.ones_like(sizes), sizes, empty, empty), sizes
-
-
-def test_waits_are_those_of_a_disk_that_reads_in_turn() -> None:
-    """By hand: steps of a second, a disk of 10 B/s, one batch ahead."""
-    node = jobs([0, 0, 2, 3], [0, 1, 2, 3], [10, 10, 30, 5])
-    waits = simulate_waits([node], [1.0] * 5, depth=1, disk_bytes_per_s=10)
-
-    # Read: 0 to 1 s, to 2 s; the third is asked for as step 1 is waited for, at 2 s, and takes until 5 s; the fourth
-    # half a second more, while step 2 runs.
-    assert EpochWaits(seconds=8.0, start_s=1.0, later_s=2.0, steps=1, first_step=2) == waits
-
-
-def test_the_slowest_node_is_waited_for() -> None:
-    """Ranks wait for each other: a second node without reads changes nothing, one with more does."""
-    node, none, slow = jobs([0, 1], [0, 1], [10, 10]), jobs([], [], []), jobs([0, 1], [0, 1], [10, 40])
-    alone = simulate_waits([node], [1.0, 1.0], depth=4, disk_bytes_per_s=10)
-
-    assert alone == simulate_waits([node, none], [1.0, 1.0], depth=4, disk_bytes_per_s=10)
-    assert (1.0, 3.0, 1) == dataclasses.astuple(simulate_waits([node, slow], [1.0, 1.0], depth=4, disk_bytes_per_s=10))[
-        1:4
-    ]
-
-
-def test_a_fast_disk_lets_nobody_wait(tmp_path: Path) -> None:
-    """Waits go to nothing with the rate of the disk, and an epoch takes what its steps take."""
-    options: dict[str, Any] = {"nodes": 2, "ranks": 2, "samples_per_s": 1000.0, "memory_bytes": 100_000}
-    store = numbers(tmp_path)
-    fast, slow = (planned(store, 2, disk_bytes_per_s=rate, **options)[1].waits for rate in (1e15, 1e5))
-
-    assert fast is not None
-    assert slow is not None
-    assert fast.seconds == pytest.approx(1.0, rel=1e-6)
-    assert slow.seconds > 1.5
-    assert slow.seconds == pytest.approx(1.0 + slow.start_s + slow.later_s)

@@ -170,41 +170,6 @@ void count_stretches(const Spans& spans, const Int64s& cuts, const Array<std::in
   }
 }
 
-/// A cache that works without the GIL, for one thread at a time.
-struct PyRecentlyUsed : RecentlyUsed {
-  using RecentlyUsed::RecentlyUsed;
-
-  std::atomic<bool> used{false};
-};
-
-void init(PyRecentlyUsed* self, const Int64s& sizes, std::uint64_t capacity) {
-  constexpr std::size_t most = (1UL << 32) - 2;
-  const std::span<const std::int64_t> all(sizes.data(), sizes.size());
-  if (all.size() > most || std::ranges::any_of(all, [](std::int64_t size) { return size < 0; })) {
-    throw nb::value_error("sizes: expected fewer than 2**32 - 1, none negative");
-  }
-  new (self) PyRecentlyUsed({all.begin(), all.end()}, capacity);
-}
-
-void use(PyRecentlyUsed& self, const Int64s& samples, const Int64s& cuts,
-         const Array<std::int64_t, 1>& missed) {
-  const SoleUse sole(self.used, "this cache");
-  expect_cuts(cuts, samples.size());
-  expect_length("missed", missed.size(), cuts.size() - 1);
-  const std::span<const std::int64_t> all(samples.data(), samples.size());
-  const auto count = static_cast<std::int64_t>(self.count());
-  const WithoutGil released;
-  if (std::ranges::any_of(all, [=](std::int64_t k) { return k < 0 || k >= count; })) {
-    const nb::gil_scoped_acquire acquired;
-    throw nb::index_error("samples: one is not among those of the cache");
-  }
-  for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
-    const auto first = static_cast<std::size_t>(cuts.data()[k]);
-    const auto stop = static_cast<std::size_t>(cuts.data()[k + 1]);
-    missed.data()[k] = static_cast<std::int64_t>(self.use(all.subspan(first, stop - first)));
-  }
-}
-
 }  // namespace
 
 void bind_read_plans(nb::module_& m) {
@@ -214,16 +179,6 @@ void bind_read_plans(nb::module_& m) {
                 "reads: NDArray[np.int64], nbytes: NDArray[np.int64]) -> None"),
         "Write how many stretches are read for the spans from ``cuts[k]`` up to ``cuts[k + 1]``,\n"
         "and their bytes, for every k. Nothing is read.");
-  nb::class_<PyRecentlyUsed>(m, "RecentlyUsed",
-                             "What a cache of ``capacity`` bytes holds of samples of these sizes: "
-                             "those used most recently.")
-      .def("__init__", &init, "sizes"_a.noconvert(), "capacity"_a,
-           nb::sig("def __init__(self, sizes: NDArray[np.int64], capacity: int) -> None"))
-      .def("use", &use, "samples"_a.noconvert(), "cuts"_a.noconvert(), "missed"_a.noconvert(),
-           nb::sig("def use(self, samples: NDArray[np.int64], cuts: NDArray[np.int64], missed: "
-                   "NDArray[np.int64]) -> None"),
-           "Use the samples in turn; write the bytes of those that it did not hold among\n"
-           "``samples[cuts[k]:cuts[k + 1]]``, for every k.");
 }
 
 // Tar members as Python asks for them: names, places and spans in, a filled buffer out.
