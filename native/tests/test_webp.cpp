@@ -5,8 +5,8 @@
 
 #include "check.h"
 #include "decode_region.h"
+#include "pictures/kinds.h"
 #include "pictures/probe.h"
-#include "pictures/webp.h"
 
 namespace {
 

@@ -93,6 +93,9 @@ FASTIO_PICTURE_KINDS(FASTIO_DECLARE_KIND)
 /// The row of a native kind; nullptr for unknown ones and for those added.
 [[nodiscard]] const PictureKind* native_kind(ImageKind kind) noexcept;
 
+/// The version of libwebp, as in "1.2.4"; nullptr in a build without it.
+[[nodiscard]] const char* webp_version() noexcept;
+
 /// Bytes that files of a kind have at some place.
 struct Signature {
   static constexpr std::size_t most_bytes = 16;

@@ -1,5 +1,3 @@
-#include "pictures/webp.h"
-
 #include <algorithm>
 #include <cstring>
 #include <memory>

@@ -30,8 +30,8 @@
 #include "core/status.h"
 #include "core/thread_pool.h"
 #include "jpeg/jpeg.h"
+#include "pictures/kinds.h"
 #include "pictures/probe.h"
-#include "pictures/webp.h"
 
 namespace fastio::python {
 
