@@ -24,7 +24,7 @@ MAKERS = {
     "converters/sources/lmdb.py": "pixels and arrays in values of LMDB files that others wrote",
     "converters/pictures/raw.py": "--raw turns pictures into pixels",
     "converters/write/fields.py": "arrays that a program hands over",
-    "converters/sources/tfrecord/choose.py": "features of an Example",
+    "converters/sources/tfrecord/source.py": "features of an Example",
     "converters/text/encode.py": "text, or the tokens made of it",
     "fastio/types/field_types.py": "types as users write them",
     "fastio/loader/producer/memory_cache.py": "pictures kept in memory as uncompressed PNGs",
