@@ -328,19 +328,6 @@ def count_stretches(spans: fastio.types.spans.Spans, cuts: NDArray[np.int64], re
     and their bytes, for every k. Nothing is read.
     """
 
-class RecentlyUsed:
-    """
-    What a cache of ``capacity`` bytes holds of samples of these sizes: those used most recently.
-    """
-
-    def __init__(self, sizes: NDArray[np.int64], capacity: int) -> None: ...
-
-    def use(self, samples: NDArray[np.int64], cuts: NDArray[np.int64], missed: NDArray[np.int64]) -> None:
-        """
-        Use the samples in turn; write the bytes of those that it did not hold among
-        ``samples[cuts[k]:cuts[k + 1]]``, for every k.
-        """
-
 def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, indices: NDArray[np.int64], shard_out: NDArray[np.int32], starts_out: NDArray[np.int64], sizes_out: NDArray[np.int64], checksums_out: NDArray[np.uint32] | None) -> None:
     """
     Copy these samples' entries of an index whose shard k ends before sample ``ends[k]``;
