@@ -17,7 +17,7 @@ from fastio.converters.packing.planned_set import PlannedSet
 from fastio.converters.packing.shards import PlannedShard, differences, open_shard
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.again import reopen_source
+from fastio.converters.sources.origin import reopen_source
 from fastio.converters.sources.source import Source, recorded_kind
 from fastio.errors import FastioError, SourceError, StoreCorrupt, StoreError
 from fastio.store.address import Address

@@ -92,7 +92,7 @@ def _say_what_mends(path: str) -> None:
 def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | None) -> Source | TextSamples:
     """Return the source that a store is compared with; of text, what encodes it again as the store says."""
     from fastio.converters.inspect.compare import read_again
-    from fastio.converters.sources.again import reopen_source
+    from fastio.converters.sources.origin import reopen_source
     from fastio.converters.sources.registry import names_store
     from fastio.converters.sources.source import origin_of
     from fastio.converters.text.decode import text_field

@@ -1,4 +1,4 @@
-"""Opens the source of a packed store again, read the way it was read for packing."""
+"""Opens the source that a packed store came from, read the way it was read for packing."""
 
 from __future__ import annotations
 
