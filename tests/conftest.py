@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,18 @@ settings.load_profile("fixed")
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every command that they test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# All tests and what they import are two million objects that stay. They are neither looked at while they become more
+# nor by the collections of each test, which would take a second each.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there to the end, and collect garbage from now on."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
 
 Build = Callable[..., Path]
 

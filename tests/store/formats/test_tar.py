@@ -73,14 +73,10 @@ class TestTar(StoreConformance):
 
 def webdataset_samples(url: str) -> list[dict[str, object]]:
     """All samples as webdataset groups them, undecoded."""
-    gc.freeze()  # looking at all that a test process holds would take most of the time
-    try:
-        with warnings.catch_warnings():  # webdataset leaves its files to the garbage collector
-            warnings.simplefilter("ignore", ResourceWarning)
-            samples = list(webdataset.WebDataset(url, shardshuffle=False, empty_check=False))
-            gc.collect()
-    finally:
-        gc.unfreeze()
+    with warnings.catch_warnings():  # webdataset leaves its files to the garbage collector
+        warnings.simplefilter("ignore", ResourceWarning)
+        samples = list(webdataset.WebDataset(url, shardshuffle=False, empty_check=False))
+        gc.collect()
     return samples
 
 
