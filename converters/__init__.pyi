@@ -6,11 +6,11 @@ from fastio.converters.packing.record import PackReport as PackReport
 from fastio.converters.packing.seal import seal as seal
 from fastio.converters.pictures.raw import Raw as Raw
 from fastio.converters.pictures.transcode import Transcode as Transcode
-from fastio.converters.sources.kind import SourceKind as SourceKind
-from fastio.converters.sources.kind import SourcePath as SourcePath
 from fastio.converters.sources.listed import ListedSource as ListedSource
-from fastio.converters.sources.registry import SOURCES as SOURCES
-from fastio.converters.sources.registry import open_source as open_source
+from fastio.converters.sources.opening import open_source as open_source
 from fastio.converters.sources.source import Chunk as Chunk
-from fastio.converters.sources.source import Problem as Problem
 from fastio.converters.sources.source import Source as Source
+from fastio.store.kinds.registry import SOURCES as SOURCES
+from fastio.store.kinds.registry import SourceKind as SourceKind
+from fastio.store.kinds.scan import Problem as Problem
+from fastio.store.kinds.scan import SourcePath as SourcePath

@@ -16,7 +16,7 @@ from tests.test_layers import MODULES
 NETWORK = {"asyncio", "ssl", "http.client", "urllib.request", "obstore", "fsspec", "boto3", "aiohttp"}
 LIBRARIES = {"torch", "h5py", "lmdb", "pyarrow", "pandas", "rich", "tokenizers", "multiprocessing"}
 OF_URLS = {"fastio.store.opening_urls", "fastio.store.files.remote.clients", "fastio.store.staging"}
-OF_WRITERS = {"fastio.store.write.writer", "fastio.store.write.output", "fastio.converters.sources.registry"}
+OF_WRITERS = {"fastio.store.write.writer", "fastio.store.write.output", "fastio.store.kinds.registry"}
 LAZY = sorted(name for name, path in MODULES.items() if "= attach_stub(" in path.read_text())
 
 # Besides these commands, what none of them may import. Files are a folder of PNGs and what is packed from it.

@@ -17,12 +17,13 @@ from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.packing.pipeline import chunks_through, is_lossless, recorded, stages_of
 from fastio.converters.pictures.probe import probe
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.source import Chunk, Problem, Source, origin_of, recorded_kind
-from fastio.converters.text import TEXT_SOURCES, Encoder, Sequences, TextOptions, open_text
+from fastio.converters.sources.source import Chunk, Source, origin_of, recorded_kind
+from fastio.converters.text import Encoder, Sequences, TextOptions
 from fastio.converters.text.decode import tokenizer_of
 from fastio.converters.text.samples import TextSamples
 from fastio.errors import SourceError
 from fastio.store import SampleStore
+from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import read_values
 from fastio.types.spans import Spans
 
@@ -278,10 +279,14 @@ def _parts(sizes: Sequence[int]) -> Iterator[range]:
 
 def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextSamples:
     """Open ``path`` as the source of ``store``. Raises SourceError if the store does not say how it was made."""
+    from fastio.converters.text import open_text
+    from fastio.store.kinds.registry import SOURCES
+
     metadata = store.metadata
     origin = origin_of(metadata)
     said: dict[str, Any] = metadata.get("tokenizer") or {}
-    if recorded_kind(origin) not in TEXT_SOURCES:
+    kind = SOURCES.get(recorded_kind(origin))
+    if kind is None or kind.open_text is None:
         raise SourceError(f"{store.path}: does not say how its text was packed, so {path} cannot be compared")
     options = TextOptions(
         split=origin.get("split"),

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from fastio.codec.pillow import PLUGIN_ERRORS, decode_mask_with_pillow, open_picture
-from fastio.converters.sources.source import Problem, damaged
+from fastio.converters.sources.source import damaged
 from fastio.errors import FastioError
 from fastio.store import SampleStore
+from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import read_values
 from fastio.types.schema import Field
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +14,11 @@ from fastio.codec.headers import read_headers
 from fastio.converters.inspect.sample_words import type_words, value_words
 from fastio.converters.packing.advice import packing_lines, shuffling_of
 from fastio.converters.pictures.jumps import evenly_spaced, jump_advice, jump_lines
-from fastio.converters.sources.source import Chunk, Problem, Source
+from fastio.converters.sources.source import Chunk, Source
 from fastio.dataset.form import has_many_fields
 from fastio.store import FORMATS, SampleStore
 from fastio.store.files.local import is_local
+from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import read_values
 from fastio.types.field_types import type_of
 from fastio.types.picture_kinds import PICTURE_KINDS
@@ -31,7 +29,6 @@ __all__ = [
     "describe",
     "describe_source",
     "field_places",
-    "pack_command",
 ]
 
 
@@ -308,18 +305,6 @@ def describe_source(source: Source, what: str) -> dict[str, Any]:
         "left_out": len(source.left_out),
         "left_out_columns": (source.metadata.get("source") or {}).get("left_out") or [],
     }
-
-
-def pack_command(path: str, *options: str) -> str:
-    """
-    Return a command that packs a source into a file that does not exist yet.
-
-    >>> pack_command("data/train.parquet", "--text-column", "body")
-    'fastio pack data/train.parquet train.lmdb --text-column body'
-    """
-    stem = Path(path.rstrip("/")).name.partition(".")[0].strip("*?-_") or "out"
-    out = next(name for name in (f"{stem}{'-' * bool(i)}{i or ''}.lmdb" for i in count()) if not Path(name).exists())
-    return shlex.join(["fastio", "pack", path, out, *options])
 
 
 def field_places(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from fastio._native import image_kind
 from fastio.codec.copied import parse_json
 from fastio.codec.image import ImageCodec
-from fastio.converters.sources.arrow.reading import ARROW_SUFFIXES
 from fastio.converters.sources.column_kinds import COLUMN_KINDS
 from fastio.converters.sources.optional import pyarrow
 from fastio.converters.sources.source import damaged, origin_of, recorded_kind
 from fastio.converters.sources.tables.names import file_name
 from fastio.converters.sources.text_lines import Separators
-from fastio.converters.text import TEXT_SOURCES
 from fastio.converters.text.decode import Document, StoredText, probe_words
 from fastio.errors import StoreCorrupt
 from fastio.store import SampleStore
+from fastio.store.kinds.names import ARROW_SUFFIXES
+from fastio.store.kinds.registry import SOURCES
 from fastio.store.protocol import read_values
 from fastio.types.picture_kinds import PICTURE_KINDS, kind_by_name
 from fastio.types.schema import Field
@@ -438,7 +438,7 @@ def text_notes(stored: StoredText) -> list[str]:
 
 
 def _unpacks_to(origin: Mapping[str, Any]) -> str:
-    kind = TEXT_SOURCES.get(recorded_kind(origin))
+    kind = SOURCES.get(recorded_kind(origin))
     return "table" if kind is None else kind.unpacks_to
 
 

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from fastio.converters.inspect.rewrite import FieldAsFiles, StoredCoco, StoredTable, text_files, text_notes
 from fastio.converters.packing.advice import packing_lines
-from fastio.converters.sources.scan import is_utf8, shown
-from fastio.converters.sources.source import Problem, damaged, origin_of, recorded_kind, split_by_bytes
+from fastio.converters.sources.source import damaged, origin_of, recorded_kind, split_by_bytes
 from fastio.converters.text.decode import StoredText, text_field
 from fastio.errors import FastioError, SourceError, StoreCorrupt, StoreError
 from fastio.store import SampleStore
 from fastio.store.files.local import check_folder_here
 from fastio.store.index.views import SelectedStore
+from fastio.store.kinds.scan import Problem, is_utf8, shown
 from fastio.store.listing import remove_stale
 from fastio.store.protocol import read_values
 from fastio.store.write.atomic import PartialFile, publish_file

@@ -19,12 +19,13 @@ from fastio.converters.fields.values import document_problems, is_document
 from fastio.converters.inspect.compare import Comparison, compare, compare_chunks
 from fastio.converters.packing.pipeline import in_order
 from fastio.converters.pictures.probe import decode_problem, header_problems, probe
-from fastio.converters.sources.source import Problem, Source, StreamedSource, is_streamed, split_by_bytes
+from fastio.converters.sources.source import Source, StreamedSource, is_streamed, split_by_bytes
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import SampleStore, open_store
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.verify import Damage, verify_store
+from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import read_values
 from fastio.types.spans import Spans
 

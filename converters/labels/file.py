@@ -24,8 +24,9 @@ from typing import Any
 
 from fastio.converters.labels.columns import Columns, LabelOptions, choose_columns, has_known_title
 from fastio.converters.labels.values import NumberedLabels, Row, number_labels, plain_label, type_cells
-from fastio.converters.sources.streams import opened, plain_name
+from fastio.converters.sources.streams import opened
 from fastio.errors import SourceError
+from fastio.store.kinds.names import plain_name
 from fastio.types.picture_kinds import kind_by_name
 
 __all__ = [

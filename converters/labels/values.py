@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.converters.sources.scan import is_utf8
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import is_utf8
 
 __all__ = [
     "WHOLE",

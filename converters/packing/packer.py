@@ -35,7 +35,7 @@ from fastio.converters.packing.stream import StreamShards
 from fastio.converters.pictures.counts import LossyMasks
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.source import Chunk, Problem, Source, Stage, StreamedSource, is_streamed
+from fastio.converters.sources.source import Chunk, Source, Stage, StreamedSource, is_streamed
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
 from fastio.store.address import target_format
@@ -44,6 +44,7 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import shard_suffixes
 from fastio.store.jump_tables import JumpRule
+from fastio.store.kinds.scan import Problem
 from fastio.store.sets.names import NumberedName
 from fastio.store.write.atomic import COMPLETE
 from fastio.store.write.target import Target

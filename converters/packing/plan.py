@@ -17,11 +17,11 @@ from fastio.converters.packing.record import source_metadata
 from fastio.converters.pictures.jumps import jump_fields
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.scan import shown
 from fastio.converters.sources.source import Scanned, Source, Stage, StreamedSource, split_by_bytes
 from fastio.errors import SchemaError
 from fastio.store import Format
 from fastio.store.jump_tables import JumpRule
+from fastio.store.kinds.scan import shown
 from fastio.store.sets.set_object import SetMember
 from fastio.types.schema import Schema
 

@@ -11,19 +11,18 @@ from typing import Any, TypeVar
 from fastio.converters.pictures.counts import JpegCounts, LossyMasks, joined_jpegs
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.scan import shown
 from fastio.converters.sources.source import (
     Chunk,
     DocumentCounts,
-    Problem,
     Source,
     Stage,
     StreamedSource,
     TextCounts,
     is_streamed,
 )
-from fastio.converters.sources.streams import plain_name
 from fastio.errors import SourceError
+from fastio.store.kinds.names import plain_name
+from fastio.store.kinds.scan import Problem, shown
 from fastio.types.schema import POINTS
 
 __all__ = [

@@ -12,11 +12,11 @@ import numpy as np
 
 from fastio.converters.packing.plan import PackPlan, StreamPlan
 from fastio.converters.packing.record import PackRecord, source_metadata
-from fastio.converters.sources.scan import shown
 from fastio.converters.sources.source import Source, StreamedSource, is_streamed, joined_checksums
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.formats.format import Format
 from fastio.store.index.sealed import Shard
+from fastio.store.kinds.scan import shown
 from fastio.store.sets.seal import read_member
 from fastio.store.sets.set_object import SetMember
 from fastio.store.store_folder import StoreFolder

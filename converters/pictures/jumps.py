@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import count_jpegs, image_kind
 from fastio.converters.pictures.probe import decode_problem
-from fastio.converters.sources.source import Chunk, Problem
+from fastio.converters.sources.source import Chunk
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, JumpRule, begin_jump_tables
+from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import SampleStore, read_values
 from fastio.types.picture_kinds import JPEG
 from fastio.types.schema import Field, Schema

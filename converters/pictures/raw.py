@@ -13,8 +13,9 @@ from fastio import _native
 from fastio.converters.pictures.probe import decode_problem, header_problems, probe
 from fastio.converters.pictures.resize import DEEP_MODES, has_16_bits, plan_to
 from fastio.converters.pictures.transcode import check_size
-from fastio.converters.sources.source import Chunk, Problem, Source, split_by_bytes
+from fastio.converters.sources.source import Chunk, Source, split_by_bytes
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import SampleBatch
 from fastio.types.picture_kinds import JPEG
 from fastio.types.schema import RAW, Field, Schema

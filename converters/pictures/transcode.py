@@ -14,8 +14,9 @@ from fastio import _native
 from fastio._native import image_kind
 from fastio.converters.pictures.probe import decode_problem
 from fastio.converters.pictures.resize import Subsampling, replaced, resize_all
-from fastio.converters.sources.source import Chunk, Problem
+from fastio.converters.sources.source import Chunk
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import SampleBatch
 from fastio.types.picture_kinds import PICTURE_KINDS, PNG, UNKNOWN, kind_by_name
 from fastio.types.schema import Schema

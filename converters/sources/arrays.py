@@ -18,13 +18,12 @@ from fastio import _native
 from fastio.converters.fields.types import FieldChoice
 from fastio.converters.fields.values import encode_values
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns
-from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Values, begin_in_place, read_together
-from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.errors import SchemaError, SourceError
 from fastio.store.files import ByteSource, files_of
 from fastio.store.foreign.other_libraries import ROWS_OF_IDS
+from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import JPEG, PNG, UNKNOWN
 from fastio.types.schema import RAW, Field, Schema

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from fastio.converters.labels.pickle import load_pickle
 from fastio.converters.sources.arrays import ArraysOf, RowArray, array_source
-from fastio.converters.sources.kind import SourceOptions, SourcePath
 from fastio.converters.sources.listed import ListedSource, names_at
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import SourceOptions
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import Problem, SourcePath
 
 __all__ = [
     "open_cifar",

@@ -11,10 +11,11 @@ import numpy as np
 from fastio._native import ThreadPool
 from fastio.converters.fields.types import FieldChoice
 from fastio.converters.fields.values import joined
-from fastio.converters.sources.source import Chunk, Problem, Scanned, Source, TextCounts
+from fastio.converters.sources.source import Chunk, Scanned, Source, TextCounts
 from fastio.converters.text.decode import tokenizer_of
 from fastio.converters.text.encode import Sequences, TextTokens
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import Problem
 from fastio.types.field_types import field_of, type_of
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
-from fastio.converters.sources.source import Problem
 from fastio.converters.sources.streams import Stream
 from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import Problem
 
 __all__ = [
     "Documents",
@@ -133,7 +133,7 @@ class TextSource(Protocol):
 
     @property
     def kind(self) -> str:
-        """The name in TEXT_SOURCES."""
+        """The name in SOURCES."""
         ...
 
     @property

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import glob
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastio.converters.sources.kind import SourcePath
-from fastio.converters.sources.scan import Folder, Wanted, is_hidden, junk_reason, scan_folder, scan_root, shown
-from fastio.converters.sources.source import Problem
-from fastio.converters.sources.streams import plain_name
 from fastio.errors import SourceError
-from fastio.types.picture_kinds import kind_by_name
+from fastio.store.kinds.names import NUMBERED, matching, part_of, plain_name
+from fastio.store.kinds.scan import (
+    Folder,
+    Problem,
+    SourcePath,
+    Wanted,
+    is_hidden,
+    junk_reason,
+    scan_folder,
+    scan_root,
+    shown,
+)
 
 __all__ = [
     "FileSet",
-    "first_file",
-    "is_pattern",
-    "part_of",
-    "split_pattern",
 ]
 
 
-_SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"])
-_NUMBERED = re.compile(r"(?P<part>.*?)[-_.]?(?P<number>[0-9]+)-of-(?P<count>[0-9]+)(?P<rest>(?:\..*)?)\Z")
-_WORDS = re.compile(r"[A-Za-z]+")
 _NOTES = frozenset(["dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "features.json"])
 _SHOWN = 10
-_MOST_FOLDERS = 16  # a set of more folders is one of classes
 
 
 def _note(name: str) -> str:
@@ -72,7 +69,7 @@ class FileSet:
         if their names are those of several splits.
         """
         if not place.is_folder:
-            paths = _matching(place.path)
+            paths = matching(place.path)
             if not paths or not all(map(os.path.isfile, paths)):
                 raise SourceError(f"{place.path}: expected {what} ({extensions}), found no such file")
             folders = {str(Path(path).parent) for path in paths}
@@ -113,79 +110,6 @@ def drop_twins(found: Folder) -> list[bool]:
     return stays
 
 
-def is_pattern(path: str) -> bool:
-    """Return whether a path is a pattern of names such as ``train-*.parquet``, and not a file's name itself."""
-    return glob.has_magic(path) and not os.path.lexists(path)
-
-
-def first_file(place: SourcePath, is_wanted: Callable[[str], bool]) -> str:
-    """
-    Return the path of the first file that a set at ``place`` would hold, "" if there is none.
-
-    A folder with pictures, in it or below, holds another kind of set.
-    """
-    if not place.is_folder:
-        paths = _matching(place.path)
-        return next((path for path in paths if is_wanted(Path(path).name) and Path(path).is_file()), "")
-    below = [f"{place.path}/{name}" for name in place.top.folders if not is_hidden(name)]
-    if place.top.keys or len(below) > _MOST_FOLDERS:
-        return ""
-    firsts: list[str] = []
-    for folder in (place.path, *below):
-        try:
-            with os.scandir(folder) as entries:
-                names = []
-                for each in entries:  # one picture is enough: folders may have many
-                    if kind_by_name(each.name) and each.is_file():
-                        return ""
-                    if is_wanted(each.name) and each.is_file():
-                        names.append(each.name)
-        except OSError:
-            continue
-        if names:
-            firsts.append(f"{folder}/{min(names)}")
-    return firsts[0] if firsts else ""
-
-
-def part_of(name: str) -> str:
-    """
-    Return the split that a file's name speaks of, "" if it speaks of none.
-
-    >>> part_of("train-00000-of-00005.parquet"), part_of("test_01.parquet"), part_of("part-3.parquet")
-    ('train', 'test', '')
-    """
-    match = _NUMBERED.match(name)
-    stem = str(match["part"]) if match else name.partition(".")[0]
-    words: set[str] = {word for word in _WORDS.findall(stem) if word.lower() in _SPLITS}
-    if len(words) == 1:
-        return words.pop()
-    return stem if match else ""
-
-
-def split_pattern(path: str, split: str) -> str:
-    """Return the file, or a pattern of the files, below ``path`` whose names speak of this split; "" if none do."""
-    place = SourcePath(path)
-    if not place.is_folder:
-        return ""
-    for folder in (path, *(f"{path}/{name}" for name in place.top.folders if not is_hidden(name))):
-        names = sorted(each.name for each in os.scandir(folder) if each.is_file() and part_of(each.name) == split)
-        if len(names) == 1:
-            return f"{folder}/{names[0]}"
-        if names:
-            pattern = f"{glob.escape(folder)}/{re.sub('[0-9]+', '*', glob.escape(names[0]))}"
-            if [f"{folder}/{name}" for name in names] != _matching(pattern):
-                raise SourceError(
-                    f"{folder}: {_listed(names)} are of the split {split!r}, but no single pattern matches just them"
-                )
-            return pattern
-    return ""
-
-
-def _matching(path: str) -> list[str]:
-    """The files that a pattern matches, or the one that a path names."""
-    return sorted(glob.glob(path)) if is_pattern(path) else [path]  # noqa: PTH207 - a path with a pattern in it
-
-
 def _holding(place: SourcePath, wanted: Wanted) -> tuple[str, Folder]:
     """The folder that holds the files, and what is in it: ``place``, or the only one below that holds some."""
     top = scan_root(place.path, wanted)
@@ -206,7 +130,7 @@ def _holding(place: SourcePath, wanted: Wanted) -> tuple[str, Folder]:
 
 def _missing(names: Sequence[str]) -> list[Problem]:
     """A problem for each number that names such as ``a-00000-of-00005`` lack."""
-    there = [match for name in names if (match := _NUMBERED.match(name))]
+    there = [match for name in names if (match := NUMBERED.match(name))]
     problems = []
     sets = {(each["part"], each["count"], each["rest"], len(each["number"])): each for each in there}
     for key, each in sets.items():

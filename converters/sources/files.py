@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.converters.pictures.probe import NO_IMAGE
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at
-from fastio.converters.sources.scan import Folder, shown
 from fastio.converters.sources.source import LARGE_BYTES, check_memory, size_problem
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import Folder, shown
 from fastio.types.picture_kinds import UNKNOWN
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans

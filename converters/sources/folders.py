@@ -15,24 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.labels.file import Labels, is_label_name, read_labels
-from fastio.converters.sources.file_set import split_pattern
 from fastio.converters.sources.files import file_source
-from fastio.converters.sources.kind import SourceKind, SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import ListedSource
-from fastio.converters.sources.scan import Folder, check_exists, is_hidden, scan_tree, shown
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.errors import SourceError
+from fastio.store.kinds.names import SPLITS
+from fastio.store.kinds.scan import Folder, Problem, SourcePath, is_hidden, scan_tree, shown
 from fastio.types.picture_kinds import count_beyond_imagefolder, kind_by_name
 from fastio.types.units import counted
 
 __all__ = [
-    "FLAT",
-    "IMAGEFOLDER",
+    "open_detected",
     "open_flat",
     "open_imagefolder",
     "refuse_fields",
     "refuse_splits",
-    "split_folder",
 ]
 
 
@@ -201,18 +198,6 @@ def _names_one_of(folder: str, roots: set[str]) -> bool:
     return place == "." or any(root.endswith(f"/{place}") for root in roots)
 
 
-def _flat_signs(place: SourcePath) -> str:
-    """How many pictures lie in the folder itself."""
-    if not place.is_folder:
-        return ""
-    top = place.top
-    count = len(top.keys) + sum(kind_by_name(problem.key) != 0 for problem in top.problems)
-    return f"{count:,} {'image' if count == 1 else 'images'}" if count else ""
-
-
-FLAT = SourceKind(name="flat", what="a folder of images", signs=_flat_signs, open=open_flat)
-
-
 # Class folders, as torchvision's ImageFolder reads them: the first folder level is the class.
 
 _LOG = logging.getLogger(__name__)
@@ -280,8 +265,8 @@ def _add_files_beside(found: Folder, top: Folder) -> None:
     ]
 
 
-def _open_detected(place: SourcePath, options: SourceOptions) -> ListedSource:
-    """The same where the user did not say that folders are classes: SourceError if they are hardly that."""
+def open_detected(place: SourcePath, options: SourceOptions) -> ListedSource:
+    """Open class folders where the user did not say that folders are classes: SourceError if they are hardly that."""
     refuse_splits(place.path, place.top.folders)
     source = open_imagefolder(place, options)
     refuse_fields(place.path, source.metadata["classes"], source.keys, source.problems)
@@ -293,25 +278,8 @@ def _visible(top: Folder) -> list[str]:
     return [name for name in top.folders if not is_hidden(name)]
 
 
-def _class_signs(place: SourcePath) -> str:
-    """How many folders lie in the folder."""
-    count = len(_visible(place.top)) if place.is_folder else 0
-    return f"{count:,} {'folder' if count == 1 else 'folders'}" if count else ""
-
-
-IMAGEFOLDER = SourceKind(
-    name="imagefolder",
-    what="class folders of images",
-    signs=_class_signs,
-    open=open_imagefolder,
-    open_detected=_open_detected,
-    own_labels="class folders name the classes",
-)
-
-
 # Refuses folders that look like classes but hardly are: parts of a dataset, or fields of a sample.
 
-_SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"])
 _WORD = re.compile(r"[a-z]+")
 _PICTURES = re.compile(r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|inputs?)\Z")
 _FIELDS = re.compile(
@@ -323,24 +291,6 @@ _MOST_FOLDERS = 32  # with more of them nobody keeps fields of one sample
 _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z", re.DOTALL)
 
 
-def split_folder(path: str, split: str) -> str:
-    """
-    Return the folder of one part of a dataset, ``path/split``, or a pattern of the files of that name in ``path``.
-
-    Raises SourceError that lists the existing folders if there are neither.
-    """
-    check_exists(path)
-    folder = Path(path, split)
-    if folder.is_dir() and Path(split).name == split != "..":
-        return str(folder)
-    if pattern := split_pattern(path, split):
-        return pattern
-    there = sorted(each.name for each in Path(path).iterdir() if each.is_dir()) if Path(path).is_dir() else []
-    more = ", ..." if len(there) > _SHOWN else ""
-    found = f"its folders are {', '.join(map(repr, there[:_SHOWN]))}{more}" if there else "it has no folders"
-    raise SourceError(f"{path}: has no folder {split!r} for --split; {found}")
-
-
 def refuse_splits(path: str, folders: Sequence[str], kind: str = "imagefolder") -> None:
     """
     Raise SourceError if class folders are named like parts of a dataset: two of them, or all.
@@ -348,7 +298,7 @@ def refuse_splits(path: str, folders: Sequence[str], kind: str = "imagefolder") 
     ``kind`` is the kind of source that treats them as classes.
     """
     visible = [name for name in folders if not is_hidden(name)]
-    splits = [name for name in visible if name.lower() in _SPLITS]
+    splits = [name for name in visible if name.lower() in SPLITS]
     if len({_split_word(name) for name in visible} - {""}) > 1 and all(map(_split_word, visible)):
         splits = visible  # train2017 and val2017, seg_train and seg_test
     if not splits or (len(splits) == 1 and len(visible) > 1):
@@ -446,7 +396,7 @@ def _field_name(folder: str) -> str:
 
 def _split_word(name: str) -> str:
     """The word in a name that stands for a part of a data set, "" without one."""
-    return next((word for word in _WORD.findall(name.lower()) if word in _SPLITS), "")
+    return next((word for word in _WORD.findall(name.lower()) if word in SPLITS), "")
 
 
 def _stems(keys: Sequence[str]) -> Mapping[str, set[str]]:

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.sources.arrays import ArraysOf, RowArray, array_source
-from fastio.converters.sources.kind import SourceOptions, SourcePath
 from fastio.converters.sources.listed import Indices, ListedSource
-from fastio.converters.sources.source import LARGE_BYTES, Problem, check_memory, size_problem
+from fastio.converters.sources.options import SourceOptions
+from fastio.converters.sources.source import LARGE_BYTES, check_memory, size_problem
 from fastio.errors import SourceError, StoreError
 from fastio.store.files import ByteSource, open_file
+from fastio.store.kinds.scan import Problem, SourcePath
 
 if TYPE_CHECKING:
     import h5py

@@ -14,9 +14,10 @@ from fastio import _native
 from fastio.codec.headers import Headers
 from fastio.converters.fields.problems import mask_size_problems, row_problems
 from fastio.converters.pictures.probe import header_problems, probe
-from fastio.converters.sources.source import Chunk, Problem, Scanned, begin_check, split_by_bytes
+from fastio.converters.sources.source import Chunk, Scanned, begin_check, split_by_bytes
 from fastio.samplers.order import full_order
 from fastio.store.files import StoreFiles
+from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import SampleBatch, SampleStore, all_fetched
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kinds_by_name
 from fastio.types.schema import Field, Schema, are_plain_paths, is_plain_path

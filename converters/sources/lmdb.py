@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from fastio import _native
 from fastio.converters.fields.types import FieldChoice
 from fastio.converters.fields.values import encode_values
 from fastio.converters.labels.pickle import load_pickle
-from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import (
     Indices,
     ListedSource,
@@ -26,10 +26,10 @@ from fastio.converters.sources.listed import (
     read_together,
 )
 from fastio.converters.sources.lmdb_walk import LmdbValues, read_lmdb
-from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.errors import SourceError, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of, open_file
+from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import UNKNOWN
 from fastio.types.schema import RAW, Field, Schema
@@ -47,9 +47,9 @@ _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _PARTS = ("image", "label")  # of a pickled pair
 
 
-def open_lmdb(place: SourcePath, path: str, options: SourceOptions) -> ListedSource:
+def open_lmdb(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
-    Open the LMDB file ``path`` of a source by what its values are.
+    Open an LMDB file, or the one in the folder of an environment, by what its values are.
 
     * ``num-samples``, ``image-%09d``, ``label-%09d``, as for text recognition: pictures and their texts
     * Caffe's Datum: pictures, or raw pixels with their channels last, or arrays of floats; and labels
@@ -58,6 +58,7 @@ def open_lmdb(place: SourcePath, path: str, options: SourceOptions) -> ListedSou
 
     Keys that are numbers are sorted as numbers. Other keys that hold no sample, such as ``__len__``, are left out.
     """
+    path = os.path.join(place.path, "data.mdb") if place.is_folder else place.path  # noqa: PTH118 - as the user wrote it
     try:
         file = open_file(path)
     except StoreError as exc:

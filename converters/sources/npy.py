@@ -6,6 +6,7 @@ import io
 import math
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tokenize import TokenError
@@ -15,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.sources.arrays import ArraysOf, RowArray, array_source
-from fastio.converters.sources.kind import SourceOptions, SourcePath
 from fastio.converters.sources.listed import ListedSource
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.zip_members import ZipMember, ZipMembers, inflated, open_members
 from fastio.errors import SourceError, StoreError
 from fastio.store.files import ByteSource, open_file
+from fastio.store.kinds.scan import Problem, SourcePath
 
 __all__ = [
+    "array_lengths",
     "open_npy",
     "parse_npy",
     "read_npy_header",
@@ -61,6 +63,19 @@ def open_npy(place: SourcePath, options: SourceOptions) -> ListedSource:
             arrays.append(array)
     found = ArraysOf(_KIND, arrays, left_out, disk_bytes, files)
     return array_source(place, found, replace(options, fields=fields))
+
+
+def array_lengths(folder: str, names: Sequence[str]) -> set[int]:
+    """Return the numbers of rows of these files; -1 for one that has none."""
+    lengths = set()
+    for name in names:
+        try:
+            with Path(folder, name).open("rb") as file:
+                shape, _, _ = read_npy_header(file)
+            lengths.add(shape[0] if shape else -1)
+        except (OSError, ValueError):
+            lengths.add(-1)
+    return lengths
 
 
 def _files(folder: str) -> list[str]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from fastio.converters import LabelOptions, Source, open_source
 from fastio.converters.fields.types import parse_choice
-from fastio.converters.sources import folders
 from fastio.converters.sources.derived import tokenized_as
-from fastio.converters.sources.kind import SourcePath
 from fastio.converters.sources.source import origin_of, recorded_kind, recorded_root
+from fastio.store.kinds.registry import IMAGEFOLDER
+from fastio.store.kinds.scan import SourcePath
 
 __all__ = [
     "reopen_source",
@@ -23,12 +23,8 @@ def reopen_source(metadata: Mapping[str, Any], path: str, *, kind: str = "auto",
     order of the source. The label file is not recorded: ``labels`` names it. Raises SourceError as ``open_source``.
     """
     record = origin_of(metadata)
-    if (
-        kind == "auto"
-        and recorded_kind(record) == folders.IMAGEFOLDER.name
-        and folders.IMAGEFOLDER.signs(SourcePath(path))
-    ):
-        kind = folders.IMAGEFOLDER.name  # folders that were classes are not asked about again
+    if kind == "auto" and recorded_kind(record) == IMAGEFOLDER.name and IMAGEFOLDER.signs(SourcePath(path)):
+        kind = IMAGEFOLDER.name  # folders that were classes are not asked about again
     source: Source = open_source(
         path,
         kind=kind,

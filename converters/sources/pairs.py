@@ -18,13 +18,12 @@ from fastio.codec.headers import read_headers
 from fastio.converters.fields.types import FieldChoice
 from fastio.converters.fields.values import encode_values
 from fastio.converters.sources.files import FileReader, paths_below
-from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at, read_together
 from fastio.converters.sources.npy import parse_npy, read_npy_header
-from fastio.converters.sources.scan import IMAGES, Folder, Wanted, is_hidden, scan_root, scan_tree, shown
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.tables.names import describe_names
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import IMAGES, Folder, Problem, SourcePath, Wanted, is_hidden, scan_root, scan_tree, shown
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Field, Schema

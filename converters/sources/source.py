@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import ThreadPool
 from fastio.machine import available_memory
+from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import SampleBatch
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
@@ -25,7 +26,6 @@ __all__ = [
     "LARGE_BYTES",
     "Chunk",
     "DocumentCounts",
-    "Problem",
     "Scanned",
     "Source",
     "Stage",
@@ -49,19 +49,6 @@ __all__ = [
 _MULTIPLIER = 0x9E3779B1  # odd, so that no checksum is lost by it
 
 Tag = TypeVar("Tag")  # what goes with a piece on its way
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """
-    Why one sample of a source is not packed: its key (path in the source) and one plain sentence.
-
-    ``way_out`` is what could be done about it, besides correcting or skipping it, in words that follow these two.
-    """
-
-    key: str
-    problem: str
-    way_out: str = ""
 
 
 class TextCounts(NamedTuple):
@@ -211,7 +198,7 @@ class StreamedSource(ScannedSource, Protocol):
 
     @property
     def kind(self) -> str:
-        """The name in TEXT_SOURCES."""
+        """The name in SOURCES."""
         ...
 
     @property

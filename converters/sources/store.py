@@ -16,15 +16,15 @@ from fastio.codec.copied import parse_json
 from fastio.converters.fields.types import FieldChoice, missing_part, value_at
 from fastio.converters.fields.values import encode_values, read_documents
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns
-from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Read, Values, read_stored
-from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Problem, joined_checksums, origin_of
-from fastio.converters.sources.unknown import container_of_others
+from fastio.converters.sources.options import SourceOptions, source_record
+from fastio.converters.sources.source import joined_checksums, origin_of
 from fastio.errors import SourceError, StoreError, StoreIncomplete
 from fastio.store import open_store
-from fastio.store.formats import named
+from fastio.store.formats import named, names_store, suffixes
 from fastio.store.index.store import SealedStore
+from fastio.store.kinds.scan import Problem, SourcePath, shown
+from fastio.store.kinds.unknown import container_of_others, kind_of
 from fastio.store.protocol import read_values
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
@@ -49,6 +49,9 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
     and label are packed, see ``chosen_fields``.
     """
     path = place.path
+    if not names_store(path):
+        found = "a folder without shards" if place.is_folder else kind_of(path)
+        raise SourceError(f"{path}: expected a packed store ({suffixes()}, or a folder of shards), found {found}")
     try:
         store = open_store(path)
     except StoreIncomplete as exc:

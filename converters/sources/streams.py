@@ -13,24 +13,16 @@ from typing import IO, Any
 
 from fastio.converters.sources.optional import pyarrow
 from fastio.errors import FastioError, SourceError
+from fastio.store.kinds.names import plain_name
 
 __all__ = [
-    "COMPRESSED",
     "Stream",
     "opened",
-    "plain_name",
     "seekable",
 ]
 
 
-COMPRESSED = (".gz", ".zst")
 _COPY_BYTES = 1 << 20
-
-
-def plain_name(name: str) -> str:
-    """Return a file's name without the suffix of a compression."""
-    stem, dot, suffix = name.rpartition(".")
-    return stem if dot + suffix.lower() in COMPRESSED else name
 
 
 class Stream:

@@ -16,31 +16,19 @@ from fastio._native import ThreadPool
 from fastio.converters.sources.documents import Documents, Limits, TextOptions
 from fastio.converters.sources.file_set import drop_twins
 from fastio.converters.sources.files import read_problem
-from fastio.converters.sources.kind import source_record
-from fastio.converters.sources.scan import Folder, Wanted, scan_root, scan_tree, shown
-from fastio.converters.sources.source import Problem, split_by_bytes
-from fastio.converters.sources.streams import opened, plain_name
+from fastio.converters.sources.options import source_record
+from fastio.converters.sources.source import split_by_bytes
+from fastio.converters.sources.streams import opened
 from fastio.errors import SourceError
+from fastio.store.kinds.names import plain_name, text_kind
+from fastio.store.kinds.scan import Folder, Problem, Wanted, scan_root, scan_tree, shown
 
 __all__ = [
     "open_folder",
-    "text_kind",
 ]
 
 
-# Which names of files are those of texts, one document each.
-
-PLAIN, COMPRESSED = 1, 2
-
-
-def text_kind(name: str) -> int:
-    """Return 1 for a name that ends in .txt, 2 for .txt.gz and .txt.zst, 0 for others."""
-    plain = plain_name(name)
-    if not plain.lower().endswith(".txt") or plain.startswith("."):
-        return 0
-    return PLAIN if plain == name else COMPRESSED
-
-
+_COMPRESSED = 2  # of text_kind
 TEXTS = Wanted(text_kind, "a text", ".txt, .txt.gz, .txt.zst")
 
 
@@ -104,7 +92,7 @@ class FolderSource:
 
     @property
     def kind(self) -> str:
-        """The name in TEXT_SOURCES."""
+        """The name in SOURCES."""
         return "text-folder"
 
     @property
@@ -130,7 +118,7 @@ class FolderSource:
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
         """Yield all files, some at a time."""
         # What is compressed is larger than its file: by how much is known when it has been read.
-        factors = [4 if text_kind(name) == COMPRESSED else 1 for name in self.names]
+        factors = [4 if text_kind(name) == _COMPRESSED else 1 for name in self.names]
         weights = self.sizes * np.array(factors, np.int64)
         for piece in split_by_bytes(weights, limits.block_bytes, limits.block_documents):
             yield self._documents(slice(piece.start, piece.stop), pool)
@@ -142,7 +130,7 @@ class FolderSource:
         for i, name in enumerate(names):
             if sizes[i] > self.options.max_document_bytes:
                 problems[i] = self.options.too_long
-            elif text_kind(name) == COMPRESSED:
+            elif text_kind(name) == _COMPRESSED:
                 self._unpack(name, i, unpacked, problems)
         plain = [i for i in range(len(names)) if i not in problems and i not in unpacked]
         for i, text in unpacked.items():

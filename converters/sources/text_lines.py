@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
 from fastio.converters.sources.documents import Documents, Limits, TextOptions
-from fastio.converters.sources.kind import source_record
-from fastio.converters.sources.source import Problem
-from fastio.converters.sources.streams import opened, plain_name
+from fastio.converters.sources.options import source_record
+from fastio.converters.sources.streams import opened
 from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
+from fastio.store.kinds.names import plain_name
+from fastio.store.kinds.scan import Problem
 
 __all__ = [
     "Separators",
@@ -122,7 +123,7 @@ class LinesSource:
 
     @property
     def kind(self) -> str:
-        """The name in TEXT_SOURCES."""
+        """The name in SOURCES."""
         return "lines"
 
     @property

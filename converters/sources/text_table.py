@@ -30,14 +30,14 @@ from fastio.converters.sources.arrow.reading import (
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.converters.sources.documents import Documents, Gathering, Limits, TextOptions
 from fastio.converters.sources.file_set import FileSet
-from fastio.converters.sources.kind import SourcePath, source_record
 from fastio.converters.sources.optional import pyarrow
-from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Problem
-from fastio.converters.sources.streams import COMPRESSED, opened, plain_name
+from fastio.converters.sources.options import source_record
+from fastio.converters.sources.streams import opened
 from fastio.converters.sources.tables.rows import TableFile, kind_in_json, value_in
 from fastio.converters.sources.tables.titles import column_path
 from fastio.errors import SourceError
+from fastio.store.kinds.names import COMPRESSED, plain_name
+from fastio.store.kinds.scan import Problem, SourcePath, shown
 
 __all__ = ["OtherColumns", "TextTable", "open_saved_text", "open_text_table"]
 

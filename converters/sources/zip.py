@@ -16,14 +16,14 @@ from fastio import _native
 from fastio.converters.fields.types import FieldChoice
 from fastio.converters.sources.files import IMAGE_FIELD, LABEL_FIELD
 from fastio.converters.sources.folders import refuse_fields, refuse_splits
-from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Read, Values, names_at, read_together
+from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.pairs import fitted, is_mask_name, stem_of
-from fastio.converters.sources.scan import IMAGES, is_hidden, is_utf8, junk_reason, shown
-from fastio.converters.sources.source import Problem, joined_checksums
+from fastio.converters.sources.source import joined_checksums
 from fastio.converters.sources.tables.names import describe_names
 from fastio.converters.sources.zip_members import MemberReader, ZipMember, ZipMembers, inflated, open_members
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import IMAGES, Problem, SourcePath, is_hidden, is_utf8, junk_reason, shown
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import PNG_SIGNATURE, kind_by_name
 from fastio.types.schema import Field, Schema

@@ -2,10 +2,7 @@ from fastio.converters.sources.documents import Documents as Documents
 from fastio.converters.sources.documents import Limits as Limits
 from fastio.converters.sources.documents import TextOptions as TextOptions
 from fastio.converters.sources.documents import TextSource as TextSource
-from fastio.converters.sources.text_kinds import TEXT_SOURCES as TEXT_SOURCES
-from fastio.converters.sources.text_kinds import TextKind as TextKind
-from fastio.converters.sources.text_kinds import find_text as find_text
-from fastio.converters.sources.text_kinds import open_text as open_text
+from fastio.converters.sources.opening import open_text as open_text
 from fastio.converters.text.encode import Encoder as Encoder
 from fastio.converters.text.encode import Sequences as Sequences
 from fastio.converters.text.huggingface import HuggingFaceTokenizer as HuggingFaceTokenizer
@@ -14,3 +11,4 @@ from fastio.converters.text.pack import pack_text as pack_text
 from fastio.converters.text.samples import TextSamples as TextSamples
 from fastio.converters.text.tokenizer import BytesTokenizer as BytesTokenizer
 from fastio.converters.text.tokenizer import Tokenizer as Tokenizer
+from fastio.store.kinds.recognise import find_text as find_text

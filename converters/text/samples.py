@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from fastio._native import ThreadPool
 from fastio.converters.packing.pipeline import in_order
 from fastio.converters.sources.documents import Documents, Limits, TextSource
-from fastio.converters.sources.source import Chunk, Problem
+from fastio.converters.sources.source import Chunk
 from fastio.converters.text.encode import Encoder
 from fastio.converters.text.huggingface import in_our_threads
+from fastio.store.kinds.scan import Problem
 from fastio.types.schema import Schema
 
 __all__ = ["TextSamples"]
@@ -47,7 +48,7 @@ class TextSamples:
 
     @property
     def kind(self) -> str:
-        """The name in TEXT_SOURCES."""
+        """The name in SOURCES."""
         return self.source.kind
 
     @property

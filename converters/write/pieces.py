@@ -22,13 +22,13 @@ from fastio.converters.packing.pipeline import threads
 from fastio.converters.pictures.counts import LossyMasks
 from fastio.converters.pictures.jumps import damage, jump_fields
 from fastio.converters.pictures.probe import picture_shapes
-from fastio.converters.sources.source import Problem
 from fastio.converters.text.encode import TextTokens
 from fastio.converters.write.datasets import DatasetSamples, Unreadable
 from fastio.converters.write.encoder import Misfit, Piece, SampleEncoder, SampleForm, check_key
 from fastio.errors import SampleError, StoreError
 from fastio.store import SampleBatch, SampleWriter
 from fastio.store.jump_tables import begin_jump_tables
+from fastio.store.kinds.scan import Problem
 from fastio.store.write.writer import DuplicateKeyError
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans

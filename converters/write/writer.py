@@ -24,8 +24,7 @@ from fastio.converters.fields.arrays import UnfitError, is_tensor
 from fastio.converters.fields.pictures import file_or_bytes, own_file
 from fastio.converters.packing.pipeline import check_jobs
 from fastio.converters.pictures.counts import lossy_mask_lines
-from fastio.converters.sources.kind import source_record
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import source_record
 from fastio.converters.text.encode import TextTokens
 from fastio.converters.write.datasets import DatasetSamples, Unreadable, renamed_samples
 from fastio.converters.write.encoder import (
@@ -43,6 +42,7 @@ from fastio.converters.write.pieces import Ledger, PartWork, PieceWriter, Refuse
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store import check_target, create_store, open_store
 from fastio.store.files.local import path_text
+from fastio.store.kinds.scan import Problem
 from fastio.types.options import explains_names
 from fastio.types.schema import Schema
 

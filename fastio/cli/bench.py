@@ -49,7 +49,7 @@ _COMMANDS = LazyCommands(
 )
 
 
-@click.group(cls=Group, commands=_COMMANDS)
+@click.group(cls=Group, commands=_COMMANDS, of_paths="io")
 def bench() -> None:
     """
     Measure loading, training, decoding, disks and buses.

@@ -126,12 +126,22 @@ def present_words(command: str, words: Sequence[str]) -> list[str]:
 
 
 class Group(click.Group):
-    """Lists commands in the order in which people need them, not by name; options may have their former names."""
+    """
+    Lists commands in the order in which people need them, not by name; options may have their former names.
+
+    ``of_paths`` is the command that takes a path typed where a command is expected: it is named in the error.
+    """
+
+    def __init__(self, *args: Any, of_paths: str = "", **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._of_paths = of_paths
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the name, the command, and its words as they are called now."""
+        if self._of_paths and self.get_command(ctx, args[0]) is None and os.path.lexists(args[0]):
+            ctx.fail(f"{args[0]} is a path, not a command: {ctx.command_path} {self._of_paths} {args[0]}")
         name, command, words = super().resolve_command(ctx, args)
         return name, command, words if name is None else present_words(name, words)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -124,8 +125,11 @@ def _opened(path: str, remote: Remote) -> SampleStore | None:
     from fastio.errors import StoreCorrupt, StoreError
     from fastio.store import open_store
     from fastio.store.files.local import is_local
+    from fastio.store.formats import names_store
     from fastio.store.sets.names import SET_SUFFIX
 
+    if is_local(path) and os.path.exists(path) and not names_store(path):  # noqa: PTH110 - also for what is no path
+        return None
     try:
         return open_store(path, remote=remote)
     except StoreCorrupt:  # it has a seal of fastio's
@@ -140,8 +144,10 @@ def _opened(path: str, remote: Remote) -> SampleStore | None:
 
 def _may_be_source(path: str) -> bool:
     """Return whether what is no store may be a source: it is not named like a store, or it is of a known kind."""
-    from fastio.converters.sources.registry import STORE, names_store, recognise
     from fastio.errors import SourceError
+    from fastio.store.formats import names_store
+    from fastio.store.kinds.recognise import recognise
+    from fastio.store.kinds.registry import STORE
 
     try:
         return recognise(path, is_table=True).kind is not STORE

@@ -16,8 +16,9 @@ from fastio.errors import SourceError
 from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
-    from fastio.converters.sources.registry import Recognised
-    from fastio.converters.text import Documents, TextKind
+    from fastio.converters.text import Documents
+    from fastio.store.kinds.recognise import Recognised
+    from fastio.store.kinds.registry import SourceKind
 
 __all__ = ["SourceAsked", "describe_path", "print_source"]
 
@@ -48,9 +49,8 @@ def describe_path(asked: SourceAsked) -> dict[str, Any]:
 
     Raises SourceError if that is nothing, empty, or could be meant in two ways.
     """
-    from fastio.converters import SourceKind
-    from fastio.converters.sources.registry import recognise
     from fastio.store.foreign.other_libraries import library_of
+    from fastio.store.kinds.recognise import recognise
 
     what = library_of(asked.path)
     if what:
@@ -61,7 +61,7 @@ def describe_path(asked: SourceAsked) -> dict[str, Any]:
         arguments = replace(arguments, filters=filters)
     about_text = about_text and not arguments.fields
     found = arguments.recognised(path, asked.kind, about_text=about_text)
-    if isinstance(found.kind, SourceKind):
+    if not found.is_text:
         if asked.text_column is not None:
             raise click.UsageError(f"--text-column is for text, but {no_text(path)}")
         return _source(asked, found, arguments, [])
@@ -77,7 +77,7 @@ def describe_path(asked: SourceAsked) -> dict[str, Any]:
     return _source(asked, samples, arguments, [], needs_fields=True)
 
 
-def _is_table(kind: TextKind) -> bool:
+def _is_table(kind: SourceKind) -> bool:
     """Whether what is packed as text is a table, whose columns could be packed as fields instead."""
     from fastio.converters import SOURCES
 
@@ -89,7 +89,8 @@ def _source(
 ) -> dict[str, Any]:
     """Describe samples; with ``needs_fields``, the command asks for each field, as the path would be text otherwise."""
     from fastio.converters import SOURCES
-    from fastio.converters.inspect.describe import describe_source, field_places, pack_command
+    from fastio.converters.inspect.describe import describe_source, field_places
+    from fastio.store.kinds.recognise import pack_command
 
     source = arguments.open(found)
     report = describe_source(source, SOURCES[source.kind].what)
@@ -103,8 +104,8 @@ def _source(
 
 
 def _text(asked: SourceAsked, path: str) -> dict[str, Any]:
-    from fastio.converters.inspect.describe import pack_command
     from fastio.converters.text import Limits, TextOptions, open_text
+    from fastio.store.kinds.recognise import pack_command
 
     without = asked.arguments.ignore_columns
     options = TextOptions(text_field=asked.text_column, label_field=asked.arguments.label_of_text, without=without)

@@ -181,13 +181,11 @@ def _opened(
     src: str, kind: str, split: str | None, pictures: PictureArguments, text: TextArguments
 ) -> Source | TextSamples:
     """Open SRC as what it is: samples, or text."""
-    from fastio.converters import SourceKind
-
     src, pictures = pictures.of_split(src, split)
     of_source = pictures.of_source
     about_text = bool(text.given) and not of_source.fields
     found = of_source.recognised(src, kind, about_text=about_text)
-    if isinstance(found.kind, SourceKind):
+    if not found.is_text:
         if about_text:
             raise click.UsageError(f"{text.given[0]} is for text, but {no_text(src)}")
         return pictures.source(found, text.tokens() if text.given else None)

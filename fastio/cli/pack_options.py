@@ -19,9 +19,9 @@ from fastio.cli.source_kind import split_of
 if TYPE_CHECKING:
     from fastio.converters import Part, Raw, Source, SourceKind, Transcode
     from fastio.converters.fields.types import FieldChoice
-    from fastio.converters.sources.registry import Recognised
     from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
     from fastio.converters.text.encode import TextTokens
+    from fastio.store.kinds.recognise import Recognised
 
 __all__ = [
     "PictureArguments",
@@ -221,7 +221,7 @@ class SourceArguments:
 
     def recognised(self, src: str, kind: str, *, about_text: bool = False) -> Recognised:
         """Answer what SRC is; ``about_text`` says that options were given that only text has."""
-        from fastio.converters.sources.registry import recognise
+        from fastio.store.kinds.recognise import recognise
 
         return recognise(
             src,

@@ -1,4 +1,4 @@
-"""The option ``--source-kind``, whose values are the names in the registries of ``fastio.converters``."""
+"""The option ``--source-kind``, whose values are the names in ``fastio.converters.SOURCES``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AUTO = "auto"
 
 
 class _Kind(_ParamType):
-    """A name in SOURCES (or TEXT_SOURCES). The registries are imported when a value is given or help is shown."""
+    """A name in SOURCES. The registry is imported when a value is given or help is shown."""
 
     name = "kind"
 
@@ -44,10 +44,8 @@ class _Kind(_ParamType):
 
     def _names(self) -> list[str]:
         from fastio.converters import SOURCES
-        from fastio.converters.text import TEXT_SOURCES
 
-        # A name may stand for a kind of samples and for a kind of text.
-        return list(dict.fromkeys([_AUTO, *SOURCES, *(TEXT_SOURCES if self._with_text else ())]))
+        return [_AUTO, *(name for name, each in SOURCES.items() if self._with_text or each.open is not None)]
 
 
 def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -59,8 +57,8 @@ def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[...
 
 def split_of(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
-    from fastio.converters.sources.folders import split_folder
     from fastio.converters.sources.tables.rows import has_split_column
+    from fastio.store.kinds.recognise import split_folder
 
     if has_split_column(src, split):
         return src, (*filters, ("split", split))
@@ -69,7 +67,7 @@ def split_of(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tupl
 
 def no_text(src: str) -> str:
     """Why SRC takes no options about text."""
-    from fastio.converters.sources.registry import names_store
+    from fastio.store.formats import names_store
 
     if names_store(src):
         return f"{src} is a packed store, whose samples stay as they are; unpack it first: fastio unpack {src} FOLDER"
@@ -80,7 +78,7 @@ def source_words() -> str:
     """What can be packed, in words."""
     from fastio.converters import SOURCES
 
-    return f"{', '.join(source.what for source in SOURCES.values())}, or text"
+    return f"{', '.join(each.what for each in SOURCES.values() if each.open is not None)}, or text"
 
 
 def target_words() -> str:

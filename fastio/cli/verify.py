@@ -93,9 +93,9 @@ def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | Non
     """Return the source that a store is compared with; of text, what encodes it again as the store says."""
     from fastio.converters.inspect.compare import read_again
     from fastio.converters.sources.origin import reopen_source
-    from fastio.converters.sources.registry import names_store
     from fastio.converters.sources.source import origin_of
     from fastio.converters.text.decode import text_field
+    from fastio.store.formats import names_store
 
     record = origin_of(store.metadata)
     is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()

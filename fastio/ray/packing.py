@@ -19,7 +19,6 @@ from fastio.converters.packing.planned_set import PlannedSet
 from fastio.converters.packing.record import PackReport, check_pictures, stop_at
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.scan import shown
 from fastio.converters.sources.source import Source
 from fastio.errors import FastioError, SourceError, StoreError
 from fastio.integrations.packages import imported
@@ -28,6 +27,7 @@ from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import shard_suffixes
 from fastio.store.jump_tables import JumpRule
+from fastio.store.kinds.scan import shown
 from fastio.store.listing import held_partials, remove_stale
 from fastio.store.write.atomic import writing
 from fastio.store.write.target import Target

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from fastio.converters.sources.kind import source_record
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import source_record
 from fastio.converters.write.encoder import KeyRule, Misfit, SampleEncoder, SampleForm, check_key
 from fastio.converters.write.fields import Fields
 from fastio.converters.write.pieces import Ledger, PieceWriter, Refused
 from fastio.converters.write.writer import classes_of
 from fastio.store import SampleBatch, SampleWriter
+from fastio.store.kinds.scan import Problem
 from fastio.types.schema import Schema
 
 __all__ = [

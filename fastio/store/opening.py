@@ -12,6 +12,7 @@ from fastio.store.address import Address
 from fastio.store.files import Read, check_read
 from fastio.store.files.local import check_address, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.store.formats import names_store
 from fastio.store.index.store import SealedStore
 from fastio.store.shards import Way, open_set, open_shard, store_of
 from fastio.types.options import explains_names
@@ -58,9 +59,14 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
             form, files = address.files()
             before = _inodes(files)
             return store_of(path, form, [open_shard(file, form, way) for file in files], way)
-        except StoreError:
-            if attempt == _ATTEMPTS or before == _versions(path):
-                raise  # the store was not replaced meanwhile
+        except StoreError as exc:
+            if attempt < _ATTEMPTS and before != _versions(path):
+                continue  # the store was replaced meanwhile
+            if not os.path.lexists(path) or names_store(path):
+                raise
+            from fastio.store.kinds.recognise import not_packed
+
+            raise type(exc)(not_packed(path)) from exc
     raise AssertionError
 
 

@@ -17,12 +17,14 @@ from click.testing import CliRunner
 from fastio import FastDataset
 from fastio.cli import cli
 from fastio.converters import SOURCES
-from fastio.converters.text import TEXT_SOURCES
 from fastio.errors import StoreError
 from tests.converters.sources.arrow.picture_tables import picture_table, write_parquet
 from tests.converters.sources.conformance import MAKERS
 from tests.converters.sources.text_conformance import MAKERS as TEXT_MAKERS
 from tests.converters.trees import flat
+
+SAMPLES = [name for name, kind in SOURCES.items() if kind.open]
+TEXTS = [name for name, kind in SOURCES.items() if kind.open_text]
 
 
 def run(*arguments: object, code: int = 0) -> str:
@@ -53,7 +55,7 @@ def test_a_table(tmp_path: Path) -> None:
     assert ["image", "tag", "size", "label"] == [each["name"] for each in report["fields"]]
 
 
-@pytest.mark.parametrize("kind", [name for name, each in SOURCES.items() if not each.needs_fields and name != "store"])
+@pytest.mark.parametrize("kind", [name for name in SAMPLES if not SOURCES[name].needs_fields and name != "store"])
 def test_every_source(tmp_path: Path, kind: str) -> None:
     """Whatever can be packed is described, with the kind that packs it and all its samples."""
     source = MAKERS[kind](tmp_path)
@@ -65,7 +67,7 @@ def test_every_source(tmp_path: Path, kind: str) -> None:
     assert {"image"} <= {each["name"] for each in report["fields"]}
 
 
-@pytest.mark.parametrize("kind", TEXT_SOURCES)
+@pytest.mark.parametrize("kind", TEXTS)
 def test_every_kind_of_text(tmp_path: Path, kind: str) -> None:
     """Text is named, with the kind that packs it."""
     report = described(TEXT_MAKERS[kind](tmp_path).path)
@@ -77,7 +79,7 @@ def test_every_kind_of_text(tmp_path: Path, kind: str) -> None:
 OPTIONS = {"pairs": ["--field", "mask=masks/"]}
 
 
-@pytest.mark.parametrize("kind", [name for name in SOURCES if name != "store"])
+@pytest.mark.parametrize("kind", [name for name in SAMPLES if name != "store"])
 def test_the_command_packs_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The command that info prints succeeds as it stands, and packs all samples."""
     source = MAKERS[kind](tmp_path)
@@ -90,7 +92,7 @@ def test_the_command_packs_every_source(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(source) == described(words[3])["samples"]
 
 
-@pytest.mark.parametrize("kind", TEXT_SOURCES)
+@pytest.mark.parametrize("kind", TEXTS)
 def test_the_command_packs_every_kind_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The command that info prints succeeds as it stands."""
     source = TEXT_MAKERS[kind](tmp_path)

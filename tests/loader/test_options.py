@@ -215,12 +215,13 @@ def test_what_is_no_path_is_named(owner: Callable[[Any], Any], value: Any, expec
 
 
 def test_a_folder_of_pictures_names_the_command(tmp_path: Path) -> None:
-    """The first line that a newcomer types."""
-    (tmp_path / "photos" / "cats").mkdir(parents=True)
+    """The first line that a newcomer types: what was seen, and the command that works."""
+    for name in ("cats", "dogs"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        (tmp_path / "photos" / name / f"{name}.png").write_bytes(b"x")
+    expected = r"photos: is class folders of images \(2 folders\), and not packed yet: pack it: fastio pack .*photos p"
     for owner in (FastDataset, lambda path: FastLoader(path, 4)):
-        with pytest.raises(
-            FileNotFoundError, match=f"name a store, or pack it: fastio pack {tmp_path}/photos NAME.lmdb"
-        ):
+        with pytest.raises(FileNotFoundError, match=expected):
             owner(tmp_path / "photos")
 
 

@@ -14,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.sources.optional import pyarrow
-from fastio.converters.sources.streams import opened, plain_name, seekable
+from fastio.converters.sources.streams import opened, seekable
 from fastio.errors import FastioError, SourceError
+from fastio.store.kinds.names import plain_name
 
 __all__ = [
-    "ARROW_SUFFIXES",
-    "PARQUET_SUFFIXES",
-    "SAVED_MARKS",
     "class_names",
     "feature_at",
     "features_of",
@@ -38,7 +36,6 @@ __all__ = [
 ]
 
 
-PARQUET_SUFFIXES, ARROW_SUFFIXES = (".parquet",), (".arrow", ".feather", ".ipc")
 _MAGIC = b"ARROW1"  # of an Arrow file; a stream has none
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 _BATCH_BYTES, _LEAST_ROWS, _MOST_ROWS = 4 << 20, 16, 8192  # of what is decoded of a Parquet file at a time
@@ -307,8 +304,6 @@ def python_values(array: Any) -> list[Any]:
 
 
 # What ``datasets.Dataset.save_to_disk`` leaves in a folder: which files hold the data, and the notes on columns.
-
-SAVED_MARKS = frozenset(["dataset_info.json", "dataset_dict.json"])  # one of them is in such a folder
 
 
 def saved_names(path: str) -> list[str]:

@@ -18,8 +18,6 @@ from fastio.converters.labels.file import look_like_captions
 from fastio.converters.labels.values import TableLabels
 from fastio.converters.sources.arrow.columns import columns_of, is_bytes, plain_type, type_at
 from fastio.converters.sources.arrow.reading import (
-    ARROW_SUFFIXES,
-    PARQUET_SUFFIXES,
     class_names,
     feature_at,
     features_of,
@@ -28,6 +26,8 @@ from fastio.converters.sources.arrow.reading import (
     plain_array,
     python_values,
     reading,
+    saved_features,
+    saved_names,
     sound,
 )
 from fastio.converters.sources.arrow.rows import TableFiles, TableRows
@@ -35,18 +35,22 @@ from fastio.converters.sources.arrow.values import decode_array, encode_array, f
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.converters.sources.file_set import FileSet
-from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at
 from fastio.converters.sources.optional import pyarrow
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.tables.names import RowKeys, passing, unique_keys
 from fastio.converters.sources.tables.titles import column_path
 from fastio.errors import SourceError
+from fastio.store.kinds.names import ARROW_SUFFIXES, PARQUET_SUFFIXES, plain_name
+from fastio.store.kinds.scan import Problem, SourcePath
 from fastio.types.field_types import FIELD_TYPES, type_of
 from fastio.types.schema import Field, Schema
 
 __all__ = [
     "holds_pictures",
+    "open_arrow",
+    "open_parquet",
+    "open_saved",
     "table_source",
 ]
 
@@ -63,6 +67,31 @@ def holds_pictures(reader: str, place: str) -> bool:
         columns = columns_of(reader, dict.fromkeys(file.schema.names, place), file.schema, ())
         table = TableHead(place, file.schema, features, lambda path: _first_bytes(reader, place, path), columns)
     return has_pictures(table)
+
+
+def open_arrow(place: SourcePath, options: SourceOptions) -> ListedSource:
+    """Open an Arrow file or stream, those that a pattern matches, or those in a folder; see ``table_source``."""
+    files = FileSet.of(place, _named(ARROW_SUFFIXES), "an Arrow file", ", ".join(ARROW_SUFFIXES))
+    return table_source("arrow", "arrow", place, files, options)
+
+
+def open_parquet(place: SourcePath, options: SourceOptions) -> ListedSource:
+    """Open a Parquet file, those that a pattern matches, or those in a folder; see ``table_source``."""
+    files = FileSet.of(place, _named(PARQUET_SUFFIXES), "a Parquet file", ", ".join(PARQUET_SUFFIXES))
+    return table_source("parquet", "parquet", place, files, options)
+
+
+def _named(suffixes: tuple[str, ...]) -> Callable[[str], bool]:
+    return lambda name: plain_name(name).lower().endswith(suffixes) and not name.startswith(".")
+
+
+def open_saved(place: SourcePath, options: SourceOptions) -> ListedSource:
+    """Open what ``datasets.Dataset.save_to_disk`` wrote; of a dictionary of splits, one of its folders."""
+    names = saved_names(place.path)
+    status = [Path(place.path, name).stat() for name in names]
+    sizes = sum(each.st_size for each in status), sum(each.st_blocks * 512 for each in status)
+    files = FileSet(place.path, names, *sizes)
+    return table_source("datasets", "arrow", place, files, options, features=saved_features(place.path))
 
 
 def table_source(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from fastio.converters.sources.streams import opened
@@ -14,15 +12,12 @@ from fastio.errors import SourceError
 
 __all__ = [
     "CocoFile",
-    "looks_like_coco",
     "read_coco",
 ]
 
 
 _SPACE = " \t\r\n"
 _LISTS: Final = ("images", "annotations")
-_LOOKED_AT = 1 << 16  # bytes in which one of the lists begins
-_BEGINS = re.compile(rb'"(?:images|annotations)"\s*:\s*\[')
 
 
 @dataclass(slots=True)
@@ -35,18 +30,6 @@ class CocoFile:
 
     order: list[str] = field(default_factory=list)
     others: dict[str, Any] = field(default_factory=dict)
-
-
-def looks_like_coco(path: str) -> bool:
-    """Return whether a .json begins like COCO's: with a list of images or of annotations near its start."""
-    if not path.lower().endswith(".json"):
-        return False
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(_LOOKED_AT)
-    except OSError:
-        return False
-    return head.lstrip()[:1] == b"{" and _BEGINS.search(head) is not None
 
 
 def read_coco(path: str, take: Callable[[str, Any, str], None]) -> CocoFile:

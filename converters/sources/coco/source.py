@@ -18,21 +18,22 @@ from fastio.codec.headers import Headers
 from fastio.converters.sources.coco.annotations import Annotations, CollectedAnnotations
 from fastio.converters.sources.coco.reading import CocoFile, read_coco
 from fastio.converters.sources.files import IMAGE_FIELD, FileReader, paths_below
-from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at, read_together
-from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Problem, root_to_record
+from fastio.converters.sources.options import SourceOptions, source_record
+from fastio.converters.sources.source import root_to_record
 from fastio.converters.sources.tables.names import file_states, safe_name
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.types.field_types import field_of
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = [
-    "open_coco",
+    "open_annotations",
 ]
 
 
+_KIND = "coco"  # of sources
 _OWN: Final = ("id", "file_name")
 
 
@@ -96,13 +97,16 @@ def _pixels(number: Any) -> int:
     return int(number) if is_whole and 0 <= number < 2**31 else -1
 
 
-def open_coco(kind: str, place: SourcePath, options: SourceOptions) -> ListedSource:
+def open_annotations(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
-    Open a COCO JSON; ``kind`` is the source's name in SOURCES. Images stay in the order of the file.
+    Open a COCO JSON. Its images lie below ``--root``, or in a folder in or beside its own; they stay in the order of
+    the file.
 
     Every image is a sample, also without annotations. An annotation of an unknown image is a problem of its own; one
     with something wrong is a problem of its image.
     """
+    if place.is_folder:
+        raise SourceError(f"{place.path}: is a folder; expected a COCO JSON: name the file in it")
     images, annotations = _Images(), Annotations()
     takers = {"images": images.add, "annotations": annotations.add}
     try:
@@ -113,12 +117,11 @@ def open_coco(kind: str, place: SourcePath, options: SourceOptions) -> ListedSou
     if not images.ids:
         raise SourceError(f"{place.path}: has no images" + (f": {images.homeless[0][1]}" if images.homeless else ""))
     root = find_root(place.path, options.root, images.names)
-    return _CocoSamples(kind, place, options, file, images, collected, root).source()
+    return _CocoSamples(place, options, file, images, collected, root).source()
 
 
 @dataclass(frozen=True, slots=True)
 class _CocoSamples:
-    kind: str
     place: SourcePath
     options: SourceOptions
     file: CocoFile
@@ -141,7 +144,7 @@ class _CocoSamples:
         problems += [Problem(shown(names[i] or f"{where}:image {self.images.ids[i]}"), bad[i]) for i in bad]
         return ListedSource(
             path=self.place.path,
-            kind=self.kind,
+            kind=_KIND,
             schema=Schema((IMAGE_FIELD, *values.fields, field_of("image_id", "int"))),
             metadata=self._metadata(categories),
             keys_at=names_at(names),
@@ -215,7 +218,7 @@ class _CocoSamples:
 
     def _metadata(self, categories: Sequence[dict[str, Any]]) -> dict[str, Any]:
         place, annotations = self.place, self.annotations
-        record = source_record(self.kind, place.name, labels=None)
+        record = source_record(_KIND, place.name, labels=None)
         if self.options.root is not None:
             record["root"] = root_to_record(self.options.root, place.path)
         names = [each["name"] for each in categories]

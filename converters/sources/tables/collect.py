@@ -19,12 +19,11 @@ from fastio.converters.fields.types import PathCheck, value_at
 from fastio.converters.fields.values import EncodedField, encode_values
 from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded
 from fastio.converters.sources.listed import Indices, Values
-from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Problem
 from fastio.converters.sources.tables.columns import PlannedColumn, TablePlan
 from fastio.converters.sources.tables.names import safe_name
 from fastio.converters.sources.tables.rows import Constant, TableFile, document_in, value_in
 from fastio.errors import SourceError
+from fastio.store.kinds.scan import Problem, shown
 from fastio.types.field_types import type_of
 from fastio.types.schema import Field, is_plain_path
 from fastio.types.spans import Spans

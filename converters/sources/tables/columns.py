@@ -15,7 +15,7 @@ from fastio.converters.labels.columns import ALL_OTHERS, as_text
 from fastio.converters.labels.values import WHOLE
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, is_empty
-from fastio.converters.sources.kind import SourceOptions
+from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.tables.rows import value_in
 from fastio.converters.sources.tables.titles import alike, column_path
 from fastio.errors import SourceError

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.converters.labels.columns import as_text
 from fastio.converters.sources.listed import Indices
-from fastio.converters.sources.scan import is_utf8, shown
-from fastio.converters.sources.source import Problem
-from fastio.converters.sources.streams import plain_name
 from fastio.errors import SourceError
+from fastio.store.kinds.names import plain_name
+from fastio.store.kinds.scan import Problem, is_utf8, shown
 
 __all__ = [
     "FileStates",

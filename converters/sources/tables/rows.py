@@ -12,29 +12,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastio.converters.fields.types import value_at
-from fastio.converters.sources.arrow.reading import (
-    ARROW_SUFFIXES,
-    PARQUET_SUFFIXES,
-    part_at,
-    plain_array,
-    python_values,
-    reading,
-    sound,
-)
-from fastio.converters.sources.streams import Stream, opened, plain_name
+from fastio.converters.sources.arrow.reading import part_at, plain_array, python_values, reading, sound
+from fastio.converters.sources.streams import Stream, opened
 from fastio.errors import SourceError
+from fastio.store.kinds.names import ARROW_SUFFIXES, METADATA_NAMES, STREAM_KINDS, is_table_name, plain_name
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",
-    "METADATA_NAMES",
-    "TABLE_SUFFIXES",
     "Constant",
     "JsonText",
     "Row",
     "TableFile",
     "document_in",
     "has_split_column",
-    "is_table_name",
     "kind_in_json",
     "value_in",
 ]
@@ -44,16 +34,8 @@ __all__ = [
 Row = tuple[int, Mapping[str, Any] | str]
 
 MAX_DOCUMENT_BYTES: Final = 64 << 20
-_STREAMS: Final = ("csv", "tsv", "jsonl", "json")  # read from front to back; Parquet and Arrow are read by columns
-TABLE_SUFFIXES: Final = (*(f".{kind}" for kind in _STREAMS), *PARQUET_SUFFIXES, *ARROW_SUFFIXES)
-METADATA_NAMES: Final = ("metadata.csv", "metadata.jsonl", "metadata.parquet")  # of a folder of pictures
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _STYLE_BYTES = 1 << 20  # of a first line, at most, that tells how the others are written
-
-
-def is_table_name(name: str) -> bool:
-    """Return whether a file of this name is a table."""
-    return plain_name(name).lower().endswith(TABLE_SUFFIXES)
 
 
 def has_split_column(path: str, split: str) -> bool:
@@ -94,7 +76,7 @@ class TableFile:
     @property
     def has_columns(self) -> bool:
         """Whether the format keeps columns with types (Parquet, Arrow), and not one row after the other."""
-        return self.kind not in _STREAMS
+        return self.kind not in STREAM_KINDS
 
     @property
     def is_typed(self) -> bool:

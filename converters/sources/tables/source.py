@@ -6,29 +6,32 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.sources.column_kinds import holding
 from fastio.converters.sources.columns import SourceColumns, is_file
 from fastio.converters.sources.files import paths_below
-from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Read, names_at, read_together
+from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.pairs import FieldFiles, suggested_field
-from fastio.converters.sources.scan import shown
-from fastio.converters.sources.source import Problem, root_to_record
+from fastio.converters.sources.source import root_to_record
 from fastio.converters.sources.tables.collect import Collected, collect
 from fastio.converters.sources.tables.columns import ColumnGuess, PlannedColumn, TablePlan, label_title, make_plan
 from fastio.converters.sources.tables.names import FileStates, describe_names, file_states
 from fastio.converters.sources.tables.rows import TableFile
 from fastio.errors import SourceError
-from fastio.types.picture_kinds import picture_extensions
+from fastio.store.kinds.names import METADATA_NAMES, TABLE_SUFFIXES, is_table_name
+from fastio.store.kinds.scan import Folder, Problem, SourcePath, scan_tree, shown
+from fastio.types.picture_kinds import kind_by_name, picture_extensions
 from fastio.types.schema import Field, Schema
 
 __all__ = [
-    "TableParts",
-    "open_rows",
+    "names_pictures",
+    "open_metadata",
+    "open_table",
 ]
 
 
@@ -36,7 +39,7 @@ _LOOKED_AT = 4096  # names of files that tell their type
 
 
 @dataclass(frozen=True, slots=True)
-class TableParts:
+class _TableParts:
     """
     What makes a table a source: the ``kind`` of source, the table, and the folder ``root`` of the files that it names.
 
@@ -52,7 +55,75 @@ class TableParts:
     takes_root: bool = False
 
 
-def open_rows(parts: TableParts, options: SourceOptions) -> ListedSource:
+def open_metadata(place: SourcePath, options: SourceOptions) -> ListedSource:
+    """
+    Open a folder of pictures, at any depth, with a table that has a row for each: ``file_name``, and further columns.
+
+    Columns called ``..._file_name`` name further files. Pictures that no row names are problems, and so are rows
+    without their file.
+    """
+    names = _tables(place)
+    if len(names) != 1:
+        found = " and ".join(names) or "none of them"
+        raise SourceError(f"{place.path}: expected one of {', '.join(METADATA_NAMES)}, found {found}")
+    table = TableFile(str(Path(place.path, names[0])), has_titles=options.columns.header)
+    if table.first() is not None and not any(each.endswith("file_name") for each in table.first() or ()):
+        key = options.columns.key_column
+        if key is None and all(choice.name != "image" for choice in options.fields):
+            raise SourceError(
+                f"{table.path}: has no column 'file_name', only {', '.join(map(repr, table.first() or ()))}: name the "
+                "column with the files, as in --key-column path"
+            )
+
+    def others(named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
+        return _unnamed(place, table.name, named)
+
+    return _open_rows(_TableParts("metadata", place, table, place.path, others), options)
+
+
+def _unnamed(place: SourcePath, table: str, named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
+    """Pictures that no row names, and what is neither a picture nor named."""
+    found = Folder()
+    found.add(place.top)
+    for key in place.top.folders:
+        found.add(scan_tree(place.path, key))
+    ours = {table, *map(shown, named)}
+    problems = [Problem(shown(key), f"has no row in {table}") for key in found.keys if key not in named]
+    left_out = [each for each in found.left_out if each.key not in ours]
+    for each in found.problems:
+        if each.key not in ours and each.problem.startswith("is not an image"):
+            left_out.append(Problem(each.key, f"is not an image, and has no row in {table}"))
+        elif each.key not in ours:
+            problems.append(each)
+    return problems, left_out
+
+
+def _tables(place: SourcePath) -> list[str]:
+    """The tables of the convention in the folder itself."""
+    top = place.top
+    return sorted({each.key for each in (*top.problems, *top.left_out)} & set(METADATA_NAMES))
+
+
+def open_table(place: SourcePath, options: SourceOptions) -> ListedSource:
+    """
+    Open a .csv, .tsv, .jsonl, .json, Parquet or Arrow file. Files are named from ``--root`` on, or from the table's
+    folder.
+
+    A sample is named after its file, by ``--key-column``, or by its line. Files that no row names belong to nothing:
+    only the table says what the samples are.
+    """
+    if place.is_folder or not is_table_name(place.path):
+        raise SourceError(f"{place.path}: expected a table ({', '.join(TABLE_SUFFIXES)})")
+    table = TableFile(place.path, has_titles=options.columns.header)
+    root = options.root or os.path.dirname(place.path) or "."  # noqa: PTH120 - "" for a name alone
+    return _open_rows(_TableParts("table", place, table, root, _no_others, takes_root=True), options)
+
+
+def _no_others(_named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
+    return [], []
+
+
+def _open_rows(parts: _TableParts, options: SourceOptions) -> ListedSource:
     """
     Return the rows of a table, with the files that they name, as samples in the order of the table.
 
@@ -101,7 +172,7 @@ def _guesses(table: TableFile, options: SourceOptions) -> dict[str, ColumnGuess]
 
 
 def _left_out(
-    parts: TableParts, options: SourceOptions, guesses: Mapping[str, ColumnGuess], plan: TablePlan, root: str
+    parts: _TableParts, options: SourceOptions, guesses: Mapping[str, ColumnGuess], plan: TablePlan, root: str
 ) -> list[str]:
     """The columns that are not packed. Raises SourceError for those of them, and of JSON, that hold pictures."""
     files = {each.path[0] for each in plan.files}
@@ -184,7 +255,7 @@ def _file_field(column: PlannedColumn, root: str, rows: Collected) -> Field:
 class _TableSamples:
     """Everything that is known of a table and its files."""
 
-    parts: TableParts
+    parts: _TableParts
     options: SourceOptions
     guesses: Mapping[str, ColumnGuess]
     plan: TablePlan
@@ -330,3 +401,32 @@ class _TableSamples:
             "style": table.style(),
         }
         return {name: value for name, value in form.items() if value}
+
+
+# Whether a table is more than text.
+
+_LONGEST_NAME = 1024  # characters; what is longer is a text that ends with the name of a picture
+
+
+def names_pictures(path: str) -> bool:
+    """
+    Return whether the first row of a table names a picture, under "file_name" or anywhere, or holds one as text.
+
+    Where there is a "text", a picture under another title must lie beside the table. Columns of Parquet and Arrow
+    files have types, so that their texts are fields without further signs.
+    """
+    table = TableFile(path)
+    row = table.first() or {}
+    if _names_picture(row.get("file_name")) or (not table.has_columns and any(map(holding, row.values()))):
+        return True
+    names = [] if table.has_columns else [value for value in row.values() if _names_picture(value)]
+    if "text" in row:
+        folder = os.path.dirname(path)  # noqa: PTH120 - "" for a name alone
+        return any(os.path.isfile(os.path.join(folder, name)) for name in names)  # noqa: PTH113, PTH118 - never raises
+    return bool(names)
+
+
+def _names_picture(value: object) -> TypeGuard[str]:
+    if not isinstance(value, str) or len(value) > _LONGEST_NAME:
+        return False
+    return "\n" not in value and "://" not in value and kind_by_name(value) != 0

@@ -19,9 +19,8 @@ from fastio.converters.labels.file import look_like_captions
 from fastio.converters.labels.values import TableLabels
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.file_set import FileSet
-from fastio.converters.sources.kind import SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.tables.names import RowKeys, passing, unique_keys
 from fastio.converters.sources.tfrecord.records import (
     BYTES_LIST,
@@ -36,36 +35,38 @@ from fastio.converters.sources.tfrecord.records import (
     scan_records,
 )
 from fastio.errors import SourceError
+from fastio.store.kinds.names import RECORD_SUFFIXES, is_record_name
+from fastio.store.kinds.scan import Problem, SourcePath
 from fastio.types.field_types import FIELD_TYPES
 from fastio.types.picture_kinds import UNKNOWN
 from fastio.types.schema import COLUMN, RAGGED, Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = [
-    "record_source",
+    "open_tfrecord",
 ]
 
 
+_KIND = "tfrecord"  # of sources
 _SEEN_EXAMPLES = 64  # that tell which features there are
 
 
-def record_source(
-    kind: str, place: SourcePath, files: FileSet, options: SourceOptions, suffixes: Sequence[str]
-) -> ListedSource:
+def open_tfrecord(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
-    Return the records of all files as a source.
+    Open the records of a TFRecord file, of those that a pattern matches, or of those in a folder.
 
     Keys are the file's name and the record's position (``train-00000-of-00010/0012``), or the values of
     ``--key-column``. A record that differs from its checksum, is no Example, or lacks a feature is a problem. Without
     ``--field``, the first 64 examples tell the features; another one in a later example is a problem of that record.
     """
+    files = FileSet.of(place, is_record_name, "a TFRecord file", ", ".join((*RECORD_SUFFIXES, "-00000-of-00010")))
     records = _Records([scan_records(files.place(name)) for name in files.names])
     seen = records.seen(place.path)
     columns = choose_features(place.path, seen, options)
     key, filters = options.columns.key_column, options.columns.filters
     for name, value in filters:
         feature_named(place.path, seen, name, f"--filter {name}={value}")
-    row_keys = RowKeys.of(files.names, records.file_rows, suffixes)
+    row_keys = RowKeys.of(files.names, records.file_rows, RECORD_SUFFIXES)
     order, left_out = passing(row_keys, filters, records.values_of)
     problems = list[Problem]()
     keys_at: Callable[[Indices], list[str]] = row_keys.at
@@ -77,11 +78,11 @@ def record_source(
     known = None if options.fields else frozenset(seen)
     unpacked = features_left_out(place.path, seen, columns, options)
     fields = [str(each.choice) for each in columns]
-    record = source_record(kind, place.name, labels=None, fields=fields, left_out=unpacked)
+    record = source_record(_KIND, place.name, labels=None, fields=fields, left_out=unpacked)
     record["label_options"] = options.columns.to_json()
     return ListedSource(
         path=place.path,
-        kind=kind,
+        kind=_KIND,
         schema=Schema(tuple(each.field for each in columns)),
         metadata={"classes": None if rule is None else rule.classes, "source": record},
         keys_at=keys_at,

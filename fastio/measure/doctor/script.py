@@ -18,11 +18,12 @@ from PIL import Image
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, default_collate
 
 from fastio.converters.labels.file import LABEL_SUFFIXES
-from fastio.converters.text import find_text
+from fastio.errors import SourceError
 from fastio.measure.doctor.facts import ScriptFacts
 from fastio.measure.doctor.recipe import code_of, output_dtype, output_sizes, recipe_of
 from fastio.measure.doctor.transform_timers import WHOLE_PICTURE, step_name, steps_of, transform_of
 from fastio.measure.loop.user_code import is_users_code
+from fastio.store.kinds.recognise import recognise
 from fastio.transforms import Compiled
 from fastio.types.picture_kinds import kind_by_name
 
@@ -296,7 +297,7 @@ def data_files(dataset: Any) -> DataFiles | None:
         return None
     labels = _labels(dataset, path)
     listed = _listed(dataset)
-    if find_text(path) is not None:
+    if _is_text(path):
         return DataFiles(path, "text", labels=labels)
     pictures = [file for file in listed or islice(_files_below(path), _MOST_NAMES) if kind_by_name(file)]
     if not pictures:
@@ -309,6 +310,13 @@ def data_files(dataset: Any) -> DataFiles | None:
         is_sorted=bool(listed) and _is_sorted(_paths(_list(dataset))),
         sizes=tuple(_sizes(pictures)),
     )
+
+
+def _is_text(path: str) -> bool:
+    try:
+        return recognise(path).is_text
+    except SourceError:
+        return False
 
 
 def _labels(dataset: Any, path: str) -> str | None:

@@ -287,7 +287,9 @@ def picture_files(folder: str | Path) -> list[str]:
     """
     paths = sorted(path for path in _files(str(folder)) if Path(path).suffix.lower() in _SUFFIXES)
     if not paths:
-        raise SourceError(f"{folder}: no picture files in it (looked for {', '.join(sorted(_SUFFIXES))})")
+        from fastio.store.kinds.recognise import not_packed
+
+        raise SourceError(f"{not_packed(str(folder))}; no picture files in it, which are measured unpacked")
     return paths
 
 

@@ -87,6 +87,10 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
         _run_module(script.removeprefix(_MODULE), arguments)
         return
     if not Path(script).is_file() or not script.endswith(".py"):
+        if Path(script).exists():
+            from fastio.store.kinds.recognise import not_packed
+
+            raise FastioError(f"{script}: is data, not a script: expected SCRIPT.py or -m MODULE; {not_packed(script)}")
         raise FastioError(
             f"{script}: no such script; expected SCRIPT.py or -m MODULE with its arguments, or MODULE:FUNCTION"
         )

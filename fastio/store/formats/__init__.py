@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fastio.errors import StoreError, StoreNotFound
-from fastio.store.foreign.other_libraries import library_of
 from fastio.store.formats import hdf5, lmdb, tar, zip_archive
 from fastio.store.formats.format import HEAD_BYTES, Format
 from fastio.store.listing import visible_names
@@ -18,7 +17,7 @@ __all__ = [
     "holds_shards",
     "looks_like",
     "named",
-    "of_folder",
+    "names_store",
     "of_names",
     "shard_suffixes",
     "suffixes",
@@ -49,24 +48,14 @@ def looks_like(head: bytes, *, likely: Format | None = None) -> Format | None:
     return next((form for form in formats if form.is_content(head)), None)
 
 
-def of_folder(folder: str | Path) -> Format:
-    """
-    Return the format of the shards in a folder. Raises StoreNotFound if there are none, StoreError if formats are
-    mixed.
-    """
-    return of_names(str(folder), visible_names(folder))
-
-
 def of_names(folder: str, names: Iterable[str]) -> Format:
-    """As ``of_folder``, of a folder that holds files of these names."""
+    """
+    Return the format of the shards in a folder that holds files of these names. Raises StoreNotFound if there are none,
+    StoreError if formats are mixed.
+    """
     held = _held(names)
-    if not held and (known := library_of(folder)):
-        raise StoreNotFound(f"{folder}: is {known}")
     if not held:
-        raise StoreNotFound(
-            f"{folder}: a folder without {' or '.join(shard_suffixes())} shards: name a store, or pack it: "
-            f"fastio pack {folder} NAME.lmdb"
-        )
+        raise StoreNotFound(f"{folder}: a folder without {' or '.join(shard_suffixes())} shards: name a store")
     if len(held) > 1:
         kinds = " and ".join(form.suffixes[0] for form in held)
         raise StoreError(f"{folder}: holds {kinds} files: name the shards, e.g. name-*{held[0].suffixes[0]}")
@@ -77,6 +66,13 @@ def holds_shards(folder: str | Path) -> bool:
     """Return whether a folder holds shards, or a set object that lists some, which makes it a store."""
     names = visible_names(folder)
     return bool(_held(names)) or any(name.endswith(SET_SUFFIX) for name in names)
+
+
+def names_store(path: str) -> bool:
+    """
+    Return whether a path names a store: by a suffix of one of FORMATS or of a set object, or as a folder of shards.
+    """
+    return holds_shards(path) if Path(path).is_dir() else path.endswith(SET_SUFFIX) or named(path) is not None
 
 
 def suffixes() -> str:

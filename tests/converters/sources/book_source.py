@@ -9,10 +9,11 @@ import numpy as np
 
 from fastio._native import Buffers
 from fastio.converters.sources.files import IMAGE_FIELD, LABEL_FIELD
-from fastio.converters.sources.kind import SourceKind, SourceOptions, SourcePath, source_record
 from fastio.converters.sources.listed import ListedSource, Values, names_at
-from fastio.converters.sources.source import Problem
+from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.errors import SourceError
+from fastio.store.kinds.registry import SourceKind
+from fastio.store.kinds.scan import Problem, SourcePath
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 

@@ -82,7 +82,7 @@ def test_help_names_it() -> None:
     """Among the values of the option, and in the words about SRC."""
     assert "|book" in "".join(run("verify", "--help").output.split())
     said = " ".join(run("pack", "--help").output.split())
-    assert "|book|" in said.replace(" ", "")
+    assert "|book]" in said.replace(" ", "")
     assert "a book of pictures, or text" in said
 
 

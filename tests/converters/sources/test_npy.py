@@ -85,7 +85,7 @@ def test_a_folder_of_arrays(tmp_path: Path) -> None:
     assert ({"image": "uint8[5,7,3]", "label": "int"}, 6) == (types, len(samples))
     np.save(tmp_path / "d" / "z.npy", Y[:3])
     assert "different numbers of rows" in refused(tmp_path / "d", kind="npy")
-    assert "3 files (3 .npy); nearest: a folder of arrays of NumPy: at most 64" in refused(tmp_path / "d")
+    assert "3 files (3 .npy); nearest: arrays of NumPy, for 3 files: of a folder, at most 64" in refused(tmp_path / "d")
 
 
 def test_big_endian(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_table_that_is_there_twice(tmp_path: Path) -> None:
 
 def test_no_text_by_its_name(tmp_path: Path) -> None:
     """What does not look like text is refused, with what would."""
-    with pytest.raises(SourceError, match=r"a\.doc: not text by its name; expected \.txt, \.jsonl"):
+    with pytest.raises(SourceError, match=r"a\.doc: not text by its name; expected .*\.txt, \.jsonl"):
         open_text(tree(tmp_path, {"a.doc": "x"}) / "a.doc")
-    with pytest.raises(SourceError, match="kind of text 'words': expected one of auto, text-folder"):
+    with pytest.raises(SourceError, match=r"kind of text 'words': expected one of auto, .*text-folder"):
         open_text(tmp_path, kind="words")

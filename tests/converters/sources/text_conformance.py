@@ -1,4 +1,4 @@
-"""What every source of text must do, whatever its kind; run on all of ``fastio.converters.text.TEXT_SOURCES``."""
+"""What every source of text must do, whatever its kind; run on all of ``fastio.converters.SOURCES`` with text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastio.converters.text import TEXT_SOURCES, Documents, Limits, TextOptions, TextSource, open_text
+from fastio.converters import SOURCES
+from fastio.converters.text import Documents, Limits, TextOptions, TextSource, open_text
 from tests.converters.text.build import tree
 
 ROWS = [{"text": f"row {i} ü", "label": ("bee", "cat", "dog")[i % 3]} for i in range(12)]
@@ -77,7 +78,9 @@ MAKERS: dict[str, Callable[[Path], TextSource]] = {
     "arrow": lambda f: open_text(write_stream(f / "a.arrow", pa.Table.from_pylist(ROWS)), options=LABELLED),
     "datasets": lambda f: open_text(write_datasets(f / "saved", pa.Table.from_pylist(ROWS)), options=LABELLED),
 }
-assert MAKERS.keys() == TEXT_SOURCES.keys(), "a new source of text needs a maker here"
+TEXTS = {name for name, kind in SOURCES.items() if kind.open_text}
+
+assert TEXTS == MAKERS.keys(), "a new source of text needs a maker here"
 
 
 def parts(source: TextSource, block_bytes: int = 1 << 20, block_documents: int = 1000) -> Iterator[Documents]:

@@ -77,11 +77,14 @@ NONSENSE = {
         {"a/1.dcm": b"x", "b/2.dcm": b"x", "meta.yaml": b"x"},
         r"3 files in 2 folders below it \(2 \.dcm, 1 \.yaml",
     ),
-    "docs": ({"src/1.md": b"x", "conf.toml": b"x"}, r"nearest: a folder of texts, one document each, .* named \.txt"),
+    "docs": (
+        {"src/1.md": b"x", "conf.toml": b"x"},
+        r"nearest: a folder of texts, for 1 file: documents are named \.txt, unlike src/1\.md",
+    ),
     "camera": ({"IMG_1": JPEG, "IMG_2": JPEG}, r"2 files \(2 without extension\); nearest: .* IMG_1 is a JPEG"),
     "mixed": (
         {"a/x.zip": b"x", "b/y.lmdb": b"x", "b/c.jsonl.gz": b"x"},
-        r"nearest: a zip archive .* as a/x\.zip; or a table \(jsonl\), for 1 file: .* as b/c\.jsonl\.gz; or a packed",
+        r"nearest: a zip archive .* a/x\.zip; or a packed store, .* b/y\.lmdb; or a table .* b/c\.jsonl\.gz$",
     ),
     "hollow": (
         {"a/b/.keep": b""},
@@ -107,8 +110,8 @@ def test_what_was_seen(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("t.ndjson", b"{}", r"nearest: a table of JSON lines, which is named \.jsonl"),
-        ("photo.jpg", JPEG, r"nearest: a folder of images: this is a JPEG; name the folder that it lies in"),
+        ("t.ndjson", b"{}", r"nearest: a table \(jsonl\): JSON lines are named \.jsonl, unlike t\.ndjson"),
+        ("photo.jpg", JPEG, r"nearest: a folder of images: name the folder that it lies in"),
         ("t.jsonk", b"{}", r"nearest: a table \(jsonl?\), if it is named \.jsonl?"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Walks folders in an order that depends only on names, and lists everything that is not a packable file."""
+"""Walks folders in an order that depends on names alone; what in them is not packed is a problem or left out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import compress
 from operator import attrgetter
 from pathlib import Path
@@ -18,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.sources.source import Problem
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name, kinds_by_name, picture_extensions
 
 __all__ = [
     "IMAGES",
     "Folder",
+    "Problem",
+    "SourcePath",
     "Wanted",
     "check_exists",
     "is_hidden",
@@ -77,6 +79,19 @@ _SPECIAL = {
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """
+    Why one sample of a source is not packed: its key (path in the source) and one plain sentence.
+
+    ``way_out`` is what could be done about it, besides correcting or skipping it, in words that follow these two.
+    """
+
+    key: str
+    problem: str
+    way_out: str = ""
 
 
 @dataclass(slots=True)
@@ -352,3 +367,25 @@ def _stat_problem(error: int, *, link: bool) -> str:
     if link:
         return f"is a link that cannot be followed: {os.strerror(error)}"
     return f"cannot be examined: {os.strerror(error)}"
+
+
+@dataclass(frozen=True)
+class SourcePath:
+    """A path to be packed. A folder is scanned once, when the first kind of source asks for its content."""
+
+    path: str
+
+    @cached_property
+    def is_folder(self) -> bool:
+        """Whether this is a folder, or a link to one."""
+        return Path(self.path).is_dir()
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, links followed."""
+        return Path(self.path).resolve().name
+
+    @cached_property
+    def top(self) -> Folder:
+        """What is directly in the folder. Raises SourceError if it is not a folder, or cannot be listed."""
+        return scan_root(self.path)

@@ -13,16 +13,17 @@ from typing import Protocol
 import numpy as np
 
 from fastio._native import image_kind
-from fastio.converters.sources.scan import shown
-from fastio.converters.sources.streams import plain_name
 from fastio.errors import SourceError, StoreError
 from fastio.store.foreign.other_libraries import library_of
 from fastio.store.formats import content_of, named
 from fastio.store.index.seal import read_seal
+from fastio.store.kinds.names import plain_name
+from fastio.store.kinds.scan import shown
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kind_by_name
 from fastio.types.units import counted, size
 
 __all__ = [
+    "Near",
     "container_of_others",
     "holds_pictures",
     "is_of_others",
@@ -34,8 +35,20 @@ __all__ = [
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 
 
+@dataclass(frozen=True, slots=True)
+class Near:
+    """
+    What makes files of some extensions near to a kind: ``missing`` says what to do so that they become one of its
+    sources, with ``{}`` for the first of them; ``alone`` says so of a single file.
+    """
+
+    suffixes: tuple[str, ...]
+    missing: str
+    alone: str = ""
+
+
 class Kind(Protocol):
-    """A kind of source or of text."""
+    """A kind of source, as far as it may be near."""
 
     @property
     def what(self) -> str:
@@ -45,6 +58,11 @@ class Kind(Protocol):
     @property
     def suffixes(self) -> tuple[str, ...]:
         """The extensions of its files, if they tell."""
+        ...
+
+    @property
+    def near(self) -> tuple[Near, ...]:
+        """Which other files are near to it."""
         ...
 
 
@@ -151,23 +169,14 @@ def _nearest(near: Sequence[str]) -> str:
 def _near_folder(seen: Seen, kinds: Sequence[Kind]) -> list[str]:
     """Kinds that some of the files speak for, those of most files first, each with what is missing."""
     found: list[tuple[int, str]] = []
+    owners = {suffix: kind for kind in kinds for suffix in kind.suffixes}
     for kind in kinds:
-        count = seen.count(kind.suffixes)
-        if count:
-            name = seen.one_of(kind.suffixes)
-            found.append((count, f"{kind.what}, for {counted(count, 'file')}: name it, or its folder, as {name}"))
-    pictures = {suffix for suffix in seen.counts if suffix and kind_by_name(f"a{suffix}")}
-    if pictures:
-        name = seen.one_of(pictures)
-        many = counted(seen.count(pictures), "file")
-        words = f"a folder of images, for {many}: they lie where none is looked for, as {name}"
-        found.append((seen.count(pictures), words))
-    known = {suffix for kind in kinds for suffix in kind.suffixes}
-    stores = [suffix for suffix in seen.counts if suffix and suffix not in known and named(f"a{suffix}") is not None]
-    if stores:
-        words = f"a packed store, for {counted(seen.count(stores), 'file')}: name one, as {seen.one_of(stores)}"
-        found.append((seen.count(stores), words))
-    found += [(seen.count(suffixes), words) for suffixes, words in _ALMOST if seen.count(suffixes)]
+        for near in (Near(kind.suffixes, "name it, or its folder, as {}"), *kind.near):
+            suffixes = [each for each in near.suffixes if owners.get(each, kind) is kind]
+            count = seen.count(suffixes)
+            if count:
+                missing = near.missing.format(seen.one_of(suffixes))
+                found.append((count, f"{kind.what}, for {counted(count, 'file')}: {missing}"))
     unnamed = seen.first.get("")
     if unnamed and (content := _content(f"{seen.path}/{unnamed}")):
         found.append((seen.counts[""], f"a folder of images: {unnamed} is {content}, but its name does not say so"))
@@ -177,12 +186,16 @@ def _near_folder(seen: Seen, kinds: Sequence[Kind]) -> list[str]:
 
 def _near_file(path: str, kinds: Sequence[Kind]) -> list[str]:
     """Kinds that a file would be of by another name."""
-    suffix = _suffix(Path(path).name)
-    near = [words for suffixes, words in _ALMOST if suffix in suffixes]
-    if content := _content(path):
-        near.append(f"a folder of images: this is {content}; name the folder that it lies in")
-    elif kind_by_name(path):
-        near.append("a folder of images: name the folder that this one lies in")
+    suffix, name = _suffix(Path(path).name), Path(path).name
+    near = [
+        f"{kind.what}: {(each.alone or each.missing).format(name)}"
+        for kind in kinds
+        for each in kind.near
+        if suffix in each.suffixes
+    ]
+    content = _content(path)
+    if content and not kind_by_name(path):
+        near.append(f"a folder of images: this is {content}, but its name does not say so")
     alike = {each: kind for kind in kinds for each in kind.suffixes}
     close = get_close_matches(suffix, alike, 2) if len(suffix) > _SHORTEST else []
     return [*near, *(f"{alike[each].what}, if it is named {each}" for each in close if each != suffix)]
@@ -213,17 +226,6 @@ def _file_words(path: str) -> str:
 
 
 _SHOWN, _MOST_NEAR, _MOST_FILES, _SHORTEST = 4, 3, 10_000, 3
-# Extensions that are near to those of a kind, and what to do.
-_ALMOST = (
-    ((".md", ".rst", ".html", ".xml", ".tex", ".py"), "a folder of texts, one document each, which are named .txt"),
-    ((".ndjson", ".jsonlines", ".jl"), "a table of JSON lines, which is named .jsonl"),
-    ((".xlsx", ".xls", ".ods", ".sqlite", ".db"), "a table: save it as .csv or .parquet"),
-    ((".wav", ".mp3", ".flac", ".mp4", ".avi", ".mkv", ".webm"), "a folder of images: sound and videos are not packed"),
-    ((".dcm", ".nii", ".mha"), "a folder of images, or arrays of NumPy: convert these to .png, or to one .npy"),
-    ((".mdb",), "an LMDB environment, which is a folder with data.mdb"),
-    ((".npy",), "a folder of arrays of NumPy: at most 64 .npy files of as many rows, and nothing beside them"),
-    ((".pkl", ".pickle", ".pt", ".pth"), "a folder of images with --labels FILE: pickles are label files"),
-)
 
 
 # Whether a file is a container that another program wrote, by its first bytes and the lack of our seal.

@@ -1,0 +1,282 @@
+"""``recognise``: the one answer to what a path is, for all who pack it, describe it or open it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from fastio.errors import SourceError
+from fastio.store.files.local import is_local, path_text
+from fastio.store.foreign.other_libraries import library_of
+from fastio.store.formats import names_store, shard_suffixes
+from fastio.store.kinds.names import is_pattern, matching, part_of, plain_name
+from fastio.store.kinds.registry import IMAGEFOLDER, SOURCES, SourceKind, later
+from fastio.store.kinds.scan import SourcePath, check_exists, is_hidden
+from fastio.store.kinds.unknown import holds_pictures, unknown
+from fastio.types.picture_kinds import kind_by_name
+
+__all__ = [
+    "Recognised",
+    "find_text",
+    "first_level",
+    "not_packed",
+    "pack_command",
+    "recognise",
+    "split_folder",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """
+    What a path is: samples of a kind in SOURCES, or text of one (``is_text``). ``signs`` are the words for what
+    indicates it, "" if the user said so (``is_named``) or it is text, which names indicate.
+    """
+
+    place: SourcePath
+    kind: SourceKind
+    is_text: bool
+    is_named: bool
+    signs: str = ""
+
+
+def recognise(
+    path: str | os.PathLike[str],
+    *,
+    kind: str = "auto",
+    split: str | None = None,
+    has_fields: bool = False,
+    has_labels: bool = False,
+    is_table: bool = False,
+    with_text: bool = True,
+    about_text: bool = False,
+) -> Recognised:
+    """
+    Answer what ``path`` is, by the names in it and the beginnings of files; ``kind`` is the user's own answer.
+
+    A table is text unless it holds pictures, or options were given that only samples have (``is_table``); those that
+    only text has (``about_text``) decide for text. Without ``with_text``, everything is samples. Raises SourceError if
+    the path is nothing that is known, saying what was seen in it, or if it could be meant in two ways.
+    """
+    path = path_text(
+        path, "one path to pack: a folder, a file, or a pattern such as 'data/*.parquet' for several files"
+    )
+    if not is_local(path):
+        raise SourceError(
+            f"{path}: is a URL, from which nothing is packed: a packed store is copied by `fastio stage {path} DIR`, "
+            "other files by the tools of their server; then pack the copy"
+        )
+    text = _text(path, kind, is_table=is_table, about_text=about_text) if with_text else None
+    if text is not None:
+        return Recognised(SourcePath(path), text, is_text=True, is_named=kind != "auto")
+    named = None if kind == "auto" else _kind_called(kind)
+    if not Path(path).exists() and not (is_pattern(path) or names_store(path)):
+        check_exists(path)  # a store's own error says more
+    place = SourcePath(
+        path if split is None else split_folder(path, path_text(split, "the name of a folder as split="))
+    )
+    if named is not None:
+        return Recognised(place, named, is_text=False, is_named=True)
+    found, signs = _detect(place, has_fields=has_fields, has_labels=has_labels)
+    return Recognised(place, found, is_text=False, is_named=False, signs=signs)
+
+
+def not_packed(path: str) -> str:
+    """
+    Return one line for those who wanted to open ``path`` as a store, which it is not: what was seen in it, which kind
+    of source it is, and the command that packs it.
+    """
+    try:
+        found = recognise(path)
+        if found.kind.open_detected is not None and not found.is_text:  # it may be doubtful, and says what to type then
+            later("fastio.converters.sources.opening:open_source")(found)
+    except SourceError as exc:
+        return str(exc)
+    signs = f" ({found.signs})" if found.signs else ""
+    return f"{path}: is {found.kind.what}{signs}, and not packed yet: pack it: {pack_command(path)}"
+
+
+def pack_command(path: str, *options: str) -> str:
+    """
+    Return a command that packs a source into a file that does not exist yet.
+
+    >>> pack_command("data/train.parquet", "--text-column", "body")
+    'fastio pack data/train.parquet train.lmdb --text-column body'
+    """
+    stem = Path(path.rstrip("/")).name.partition(".")[0].strip("*?-_") or "out"
+    out = next(name for name in (f"{stem}{'-' * bool(i)}{i or ''}.lmdb" for i in count()) if not Path(name).exists())
+    return shlex.join(["fastio", "pack", path, out, *options])
+
+
+def _kind_called(name: str) -> SourceKind:
+    kinds = [each for each in SOURCES.values() if each.open is not None]
+    for each in kinds:
+        if name == each.name or name in each.aliases:
+            return each
+    raise SourceError(f"kind of source {name!r}: expected one of auto, {', '.join(each.name for each in kinds)}")
+
+
+def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> tuple[SourceKind, str]:
+    """
+    The one kind of samples that ``place`` shows signs of, and these.
+
+    Fields asked for speak for the kinds that take some, if there is one; a label file for those that need one.
+    """
+    signs = {
+        name: words
+        for name, each in SOURCES.items()
+        if (has_fields or not each.needs_fields) and (words := each.signs(place))
+    }
+    if has_labels and any(not SOURCES[name].own_labels for name in signs):
+        signs = {
+            name: words for name, words in signs.items() if not (SOURCES[name].covers and SOURCES[name].own_labels)
+        }
+    covered = {name for sign in signs for name in SOURCES[sign].covers}
+    signs = {name: words for name, words in signs.items() if name not in covered}
+    if has_fields and any(SOURCES[name].takes_fields for name in signs):
+        signs = {name: words for name, words in signs.items() if SOURCES[name].takes_fields}
+    if [*signs] == [IMAGEFOLDER.name] and not holds_pictures(place.path):
+        signs = {}
+    if len(signs) == 1:
+        name, words = next(iter(signs.items()))
+        return SOURCES[name], words
+    if signs:
+        found, kinds = ", ".join(signs.values()), " or ".join(signs)
+        raise SourceError(f"{place.path}: holds {found}, so its kind is unclear: add --source-kind {kinds}")
+    if is_pattern(place.path):
+        raise SourceError(f"{place.path}: no file has a name like that")
+    if known := library_of(place.path):
+        raise SourceError(f"{place.path}: is {known}")
+    raise unknown(place.path, [*SOURCES.values()])
+
+
+# Text, which names alone indicate.
+
+_MOST_LISTED = 1000  # folders looked into: links may lead in circles
+
+
+def _text(path: str, kind: str, *, is_table: bool, about_text: bool) -> SourceKind | None:
+    """The kind of text that a path is; None if it is packed as samples."""
+    name = find_text(path) if kind == "auto" else kind
+    text = None if name is None else SOURCES.get(name)
+    if text is None or text.open_text is None:
+        return None
+    if about_text:
+        return text
+    others = [each for each in SOURCES.values() if text.name in each.text_kinds]
+    place = SourcePath(path)
+    return None if others and (is_table or any(each.has_more_than_text(place) for each in others)) else text
+
+
+def find_text(path: str | os.PathLike[str]) -> str | None:
+    """Return the kind of text that the names in ``path`` indicate; None if they do not indicate text."""
+    path = os.fspath(path)
+    if library_of(path):
+        return None
+    return _kind_of_folder(path) if Path(path).is_dir() else _kind_of(path)
+
+
+def _texts() -> list[SourceKind]:
+    return [each for each in SOURCES.values() if each.open_text is not None]
+
+
+def _kind_of(name: str) -> str | None:
+    """The kind that the suffix of a file stands for."""
+    suffix = Path(plain_name(name)).suffix.lower()
+    return next((each.name for each in _texts() if suffix in each.suffixes), None)
+
+
+def _kind_of_folder(path: str) -> str | None:
+    """The kind that the names in a folder and in the first folder of it that holds files speak for."""
+    try:
+        names, folders = first_level(path)
+        for each in _texts():
+            if not each.marks.isdisjoint(names):
+                return each.name
+        top = list(names)
+        names += _first_files(folders)
+    except OSError:
+        return None  # whoever opens it says why
+    shards = tuple(shard_suffixes())
+    if any(kind_by_name(name) or name.endswith(shards) for name in names):
+        return None
+    for each in _texts():
+        if each.is_text_file is not None and any(map(each.is_text_file, names)):
+            return each.name
+    tables = set(map(_kind_of, top)) - {None}
+    return tables.pop() if len(tables) == 1 else None
+
+
+def _first_files(folders: list[str]) -> list[str]:
+    """Names of the files in the first folder that holds some, at any depth; hidden folders say nothing."""
+    waiting = folders[::-1]
+    for _ in range(_MOST_LISTED):
+        if not waiting:
+            break
+        folder = waiting.pop()
+        if not is_hidden(folder.rpartition("/")[2]):
+            names, below = first_level(folder)
+            if names:
+                return names
+            waiting += below[::-1]
+    return []
+
+
+def first_level(folder: str) -> tuple[list[str], list[str]]:
+    """Return the names of the files in a folder, and the paths of its folders, sorted. Raises OSError."""
+    names, folders = list[str](), list[str]()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                folders.append(entry.path)
+            else:
+                names.append(entry.name)
+    return names, sorted(folders)
+
+
+# One part of a dataset.
+
+_SHOWN = 10  # folders listed in a message
+
+
+def split_folder(path: str, split: str) -> str:
+    """
+    Return the folder of one part of a dataset, ``path/split``, or a pattern of the files of that name in ``path``.
+
+    Raises SourceError that lists the existing folders if there are neither.
+    """
+    check_exists(path)
+    folder = Path(path, split)
+    if folder.is_dir() and Path(split).name == split != "..":
+        return str(folder)
+    if pattern := _split_pattern(path, split):
+        return pattern
+    there = sorted(each.name for each in Path(path).iterdir() if each.is_dir()) if Path(path).is_dir() else []
+    more = ", ..." if len(there) > _SHOWN else ""
+    found = f"its folders are {', '.join(map(repr, there[:_SHOWN]))}{more}" if there else "it has no folders"
+    raise SourceError(f"{path}: has no folder {split!r} for --split; {found}")
+
+
+def _split_pattern(path: str, split: str) -> str:
+    """The file, or a pattern of the files, below ``path`` whose names speak of this split; "" if none do."""
+    place = SourcePath(path)
+    if not place.is_folder:
+        return ""
+    for folder in (path, *(f"{path}/{name}" for name in place.top.folders if not is_hidden(name))):
+        names = sorted(each.name for each in os.scandir(folder) if each.is_file() and part_of(each.name) == split)
+        if len(names) == 1:
+            return f"{folder}/{names[0]}"
+        if names:
+            pattern = f"{glob.escape(folder)}/{re.sub('[0-9]+', '*', glob.escape(names[0]))}"
+            if [f"{folder}/{name}" for name in names] != matching(pattern):
+                listed = f"{', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}"
+                raise SourceError(
+                    f"{folder}: {listed} are of the split {split!r}, but no single pattern matches just them"
+                )
+            return pattern
+    return ""
