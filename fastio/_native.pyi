@@ -277,10 +277,10 @@ def bucket_steps(lengths: NDArray[np.int32], order: NDArray[np.int64], *, sample
     in random order, or, with ``epoch=None``, in the order given.
     """
 
-def best_fit_bins(lengths: NDArray[np.int32], order: NDArray[np.int64], *, samples: NDArray[np.int64] | None, window: int, capacity: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
+def best_fit_bins(lengths: NDArray[np.int32], order: NDArray[np.int64], *, samples: NDArray[np.int64] | None, window: int, capacity: int, world_size: int, mixed: bool, seed: int, epoch: int | None) -> NDArray[np.int64]:
     """
     Write the indices ``samples`` (None: all) to ``order``, each window packed best fit
-    decreasing into bins of ``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.
+    decreasing, or ``mixed``, into bins of ``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.
     """
 
 def permute_steps(order: NDArray[np.int64], size: int, steps: NDArray[np.int64]) -> None:
@@ -490,7 +490,7 @@ class TokenFiller:
     dtype, shape)`` a part of it.
     """
 
-    def __init__(self, layout: str, width: int, *, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None: ...
+    def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None: ...
 
     def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, labels: NDArray[Any] | None = None, label_of: Callable[[int, int], Any] | None = None, unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) -> TokenBatches:
         """

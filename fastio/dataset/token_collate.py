@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
@@ -56,7 +57,8 @@ class TokenCollate(Protocol):
     How samples become a batch.
 
     ``__call__`` is an ordinary ``collate_fn`` for torch's DataLoader: samples are tensors of ids, or pairs of ids and
-    a label. FastLoader's native code makes the same batches from ``layout`` and ``width``: see ``_native.TokenFiller``.
+    a label. FastLoader's native code makes the same batches from ``layout``, ``width`` and ``rows``: see
+    ``_native.TokenFiller``.
     """
 
     layout: ClassVar[Layout]
@@ -70,6 +72,9 @@ class TokenCollate(Protocol):
 
     @property
     def width(self) -> int: ...
+
+    @property
+    def rows(self) -> int | None: ...
 
     def __call__(self, samples: Sequence[Any]) -> Batch: ...
 
@@ -91,6 +96,7 @@ class PadCollate:
 
     layout: ClassVar[Layout] = "pad"
     has_labels: ClassVar[bool] = True
+    rows: ClassVar[None] = None
 
     pad_id: int = 0
     side: Side = "right"
@@ -132,11 +138,24 @@ class PackCollate:
     * ``input_ids`` int64 ``(T,)``; T is ``tokens``, or without that, the sum of the lengths
     * ``position_ids`` int64 ``(T,)``, from 0 in every sample
     * ``cu_seqlens`` int32 ``(B + 1,)``: sample i is ``input_ids[cu_seqlens[i]:cu_seqlens[i + 1]]``
+    * ``max_seqlen``: the length of the longest sample, an int, as variable-length attention takes it
     * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` if there are any
 
     With ``tokens``, all batches have one shape; the space after the last sample is filled with ``pad_id`` and belongs
-    to no sequence. ``PackSampler(lengths, max_tokens=tokens)`` leaves little of it. Raises ValueError for a batch
-    that does not fit.
+    to no sequence. ``PackSampler(lengths, max_tokens=tokens)`` leaves little of it.
+
+    With ``rows`` as well, a batch has so many rows of ``tokens``; a sample that does not fit into what its row has left
+    begins the next one. ``PackSampler(lengths, max_tokens=tokens, rows=rows)`` plans such batches. Then a batch has
+
+    * ``input_ids``, ``position_ids`` int64 ``(rows, tokens)``
+    * ``document_ids`` int32 ``(rows, tokens)``: the number of the token's sample within the batch, -1 for padding, as a
+      document mask for FlexAttention compares them
+    * ``cu_seqlens`` int32: where sequences begin in ``input_ids.view(-1)``, and the end of the last. The padding of a
+      row is a sequence of its own, so that the flat batch can be attended to as it is.
+    * ``max_seqlen``: the length of the longest sequence, padding included
+    * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` if there are any
+
+    Raises ValueError for a batch that does not fit.
     """
 
     pads_before: ClassVar[bool] = False
@@ -145,27 +164,69 @@ class PackCollate:
 
     tokens: int | None = None
     pad_id: int = 0
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         if self.tokens is not None and not 1 <= self.tokens <= _MOST_TOKENS:
             raise ValueError(f"tokens={self.tokens}: expected 1 to {_MOST_TOKENS}, or None")
+        if self.rows is None:
+            return
+        if self.tokens is None:
+            raise ValueError(f"rows={self.rows}: rows need a length: expected tokens=, too")
+        if not 1 <= self.rows <= _MOST_TOKENS // self.tokens:
+            raise ValueError(f"rows={self.rows}: expected 1 to {_MOST_TOKENS // self.tokens} of {self.tokens} tokens")
 
     @property
     def width(self) -> int:
-        """The tokens of a batch; 0 for as many as its samples have."""
+        """The tokens of a batch, or of a row; 0 for as many as its samples have."""
         return self.tokens or 0
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
         tokens, labels = _apart(samples)
         lengths = _lengths(tokens)
-        total = int(lengths.sum())
-        self._check(total)
-        tail = (self.tokens or total) - total
-        ids = torch.cat([*tokens, lengths.new_full((tail,), self.pad_id)])
-        counted = [torch.arange(len(each), device=each.device) for each in tokens]
-        positions = torch.cat([*counted, lengths.new_zeros(tail)])
-        ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
-        return {"input_ids": ids, "position_ids": positions, "cu_seqlens": ends, "lengths": lengths, **labels}
+        starts, cuts = self._places(lengths.tolist())
+        shape = (self.tokens or cuts[-1],) if self.rows is None else (self.rows, self.width)
+        ids = lengths.new_full(shape, self.pad_id)
+        positions, documents = torch.zeros_like(ids), torch.full_like(ids, -1, dtype=torch.int32)
+        for number, (start, each) in enumerate(zip(starts, tokens, strict=True)):
+            place = slice(start, start + len(each))
+            ids.view(-1)[place] = each
+            positions.view(-1)[place] = torch.arange(len(each), device=each.device)
+            documents.view(-1)[place] = number
+        return {
+            "input_ids": ids,
+            "position_ids": positions,
+            **({} if self.rows is None else {"document_ids": documents}),
+            "cu_seqlens": torch.tensor(cuts, dtype=torch.int32, device=ids.device),
+            "max_seqlen": max(stop - start for start, stop in pairwise(cuts)),
+            "lengths": lengths,
+            **labels,
+        }
+
+    def _places(self, lengths: Sequence[int]) -> tuple[list[int], list[int]]:
+        """
+        Return where each sample begins, and where sequences begin, with the end of the last. Raises ValueError if the
+        samples do not fit.
+        """
+        if self.rows is None:
+            ends = list(accumulate(lengths, initial=0))
+            self._check(ends[-1])
+            return ends[:-1], ends
+        starts, cuts, row = [], [0], 1
+        for length in lengths:
+            if cuts[-1] + length > row * self.width:
+                if cuts[-1] < row * self.width:
+                    cuts.append(row * self.width)
+                row += 1
+                if length > self.width or row > self.rows:
+                    raise ValueError(
+                        f"samples of {sum(lengths)} tokens do not fit into rows={self.rows} of tokens={self.tokens}: "
+                        f"plan batches with PackSampler(lengths, max_tokens={self.tokens}, rows={self.rows})"
+                    )
+            starts.append(cuts[-1])
+            cuts.append(cuts[-1] + length)
+        cuts += [end * self.width for end in range(row, self.rows + 1) if end * self.width > cuts[-1]]
+        return starts, cuts
 
     def _check(self, total: int) -> None:
         if total > _MOST_TOKENS:
@@ -193,6 +254,7 @@ class ChunkCollate:
     pads_before: ClassVar[bool] = False
     layout: ClassVar[Layout] = "chunk"
     has_labels: ClassVar[bool] = False
+    rows: ClassVar[None] = None
 
     tokens: int
     pad_id: int = 0

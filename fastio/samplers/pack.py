@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,24 +19,30 @@ from fastio.types.options import explains_names
 
 __all__ = ["PackSampler"]
 
+Packing = Literal["mixed", "longest_first"]
+
 _WINDOW_SAMPLES = 1 << 16
 _MOST_TOKENS = (1 << 31) - 2
 
 
 class PackSampler(PlannedSampler):
     """
-    Packs each window of an epoch's random order into batches of up to ``max_tokens`` tokens, without padding::
+    Packs each window of an epoch's random order into rows of up to ``max_tokens`` tokens, without padding::
 
         sampler = PackSampler(dataset.column("length"), max_tokens=8192)
-        FastLoader(dataset, batch_sampler=sampler, collate=PackCollate(tokens=8192))
-
-    It packs by best fit decreasing: the longest sample first, each into the batch that it fills most. The emptiest
-    batches of a window are reopened in the next one, so only those of the last window may be far from full.
+        FastLoader(dataset, batch_sampler=sampler, collate="pack")
 
     * ``lengths``: one integer for each sample, ``(n,)``. ValueError if one exceeds ``max_tokens``.
-    * ``window``: how many samples are packed together, 65,536 by default.
-    * A step is one batch per rank. If the last step has too few, ``uneven`` decides: "pad" and "repeat" repeat
-      batches of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.
+    * ``rows``: how many rows make a batch; None for one without an axis of rows. See ``PackCollate``.
+    * ``packing="mixed"`` takes samples as they come, and closes each row with two that leave nothing free, so that
+      lengths in a row differ as they do overall. The last sixteenth of a window is packed best fit decreasing.
+      ``packing="longest_first"`` packs the whole window so, the longest sample first, each into the row that it fills
+      most, which puts samples of like lengths together; "mixed" does the same for lengths of which it could not make
+      rows that are as full. ``mixing(epoch)`` says how alike the lengths of a row are.
+    * ``window``: how many samples are packed together, 65,536 by default. The emptiest rows of a window are reopened
+      in the next one, so only those of the last window may be far from full.
+    * A step is one batch per rank. If the last step has too few rows, ``uneven`` decides: "pad" and "repeat" repeat
+      rows of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.
     * ``rank``, ``world_size`` and ``ranks`` as in FastLoader.
     * Apart from those, each sample comes exactly once per epoch. All ranks compute the same plan.
     * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
@@ -49,6 +55,8 @@ class PackSampler(PlannedSampler):
         lengths: ArrayLike,
         *,
         max_tokens: int,
+        rows: int | None = None,
+        packing: Packing = "mixed",
         window: int = _WINDOW_SAMPLES,
         shuffle: bool = True,
         seed: int = 0,
@@ -59,6 +67,8 @@ class PackSampler(PlannedSampler):
     ) -> None:
         super().__init__(lengths, Ranks.of(ranks, rank, world_size))
         self.max_tokens = max_tokens
+        self.rows = rows
+        self.packing: Packing = packing
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
@@ -71,17 +81,47 @@ class PackSampler(PlannedSampler):
     def _rule_of(self, options: Mapping[str, Any]) -> PackRule:
         return PackRule(**options)
 
+    def mixing(self, epoch: int) -> float:
+        """
+        Return how much the lengths within a row differ, as a share of how much they differ overall: the standard
+        deviation within the rows of an epoch, of all ranks, divided by that of all lengths.
+
+        A random draw gives 1; 0 says that each row has samples of one length, and nan that there is nothing to compare.
+        """
+        steps = self._rule().steps(self._lengths, None, Draws(int(self.seed), epoch if self.shuffle else None))
+        return _mixing(self._lengths[steps.order].astype(np.float64), steps.cuts)
+
+
+def _mixing(lengths: NDArray[np.float64], cuts: NDArray[np.int64]) -> float:
+    sizes = np.diff(cuts)  # no row is empty
+    freedom = len(lengths) - len(sizes)
+    if freedom <= 0 or not np.ptp(lengths):
+        return float("nan")
+    means = np.add.reduceat(lengths, cuts[:-1]) / sizes
+    within = np.square(lengths - np.repeat(means, sizes)).sum() / freedom
+    return float(np.sqrt(within) / lengths.std())
+
 
 @dataclass(frozen=True, slots=True)
 class PackRule:
-    """How PackSampler divides samples; the names are its options. Raises ValueError for impossible numbers."""
+    """
+    How PackSampler divides samples; the names are its options. Raises ValueError for impossible numbers.
+
+    States of 0.1.0 lack the options that have defaults here.
+    """
 
     max_tokens: int
     window: int
     world_size: int
     uneven: Uneven
+    rows: int | None = None
+    packing: Packing = "longest_first"
 
     def __post_init__(self) -> None:
+        if self.rows is not None:
+            whole("rows", self.rows, "1 or more, or None", least=1)
+        if self.packing not in get_args(Packing):
+            raise ValueError(f"packing={self.packing!r}: expected one of {', '.join(map(repr, get_args(Packing)))}")
         for name in ("window", "world_size"):
             whole(name, getattr(self, name), "1 or more", least=1)
         whole("max_tokens", self.max_tokens, f"1 to {_MOST_TOKENS}", least=1, below=_MOST_TOKENS + 1)
@@ -112,20 +152,23 @@ class PackRule:
                 samples=samples,
                 window=self.window,
                 capacity=min(self.max_tokens, max(1, int(lengths.sum(dtype=np.int64)))),  # a window costs memory
-                world_size=self.world_size,
+                world_size=self.world_size * (self.rows or 1),
+                mixed=self.packing == "mixed",
                 seed=draws.seed,
                 epoch=draws.epoch,
             )
-        full, rest = divmod(len(cuts) - 1, self.world_size)
-        division = Division(rest, 1, self.world_size, self.uneven)
+        rows = self.rows or 1
+        full, rest = divmod(len(cuts) - 1, self.world_size * rows)
+        division = Division(rest, rows, self.world_size, self.uneven)
         return PackSteps(order, cuts, shuffled(full, draws), division, len(lengths))
 
 
 @dataclass(frozen=True, slots=True)
 class PackSteps:
     """
-    Packed samples: bin k is ``order[cuts[k]:cuts[k + 1]]``. Each run of a bin per rank is a step; ``numbers`` is the
-    order in which the full ones come. The bins left over are the last step, divided by ``division``.
+    Packed samples: row k is ``order[cuts[k]:cuts[k + 1]]``. Each run of a batch of rows per rank is a step;
+    ``numbers`` is the order in which the full ones come. The rows left over are the last step, divided by
+    ``division``, whose samples are rows.
     """
 
     order: NDArray[np.int64]
@@ -141,20 +184,24 @@ class PackSteps:
         """Return the samples, ascending, that come after so many steps; they overwrite ``order``."""
         if steps == len(self):  # what the last step leaves out does not come in this epoch
             return self.order[:0]
-        cuts = np.ascontiguousarray(self.cuts[:: self.division.world_size])
+        step = self.division.world_size * self.division.batch_size
+        cuts = np.ascontiguousarray(self.cuts[::step])
         return self.order[: _native.left_over(self.order, cuts, self.numbers[:steps], self.count)]
 
     def batches(self, rank: int) -> Batches:
-        """Return one rank's batches: its bin of each full step, then that of the last one."""
-        division, world_size = self.division, self.division.world_size
+        """Return one rank's batches: its rows of each full step, then those of the last one."""
+        division, world_size, rows = self.division, self.division.world_size, self.division.batch_size
         sizes = np.diff(self.cuts)
-        rest = np.arange(len(self.numbers) * world_size, len(sizes))
+        rest = np.arange(len(self.numbers) * world_size * rows, len(sizes))
         last = np.resize(rest, division.samples * world_size)
-        mine = np.concatenate((self.numbers * world_size + rank, last[rank::world_size]))
+        full = (self.numbers[:, None] * world_size + rank) * rows + np.arange(rows)
+        each = division.samples
+        mine = np.concatenate((full.reshape(-1), last[rank * each : (rank + 1) * each]))
         ends = np.concatenate(([0], np.cumsum(sizes[mine])))
         indices = np.empty(int(ends[-1]), np.int64)
         _native.deal_steps(self.order, self.cuts, mine, 0, 1, indices)
         repeated = int(sizes[last[len(rest) :]].sum())
-        dropped = 0 if len(last) else int(sizes[rest].sum())
-        padding = int(sizes[mine[-1]]) if division.padding(rank) else 0
-        return Batches(indices, ends, repeated, dropped, padding=padding)
+        dropped = int(sizes[rest[len(last) :]].sum())
+        padded = division.padding(rank)
+        padding = int(sizes[mine[len(mine) - padded :]].sum()) if padded else 0
+        return Batches(indices, np.append(ends[:-1:rows], ends[-1]), repeated, dropped, padding=padding)

@@ -114,10 +114,12 @@ class PlannedSampler(ABC):
 
     def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> History | None:
         """Return the history of a state that counts batches, planned with the state's own options."""
-        names = self.division_options()
-        if missing := sorted(names.keys() - state.keys()):
-            raise ValueError(f"the state lacks {', '.join(missing)}: expected the state of a {type(self).__name__}")
-        options = {name: state[name] for name in names}
+        options = {name: state[name] for name in self.division_options() if name in state}
+        try:
+            self._rule_of(options)
+        except TypeError as exc:
+            missing = ", ".join(sorted(self.division_options().keys() - state.keys()))
+            raise ValueError(f"the state lacks {missing}: expected the state of a {type(self).__name__}") from exc
         return self.checked(epoch, [{**options, "steps": batches}]) if batches else None
 
     def __len__(self) -> int:

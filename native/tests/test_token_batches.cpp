@@ -49,6 +49,25 @@ void test_random_order_is_a_permutation() {
   }
 }
 
+void expect_bins(const std::vector<std::int32_t>& lengths, std::size_t window, std::size_t budget,
+                 bool is_mixed) {
+  std::vector<std::uint64_t> samples(lengths.size());
+  fastio::in_random_order({lengths}, {7, 3}, samples);
+  const auto bins = fastio::best_fit_bins(samples, {window, budget, 3, is_mixed});
+  const std::vector<std::int64_t> order(samples.begin(), samples.end());
+  EXPECT(is_every_sample_once(order));
+  bool fits = true;
+  for (std::size_t bin = 0; bin + 1 < bins.size(); ++bin) {
+    std::size_t tokens = 0;
+    for (auto i = bins[bin]; i < bins[bin + 1]; ++i) {
+      const auto sample = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+      tokens += static_cast<std::size_t>(lengths[sample]);
+    }
+    fits &= tokens <= budget;
+  }
+  EXPECT(fits);
+}
+
 void test_steps_and_bins_hold_every_sample() {
   for (const std::int32_t most : {0, 40, 70'000, 3'000'000}) {
     const auto lengths = lengths_of(3000, most);
@@ -59,20 +78,7 @@ void test_steps_and_bins_hold_every_sample() {
       const auto cuts = fastio::bucket_steps(samples, {window, 0, budget, 8, 3});
       EXPECT(is_every_sample_once({samples.begin(), samples.end()}));
       EXPECT(cuts.back() == 3000 && std::is_sorted(cuts.begin(), cuts.end()));
-      fastio::in_random_order({lengths}, {7, 3}, samples);
-      const auto bins = fastio::best_fit_bins(samples, {window, budget, 3});
-      const std::vector<std::int64_t> order(samples.begin(), samples.end());
-      EXPECT(is_every_sample_once(order));
-      bool fits = true;
-      for (std::size_t bin = 0; bin + 1 < bins.size(); ++bin) {
-        std::size_t tokens = 0;
-        for (auto i = bins[bin]; i < bins[bin + 1]; ++i) {
-          const auto sample = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
-          tokens += static_cast<std::size_t>(lengths[sample]);
-        }
-        fits &= tokens <= budget;
-      }
-      EXPECT(fits);
+      for (const bool is_mixed : {false, true}) expect_bins(lengths, window, budget, is_mixed);
     }
   }
 }

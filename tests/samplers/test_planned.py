@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastio.samplers.batches import Batches, ElasticSampler
 from fastio.samplers.bucket import BucketRule, LengthBucketSampler
 from fastio.samplers.order import Uneven
-from fastio.samplers.pack import PackRule, PackSampler
+from fastio.samplers.pack import Packing, PackRule, PackSampler
 from fastio.samplers.planned import Draws, PlannedSampler
 from tests.samplers.elastic_cases import CASES, Rules, whole_epoch
 from tests.samplers.elastic_grid import counted
@@ -40,6 +40,8 @@ bucket_rules = st.one_of(
 pack_rules = st.fixed_dictionaries(
     {
         "max_tokens": st.integers(50, 200),
+        "rows": st.sampled_from([None, 1, 2, 3]),
+        "packing": st.sampled_from(get_args(Packing)),
         "window": st.integers(1, 90),
         "world_size": st.integers(1, 5),
         "uneven": uneven,
@@ -180,12 +182,31 @@ def test_what_is_left_is_kept_over_versions() -> None:
     """Golden values: a saved history must leave the same samples for ever."""
     lengths = [3, 9, 4, 4, 8, 1, 7, 2, 5, 6]
     bucket = LengthBucketSampler(lengths, batch_size=3, window=6, seed=1)
-    pack = PackSampler(lengths, max_tokens=12, window=6, seed=1)
+    pack = PackSampler(lengths, max_tokens=12, packing="longest_first", window=6, seed=1)
     bucketed = LengthBucketSampler(lengths, batch_size=2, window=6, seed=1, rank=0, world_size=2)
-    packed = PackSampler(lengths, max_tokens=9, window=6, seed=1, rank=0, world_size=2)
+    packed = PackSampler(lengths, max_tokens=9, packing="longest_first", window=6, seed=1, rank=0, world_size=2)
 
     assert batches_of(bucket.plan(2, bucketed.advanced(2, None, 1))) == [[1, 4, 8], [3, 7, 5]]
     assert batches_of(pack.plan(2, packed.advanced(2, None, 1))) == [[9, 8, 5], [4, 3], [1, 0]]
+
+
+def test_packs_of_a_state_of_0_1_0_were_packed_longest_first() -> None:
+    """A state that names no packing and no rows leaves what the packs of its time left."""
+    lengths = [3, 9, 4, 4, 8, 1, 7, 2, 5, 6]
+    before = PackSampler(lengths, max_tokens=12, packing="longest_first", window=6, seed=1)
+    batches = iter(before)
+    handed = next(batches)
+    state = before.state_dict()
+    del state["consumed"][0]["packing"], state["consumed"][0]["rows"]
+
+    for packing in get_args(Packing):
+        resumed = PackSampler(lengths, max_tokens=12, packing=packing, window=6, seed=1)
+        resumed.load_state_dict(state)
+        left = list(resumed)
+        assert sorted([*handed, *(index for batch in left for index in batch)]) == list(range(10))
+    same = PackSampler(lengths, max_tokens=12, packing="longest_first", window=6, seed=1)
+    same.load_state_dict(state)
+    assert list(batches) == list(same)
 
 
 def test_states_of_version_1_go_on() -> None:

@@ -52,7 +52,9 @@ def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> 
         multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
         return PadCollate(tokens.pad_id, pad_to_multiple=multiple)
     if wish == "pack":
-        return PackCollate(sampler.max_tokens if isinstance(sampler, PackSampler) else None, tokens.pad_id)
+        if isinstance(sampler, PackSampler):
+            return PackCollate(sampler.max_tokens, tokens.pad_id, rows=sampler.rows)
+        return PackCollate(None, tokens.pad_id)
     if not isinstance(wish, TokenCollate):
         raise ValueError(f"collate={wish!r}: expected 'pad', 'pack', or a PadCollate, PackCollate or ChunkCollate")
     return wish

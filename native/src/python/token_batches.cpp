@@ -25,6 +25,7 @@ enum class TokenLayout { pad, pack, chunk };
 struct TokenRules {
   TokenLayout layout;
   std::int64_t width;  ///< pad: a multiple of it; pack: tokens of a batch, or 0; chunk: of a row
+  std::int64_t rows;   ///< pack: of a batch, each of `width` tokens; 0: it has no axis of rows
   std::int64_t pad_id;
   bool at_end;  ///< padding comes first
   std::size_t item_bytes;
@@ -34,8 +35,12 @@ struct TokenRules {
   [[nodiscard]] bool has_positions() const { return layout == TokenLayout::pack; }
   [[nodiscard]] bool has_lengths() const { return layout != TokenLayout::chunk; }
 
+  [[nodiscard]] bool has_documents() const { return rows > 0; }
+
   /// Bytes for each slot of a batch.
-  [[nodiscard]] std::int64_t slot_bytes() const { return 8 + 8 * has_positions() + has_mask(); }
+  [[nodiscard]] std::int64_t slot_bytes() const {
+    return 8 + 8 * has_positions() + 4 * has_documents() + has_mask();
+  }
 };
 
 /// Memory of several batches: arrays of them lie one after the other.
@@ -93,9 +98,10 @@ class TokenFiller {
   const TokenRules rules;
   const nb::object pool;
   const nb::object from_dlpack;
-  const nb::str names[6] = {nb::str("input_ids"),    nb::str("attention_mask"),
+  const nb::str names[8] = {nb::str("input_ids"),    nb::str("attention_mask"),
                             nb::str("position_ids"), nb::str("cu_seqlens"),
-                            nb::str("lengths"),      nb::str("labels")};
+                            nb::str("lengths"),      nb::str("labels"),
+                            nb::str("document_ids"), nb::str("max_seqlen")};
 
  private:
   TokenMemory take_pinned(std::size_t nbytes) {
@@ -121,18 +127,23 @@ using Labels = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
 /// Some batches that one job fills.
 struct Filling {
-  std::size_t first = 0, last = 0;    ///< batches
-  std::vector<std::int64_t> starts;   ///< of the slot of each sample, and the end of the last
-  std::vector<std::int64_t> cuts{0};  ///< elements of the batches
-  std::vector<std::int32_t> status;   ///< of each sample
-  std::string misfit;                 ///< why batch `first`, then the only one, fits no layout
-  TokenMemory memory;                 ///< ids, positions, mask
-  TokenMemory apart;                  ///< lengths, labels, ends
+  std::size_t first = 0, last = 0;      ///< batches
+  std::vector<std::int64_t> starts;     ///< of the slot of each sample, and the end of the last
+  std::vector<std::int64_t> cuts{0};    ///< elements of the batches
+  std::vector<std::int32_t> numbers;    ///< of each sample within its batch, where there are rows
+  std::vector<std::int32_t> sequences;  ///< what `ends` will hold, where there is any
+  std::vector<std::size_t> sequence_cuts{0};  ///< of the batches among these
+  std::vector<std::int32_t> status;           ///< of each sample
+  std::string misfit;  ///< why batch `first`, then the only one, fits no layout
+  TokenMemory memory;  ///< ids, positions, mask
+  TokenMemory apart;   ///< lengths, labels, ends
   std::int64_t* ids = nullptr;
   std::int64_t* positions = nullptr;
   std::int64_t* lengths = nullptr;
   std::uint8_t* labels = nullptr;
-  std::int32_t* ends = nullptr;  ///< for each batch one number more than it has samples
+  std::int32_t* documents = nullptr;
+  std::int32_t* ends =
+      nullptr;  ///< for each batch where its sequences begin, and the last one ends
   std::uint8_t* mask = nullptr;
   OwnJob job;  // last: it is over before its memory goes
 };
@@ -248,10 +259,18 @@ class TokenBatches final : public BatchGroup {
       elements = row * (last - first);
     } else if (rules_.layout == TokenLayout::chunk) {
       elements = (total + rules_.width - 1) / rules_.width * rules_.width;
+    } else if (rules_.rows > 0) {
+      return lay_out_rows(k, total, filling, misfit);
     } else {
       if (rules_.width > 0) elements = rules_.width;
       misfit = misfit_of(total);
       if (!misfit.empty()) return false;
+      filling.sequences.push_back(0);
+      std::int32_t end = 0;
+      for (std::int64_t i = first; i < last; ++i) {
+        filling.sequences.push_back(end += static_cast<std::int32_t>(length(i)));
+      }
+      filling.sequence_cuts.push_back(filling.sequences.size());
     }
     const std::int64_t end = slot + elements;
     for (std::int64_t i = first; i < last; ++i) {
@@ -260,6 +279,47 @@ class TokenBatches final : public BatchGroup {
     }
     filling.cuts.push_back(end);  // what the last sample leaves is its slot's, too
     return true;
+  }
+
+  /// The same for rows: a sample that does not fit into what its row has left begins the next one.
+  bool lay_out_rows(std::size_t k, std::int64_t total, Filling& filling,
+                    std::string& misfit) const {
+    const std::int64_t start = filling.cuts.back(), width = rules_.width;
+    const std::size_t samples_before = filling.starts.size();
+    const std::size_t sequences_before = filling.sequences.size();
+    std::int64_t at = 0, row_end = width;
+    filling.sequences.push_back(0);
+    for (std::int64_t i = cut(k); i < cut(k + 1); ++i) {
+      if (length(i) > row_end - at) {
+        if (length(i) > width || row_end == rules_.rows * width) {
+          filling.starts.resize(samples_before);
+          filling.numbers.resize(samples_before);
+          filling.sequences.resize(sequences_before);
+          misfit = misfit_of_rows(total);
+          return false;
+        }
+        if (at < row_end) filling.sequences.push_back(static_cast<std::int32_t>(row_end));
+        at = row_end;
+        row_end += width;
+      }
+      filling.starts.push_back(start + at);
+      filling.numbers.push_back(static_cast<std::int32_t>(i - cut(k)));
+      at += length(i);
+      filling.sequences.push_back(static_cast<std::int32_t>(at));
+    }
+    for (; row_end <= rules_.rows * width; row_end += width) {
+      if (at < row_end) filling.sequences.push_back(static_cast<std::int32_t>(row_end));
+    }
+    filling.sequence_cuts.push_back(filling.sequences.size());
+    filling.cuts.push_back(start + rules_.rows * width);
+    return true;
+  }
+
+  [[nodiscard]] std::string misfit_of_rows(std::int64_t total) const {
+    const std::string rows = std::to_string(rules_.rows), width = std::to_string(rules_.width);
+    return "samples of " + std::to_string(total) + " tokens do not fit into rows=" + rows +
+           " of tokens=" + width + ": plan batches with PackSampler(lengths, max_tokens=" + width +
+           ", rows=" + rows + ")";
   }
 
   [[nodiscard]] std::string misfit_of(std::int64_t total) const {
@@ -311,13 +371,20 @@ class TokenBatches final : public BatchGroup {
       filling.positions = behind;
       behind += total;
     }
-    if (rules_.has_mask()) filling.mask = reinterpret_cast<std::uint8_t*>(behind);
+    auto* rest = reinterpret_cast<std::int32_t*>(behind);
+    if (rules_.has_documents()) {
+      filling.documents = rest;
+      rest += total;
+    }
+    if (rules_.has_mask()) filling.mask = reinterpret_cast<std::uint8_t*>(rest);
     keep_apart(filling, first, count);
     filling.status.resize(count);
     const fastio::TokenSlots to{filling.starts.data(),
                                 filling.ids,
                                 filling.mask,
                                 filling.positions,
+                                filling.documents,
+                                filling.numbers.data(),
                                 request_.checksums ? request_.checksums->data() + first : nullptr,
                                 filling.status.data(),
                                 rules_.item_bytes,
@@ -334,8 +401,7 @@ class TokenBatches final : public BatchGroup {
   void keep_apart(Filling& filling, std::size_t first, std::size_t count) const {
     const std::size_t lengths = rules_.has_lengths() ? 8 * count : 0;
     const std::size_t labels = request_.labels ? (count * label_size() + 7) / 8 * 8 : 0;
-    const std::size_t ends =
-        rules_.has_positions() ? 4 * (count + filling.last - filling.first) : 0;
+    const std::size_t ends = sizeof(std::int32_t) * filling.sequences.size();
     filling.apart = filler_.take_apart(lengths + labels + ends);
     filling.lengths = reinterpret_cast<std::int64_t*>(filling.apart.data);
     filling.labels = filling.apart.data + lengths;
@@ -349,19 +415,7 @@ class TokenBatches final : public BatchGroup {
       const auto* given = static_cast<const std::uint8_t*>(request_.labels->data());
       std::memcpy(filling.labels, given + first * label_size(), count * label_size());
     }
-    if (rules_.has_positions()) write_ends(filling);
-  }
-
-  /// Where the samples of each batch begin within it, and the last one ends.
-  void write_ends(Filling& filling) const {
-    std::int32_t* out = filling.ends;
-    for (std::size_t k = filling.first; k < filling.last; ++k) {
-      std::int32_t end = 0;
-      *out++ = 0;
-      for (std::int64_t i = cut(k); i < cut(k + 1); ++i) {
-        *out++ = end += static_cast<std::int32_t>(length(i));
-      }
-    }
+    std::copy(filling.sequences.begin(), filling.sequences.end(), filling.ends);
   }
 
   /// Status of the samples of batch k.
@@ -425,7 +479,8 @@ class TokenBatches final : public BatchGroup {
     std::array<std::int64_t, 2> sizes{slots, 1};
     if (rules_.layout == TokenLayout::pad) sizes = {count, slots / count};
     if (rules_.layout == TokenLayout::chunk) sizes = {slots / rules_.width, rules_.width};
-    const std::size_t dimensions = rules_.layout == TokenLayout::pack ? 1 : 2;
+    if (rules_.rows > 0) sizes = {rules_.rows, rules_.width};
+    const std::size_t dimensions = rules_.layout == TokenLayout::pack && rules_.rows == 0 ? 1 : 2;
     const std::span<const std::int64_t> shape(sizes.data(), dimensions);
     nb::dict made;
     made[filler_.names[0]] =
@@ -436,9 +491,19 @@ class TokenBatches final : public BatchGroup {
     if (rules_.has_positions()) {
       made[filler_.names[2]] =
           tensor(filling.memory, filling.positions + start, dtype<std::int64_t>(), shape);
-      made[filler_.names[3]] =
-          tensor(filling.apart, filling.ends + before + static_cast<std::int64_t>(batch),
-                 dtype<std::int32_t>(), {count + 1});
+      if (rules_.has_documents()) {
+        made[filler_.names[6]] =
+            tensor(filling.memory, filling.documents + start, dtype<std::int32_t>(), shape);
+      }
+      const std::size_t first = filling.sequence_cuts[batch];
+      const std::span<const std::int32_t> ends(filling.ends + first,
+                                               filling.sequence_cuts[batch + 1] - first);
+      made[filler_.names[3]] = tensor(filling.apart, filling.ends + first, dtype<std::int32_t>(),
+                                      {static_cast<std::int64_t>(ends.size())});
+      std::int32_t longest = 0;
+      for (std::size_t i = 1; i < ends.size(); ++i)
+        longest = std::max(longest, ends[i] - ends[i - 1]);
+      made[filler_.names[7]] = longest;
     }
     if (rules_.has_lengths()) {
       made[filler_.names[4]] =
@@ -484,11 +549,16 @@ TokenLayout layout_of(const std::string& name) {
 }
 
 void make_filler(TokenFiller* self, const std::string& layout, std::int64_t width,
-                 std::int64_t pad_id, bool at_end, std::size_t item_bytes, std::uint64_t vocabulary,
-                 nb::object pool, nb::object ring, nb::object from_dlpack, nb::object pinned) {
-  const TokenRules rules{layout_of(layout), width, pad_id, at_end, item_bytes, vocabulary};
+                 std::int64_t rows, std::int64_t pad_id, bool at_end, std::size_t item_bytes,
+                 std::uint64_t vocabulary, nb::object pool, nb::object ring, nb::object from_dlpack,
+                 nb::object pinned) {
+  const TokenRules rules{layout_of(layout), width, rows, pad_id, at_end, item_bytes, vocabulary};
   if (item_bytes != 2 && item_bytes != 4) throw nb::value_error("item_bytes is neither 2 nor 4");
   if (width < (rules.layout == TokenLayout::pack ? 0 : 1)) throw nb::value_error("width < 1");
+  if (rows < 0 || (rows > 0 && (rules.layout != TokenLayout::pack || width == 0))) {
+    throw nb::value_error("rows < 0, or of no layout that has rows of one width");
+  }
+  if (rows > 0 && width > most_tokens / rows) throw nb::value_error("rows * width >= 2**31");
   new (self) TokenFiller(rules, std::move(pool), std::move(ring), std::move(from_dlpack),
                          std::move(pinned));
 }
@@ -547,10 +617,11 @@ void bind_token_batches(nb::module_& m) {
       "``at_end`` pads before the tokens. ``from_dlpack`` is torch's. ``pinned``, if not None,\n"
       "gives memory in place of the ring: ``take(nbytes)`` a tensor, and ``view(tensor, start,\n"
       "dtype, shape)`` a part of it.")
-      .def("__init__", &make_filler, "layout"_a, "width"_a, nb::kw_only(), "pad_id"_a, "at_end"_a,
-           "item_bytes"_a, "vocabulary"_a, "pool"_a, "ring"_a.none(), "from_dlpack"_a,
+      .def("__init__", &make_filler, "layout"_a, "width"_a, nb::kw_only(), "rows"_a, "pad_id"_a,
+           "at_end"_a, "item_bytes"_a, "vocabulary"_a, "pool"_a, "ring"_a.none(), "from_dlpack"_a,
            "pinned"_a.none() = nb::none(),
-           nb::sig("def __init__(self, layout: str, width: int, *, pad_id: int, at_end: bool, "
+           nb::sig("def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: "
+                   "bool, "
                    "item_bytes: int, vocabulary: int, pool: ThreadPool, ring: BufferRing | None, "
                    "from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None"))
       .def("batches", &batches, "spans"_a, "cuts"_a.noconvert(), nb::kw_only(), "verify"_a,

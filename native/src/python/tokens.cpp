@@ -56,6 +56,8 @@ PyJob fill_tokens(const Spans& spans, const Int64s& slots, const Array<std::int6
                       ids.data(),
                       data_of("mask", mask, ids.size()),
                       data_of("positions", positions, ids.size()),
+                      nullptr,
+                      nullptr,
                       checked(checksums, count),
                       status.data(),
                       item_bytes,
@@ -174,7 +176,7 @@ OwnedInt64s bucket_steps(const Int32s& lengths, const Order& order, const Chosen
 
 OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, const Chosen& samples,
                           std::size_t window, std::size_t capacity, std::size_t world_size,
-                          std::uint64_t seed, std::optional<std::uint32_t> epoch) {
+                          bool is_mixed, std::uint64_t seed, std::optional<std::uint32_t> epoch) {
   expect_positive("window", window);
   expect_positive("world_size", world_size);
   if (capacity >= std::numeric_limits<std::int32_t>::max()) {
@@ -185,7 +187,7 @@ OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, const Chose
     const WithoutGil released;
     expect_lengths(lengths, capacity);
     expect_samples(lengths, samples, order);
-    const BinRule rule{std::min(window, lengths.size() + 1), capacity, world_size};
+    const BinRule rule{std::min(window, lengths.size() + 1), capacity, world_size, is_mixed};
     cuts = fastio::best_fit_bins(ordered(lengths, samples, order, seed, epoch), rule);
   }
   return owned(std::move(cuts));
@@ -280,12 +282,13 @@ void bind_batch_plans(nb::module_& m) {
         "in random order, or, with ``epoch=None``, in the order given.");
   m.def("best_fit_bins", &best_fit_bins, "lengths"_a.noconvert(), "order"_a.noconvert(),
         nb::kw_only(), "samples"_a.noconvert().none(), "window"_a, "capacity"_a, "world_size"_a,
-        "seed"_a, "epoch"_a.none(),
+        "mixed"_a, "seed"_a, "epoch"_a.none(),
         nb::sig("def best_fit_bins(lengths: NDArray[np.int32], order: NDArray[np.int64], *, "
                 "samples: NDArray[np.int64] | None, window: int, capacity: int, "
-                "world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]"),
+                "world_size: int, mixed: bool, seed: int, epoch: int | None) -> NDArray[np.int64]"),
         "Write the indices ``samples`` (None: all) to ``order``, each window packed best fit\n"
-        "decreasing into bins of ``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of "
+        "decreasing, or ``mixed``, into bins of ``capacity`` tokens; bin k is "
+        "``order[cuts[k]:cuts[k + 1]]`` of "
         "the cuts returned.");
   m.def("permute_steps", &permute_steps, "order"_a.noconvert(), "size"_a, "steps"_a.noconvert(),
         nb::sig("def permute_steps(order: NDArray[np.int64], size: int, "

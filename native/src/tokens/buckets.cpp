@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -222,15 +223,57 @@ class NumberSet {
   std::vector<std::uint64_t> summary_;
 };
 
-/// The bins of one window. Lists are linked by position, so that nothing is allocated a sample.
+/// Bins with their samples, and what is free of each.
+class PackedBins {
+ public:
+  void clear() noexcept {
+    samples_.clear();
+    bins_.clear();
+  }
+
+  /// Begins another bin.
+  void open(std::size_t capacity) { bins_.push_back({capacity, samples_.size(), samples_.size()}); }
+
+  /// Puts a sample that fits into the bin that was opened last.
+  void put(std::uint64_t sample) {
+    samples_.push_back(sample);
+    ++bins_.back().stop;
+    bins_.back().free -= length_of(sample);
+  }
+
+  /// Lets the fullest come first.
+  void sort() {
+    std::stable_sort(bins_.begin(), bins_.end(),
+                     [](const Bin& a, const Bin& b) { return a.free < b.free; });
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return bins_.size(); }
+  [[nodiscard]] std::size_t free() const noexcept { return bins_.back().free; }
+  [[nodiscard]] std::span<const std::uint64_t> samples(std::size_t bin) const noexcept {
+    return {samples_.data() + bins_[bin].start, bins_[bin].stop - bins_[bin].start};
+  }
+
+ private:
+  struct Bin {
+    std::size_t free;
+    std::size_t start;
+    std::size_t stop;
+  };
+
+  std::vector<std::uint64_t> samples_;
+  std::vector<Bin> bins_;
+};
+
+/// Packs best fit decreasing. Lists are linked by position, so that nothing is allocated a sample.
 ///
 /// Equally long samples that follow each other go into one bin while they fit: after the first of
 /// them, no other bin has as little room that is enough.
-class Bins {
+class BestFit {
  public:
-  explicit Bins(std::size_t capacity)
+  explicit BestFit(std::size_t capacity)
       : capacity_(capacity), with_free_(capacity + 1, none), free_(capacity + 1) {}
 
+  /// Packs samples that come longest first.
   void pack(std::span<const std::uint64_t> sorted) {
     bins_.clear();
     runs_.clear();
@@ -249,17 +292,17 @@ class Bins {
       give(bin);
     }
     forget();
-    std::stable_sort(bins_.begin(), bins_.end(),
-                     [](const Bin& a, const Bin& b) { return a.free < b.free; });
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return bins_.size(); }
 
-  /// Calls `use` with the place of each sample in a bin.
-  template <typename Use>
-  void samples(std::size_t bin, Use use) const {
-    for (std::uint32_t run = bins_[bin].first; run != none; run = runs_[run].next) {
-      for (std::uint32_t i = runs_[run].start; i < runs_[run].stop; ++i) use(i);
+  /// Adds the bins that were packed, samples longest first.
+  void add_to(PackedBins& out, std::span<const std::uint64_t> sorted) const {
+    for (const Bin& bin : bins_) {
+      out.open(capacity_);
+      for (std::uint32_t run = bin.first; run != none; run = runs_[run].next) {
+        for (std::uint32_t i = runs_[run].start; i < runs_[run].stop; ++i) out.put(sorted[i]);
+      }
     }
   }
 
@@ -323,31 +366,263 @@ class Bins {
   std::vector<Run> runs_;
 };
 
+/// Samples of a window that are not in a bin yet: in their order, and by length.
+class Pool {
+ public:
+  explicit Pool(std::size_t capacity)
+      : capacity_(capacity),
+        first_(capacity + 1, none),
+        counts_(capacity + 1),
+        by_room_(capacity + 1) {}
+
+  void fill(std::span<const std::uint64_t> samples) {
+    samples_ = samples;
+    next_.resize(samples.size());
+    is_taken_.assign(samples.size(), false);
+    left_ = samples.size();
+    front_ = 0;
+    for (std::size_t i = samples.size(); i-- > 0;) {  // so that a list begins with its first
+      const std::size_t length = length_of(samples[i]);
+      next_[i] = first_[length];
+      first_[length] = static_cast<std::uint32_t>(i);
+      if (counts_[length]++ == 0) by_room_.insert(capacity_ - length);
+    }
+  }
+
+  /// Forgets what is left, in as many steps as there are samples.
+  void clear() noexcept {
+    for (const std::uint64_t sample : samples_) {
+      const std::size_t length = length_of(sample);
+      first_[length] = none;
+      counts_[length] = 0;
+      by_room_.remove(capacity_ - length);
+    }
+  }
+
+  [[nodiscard]] std::size_t left() const noexcept { return left_; }
+
+  /// The first sample not taken, from place `from` on; the number of samples where there is none.
+  [[nodiscard]] std::size_t next(std::size_t from) const noexcept {
+    while (from < samples_.size() && is_taken_[from]) ++from;
+    return from;
+  }
+
+  /// The same from the beginning.
+  [[nodiscard]] std::size_t front() noexcept { return front_ = next(front_); }
+
+  /// The greatest length of a sample, other than one of length `but`, of at most `room` tokens;
+  /// `none` where there is none.
+  [[nodiscard]] std::uint32_t longest_within(std::size_t room, std::size_t but) const noexcept {
+    std::uint32_t found = by_room_.from(capacity_ - room);
+    if (found == none) return none;
+    if (capacity_ - found == but && counts_[but] == 1) {
+      found = by_room_.from(std::size_t{found} + 1);
+      if (found == none) return none;
+    }
+    return static_cast<std::uint32_t>(capacity_) - found;
+  }
+
+  /// Takes the first sample of this length.
+  std::uint64_t take_length(std::size_t length) noexcept {
+    while (is_taken_[first_[length]]) first_[length] = next_[first_[length]];
+    return take(first_[length]);
+  }
+
+  std::uint64_t take(std::size_t place) noexcept {
+    const std::size_t length = length_of(samples_[place]);
+    is_taken_[place] = true;
+    --left_;
+    if (--counts_[length] == 0) by_room_.remove(capacity_ - length);
+    return samples_[place];
+  }
+
+ private:
+  const std::size_t capacity_;
+  std::span<const std::uint64_t> samples_;
+  std::vector<std::uint32_t> first_;  // by length: the first of that list that may be left
+  std::vector<std::uint32_t> counts_;
+  NumberSet by_room_;                // capacity - length, of which there are samples
+  std::vector<std::uint32_t> next_;  // by place: of the same length
+  std::vector<bool> is_taken_;
+  std::size_t left_ = 0;
+  std::size_t front_ = 0;
+};
+
+/// Fills bins with samples as they come, and closes each with two that leave nothing free.
+class MixedFill {
+ public:
+  explicit MixedFill(std::size_t capacity) : capacity_(capacity), pool_(capacity) {}
+
+  /// Packs samples in random order until at most `rest` are left, and returns these.
+  std::span<const std::uint64_t> pack(std::span<const std::uint64_t> samples, std::size_t rest,
+                                      PackedBins& out) {
+    pool_.fill(samples);
+    std::size_t tokens = 0;
+    large_.clear();
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      tokens += length_of(samples[i]);
+      if (length_of(samples[i]) > capacity_ / 2) large_.push_back(static_cast<std::uint32_t>(i));
+    }
+    closing_ = 5 * tokens / (2 * std::max<std::size_t>(samples.size(), 1)) + 1;
+    // No two of these share a bin. While there are many samples, some close the smallest gaps.
+    std::stable_sort(large_.begin(), large_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return length_of(samples[a]) > length_of(samples[b]);
+    });
+    for (const std::uint32_t place : large_) {
+      if (pool_.left() <= rest) break;
+      out.open(capacity_);
+      out.put(pool_.take(place));
+      fill(samples, out);
+    }
+    while (pool_.left() > rest) {
+      out.open(capacity_);
+      out.put(pool_.take(pool_.front()));
+      fill(samples, out);
+    }
+    rest_.clear();
+    for (std::size_t i = pool_.front(); i < samples.size(); i = pool_.next(i + 1)) {
+      rest_.push_back(samples[i]);
+    }
+    pool_.clear();
+    return rest_;
+  }
+
+ private:
+  static constexpr std::size_t candidates = 32;  // for the last but one of a bin
+  static constexpr std::size_t looked_at = 256;  // samples, for those that fit
+
+  struct Pair {
+    std::size_t place;     // of the first
+    std::uint32_t length;  // of the second; `none`: the first goes alone
+    std::size_t waste;
+  };
+
+  void fill(std::span<const std::uint64_t> samples, PackedBins& out) {
+    while (pool_.left() > 0) {
+      const std::size_t free = out.free();
+      const std::size_t place = first_fitting(samples, free);
+      if (place == samples.size()) {
+        const std::uint32_t length = pool_.longest_within(free, none);
+        if (length == none) return;
+        out.put(pool_.take_length(length));
+      } else if (free > closing_) {
+        out.put(pool_.take(place));
+      } else {
+        const Pair pair = best_pair(samples, free, place);
+        out.put(pool_.take(pair.place));
+        if (pair.length != none) out.put(pool_.take_length(pair.length));
+      }
+    }
+  }
+
+  [[nodiscard]] std::size_t first_fitting(std::span<const std::uint64_t> samples,
+                                          std::size_t free) noexcept {
+    std::size_t place = pool_.front();
+    for (std::size_t i = 0; i < looked_at && place < samples.size(); ++i) {
+      if (length_of(samples[place]) <= free) return place;
+      place = pool_.next(place + 1);
+    }
+    return samples.size();
+  }
+
+  /// Of the samples from `place` on: the first that leaves nothing free together with another, or
+  /// the one that leaves least.
+  [[nodiscard]] Pair best_pair(std::span<const std::uint64_t> samples, std::size_t free,
+                               std::size_t place) const noexcept {
+    Pair best{place, none, free + 1};
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < looked_at && found < candidates && place < samples.size(); ++i) {
+      const std::size_t length = length_of(samples[place]);
+      if (length <= free) {
+        ++found;
+        const std::uint32_t other = pool_.longest_within(free - length, length);
+        const std::size_t waste = free - length - (other == none ? 0 : other);
+        if (waste < best.waste) best = {place, other, waste};
+        if (waste == 0) return best;
+      }
+      place = pool_.next(place + 1);
+    }
+    return best;
+  }
+
+  const std::size_t capacity_;
+  Pool pool_;
+  std::size_t closing_ = 0;  // tokens free, from which on a bin is closed
+  std::vector<std::uint32_t> large_;
+  std::vector<std::uint64_t> rest_;
+};
+
+/// Packs one window after the other.
+class WindowPacker {
+ public:
+  WindowPacker(std::uint32_t longest, const BinRule& rule)
+      : rule_(rule), sorter_(longest, rule.window), best_fit_(rule.capacity) {
+    if (rule.is_mixed) mixed_.emplace(rule.capacity);
+  }
+
+  /// The bins of these samples, fullest first; until the next call.
+  const PackedBins& pack(std::span<const std::uint64_t> window) {
+    bins_.clear();
+    best_fit(window);
+    if (!mixed_ || !mix(window)) best_fit_.add_to(bins_, {sorted_.data(), window.size()});
+    bins_.sort();
+    return bins_;
+  }
+
+ private:
+  void best_fit(std::span<const std::uint64_t> samples) {
+    sorted_.resize(std::max(sorted_.size(), samples.size()));
+    sorter_.sort(samples, sorted_);
+    best_fit_.pack({sorted_.data(), samples.size()});
+  }
+
+  /// Mixes all but a part of the window, which best fit decreasing then packs: the smallest part
+  /// with which hardly more bins are needed than best fit decreasing needs. False, with no bins,
+  /// where there is none.
+  bool mix(std::span<const std::uint64_t> window) {
+    const std::size_t enough = best_fit_.size() + std::max<std::size_t>(best_fit_.size() / 500, 1);
+    for (const std::size_t part : {16, 4}) {
+      bins_.clear();
+      const auto rest = mixed_->pack(window, window.size() / part, bins_);
+      best_fit(rest);
+      best_fit_.add_to(bins_, {sorted_.data(), rest.size()});
+      if (bins_.size() <= enough) return true;
+    }
+    bins_.clear();
+    best_fit(window);
+    return false;
+  }
+
+  const BinRule rule_;
+  LengthSorter sorter_;
+  BestFit best_fit_;
+  std::optional<MixedFill> mixed_;
+  std::vector<std::uint64_t> sorted_;
+  PackedBins bins_;
+};
+
 }  // namespace
 
 std::vector<std::int64_t> best_fit_bins(std::span<std::uint64_t> samples, const BinRule& rule) {
-  LengthSorter sorter(longest_of(samples), rule.window);
-  Bins bins(rule.capacity);
+  WindowPacker packer(longest_of(samples), rule);
   std::vector<std::int64_t> cuts{0};
-  std::vector<std::uint64_t> sorted;
+  std::vector<std::uint64_t> packed;
   std::size_t reach = rule.window;
   for (std::size_t done = 0; done < samples.size();) {
     const auto window = samples.subspan(done, std::min(reach, samples.size() - done));
     const bool is_last = done + window.size() == samples.size();
-    sorted.resize(std::max(sorted.size(), window.size()));
-    sorter.sort(window, sorted);
-    bins.pack({sorted.data(), window.size()});
+    const PackedBins& bins = packer.pack(window);
     const std::size_t kept =
         is_last ? bins.size() : (bins.size() - 1) / rule.world_size * rule.world_size;
-    std::size_t taken = 0;
-    for (std::size_t bin = 0; bin < kept; ++bin) {
-      bins.samples(bin, [&](std::uint32_t i) { window[taken++] = index_of(sorted[i]); });
-      cuts.push_back(static_cast<std::int64_t>(done + taken));
+    packed.clear();
+    for (std::size_t bin = 0; bin < bins.size(); ++bin) {
+      for (const std::uint64_t sample : bins.samples(bin)) {
+        packed.push_back(bin < kept ? index_of(sample) : sample);
+      }
+      if (bin < kept) cuts.push_back(static_cast<std::int64_t>(done + packed.size()));
     }
-    std::size_t left = taken;
-    for (std::size_t bin = kept; bin < bins.size(); ++bin) {
-      bins.samples(bin, [&](std::uint32_t i) { window[left++] = sorted[i]; });
-    }
+    std::copy(packed.begin(), packed.end(), window.begin());
+    const std::size_t taken = static_cast<std::size_t>(cuts.back()) - done;
     reach = taken > 0 ? rule.window : 2 * reach;
     done += taken;
   }

@@ -57,6 +57,7 @@ class FillTokensTask final : public Task {
     if (to_.positions != nullptr) {
       std::iota(to_.positions + first, to_.positions + first + count, std::int64_t{0});
     }
+    if (to_.documents != nullptr) std::fill_n(to_.documents + first, count, to_.numbers[i]);
     pad(to_.at_end ? start : first + count, width - count);
     return Status::ok;
   }
@@ -65,6 +66,7 @@ class FillTokensTask final : public Task {
     std::fill_n(to_.ids + first, count, to_.pad_id);
     if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{0});
     if (to_.positions != nullptr) std::fill_n(to_.positions + first, count, std::int64_t{0});
+    if (to_.documents != nullptr) std::fill_n(to_.documents + first, count, std::int32_t{-1});
   }
 
   const std::unique_ptr<Bytes[]> spans_;

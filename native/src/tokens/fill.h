@@ -15,12 +15,15 @@ namespace fastio {
 /// Where the tokens of some batches go: sample i into `[slots[i], slots[i + 1])` of `ids`.
 ///
 /// The slots ascend and lie inside the buffers; that is the caller's to check. `mask` (1 for a
-/// token, 0 for padding) and `positions` (0, 1, ... in each sample, 0 in padding) may be null.
+/// token, 0 for padding), `positions` (0, 1, ... in each sample, 0 in padding) and `documents` (the
+/// sample's of `numbers`, -1 for padding) may be null.
 struct TokenSlots {
   const std::int64_t* slots;
   std::int64_t* ids;
   std::uint8_t* mask;
   std::int64_t* positions;
+  std::int32_t* documents;
+  const std::int32_t* numbers;
   const std::uint32_t* checksums;  ///< nullptr: not checked
   std::int32_t* status;
   std::size_t item_bytes;  ///< 2 or 4, of a stored id

@@ -35,6 +35,7 @@ COLLATES: list[TokenCollate] = [
     PadCollate(3, pad_to_multiple=torch.float16),
     PackCollate(pad_id=5),
     PackCollate(600, pad_id=5),
+    PackCollate(80, pad_id=5, rows=9),
     ChunkCollate(16, pad_id=2),
 ]
 
@@ -73,8 +74,12 @@ def sampler_of(dataset: FastDataset, **options: Any) -> LengthBucketSampler:
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two batches have the same keys in order, dtypes and values."""
-    return list(one) == list(other) and all(
-        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
+    assert list(one) == list(other)
+    longest = [batch.get("max_seqlen") for batch in (one, other)]
+    return longest[0] == longest[1] and all(
+        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name])
+        for name in one
+        if name != "max_seqlen"
     )
 
 
@@ -147,7 +152,7 @@ def test_padding_is_counted(one: FastDataset) -> None:
 def test_bytes_are_counted(one: FastDataset, collate: TokenCollate) -> None:
     """stats.batch_bytes is what the largest batch takes for its tokens, whatever its collate makes of them."""
     with FastLoader(one, batch_sampler=sampler_of(one), collate=collate, threads=1) as loader:
-        names = ("input_ids", "attention_mask", "position_ids")
+        names = ("input_ids", "attention_mask", "position_ids", "document_ids")
         expected = max(sum(batch[name].nbytes for name in names if name in batch) for batch in loader)
         assert expected == loader.stats.batch_bytes
 
@@ -207,21 +212,63 @@ def test_names_of_collates(one: FastDataset) -> None:
         assert {batch["input_ids"].shape for batch in loader} == {(100,)}
 
 
-kinds = st.sampled_from(["batch_size", "max_tokens", "packed"])
-collates: dict[str, CollateName] = {"batch_size": "pad", "max_tokens": "pad", "packed": "pack"}
+def test_rows_are_documents_of_their_own(one: FastDataset) -> None:
+    """The forms of a batch of rows say the same: document numbers, positions, and sequences of the flat batch."""
+    sampler = PackSampler(one.lengths, max_tokens=64, rows=3, seed=2)
+    with FastLoader(one, batch_sampler=sampler, collate="pack", threads=1) as loader:
+        batches = list(loader)
+
+    plan = sampler.plan(0)
+    for batch, place in zip(batches, plan.slices(), strict=True):
+        ids, documents, positions = (batch[name] for name in ("input_ids", "document_ids", "position_ids"))
+        assert ids.shape == documents.shape == positions.shape == (3, 64)
+        for number, index in enumerate(plan.indices[place].tolist()):
+            expected, _ = one[index]
+            rows, columns = (documents == number).nonzero(as_tuple=True)
+            assert len(set(rows.tolist())) <= 1  # no document is cut
+            assert ids[rows, columns].tolist() == expected.tolist()
+            assert positions[rows, columns].tolist() == list(range(len(expected)))
+        assert set(ids[documents == -1].tolist()) <= {one.pad_id}
+        cuts = batch["cu_seqlens"].tolist()
+        assert (cuts[0], cuts[-1]) == (0, 3 * 64)
+        assert batch["max_seqlen"] == max(np.diff(cuts))
+        for start, stop in pairwise(cuts):
+            assert len(set(documents.view(-1)[start:stop].tolist())) <= 1
+            assert start == stop or start // 64 == (stop - 1) // 64  # within one row
+
+
+def test_rows_that_do_not_fit(one: FastDataset) -> None:
+    """The native and the plain way name the sampler that plans such batches, with its numbers."""
+    words = r"do not fit into rows=2 of tokens=40: plan batches with PackSampler\(lengths, max_tokens=40, rows=2\)"
+    collate = PackCollate(40, rows=2)
+    with FastLoader(one, 30, collate=collate, threads=1) as loader, pytest.raises(ValueError, match=words):
+        list(loader)
+    with pytest.raises(ValueError, match=words):
+        PackCollate(40, rows=2)([torch.arange(30)] * 3)
+    with pytest.raises(ValueError, match=words):
+        PackCollate(40, rows=2)([torch.arange(41)])
+
+
+kinds = st.sampled_from(["batch_size", "max_tokens", "packed", "rows"])
+collates: dict[str, CollateName] = {"batch_size": "pad", "max_tokens": "pad", "packed": "pack", "rows": "pack"}
 
 
 def planned(dataset: FastDataset, kind: str, **share: Any) -> LengthBucketSampler | PackSampler:
     """A sampler of each kind, with several windows an epoch."""
     if kind == "packed":
         return PackSampler(dataset.lengths, max_tokens=120, window=30, **share)
+    if kind == "rows":
+        return PackSampler(dataset.lengths, max_tokens=50, rows=3, window=30, **share)
     size = {"batch_size": 4} if kind == "batch_size" else {"max_tokens": 200}
     return LengthBucketSampler(dataset.lengths, window=30, **size, **share)
 
 
 def samples_in(batch: dict[str, Any]) -> list[tuple[int, list[int]]]:
     """The label and ids of each sample of a padded or packed batch."""
-    if "cu_seqlens" in batch:
+    if "document_ids" in batch:
+        numbers = range(len(batch["labels"]))
+        ids = [batch["input_ids"][batch["document_ids"] == number].tolist() for number in numbers]
+    elif "cu_seqlens" in batch:
         bounds = batch["cu_seqlens"].tolist()
         ids = [batch["input_ids"][start:stop].tolist() for start, stop in pairwise(bounds)]
     else:
@@ -399,7 +446,7 @@ def test_the_guide_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     found: dict[str, Any] = {}
     exec(compile(block, "text.md", "exec"), found)
 
-    assert list(found["batch"]) == ["input_ids", "position_ids", "cu_seqlens", "lengths", "labels"]
+    assert list(found["batch"]) == ["input_ids", "position_ids", "cu_seqlens", "max_seqlen", "lengths", "labels"]
     assert found["batch"]["input_ids"].shape == (8192,)
     assert 0 < found["padded"].stats.padding < 1
 
@@ -428,6 +475,9 @@ def test_multiples_for_tensor_cores(dtype: torch.dtype, multiple: int) -> None:
         lambda: ChunkCollate(0),
         lambda: PackCollate(0),
         lambda: PackCollate(1 << 31),
+        lambda: PackCollate(rows=2),
+        lambda: PackCollate(8, rows=0),
+        lambda: PackCollate(1 << 30, rows=2),
     ],
 )
 def test_nonsense_collates_are_refused(make: Callable[[], Any]) -> None:
