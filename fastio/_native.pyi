@@ -450,12 +450,32 @@ class RowBatches(BatchGroup):
     def yielded(self) -> int:
         """How many batches iterating has yielded."""
 
-def row_batches(work: RowWork, cuts: NDArray[np.int64], *, shape: Sequence[int], dtype: np.dtype[Any], channels_last: bool, labels: NDArray[Any] | None, pool: ThreadPool, ring: BufferRing, from_dlpack: Callable[[Any], Any], made: BatchCounts, proof: Any, repair: Callable[[int], Any]) -> RowBatches:
+class RowsOutput:
+    """A field of batches that becomes rows: see row_batches."""
+
+    def __init__(self, work: RowWork, *, shape: Sequence[int], dtype: np.dtype[Any], channels_last: bool, ring: BufferRing | None, pinned: Callable[[tuple[int, ...]], Any] | None) -> None:
+        """
+        Each sample is a row of ``shape`` and ``dtype``, in memory of ``ring``, or in a tensor
+        that ``pinned`` makes of a shape. ``channels_last`` hands rows of (H, W, C) out as
+        (C, H, W).
+        """
+
+class ColumnOutput:
+    """A column of batches: see row_batches."""
+
+    def __init__(self, values: NDArray[Any] | None, *, make: Callable[[int, int], Any] | None, pinned: Callable[[tuple[int, ...]], Any] | None) -> None:
+        """
+        One row of ``values`` for each sample, copied, into what ``pinned`` makes if it is
+        given; or what ``make(first, last)`` returns for the samples of a batch.
+        """
+
+def row_batches(outputs: list[RowsOutput | ColumnOutput], cuts: NDArray[np.int64], *, container: str, names: Sequence[str], pool: ThreadPool, from_dlpack: Callable[[Any], Any], made: BatchCounts, pictures: int, proof: Any, repair: Callable[[int], Any]) -> RowBatches:
     """
-    Batch k is a tensor of the samples ``cuts[k]`` up to ``cuts[k + 1]``, each a row of
-    ``shape`` and ``dtype`` in memory of ``ring``; with ``labels``, a list of it and theirs.
-    ``channels_last`` hands rows of (H, W, C) out as (C, H, W). ``from_dlpack`` is torch's.
-    ``made.samples`` counts those of batches that native code has made; ``repair(k)`` makes a batch with bad samples, or one begun before a fork.
+    Batch k is made of the samples ``cuts[k]`` up to ``cuts[k + 1]``: a tensor of each output
+    (at least one has rows) in a ``container``, "list", "tuple", "dict" by ``names``, or
+    "value" for one alone. Each field has a job of its own. ``from_dlpack`` is torch's.
+    ``made.samples`` counts the pictures that native code has made, ``pictures`` a sample;
+    ``repair(k)`` makes a batch with bad samples, or one begun before a fork.
     """
 
 class TokenBatches(BatchGroup):
@@ -575,6 +595,9 @@ def decode_masks(spans: Spans, out: NDArray[Any], status: NDArray[np.int32], poo
     that has not the size of row i of ``sizes`` (n, 2), other channels than ``out`` or too
     many bits for it is BAD_SHAPE; one with more than ``max_pixels`` is TOO_LARGE.
     """
+
+def mask_rows(spans: Spans, *, verify: bool, plan: NDArray[np.int32] | None = None, sizes: NDArray[np.int32] | None = None, fill: int = 0, planar: bool = False, max_pixels: int | None = None) -> RowWork:
+    """Rows as ``decode_masks`` fills them."""
 
 class JumpTables:
     """What ``note_points`` noted of ``count`` pictures."""

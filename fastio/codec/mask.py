@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import _native
-from fastio._native import Job, ThreadPool
+from fastio._native import Job, RowWork, ThreadPool
 from fastio.codec.codec import Geometry
 from fastio.codec.headers import Header, Headers, read_headers
 from fastio.codec.pillow import mask_form, pixel_limit
@@ -80,22 +80,24 @@ class MaskCodec:
         (``b""``: 0), for all channels. With ``is_planar``, rows with colours are ``(n, C, H, W)``. ``sizes``,
         ``(n, 2)``, are those that the masks must have, height first: another is BAD_SHAPE.
         """
-        plan, sizes, fill, is_planar = None, None, 0, False
-        if geometry is not None:
-            plan, sizes, fill = geometry.plan, geometry.sizes, fill_number(geometry)
-            is_planar = geometry.is_planar
-        return _native.decode_masks(
-            spans,
-            out,
-            status,
-            pool,
-            verify=verify,
-            plan=plan,
-            sizes=sizes,
-            fill=fill,
-            planar=is_planar,
-            max_pixels=pixel_limit(),
-        )
+        options = _options(geometry)
+        return _native.decode_masks(spans, out, status, pool, verify=verify, max_pixels=pixel_limit(), **options)
+
+    def rows(self, spans: Spans, *, verify: bool, geometry: Geometry | None = None) -> RowWork:
+        """Return what ``decode`` does to these masks, for batches that native code makes of parts of them."""
+        return _native.mask_rows(spans, verify=verify, max_pixels=pixel_limit(), **_options(geometry))
+
+
+def _options(geometry: Geometry | None) -> dict[str, Any]:
+    """Return what native functions that decode masks are told of a geometry."""
+    if geometry is None:
+        return {}
+    return {
+        "plan": geometry.plan,
+        "sizes": geometry.sizes,
+        "fill": fill_number(geometry),
+        "planar": geometry.is_planar,
+    }
 
 
 def with_mask_form(headers: Headers, spans: Spans) -> Headers:

@@ -13,7 +13,7 @@ from fastio.codec import CODECS, describe_status
 from fastio.codec.codec import Geometry
 from fastio.codec.copied import RawCodec
 from fastio.codec.image import ImageCodec
-from fastio.codec.mask import misfits
+from fastio.codec.mask import MaskCodec, misfits
 from fastio.codec.pillow import is_refused, pixel_limit, refusal, warn_of_large
 from fastio.dataset.undecoded import DecodedBatch, MaskRows, PixelsToRow, UndecodedRows
 from fastio.errors import SampleError, SchemaError, UnequalSizesError
@@ -214,7 +214,7 @@ class RowReader:
 
     def row_work(self, spans: Spans, *, verify: bool, geometry: Geometry | None) -> _native.RowWork | None:
         """Return what ``decode`` does, for batches that native code makes; None if the codec cannot say it."""
-        if isinstance(self.codec, (ImageCodec, RawCodec)):
+        if isinstance(self.codec, (ImageCodec, MaskCodec, RawCodec)):
             return self.codec.rows(spans, verify=verify, geometry=geometry)
         return None
 

@@ -15,7 +15,7 @@ from fastio.errors import SampleError, SchemaError, UnequalSizesError
 from fastio.loader.device import Numbered
 from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.producer import FinishedBatch
-from fastio.loader.producer.fields.options import decodes_pictures
+from fastio.loader.producer.field_options import decodes_pictures
 from fastio.loader.producer.producer import Submitted, add_advice
 from fastio.loader.producer.read_ahead import HeldReader, HeldUnits, WindowReader
 from fastio.loader.proof import EpochLedger

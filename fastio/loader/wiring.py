@@ -19,7 +19,7 @@ from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer
 from fastio.loader.producer.cache_contents import CacheContents, cache_contents, check_cache
-from fastio.loader.producer.fields.options import (
+from fastio.loader.producer.field_options import (
     batch_roles,
     check_later,
     decodes_pictures,

@@ -131,17 +131,23 @@ def group_of(
         repairs.append(number)
         return Pending(number, [owner]).result()
 
-    return _native.row_batches(
+    pixels = _native.RowsOutput(
         _native.plain_rows(spans, verify=True, is_encoded=False),
-        np.array(cuts),
         shape=(3,),
         dtype=np.dtype(np.uint8),
         channels_last=False,
-        labels=np.arange(count),
-        pool=_native.ThreadPool(1),
         ring=_native.BufferRing(2),
+        pinned=None,
+    )
+    return _native.row_batches(
+        [pixels, _native.ColumnOutput(np.arange(count), make=None, pinned=None)],
+        np.array(cuts),
+        container="list",
+        names=(),
+        pool=_native.ThreadPool(1),
         from_dlpack=_from_dlpack,
         made=_native.BatchCounts(),
+        pictures=1,
         proof=proof,
         repair=repair,
     )

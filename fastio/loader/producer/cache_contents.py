@@ -14,7 +14,7 @@ from fastio.dataset.row_reader import Shape, is_uniform
 from fastio.errors import SchemaError
 from fastio.loader.options import Cache, OnError, Quality
 from fastio.loader.producer.chunks import Proof
-from fastio.loader.producer.fields.options import fuse
+from fastio.loader.producer.field_options import fuse
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.fused import Fused
 from fastio.transforms.transform import Transform

@@ -9,21 +9,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
 
 from fastio import _native
 from fastio.codec.codec import Geometry
 from fastio.dataset.row_reader import RowReader, Shape, is_uniform
 from fastio.dataset.undecoded import UndecodedRows
 from fastio.errors import SampleError, SchemaError
-from fastio.loader.producer.chunks import EncodedValues, Proof
+from fastio.loader.producer.chunks import EncodedValues
 from fastio.loader.producer.pillow_threads import PendingRows, PillowThreads
-from fastio.loader.producer.producer import FinishedBatch
 from fastio.samplers.batches import Batches
 from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, begin_jump_tables
@@ -40,6 +39,7 @@ __all__ = [
     "RowDecoder",
     "RowField",
     "RowPart",
+    "pinned_memory",
 ]
 
 
@@ -82,8 +82,9 @@ class RowField:
             shapes = stored = _with_channels(stored)
         planned = differs = None
         if leader is not None and leader.stored is not None and fused is not None:
-            differs = (stored[:, :2] != leader.stored[:, :2]).any(axis=1)
-            if differs.any():
+            other = (stored[:, :2] != leader.stored[:, :2]).any(axis=1)
+            if other.any():
+                differs = other
                 shapes = stored = np.where(differs[:, None] & _SIDES, 0, stored)
         if fused is not None:
             try:
@@ -113,7 +114,7 @@ class RowChunk:
     epoch: int
     # None with transforms: they fail for some sample, and each batch finds out for itself.
     planned: Planned | None = None
-    differs: NDArray[np.bool_] | None = None  # which pictures have another size than the leader, if there is one
+    differs: NDArray[np.bool_] | None = None  # which pictures have another size than the leader, if one has
 
 
 @dataclass(slots=True)
@@ -168,48 +169,44 @@ class RowDecoder:
     pillow: PillowThreads
     verify: bool
 
-    def batches(
-        self,
-        chunk: RowChunk,
-        *,
-        labels: NDArray[Any] | None,
-        made: _native.BatchCounts,
-        proof: Proof,
-        repair: Callable[[int], FinishedBatch],
-    ) -> _native.RowBatches | None:
+    def output(self, chunk: RowChunk, *, leader: RowChunk | None = None) -> _native.RowsOutput | None:
         """
-        Return the batches of a chunk, made by native code alone (``made`` counts their samples) but for those with bad
-        samples, which ``repair`` makes.
-
-        None if ``begin`` has to start each: if rows differ in shape, if some values could not be read, if memory is
-        pinned, or once Pillow has had to decode a picture.
+        Return what native code needs to make this field of a chunk's batches alone, with the rows that ``begin``
+        gives; None if it cannot: if rows differ in shape, or if some values could not be read.
         """
-        row_field, reader, ring = self.field, self.field.reader, self.buffers.ring
-        is_known = chunk.values.unread is None and chunk.differs is None
-        if chunk.shape is None or ring is None or not is_known or self.pillow.has_begun:
+        row_field, reader = self.field, self.field.reader
+        if chunk.values.unread is not None or chunk.differs is not None:
             return None
+        shape, planned = chunk.shape, chunk.planned
+        if reader.is_mask and leader is not None:
+            planned = leader.planned
         geometry = None
-        if row_field.fused is not None:
-            if chunk.planned is None:
+        if reader.is_mask and planned is not None:
+            if not _has_one_shape(planned.shapes):
                 return None
-            channels = chunk.shape[0] if row_field.is_planar else chunk.shape[2]
-            geometry = row_field.fused.geometry(chunk.planned, channels=channels, is_planar=row_field.is_planar)
-        work = reader.row_work(chunk.values.spans, verify=self.verify, geometry=geometry)
-        if work is None or reader.dtype.kind not in _TENSORS or len(chunk.shape) > _MOST_AXES:
+            has_channels = len(reader.field.shape) == 3
+            shape = _mask_size(RowPart(chunk, slice(0, len(planned.shapes))), planned, has_channels=has_channels)
+            geometry = _mask_geometry(planned)
+        elif row_field.fused is not None and shape is not None:
+            if planned is None:
+                return None
+            channels = shape[0] if row_field.is_planar else shape[2]
+            geometry = row_field.fused.geometry(planned, channels=channels, is_planar=row_field.is_planar)
+        is_known = reader.dtype.kind in _TENSORS and not (reader.is_mask and reader.dtype != np.uint8)
+        if shape is None or not is_known or len(shape) > _MOST_AXES:
             return None
-        return _native.row_batches(
+        work = reader.row_work(chunk.values.spans, verify=self.verify, geometry=geometry)
+        if work is None:
+            return None
+        most = int(np.diff(chunk.batches.cuts).max(initial=0))
+        ring, pinned = self.buffers.lent(most * math.prod(shape) * reader.dtype.itemsize, reader.dtype)
+        return _native.RowsOutput(
             work,
-            np.ascontiguousarray(chunk.batches.cuts),
-            shape=chunk.shape,
+            shape=shape,
             dtype=reader.dtype,
-            channels_last=reader.is_picture and not row_field.is_planar,
-            labels=labels,
-            pool=self.pool,
+            channels_last=len(shape) == 3 and (reader.is_picture or reader.is_mask) and not row_field.is_planar,
             ring=ring,
-            from_dlpack=from_dlpack,
-            made=made,
-            proof=proof,
-            repair=repair,
+            pinned=pinned,
         )
 
     def begin(self, values: RowPart, *, leader: Planned | None = None) -> DecodingRows:
@@ -438,18 +435,19 @@ class BatchBuffers:
         self._ring = None if is_pinned else _native.BufferRing(count)
         self._largest_bytes = 0
 
-    @property
-    def ring(self) -> _native.BufferRing | None:
-        """Where native code takes memory from; None if it is pinned."""
-        return self._ring
+    def lent(
+        self, size_bytes: int, dtype: np.dtype[Any]
+    ) -> tuple[_native.BufferRing | None, Callable[[tuple[int, ...]], torch.Tensor] | None]:
+        """Return where native code takes pieces of up to so many bytes from: a ring, or what makes pinned tensors."""
+        self._largest_bytes = max(self._largest_bytes, size_bytes)
+        return self._ring, pinned_memory(dtype) if self._ring is None else None
 
     def take_rows(self, shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[NDArray[Any], torch.Tensor]:
         """An array of this shape and dtype, and a tensor over the same memory."""
         size_bytes = math.prod(shape) * dtype.itemsize
         self._largest_bytes = max(self._largest_bytes, size_bytes)
         if self._ring is None:
-            kind = torch.from_numpy(np.empty(0, dtype)).dtype
-            pinned = torch.empty(tuple(shape), dtype=kind, device="cpu", pin_memory=True)
+            pinned = pinned_memory(dtype)(tuple(shape))
             return pinned.numpy(), pinned
         rows = self._ring.acquire(size_bytes).view(dtype).reshape(shape)
         return rows, torch.from_numpy(rows)
@@ -458,3 +456,9 @@ class BatchBuffers:
     def allocated_bytes(self) -> int:
         """Bytes lent and free. Pinned memory is torch's to count: here it is ``count`` times the largest piece."""
         return self._count * self._largest_bytes if self._ring is None else self._ring.allocated_bytes
+
+
+def pinned_memory(dtype: np.dtype[Any]) -> Callable[[tuple[int, ...]], torch.Tensor]:
+    """Return what makes a tensor of a shape, uninitialised, in pinned memory of torch's own allocator."""
+    kind = torch.from_numpy(np.empty(0, dtype)).dtype
+    return partial(torch.empty, dtype=kind, device="cpu", pin_memory=True)

@@ -1,32 +1,35 @@
-"""Makes batches by native jobs: one call per batch, into memory that is recycled when its tensor dies."""
+"""Makes batches of one field or many, by native jobs that begin together on one pool of threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
 
 from fastio import _native
-from fastio.errors import SchemaError
+from fastio.dataset.field_values import column_values
+from fastio.dataset.record_collate import is_padded, mask_name
+from fastio.dataset.row_reader import RowReader
+from fastio.dataset.token_collate import PadCollate
+from fastio.dataset.token_reader import TokenReader
+from fastio.errors import SampleError, SchemaError
+from fastio.loader.device.nested import tensors
 from fastio.loader.forks import PerProcess
-from fastio.loader.producer.chunks import CheckedSamples, ChunkReader, Proof, SampleChunk
-from fastio.loader.producer.decoding import (
-    BatchBuffers,
-    DecodedRows,
-    DecodingRows,
-    RowChunk,
-    RowDecoder,
-    RowField,
-    RowPart,
-)
+from fastio.loader.producer.batch_part import BatchPart, PendingFields
+from fastio.loader.producer.chunks import CheckedSamples, ChunkReader, SampleChunk
+from fastio.loader.producer.decoding import BatchBuffers, RowDecoder, RowField, pinned_memory
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
 from fastio.loader.producer.producer import (
     FinishedBatch,
     ImpossibleBatch,
+    PendingBatch,
     ProducerContext,
     RestartedBatch,
     Submitted,
@@ -34,39 +37,50 @@ from fastio.loader.producer.producer import (
     kept_positions,
     tensor_labels,
 )
+from fastio.loader.producer.rows import PendingGeometry, PendingRowFields, RowFields
+from fastio.loader.producer.tokens import JoinedTokens, PaddedTokens, TokenField, TokenFiller
+from fastio.loader.producer.values import PendingRagged, PendingValues, begin_check
 from fastio.samplers.batches import Batches
+from fastio.transforms.joint import GEOMETRY
 
 __all__ = ["NativeProducer"]
+
+_CONTAINERS = {"value": "value", "pair": "list", "tuple": "tuple", "dict": "dict"}  # a pair: like torch's collate
 
 
 class NativeProducer:
     """
-    Decodes each batch by one native call into memory that is recycled when its tensor dies.
+    Makes batches of all fields of a dataset whose samples are as stored, be it one or many.
 
-    With ``pin_memory``, buffers are torch's own pinned memory instead of the ring's: a copy to the device with
-    ``non_blocking=True`` still reads a batch after its tensor has died. Only torch's caching host allocator knows
-    when that copy is over; the ring would reuse the memory too early.
+    Pictures, masks and raw arrays become rows of one tensor each; token ids and ragged arrays are collated by name;
+    text, JSON and bytes become lists. Of a chunk of samples, all fields are looked up and fetched together. Where they
+    are rows and columns, native code makes the chunk's batches, without Python for each.
+
+    Memory is recycled when its tensor dies. With ``pin_memory``, it is torch's own pinned memory instead of a ring's:
+    a copy to the device with ``non_blocking=True`` still reads a batch after its tensor has died. Only torch's caching
+    host allocator knows when that copy is over; the ring would reuse the memory too early.
     """
 
     reads_samples = False
 
     def __init__(self, context: ProducerContext) -> None:
-        dataset = context.dataset
         self._context = context
+        dataset = context.dataset
+        self._rows = _row_fields(context)
         self._pillow_count = PillowCount(dataset.store.path)
-        self._field = RowField(dataset.reader, context.fused, context.is_planar)
-        self._chunks = ChunkReader(dataset.store, [dataset.reader.field.name])
-        self._decoder = PerProcess(partial(_start, context, self._field))
+        self._chunks = ChunkReader(dataset.store, list(dataset.readers))
+        self._columns = _columns(context)
+        self._machinery = PerProcess(partial(_start, context, self._rows, self._columns, self._pillow_count))
 
     @staticmethod
     def accepts(context: ProducerContext) -> bool:
-        """Values that the native core decodes into rows, unchanged."""
-        return context.fields is None and context.dataset.is_as_stored and context.dataset.reader.has_rows
+        """Samples as they are stored; token ids alone only where no other producer takes them."""
+        return context.fields is not None or (context.dataset.is_as_stored and context.dataset.reader.has_rows)
 
     @property
     def pool(self) -> _native.ThreadPool:
         """The threads that decode."""
-        return self._decoder.here().pool
+        return self._machinery.here().pool
 
     @property
     def threads(self) -> int:
@@ -75,8 +89,8 @@ class NativeProducer:
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory of batches, and of copies of what is decoded into them."""
-        return self._decoder.here().buffers.allocated_bytes + self._chunks.buffer_bytes
+        """Memory of rows and padded tokens, and of copies of what is decoded into them."""
+        return self._machinery.here().buffer_bytes + self._chunks.buffer_bytes
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
         """Return the bytes of batches in progress, of the loop's and of one in between."""
@@ -84,139 +98,288 @@ class NativeProducer:
 
     def close(self) -> None:
         """Join the threads; a batch in progress is finished first."""
-        decoder = self._decoder.own
-        if decoder is not None:
-            decoder.pool.close()
-            decoder.pillow.close()
+        machinery = self._machinery.own
+        if machinery is not None:
+            machinery.pool.close()
+            machinery.pillow.close()
             self._pillow_count.tell()
         self._chunks.close()
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[Submitted]:
         """Start one batch per step, while one chunk is read ahead."""
-        labels, name = self._context.dataset.labels, self._field.reader.field.name
+        self._pillow_count.tell()  # of an epoch before this one
         for chunk in self._chunks.chunks(batches):
-            indices = chunk.batches.indices
-            values = self._field.look_up(chunk.batches, chunk.values[name], epoch=epoch)
-            chosen = None if labels is None else labels[indices]
+            rows = self._rows.look_up(chunk.batches, chunk.values, epoch=epoch)
             checked, first = self._checked(chunk), 0
-            group = self._group(values, chosen, checked, is_last=chunk.is_last)
+            whole = BatchPart(chunk, rows, slice(0, len(chunk.batches.indices)), epoch, checked)
+            group = self._group(whole)
             if group is not None:
                 yield from group
                 first = group.yielded
             for part in islice(chunk.batches.slices(), first, None):
-                is_last = chunk.is_last and part.stop == len(indices)
                 # The proof of a group is that of all batches of its chunk: what it has left over adds none.
-                proof = checked, (part.start, part.stop) if group is None else (part.stop,)
-                yield RestartedBatch(partial(self._begin, values, part, chosen, proof, is_last=is_last))
+                yield RestartedBatch(partial(self._begin, whole.at(part, is_proved=group is not None)))
 
-    def _group(
-        self, values: RowChunk, labels: NDArray[Any] | None, checked: CheckedSamples, *, is_last: bool
-    ) -> _native.RowBatches | None:
+    def _group(self, whole: BatchPart) -> _native.RowBatches | None:
         """Return the batches of a chunk that native code makes alone; None if Python has to make each."""
-        given = None if labels is None else tensor_labels(self._context.dataset, labels)
-        if labels is not None and given is None:
-            return None
-        repair = partial(self._repaired, values, labels, checked, is_last)
-        proof = checked, values.batches.cuts
-        made = self._pillow_count.native
-        return self._decoder.here().batches(values, labels=given, made=made, proof=proof, repair=repair)
+        return self._machinery.here().batches(whole, repair=partial(self._repaired, whole))
 
-    def _repaired(
-        self, values: RowChunk, labels: NDArray[Any] | None, checked: CheckedSamples, is_last: bool, number: int
-    ) -> FinishedBatch:
+    def _repaired(self, whole: BatchPart, number: int) -> FinishedBatch:
         """Return a batch of a group that has bad samples, or that another process had begun."""
-        part = slice(*values.batches.cuts[number : number + 2].tolist())
-        is_last = is_last and part.stop == len(values.batches.indices)
-        return self._begin(values, part, labels, (checked, (part.start, part.stop)), is_last=is_last).result()
+        part = slice(*whole.chunk.batches.cuts[number : number + 2].tolist())
+        return self._begin(whole.at(part)).result()
 
-    def _begin(
-        self,
-        values: RowChunk,
-        part: slice,
-        labels: NDArray[Any] | None,
-        proof: Proof,
-        *,
-        is_last: bool,
-    ) -> _NativeBatch | ImpossibleBatch:
+    def _begin(self, part: BatchPart) -> PendingBatch:
         try:
-            rows = self._decoder.here().begin(RowPart(values, part))
+            pending = self._machinery.here().begin(part)
         except SchemaError as exc:
             return ImpossibleBatch(exc)  # the error belongs to this batch: those before it are still good
-        batch_labels = None if labels is None else labels[part]
-        return _NativeBatch(self._context, self._pillow_count, rows, batch_labels, proof, is_last=is_last)
+        return _FieldsBatch(self._context, part, pending, self._columns)
 
     def _checked(self, chunk: SampleChunk) -> CheckedSamples:
         """Return the samples of a chunk with the checksums that native threads compare them with."""
         if self._context.compared is not None:
             return CheckedSamples.kept(chunk.batches.indices, self._context.compared)
-        name = self._field.reader.field.name
-        spans = {name: chunk.values[name].spans}
+        spans = {name: values.spans for name, values in chunk.values.items()}
         return CheckedSamples.of(chunk.batches.indices, spans, verify=self._context.options.verify)
 
 
-def _start(context: ProducerContext, field: RowField) -> RowDecoder:
+def _row_fields(context: ProducerContext) -> RowFields:
+    """Return the fields that become rows, and what is done with them."""
+    options = context.field_options
+    fields = {}
+    for name, reader in context.dataset.readers.items():
+        if reader.has_rows:
+            fused = options.fused[name]
+            is_planar = options.is_planar and fused is not None and reader.is_picture
+            fields[name] = RowField(reader, fused, is_planar)
+    leader = options.leader if options.is_joint else None
+    return RowFields(fields, leader, context.options.pin_memory)
+
+
+def _columns(context: ProducerContext) -> dict[str, NDArray[Any]]:
+    """Return the columns of the dataset's samples by name."""
+    dataset = context.dataset
+    names = [name for name in dataset.form.names if name not in dataset.readers]
+    if dataset.form.kind == "pair":  # whose only column is "label"
+        assert dataset.labels is not None
+        return dict.fromkeys(names, dataset.labels)
+    return {name: column_values(dataset.store, name) for name in names}
+
+
+# Threads and memory of one process, and what they do with each field.
+
+
+@dataclass(frozen=True, slots=True)
+class _Machinery:
+    """
+    Begins batches: ``rows`` by ``decoders``, and of what Python must see, ``tokens``, ``ragged`` arrays, and
+    ``others``, which are text, JSON and bytes.
+    """
+
+    context: ProducerContext
+    columns: Mapping[str, NDArray[Any]]
+    pool: _native.ThreadPool
+    pillow: PillowThreads
+    pillow_count: PillowCount
+    rows: RowFields
+    decoders: Mapping[str, RowDecoder]
+    tokens: Sequence[TokenField]
+    ragged: Sequence[RowReader]
+    others: Sequence[RowReader]
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of batches: in progress, with the training loop, and free."""
+        rows = sum(decoder.buffers.allocated_bytes for decoder in self.decoders.values())
+        return rows + sum(tokens.filler.allocated_bytes for tokens in self.tokens if tokens.filler is not None)
+
+    def batches(self, whole: BatchPart, *, repair: Any) -> _native.RowBatches | None:
+        """
+        Return the batches of a chunk, made by native code alone but for those with bad samples, which ``repair`` makes.
+
+        None if ``begin`` has to start each: if a field has no rows, if those of one differ in shape, if some values
+        could not be read, or once Pillow has had to decode a picture.
+        """
+        fields = self.context.field_options
+        is_other = bool(self.tokens or self.ragged or self.others or fields.keeps_geometry)
+        if is_other or not self.decoders or self.pillow.has_begun:
+            return None
+        leader = None if self.rows.leader is None else whole.rows[self.rows.leader]
+        outputs: dict[str, Any] = {}
+        for name, decoder in self.decoders.items():
+            output = decoder.output(whole.rows[name], leader=leader)
+            if output is None:
+                return None
+            outputs[name] = output
+        indices = whole.chunk.batches.indices
+        for name, column in self.columns.items():
+            outputs[name] = self._column(column[indices])
+        form = self.context.dataset.form
+        return _native.row_batches(
+            [outputs[name] for name in form.names],
+            np.ascontiguousarray(whole.chunk.batches.cuts),
+            container=_CONTAINERS[form.kind],
+            names=form.names,
+            pool=self.pool,
+            from_dlpack=from_dlpack,
+            made=self.pillow_count.native,
+            pictures=sum(decoder.field.reader.field.traits.is_picture for decoder in self.decoders.values()),
+            proof=whole.proof_of_all,
+            repair=repair,
+        )
+
+    def _column(self, values: NDArray[Any]) -> _native.ColumnOutput:
+        given = tensor_labels(self.context.dataset, values)
+        if given is None:
+            return _native.ColumnOutput(None, make=partial(_some_values, self.context, values), pinned=None)
+        pinned = pinned_memory(given.dtype) if self.context.options.pin_memory else None
+        return _native.ColumnOutput(given, make=None, pinned=pinned)
+
+    def begin(self, part: BatchPart) -> list[PendingFields]:
+        """Start all fields of a batch. Raises SchemaError if rows do not fit together."""
+        options, fields = self.context.options, self.context.field_options
+        rows = PendingRowFields(self.rows, part, self.decoders, self.pillow_count)
+        pending: list[PendingFields] = [rows]
+        if fields.keeps_geometry:
+            pending.append(PendingGeometry(rows, len(part), is_pinned=options.pin_memory))
+        pending += [tokens.begin(part) for tokens in self.tokens]
+        names = [reader.field.name for reader in (*self.ragged, *self.others)]
+        if names:
+            checked = begin_check(part, names, self.pool, verify=options.verify)
+            pending += [PendingValues(reader, part, checked) for reader in self.others]
+            if self.ragged:
+                is_pinned, collates = options.pin_memory, fields.collates
+                pending.append(PendingRagged(self.ragged, collates, part, checked, rows.frames, is_pinned=is_pinned))
+        return pending
+
+
+def _start(
+    context: ProducerContext, rows: RowFields, columns: Mapping[str, NDArray[Any]], pillow_count: PillowCount
+) -> _Machinery:
     """Threads and memory for the calling process."""
     options = context.options
-    buffers = BatchBuffers(options.depth + 2, is_pinned=options.pin_memory)
     pool, pillow = _native.ThreadPool(options.threads), PillowThreads(options.threads)
-    return RowDecoder(field, pool, buffers, pillow, options.verify)
+    decoders = {
+        name: RowDecoder(field, pool, _buffers(context), pillow, options.verify) for name, field in rows.fields.items()
+    }
+    readers = [reader for reader in context.dataset.readers.values() if not reader.has_rows]
+    return _Machinery(
+        context,
+        columns,
+        pool,
+        pillow,
+        pillow_count,
+        rows,
+        decoders,
+        tokens=[_token_field(context, reader, pool) for reader in readers if reader.field.traits.is_tokens],
+        ragged=[reader for reader in readers if reader.field.traits.is_ragged],
+        others=[reader for reader in readers if not (reader.field.traits.is_tokens or reader.field.traits.is_ragged)],
+    )
 
 
-class _NativeBatch:
-    """Rows in progress and their labels."""
+def _token_field(context: ProducerContext, reader: RowReader, pool: _native.ThreadPool) -> TokenField:
+    options, tokens = context.options, TokenReader(reader)
+    collate = context.field_options.collates[reader.field.name]
+    filler = None
+    if isinstance(collate, PadCollate):
+        filler = TokenFiller(context, tokens, collate, pool, kept=context.options.depth + 2)
+    return TokenField(tokens, collate, pool, filler, options.verify, options.pin_memory)
 
-    __slots__ = ("_context", "_is_last", "_labels", "_pillow_count", "_proof", "_rows")
+
+def _buffers(context: ProducerContext) -> BatchBuffers:
+    return BatchBuffers(context.options.depth + 2, is_pinned=context.options.pin_memory)
+
+
+def _some_values(context: ProducerContext, values: NDArray[Any], first: int, last: int) -> Any:
+    return _collated(context, values[first:last])
+
+
+def _collated(context: ProducerContext, values: NDArray[Any]) -> Any:
+    """Return a column of some samples as torch's default collate joins them: a tensor, or a list of text."""
+    if values.dtype.kind in "SU":
+        return values.tolist()
+    collated = collate_labels(context.dataset, values)  # only a pair, whose one column is the label, has a function
+    is_ours = context.options.pin_memory and context.dataset.target_transform is None
+    return collated.pin_memory() if is_ours else collated
+
+
+# A batch that Python begins: waits for all of its fields, deals with bad samples, and puts them together.
+
+
+class _FieldsBatch:
+    """The fields of one batch in progress, and the ``columns`` from which those of its samples are picked."""
+
+    __slots__ = ("_columns", "_context", "_part", "_pending")
 
     def __init__(
         self,
         context: ProducerContext,
-        pillow_count: PillowCount,
-        rows: DecodingRows,
-        labels: NDArray[Any] | None,
-        proof: Proof,
-        *,
-        is_last: bool,
+        part: BatchPart,
+        pending: Sequence[PendingFields],
+        columns: Mapping[str, NDArray[Any]],
     ) -> None:
         self._context = context
-        self._pillow_count = pillow_count
-        self._rows = rows
-        self._labels = labels
-        self._proof = proof
-        self._is_last = is_last
+        self._part = part
+        self._pending = pending
+        self._columns = columns
 
     def cancel(self) -> None:
         """Cancel the batch: samples not yet begun are skipped."""
-        self._rows.cancel()
+        for pending in self._pending:
+            pending.cancel()
 
     def result(self) -> FinishedBatch:
-        """The batch, when all its rows are there."""
-        rows = self._rows.result()
-        count = len(rows.rows)
-        self._pillow_count.add(count, rows.kinds, is_last=self._is_last)
-        if rows.errors:
-            return self._repaired(rows)
-        batch = self._batch(rows.tensor, self._labels)
-        return FinishedBatch(batch, count, rows.rows.nbytes, proof=self._proof)
+        """The batch, when all its fields are there."""
+        options, indices = self._context.options, self._part.indices
+        errors = self._errors()
+        kept = kept_positions(errors, len(indices), on_error=options.on_error) if errors else None
+        indices = indices if kept is None else indices[kept]
+        if len(indices) == 0:
+            return FinishedBatch(None, 0, 0, list(errors.values()), proof=self._part.proof)
+        values: dict[str, Any] = {}
+        for pending in self._pending:
+            values |= pending.values(kept)
+        nbytes = _nbytes(values)  # of what lies in buffers, unlike columns
+        for name, column in self._columns.items():
+            values[name] = _collated(self._context, column[indices])
+        batch = self._assembled(values)
+        tokens, slots = self._token_counts()
+        proof = self._part.proof
+        return FinishedBatch(batch, len(indices), nbytes, list(errors.values()), tokens, slots, proof=proof)
 
-    def _repaired(self, rows: DecodedRows) -> FinishedBatch:
-        """The batch after the policy for bad samples was applied."""
-        options, labels = self._context.options, self._labels
-        kept = kept_positions(rows.errors, len(rows.tensor), on_error=options.on_error)
-        if kept is None:
-            tensor = rows.blanked()
-        else:
-            tensor = rows.at(kept, is_pinned=options.pin_memory)
-            labels = None if labels is None else labels[kept]
-        errors, batch = list(rows.errors.values()), self._batch(tensor, labels)
-        return FinishedBatch(batch, len(tensor), rows.rows.nbytes, errors, proof=self._proof)
+    def _errors(self) -> dict[int, SampleError]:
+        """Wait for all fields, and return one error of each bad sample, by position, ascending."""
+        errors: dict[int, SampleError] = {}
+        for pending in self._pending:
+            for position, error in pending.errors().items():
+                errors.setdefault(position, error)
+        return dict(sorted(errors.items())) if errors else errors
 
-    def _batch(self, rows: torch.Tensor, labels: NDArray[Any] | None) -> Any:
-        """Return what the training loop gets: a list, like torch's default collate."""
-        context = self._context
-        # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.
-        images = rows.permute(0, 3, 1, 2) if context.dataset.reader.is_picture and not context.is_planar else rows
-        if labels is None:
-            return images
-        collated = collate_labels(context.dataset, labels)
-        is_ours = context.options.pin_memory and context.dataset.target_transform is None
-        return [images, collated.pin_memory() if is_ours else collated]
+    def _assembled(self, values: Mapping[str, Any]) -> Any:
+        """Return what the training loop gets; padded values come with their mask."""
+        form, options = self._context.dataset.form, self._context.field_options
+        if form.kind == "pair":
+            return list(form.assemble(values))  # like torch's default collate
+        if form.kind != "dict":
+            parts = form.assemble(values)
+            return (*parts, values[GEOMETRY]) if options.keeps_geometry else parts
+        batch: dict[str, Any] = {}
+        for name in form.names:
+            if is_padded(options.collates.get(name)):
+                batch[name], batch[mask_name(name)] = values[name]
+            else:
+                batch[name] = values[name]
+        if options.keeps_geometry:
+            batch[GEOMETRY] = values[GEOMETRY]
+        return batch
+
+    def _token_counts(self) -> tuple[int, int]:
+        """Return the tokens in all fields of the batch, and the slots for them."""
+        counts = [pending.counts for pending in self._pending if isinstance(pending, (PaddedTokens, JoinedTokens))]
+        return sum(tokens for tokens, _ in counts), sum(slots for _, slots in counts)
+
+
+def _nbytes(batch: Any) -> int:
+    """Return the bytes of a batch's tensors."""
+    return sum(tensor.nbytes for tensor in tensors(batch) if isinstance(tensor, torch.Tensor))

@@ -90,8 +90,9 @@ class PillowCount:
     """
     Counts the pictures that Pillow decoded, and logs one warning with that count.
 
-    The warning comes at the end of the first epoch, after 5,000 pictures, or when the loader is closed, whichever is
-    first; never if there were none, and once for each store that the process reads.
+    The warning comes at the end of the first epoch (before the second, if native code made the last batch), after 5,000
+    pictures, or when the loader is closed, whichever is first; never if there were none, and once for each store that
+    the process reads.
     """
 
     def __init__(self, path: str) -> None:

@@ -27,7 +27,7 @@ from fastio.loader.forks import PerProcess
 from fastio.loader.options import OnError, ProducerOptions
 from fastio.loader.producer.cache_contents import CacheContents
 from fastio.loader.producer.chunks import Proof
-from fastio.loader.producer.fields.options import FieldOptions
+from fastio.loader.producer.field_options import FieldOptions
 from fastio.loader.thread_tuner import Pool
 from fastio.samplers.batches import Batches
 from fastio.transforms.fused import Fused
@@ -56,8 +56,9 @@ class ProducerContext:
     ``fused`` are the transforms of the pass that decodes (None: nothing beyond decoding); with ``is_planar`` that pass
     writes pictures as (B, C, H, W). ``collate`` is for token ids. ``device`` is where the producer itself makes the
     batches, None for the CPU; ``kept`` are the samples that it keeps there. ``fields`` says what is done with samples
-    of many fields; None for other samples. ``rows`` says how the plain path collates fields whose values differ in
-    length. ``compared`` are the checksums of the samples of a cache in memory, see CacheContents; None for others.
+    that are not one picture, array or row of token ids, alone or with a label; ``field_options`` says it of any.
+    ``rows`` says how the plain path collates fields whose values differ in length. ``compared`` are the checksums of
+    the samples of a cache in memory, see CacheContents; None for others.
     """
 
     dataset: FastDataset
@@ -70,6 +71,11 @@ class ProducerContext:
     fields: FieldOptions | None = None
     rows: Mapping[str, Rows] = dataclass_field(default_factory=dict)
     compared: Mapping[str, NDArray[np.uint32]] | None = None
+
+    @property
+    def field_options(self) -> FieldOptions:
+        """What is done with each field, be it one or many."""
+        return self.fields or FieldOptions.of_one(self.dataset.reader.field.name, self.fused, self.is_planar)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ from fastio.dataset.token_collate import PackCollate, PadCollate, TokenCollate
 from fastio.loader.options import CollateWish
 from fastio.loader.producer.device_cache import DeviceCacheProducer
 from fastio.loader.producer.device_decode import DeviceDecodeProducer
-from fastio.loader.producer.fields.fields_producer import FieldsProducer
 from fastio.loader.producer.native import NativeProducer
 from fastio.loader.producer.plain import PlainProducer
 from fastio.loader.producer.producer import Producer, ProducerContext, ProducerKind
@@ -28,7 +27,6 @@ PRODUCERS: list[ProducerKind] = [
     DeviceDecodeProducer,
     TokenProducer,
     NativeProducer,
-    FieldsProducer,
     PlainProducer,
 ]
 

@@ -2,6 +2,7 @@
 // Spans go in; one run of bytes and what became of each come out.
 
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "pictures/probe.h"
 #include "pictures/transcode.h"
 #include "python/module.h"
+#include "python/row_work.h"
 #include "transform/value_table.h"
 
 namespace fastio::python {
@@ -306,70 +308,112 @@ using PlanArray = nb::ndarray<const std::int32_t, nb::shape<-1, 13>, nb::c_conti
 using SizeArray = nb::ndarray<const std::int32_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using NumberArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
-/// The first row of `out`: (n, H, W), (n, H, W, C) or, planar, (n, C, H, W).
-NumberRow row_of(const NumberArray& out, bool planar) {
-  const bool is_wide = out.dtype() == nb::dtype<std::uint16_t>();
-  if (!is_wide && out.dtype() != nb::dtype<std::uint8_t>()) {
-    refuse("out: expected an array of uint8 or uint16");
-  }
-  if (out.ndim() != 3 && out.ndim() != 4) refuse("out: expected 3 or 4 dimensions");
-  const bool has_colors = out.ndim() == 4;
-  const std::size_t first = planar && has_colors ? 2 : 1;
-  const std::size_t channels = has_colors ? out.shape(planar ? 1 : 3) : 1;
-  if (channels < 1 || channels > 4) {
-    refuse("out has " + std::to_string(channels) + " channels, expected 1 to 4");
-  }
-  return {static_cast<std::uint8_t*>(out.data()),
-          out.shape(first),
-          out.shape(first + 1),
-          channels,
-          is_wide ? std::size_t{2} : std::size_t{1},
-          planar};
-}
+/// Masks on their way into rows of numbers.
+class NumberRows final : public RowWork {
+ public:
+  struct Wishes {
+    std::optional<PlanArray> plan;
+    std::optional<SizeArray> sizes;
+    std::size_t fill;
+    bool planar;
+    std::size_t max_pixels;
+  };
 
-/// The plans by copy, so that nobody changes them under a running batch.
-std::unique_ptr<Plan[]> plans_of(const PlanArray& array, const NumberRow& row) {
-  const std::size_t count = array.shape(0);
-  auto plans = std::make_unique<Plan[]>(count);
-  if (count > 0) std::memcpy(plans.get(), array.data(), count * sizeof(Plan));
-  for (std::size_t i = 0; i < count; ++i) {
-    const char* fault = plan_fault(plans[i], row.height, row.width);
-    if (fault != nullptr) refuse("plan " + std::to_string(i) + ": " + fault);
+  NumberRows(const Spans& spans, bool verify, Wishes wishes)
+      : RowWork(spans, verify), wishes_(std::move(wishes)) {
+    if (wishes_.plan) expect_length("plan", wishes_.plan->shape(0), size());
+    if (wishes_.sizes) expect_length("sizes", wishes_.sizes->shape(0), size());
   }
-  return plans;
-}
+
+  [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(const RowPart& part,
+                                                                   std::size_t) const override {
+    const NumberRow row = row_of(part);
+    const std::size_t largest = row.number_bytes == 1 ? 0xFF : 0xFFFF;
+    if (wishes_.fill > largest) {
+      refuse("fill is " + std::to_string(wishes_.fill) + ", out holds at most " +
+             std::to_string(largest));
+    }
+    MaskBatch batch{resolve(spans(), part.first, part.count),
+                    nullptr,
+                    nullptr,
+                    {row, static_cast<std::uint16_t>(wishes_.fill), checksums(part), part.status},
+                    wishes_.max_pixels};
+    if (wishes_.plan) batch.plans = plans(part, row);
+    if (wishes_.sizes) {
+      batch.sizes = std::make_unique<MaskSize[]>(part.count);
+      std::copy_n(reinterpret_cast<const MaskSize*>(wishes_.sizes->data()) + part.first, part.count,
+                  batch.sizes.get());
+    }
+    // Decoding is some ten times the work of copying.
+    return {mask_task(std::move(batch)), Cut{part.count, grain_for(8 * row.bytes())}};
+  }
+
+ private:
+  /// The first row: (H, W), (H, W, C) or, planar, (C, H, W).
+  [[nodiscard]] NumberRow row_of(const RowPart& part) const {
+    if (part.shape.size() != 2 && part.shape.size() != 3) {
+      refuse("out: expected 3 or 4 dimensions");
+    }
+    const bool has_colors = part.shape.size() == 3;
+    const std::size_t first = wishes_.planar && has_colors ? 1 : 0;
+    const std::size_t channels = has_colors ? part.shape[wishes_.planar ? 0 : 2] : 1;
+    if (channels < 1 || channels > 4) {
+      refuse("out has " + std::to_string(channels) + " channels, expected 1 to 4");
+    }
+    const std::size_t height = part.shape[first], width = part.shape[first + 1];
+    const std::size_t numbers = height * width * channels;
+    return {part.out,      height, width, channels, numbers > 0 ? part.row_bytes / numbers : 1,
+            wishes_.planar};
+  }
+
+  /// The plans by copy, so that nobody changes them under a running batch.
+  [[nodiscard]] std::unique_ptr<Plan[]> plans(const RowPart& part, const NumberRow& row) const {
+    auto plans = std::make_unique<Plan[]>(part.count);
+    if (part.count > 0) {
+      std::memcpy(plans.get(), wishes_.plan->data() + 13 * part.first, part.count * sizeof(Plan));
+    }
+    for (std::size_t i = 0; i < part.count; ++i) {
+      const char* fault = plan_fault(plans[i], row.height, row.width);
+      if (fault != nullptr) refuse("plan " + std::to_string(part.first + i) + ": " + fault);
+    }
+    return plans;
+  }
+
+  const Wishes wishes_;
+};
 
 PyJob decode_masks(const Spans& spans, const NumberArray& out, const StatusArray& status,
                    const PoolHandle& pool, bool verify, const std::optional<PlanArray>& plan,
                    const std::optional<SizeArray>& sizes, std::size_t fill, bool planar,
                    std::optional<std::size_t> max_pixels) {
-  auto bytes = resolve(spans);
-  const std::size_t count = spans.size();
-  const NumberRow row = row_of(out, planar);
+  if (out.dtype() != nb::dtype<std::uint8_t>() && out.dtype() != nb::dtype<std::uint16_t>()) {
+    refuse("out: expected an array of uint8 or uint16");
+  }
+  if (out.ndim() < 1) refuse("out: expected 3 or 4 dimensions");
+  auto work = std::make_shared<NumberRows>(
+      spans, verify,
+      NumberRows::Wishes{plan, sizes, fill, planar, max_pixels.value_or(any_pixels)});
+  const std::size_t count = work->size();
   expect_length("out", out.shape(0), count);
   expect_length("status", status.size(), count);
-  const std::size_t largest = row.number_bytes == 1 ? 0xFF : 0xFFFF;
-  if (fill > largest) {
-    refuse("fill is " + std::to_string(fill) + ", out holds at most " + std::to_string(largest));
+  std::vector<std::size_t> shape;
+  std::size_t row_bytes = out.itemsize();
+  for (std::size_t i = 1; i < out.ndim(); ++i) {
+    shape.push_back(out.shape(i));
+    row_bytes *= out.shape(i);
   }
-  const Checksums checksums = spans.checksums(verify);
-  MaskBatch batch{std::move(bytes),
-                  nullptr,
-                  nullptr,
-                  {row, static_cast<std::uint16_t>(fill), checked(checksums, count), status.data()},
-                  max_pixels.value_or(any_pixels)};
-  if (plan) {
-    expect_length("plan", plan->shape(0), count);
-    batch.plans = plans_of(*plan, row);
-  }
-  if (sizes) {
-    expect_length("sizes", sizes->shape(0), count);
-    batch.sizes = std::make_unique<MaskSize[]>(count);
-    if (count > 0) std::memcpy(batch.sizes.get(), sizes->data(), count * sizeof(MaskSize));
-  }
-  // Decoding is some ten times the work of copying.
-  return begin(mask_task(std::move(batch)), {count, grain_for(8 * row.bytes())}, pool,
-               keep(spans.buffers, checksums, out, status));
+  auto [task, cut] = work->task(
+      {0, count, static_cast<std::uint8_t*>(out.data()), shape, row_bytes, status.data()}, 1);
+  return begin(std::move(task), cut, pool, keep(std::move(work), out, status));
+}
+
+std::unique_ptr<RowWork> mask_rows(const Spans& spans, bool verify,
+                                   const std::optional<PlanArray>& plan,
+                                   const std::optional<SizeArray>& sizes, std::size_t fill,
+                                   bool planar, std::optional<std::size_t> max_pixels) {
+  return std::make_unique<NumberRows>(
+      spans, verify,
+      NumberRows::Wishes{plan, sizes, fill, planar, max_pixels.value_or(any_pixels)});
 }
 
 void mask_forms(
@@ -406,6 +450,13 @@ void bind_masks(nb::module_& m) {
         "interpolate(mode='nearest') chooses them, and ``fill`` is the number around them. A mask\n"
         "that has not the size of row i of ``sizes`` (n, 2), other channels than ``out`` or too\n"
         "many bits for it is BAD_SHAPE; one with more than ``max_pixels`` is TOO_LARGE.");
+  m.def("mask_rows", &mask_rows, "spans"_a, nb::kw_only(), "verify"_a,
+        "plan"_a.noconvert() = nb::none(), "sizes"_a.noconvert() = nb::none(), "fill"_a = 0,
+        "planar"_a = false, "max_pixels"_a = nb::none(),
+        nb::sig("def mask_rows(spans: Spans, *, verify: bool, "
+                "plan: NDArray[np.int32] | None = None, sizes: NDArray[np.int32] | None = None, "
+                "fill: int = 0, planar: bool = False, max_pixels: int | None = None) -> RowWork"),
+        "Rows as ``decode_masks`` fills them.");
 }
 
 namespace {

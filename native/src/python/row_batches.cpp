@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <variant>
 
 #include "core/gather.h"
 #include "pictures/decode.h"
@@ -61,73 +62,114 @@ struct RowFormat {
   std::size_t row_bytes;
 };
 
-/// One batch on its way.
+/// A field of the batches that becomes rows.
+struct RowsOutput {
+  nb::object object;  ///< keeps `work`
+  const RowWork* work;
+  RowFormat format;
+  nb::object ring;    ///< lends their memory, or
+  nb::object pinned;  ///< makes a tensor of a shape: torch's own, pinned memory
+};
+
+/// A column beside them: numbers, a row of `values` for each sample, or whatever Python makes.
+struct ColumnOutput {
+  std::optional<Labels> values;
+  nb::object make;    ///< (first, last): the column of these samples of the chunk
+  nb::object pinned;  ///< as of RowsOutput; none: memory of its own
+
+  /// Bytes of one sample.
+  [[nodiscard]] std::size_t row_bytes() const {
+    std::size_t nbytes = values->itemsize();
+    for (std::size_t i = 1; i < values->ndim(); ++i) nbytes *= values->shape(i);
+    return nbytes;
+  }
+};
+
+using Output = std::variant<RowsOutput, ColumnOutput>;
+
+/// What holds the values of a batch.
+enum class Container { value, list, tuple, dict };
+
+/// The rows of one field of a batch on their way.
 struct Filling {
   std::shared_ptr<fastio::BufferRing::Lease> memory;
+  nb::object pinned;  ///< torch's tensor, where that is the memory
+  std::uint8_t* data = nullptr;
   std::vector<std::int32_t> status;
   OwnJob job;  // last: it is over before its memory goes
 };
 
 struct RowRequest {
-  nb::object work;
+  std::vector<Output> outputs;  ///< in the order of the batch
+  Container container;
+  std::vector<nb::object> names;  ///< of a dict's values
   Int64s cuts;
-  std::optional<Labels> labels;
   nb::object pool;
-  nb::object ring;
   nb::object from_dlpack;
   nb::object made;
+  std::int64_t pictures;  ///< of a sample
 };
+
+std::uint8_t* data_of(const nb::object& tensor) {
+  return reinterpret_cast<std::uint8_t*>(nb::cast<std::uintptr_t>(tensor.attr("data_ptr")()));
+}
+
+nb::tuple tuple_of(std::span<const std::int64_t> shape) {
+  nb::list sizes;
+  for (const std::int64_t size : shape) sizes.append(size);
+  return nb::tuple(sizes);
+}
 
 class RowBatches final : public BatchGroup {
  public:
-  RowBatches(RowRequest request, RowFormat format, nb::object proof, nb::object repair)
+  RowBatches(RowRequest request, nb::object proof, nb::object repair)
       : BatchGroup(request.cuts.size() - 1, std::move(proof), std::move(repair)),
         request_(std::move(request)),
-        format_(std::move(format)),
-        work_(nb::cast<const RowWork&>(request_.work)),
         made_(nb::cast<BatchCounts&>(request_.made)) {}
 
   ~RowBatches() override { cancel(); }
 
   void begin(std::size_t k) override {
-    Filling& filling = fillings_.emplace_back();
-    if (getpid() != pid_) return;  // a forked child has it repaired
-    const std::size_t count = samples(k);
-    filling.memory =
-        nb::cast<fastio::BufferRing&>(request_.ring).acquire(count * format_.row_bytes);
-    if (!filling.memory) throw std::bad_alloc();
-    filling.status.resize(count);
-    const nb::handle_t<PyPool> pool(request_.pool.ptr());
-    auto [task, cut] = work_.task(
-        {static_cast<std::size_t>(request_.cuts.data()[k]), count, filling.memory->data(),
-         format_.shape, format_.row_bytes, filling.status.data()},
-        nb::cast<PyPool&>(pool).used());
-    filling.job = OwnJob(submit(std::move(task), cut, pool));
+    std::vector<Filling> fillings;  // none in a forked child, which has the batch repaired
+    fillings.reserve(request_.outputs.size());
+    const bool is_ours = getpid() == pid_;
+    for (const Output& output : request_.outputs) {
+      const auto* rows = std::get_if<RowsOutput>(&output);
+      if (rows != nullptr && is_ours) fillings.push_back(begun(*rows, k));
+    }
+    fillings_.push_back(std::move(fillings));
   }
 
   std::optional<ReadyBatch> finish(std::size_t k) override {
     is_good_ = false;
-    Filling filling = std::move(fillings_.front());
+    std::vector<Filling> fillings = std::move(fillings_.front());
     fillings_.pop_front();
-    if (!filling.job.wait()) return {};
+    if (fillings.empty()) return {};
     const auto is_bad = [](std::int32_t status) { return status != 0; };
-    if (std::ranges::any_of(filling.status, is_bad)) return {};
+    for (Filling& filling : fillings) {
+      if (!filling.job.wait() || std::ranges::any_of(filling.status, is_bad)) return {};
+    }
     is_good_ = true;
     {
       const nb::ft_object_guard guard(request_.made);
-      made_.samples += static_cast<std::int64_t>(samples(k));
+      made_.samples += request_.pictures * static_cast<std::int64_t>(samples(k));
     }
-    return ready(filling, k);
+    return ready(fillings, k);
   }
 
   nb::object repair(std::size_t k) override { return repairer()(k); }
 
   void cancel() override {
-    for (Filling& filling : fillings_) filling.job.cancel();
+    for (std::vector<Filling>& fillings : fillings_) {
+      for (Filling& filling : fillings) filling.job.cancel();
+    }
   }
 
   int traverse(visitproc visit, void* arg) const override {
     Py_VISIT(request_.from_dlpack.ptr());
+    for (const Output& output : request_.outputs) {
+      if (const auto* column = std::get_if<ColumnOutput>(&output)) Py_VISIT(column->make.ptr());
+    }
     return BatchGroup::traverse(visit, arg);
   }
 
@@ -137,56 +179,115 @@ class RowBatches final : public BatchGroup {
   std::size_t yielded = 0;  ///< batches, by iterating
 
  private:
-  [[nodiscard]] std::size_t samples(std::size_t k) const {
-    return static_cast<std::size_t>(request_.cuts.data()[k + 1] - request_.cuts.data()[k]);
+  [[nodiscard]] std::size_t first(std::size_t k) const {
+    return static_cast<std::size_t>(request_.cuts.data()[k]);
+  }
+  [[nodiscard]] std::size_t samples(std::size_t k) const { return first(k + 1) - first(k); }
+
+  /// Has threads fill the rows of one field.
+  [[nodiscard]] Filling begun(const RowsOutput& output, std::size_t k) const {
+    const RowFormat& format = output.format;
+    const std::size_t count = samples(k);
+    Filling filling;
+    if (output.pinned.is_none()) {
+      filling.memory = nb::cast<fastio::BufferRing&>(output.ring).acquire(count * format.row_bytes);
+      if (!filling.memory) throw std::bad_alloc();
+      filling.data = filling.memory->data();
+    } else {
+      const auto [shape, dimensions] = shape_of(format, count);
+      filling.pinned = output.pinned(tuple_of({shape.data(), dimensions}));
+      filling.data = data_of(filling.pinned);
+    }
+    filling.status.resize(count);
+    const nb::handle_t<PyPool> pool(request_.pool.ptr());
+    auto [task, cut] = output.work->task(
+        {first(k), count, filling.data, format.shape, format.row_bytes, filling.status.data()},
+        nb::cast<PyPool&>(pool).used());
+    filling.job = OwnJob(submit(std::move(task), cut, pool));
+    return filling;
   }
 
-  [[nodiscard]] ReadyBatch ready(const Filling& filling, std::size_t k) const {
-    const std::size_t count = samples(k);
-    const std::size_t dimensions = format_.shape.size() + 1;
-    std::array<std::int64_t, most_dimensions> shape{static_cast<std::int64_t>(count)}, strides{};
-    for (std::size_t i = 1; i < dimensions; ++i) {
-      shape[i] = static_cast<std::int64_t>(format_.shape[i - 1]);
+  /// Of rows in memory, and the number of its axes.
+  [[nodiscard]] static std::pair<std::array<std::int64_t, most_dimensions>, std::size_t> shape_of(
+      const RowFormat& format, std::size_t count) {
+    std::array<std::int64_t, most_dimensions> shape{static_cast<std::int64_t>(count)};
+    for (std::size_t i = 0; i < format.shape.size(); ++i) {
+      shape[i + 1] = static_cast<std::int64_t>(format.shape[i]);
     }
-    if (format_.channels_last) {
+    return {shape, format.shape.size() + 1};
+  }
+
+  [[nodiscard]] ReadyBatch ready(const std::vector<Filling>& fillings, std::size_t k) const {
+    const std::size_t count = samples(k);
+    std::size_t nbytes = 0;  // of rows, which lie in buffers
+    auto filling = fillings.begin();
+    const auto value = [&](const Output& output) {
+      const auto* rows = std::get_if<RowsOutput>(&output);
+      if (rows == nullptr) return column_of(std::get<ColumnOutput>(output), k);
+      nbytes += count * rows->format.row_bytes;
+      return tensor(*rows, *filling++, count);
+    };
+    nb::object batch;
+    if (request_.container == Container::value) {
+      batch = value(request_.outputs.front());
+    } else if (request_.container == Container::dict) {
+      nb::dict values;
+      auto name = request_.names.begin();
+      for (const Output& output : request_.outputs) values[*name++] = value(output);
+      batch = std::move(values);
+    } else {
+      nb::list values;
+      for (const Output& output : request_.outputs) values.append(value(output));
+      batch = std::move(values);
+      if (request_.container == Container::tuple) batch = nb::tuple(batch);
+    }
+    return {std::move(batch), static_cast<std::int64_t>(count), static_cast<std::int64_t>(nbytes)};
+  }
+
+  [[nodiscard]] nb::object tensor(const RowsOutput& output, const Filling& filling,
+                                  std::size_t count) const {
+    if (filling.pinned.is_valid()) {
+      if (!output.format.channels_last) return filling.pinned;
+      return filling.pinned.attr("permute")(0, 3, 1, 2);
+    }
+    auto [shape, dimensions] = shape_of(output.format, count);
+    std::array<std::int64_t, most_dimensions> strides{};
+    if (output.format.channels_last) {
       const auto [height, width, channels] = std::array{shape[1], shape[2], shape[3]};
       shape = {shape[0], channels, height, width};
       strides = {height * width * channels, 1, width * channels, channels};
     }
     const std::span<const std::int64_t> sizes(shape.data(), dimensions);
-    const std::span<const std::int64_t> steps(strides.data(), format_.channels_last ? 4 : 0);
-    nb::object rows = make_tensor(request_.from_dlpack, filling.memory,
-                                  {filling.memory->data(), format_.dtype, sizes, steps});
-    const auto nbytes = static_cast<std::int64_t>(count * format_.row_bytes);
-    if (!request_.labels) return {std::move(rows), shape[0], nbytes};
-    nb::list batch;
-    batch.append(std::move(rows));
-    batch.append(labels(k, count));
-    return {std::move(batch), shape[0], nbytes};
+    const std::span<const std::int64_t> steps(strides.data(),
+                                              output.format.channels_last ? dimensions : 0);
+    return make_tensor(request_.from_dlpack, filling.memory,
+                       {filling.data, output.format.dtype, sizes, steps});
   }
 
-  /// The labels of a batch in memory of their own: whoever keeps them keeps no pictures.
-  [[nodiscard]] nb::object labels(std::size_t k, std::size_t count) const {
-    const Labels& all = *request_.labels;
+  /// Numbers lie in memory of their own: whoever keeps them keeps no pictures.
+  [[nodiscard]] nb::object column_of(const ColumnOutput& column, std::size_t k) const {
+    if (!column.values) return column.make(first(k), first(k + 1));
+    const Labels& all = *column.values;
+    const std::size_t count = samples(k), nbytes = column.row_bytes();
     std::array<std::int64_t, most_dimensions> shape{static_cast<std::int64_t>(count)};
-    std::size_t nbytes = all.itemsize();
     for (std::size_t i = 1; i < all.ndim(); ++i) {
       shape[i] = static_cast<std::int64_t>(all.shape(i));
-      nbytes *= all.shape(i);
+    }
+    const std::span<const std::int64_t> sizes(shape.data(), all.ndim());
+    const auto* from = static_cast<const std::uint8_t*>(all.data()) + first(k) * nbytes;
+    if (!column.pinned.is_none()) {
+      nb::object tensor = column.pinned(tuple_of(sizes));
+      std::memcpy(data_of(tensor), from, count * nbytes);
+      return tensor;
     }
     const std::shared_ptr<std::uint8_t[]> memory(new std::uint8_t[count * nbytes]);
-    const auto first = static_cast<std::size_t>(request_.cuts.data()[k]);
-    std::memcpy(memory.get(), static_cast<const std::uint8_t*>(all.data()) + first * nbytes,
-                count * nbytes);
-    return make_tensor(request_.from_dlpack, memory,
-                       {memory.get(), all.dtype(), {shape.data(), all.ndim()}});
+    std::memcpy(memory.get(), from, count * nbytes);
+    return make_tensor(request_.from_dlpack, memory, {memory.get(), all.dtype(), sizes});
   }
 
   const RowRequest request_;
-  const RowFormat format_;
-  const RowWork& work_;
   BatchCounts& made_;
-  std::deque<Filling> fillings_;
+  std::deque<std::vector<Filling>> fillings_;  // by batch, of each field that becomes rows
   bool is_good_ = true;
   const pid_t pid_ = getpid();
 };
@@ -200,30 +301,76 @@ nb::dlpack::dtype dtype_of(const nb::object& dtype) {
   return {static_cast<std::uint8_t>(found - kinds), bits, 1};
 }
 
-nb::object row_batches(nb::object work, const Int64s& cuts, std::vector<std::size_t> shape,
-                       const nb::object& dtype, bool channels_last, std::optional<Labels> labels,
-                       nb::object pool, nb::object ring, nb::object from_dlpack, nb::object made,
-                       nb::object proof, nb::object repair) {
-  const std::size_t count = nb::cast<const RowWork&>(work).size();
-  expect_cuts(cuts, count);
+void make_rows_output(RowsOutput* self, nb::object work, std::vector<std::size_t> shape,
+                      const nb::object& dtype, bool channels_last, nb::object ring,
+                      nb::object pinned) {
   if (shape.size() + 1 > most_dimensions || (channels_last && shape.size() != 3)) {
     throw nb::value_error("shape: expected at most 7 axes, and 3 for channels_last");
   }
-  if (labels) {
-    if (labels->ndim() < 1 || labels->ndim() > most_dimensions) {
-      throw nb::value_error("labels: expected 1 to 8 axes");
-    }
-    expect_length("labels", labels->shape(0), count);
-  }
+  if (ring.is_none() == pinned.is_none()) throw nb::value_error("expected a ring, or pinned");
   RowFormat format{std::move(shape), dtype_of(dtype), channels_last, 0};
   format.row_bytes = format.dtype.bits / 8U;
   for (const std::size_t size : format.shape) format.row_bytes *= size;
-  RowRequest request{
-      std::move(work),        cuts,           std::move(labels), std::move(pool), std::move(ring),
-      std::move(from_dlpack), std::move(made)};
-  return nb::cast(
-      new RowBatches(std::move(request), std::move(format), std::move(proof), std::move(repair)),
-      nb::rv_policy::take_ownership);
+  const RowWork* filler = nb::cast<const RowWork*>(work);
+  new (self)
+      RowsOutput{std::move(work), filler, std::move(format), std::move(ring), std::move(pinned)};
+}
+
+void make_column_output(ColumnOutput* self, std::optional<Labels> values, nb::object make,
+                        nb::object pinned) {
+  if (values.has_value() != make.is_none()) throw nb::value_error("expected values, or make");
+  if (values && (values->ndim() < 1 || values->ndim() > most_dimensions)) {
+    throw nb::value_error("values: expected 1 to 8 axes");
+  }
+  new (self) ColumnOutput{std::move(values), std::move(make), std::move(pinned)};
+}
+
+Container container_of(const std::string& name, std::size_t values) {
+  if (name == "value" && values == 1) return Container::value;
+  if (name == "list") return Container::list;
+  if (name == "tuple") return Container::tuple;
+  if (name == "dict") return Container::dict;
+  throw nb::value_error(
+      ("container is " + name + ", expected list, tuple, dict, or value for one alone").c_str());
+}
+
+nb::object row_batches(const nb::list& outputs, const Int64s& cuts, const std::string& container,
+                       std::vector<nb::object> names, nb::object pool, nb::object from_dlpack,
+                       nb::object made, std::int64_t pictures, nb::object proof,
+                       nb::object repair) {
+  RowRequest request{{},
+                     container_of(container, outputs.size()),
+                     std::move(names),
+                     cuts,
+                     std::move(pool),
+                     std::move(from_dlpack),
+                     std::move(made),
+                     pictures};
+  std::optional<std::size_t> count;
+  for (const nb::handle output : outputs) {
+    const RowsOutput* rows = nullptr;
+    if (!nb::try_cast(output, rows)) continue;
+    const std::size_t size = rows->work->size();
+    if (!count) expect_cuts(cuts, size);
+    expect_length("work", size, count.value_or(size));
+    count = size;
+  }
+  if (!count) throw nb::value_error("outputs: none of them has rows");
+  for (const nb::handle output : outputs) {
+    const RowsOutput* rows = nullptr;
+    if (nb::try_cast(output, rows)) {
+      request.outputs.emplace_back(*rows);
+      continue;
+    }
+    const auto& column = nb::cast<const ColumnOutput&>(output);
+    if (column.values) expect_length("values", column.values->shape(0), *count);
+    request.outputs.emplace_back(column);
+  }
+  if (request.container == Container::dict) {
+    expect_length("names", request.names.size(), request.outputs.size());
+  }
+  return nb::cast(new RowBatches(std::move(request), std::move(proof), std::move(repair)),
+                  nb::rv_policy::take_ownership);
 }
 
 nb::object next_of(nb::handle_t<RowBatches> self) {
@@ -255,19 +402,36 @@ void bind_row_batches(nb::module_& m) {
       .def("__next__", &next_of, nb::lock_self(), nb::sig("def __next__(self) -> RowBatches"))
       .def_ro("yielded", &RowBatches::yielded, nb::lock_self(),
               "How many batches iterating has yielded.");
-  m.def("row_batches", &row_batches, "work"_a, "cuts"_a.noconvert(), nb::kw_only(), "shape"_a,
-        "dtype"_a, "channels_last"_a, "labels"_a.noconvert().none(), "pool"_a, "ring"_a,
-        "from_dlpack"_a, "made"_a, "proof"_a, "repair"_a,
-        nb::sig("def row_batches(work: RowWork, cuts: NDArray[np.int64], *, "
-                "shape: Sequence[int], dtype: np.dtype[Any], channels_last: bool, "
-                "labels: NDArray[Any] | None, pool: ThreadPool, ring: BufferRing, "
-                "from_dlpack: Callable[[Any], Any], made: BatchCounts, proof: Any, "
-                "repair: Callable[[int], Any]) -> RowBatches"),
-        "Batch k is a tensor of the samples ``cuts[k]`` up to ``cuts[k + 1]``, each a row of\n"
-        "``shape`` and ``dtype`` in memory of ``ring``; with ``labels``, a list of it and theirs.\n"
-        "``channels_last`` hands rows of (H, W, C) out as (C, H, W). ``from_dlpack`` is torch's.\n"
-        "``made.samples`` counts those of batches that native code has made; ``repair(k)`` makes a "
-        "batch with bad samples, or one begun before a fork.");
+  nb::class_<RowsOutput>(m, "RowsOutput", "A field of batches that becomes rows: see row_batches.")
+      .def(
+          "__init__", &make_rows_output, "work"_a, nb::kw_only(), "shape"_a, "dtype"_a,
+          "channels_last"_a, "ring"_a.none(), "pinned"_a.none(),
+          nb::sig("def __init__(self, work: RowWork, *, shape: Sequence[int], "
+                  "dtype: np.dtype[Any], channels_last: bool, ring: BufferRing | None, "
+                  "pinned: Callable[[tuple[int, ...]], Any] | None) -> None"),
+          "Each sample is a row of ``shape`` and ``dtype``, in memory of ``ring``, or in a tensor\n"
+          "that ``pinned`` makes of a shape. ``channels_last`` hands rows of (H, W, C) out as\n"
+          "(C, H, W).");
+  nb::class_<ColumnOutput>(m, "ColumnOutput", "A column of batches: see row_batches.")
+      .def("__init__", &make_column_output, "values"_a.noconvert().none(), nb::kw_only(),
+           "make"_a.none(), "pinned"_a.none(),
+           nb::sig("def __init__(self, values: NDArray[Any] | None, *, "
+                   "make: Callable[[int, int], Any] | None, "
+                   "pinned: Callable[[tuple[int, ...]], Any] | None) -> None"),
+           "One row of ``values`` for each sample, copied, into what ``pinned`` makes if it is\n"
+           "given; or what ``make(first, last)`` returns for the samples of a batch.");
+  m.def(
+      "row_batches", &row_batches, "outputs"_a, "cuts"_a.noconvert(), nb::kw_only(), "container"_a,
+      "names"_a, "pool"_a, "from_dlpack"_a, "made"_a, "pictures"_a, "proof"_a, "repair"_a,
+      nb::sig("def row_batches(outputs: list[RowsOutput | ColumnOutput], "
+              "cuts: NDArray[np.int64], *, container: str, names: Sequence[str], "
+              "pool: ThreadPool, from_dlpack: Callable[[Any], Any], made: BatchCounts, "
+              "pictures: int, proof: Any, repair: Callable[[int], Any]) -> RowBatches"),
+      "Batch k is made of the samples ``cuts[k]`` up to ``cuts[k + 1]``: a tensor of each output\n"
+      "(at least one has rows) in a ``container``, \"list\", \"tuple\", \"dict\" by ``names``, or\n"
+      "\"value\" for one alone. Each field has a job of its own. ``from_dlpack`` is torch's.\n"
+      "``made.samples`` counts the pictures that native code has made, ``pictures`` a sample;\n"
+      "``repair(k)`` makes a batch with bad samples, or one begun before a fork.");
 }
 
 }  // namespace fastio::python

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SampleError, SchemaError
+from fastio.loader.producer.batch_part import BatchPart
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
-from fastio.loader.producer.fields.part import BatchPart
 from fastio.loader.producer.pillow_threads import PillowCount
 from fastio.samplers.batches import Batches
 from fastio.transforms.frames import Frames

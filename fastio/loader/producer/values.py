@@ -17,8 +17,8 @@ from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate
 from fastio.errors import SampleError
+from fastio.loader.producer.batch_part import BatchPart, collate_lengths
 from fastio.loader.producer.chunks import EncodedValues
-from fastio.loader.producer.fields.part import BatchPart, collate_lengths
 from fastio.store.files.fetch import joined_spans
 from fastio.transforms.frames import Frames, Rows, find_mismatches, move_targets
 from fastio.types.spans import Spans

@@ -12,8 +12,20 @@ import pytest
 import torch
 from PIL import Image
 
-from fastio import FastDataset, FastLoader, FieldCollate, LengthBucketSampler, PadCollate, SampleError, SchemaError
-from fastio.loader.producer.fields.fields_producer import FieldsProducer
+from fastio import (
+    FastDataset,
+    FastLoader,
+    FieldCollate,
+    LengthBucketSampler,
+    PadCollate,
+    SampleError,
+    SchemaError,
+    _native,
+)
+from fastio.loader.device.nested import tensors
+from fastio.loader.producer.decoding import RowDecoder
+from fastio.loader.producer.native import NativeProducer
+from fastio.samplers.batches import Batches
 from fastio.store import open_store
 from fastio.transforms import RandomCrop, RandomHorizontalFlip, Resize
 from tests.conftest import SUFFIXES
@@ -80,7 +92,7 @@ def plain_batches(dataset: FastDataset, batch_size: int, collate: Any = None) ->
 def test_batches_are_those_of_the_dataset(store: Path, collate: Any) -> None:
     """All fields of all types, in dicts, collated in each way."""
     with FastDataset(store) as dataset, FastLoader(dataset, 4, collate=collate, pin_memory=False) as loader:
-        assert isinstance(loader._wiring.producer, FieldsProducer)
+        assert isinstance(loader._wiring.producer, NativeProducer)
         expected = plain_batches(dataset, 4, collate)
         assert_same(expected, list(loader))
         assert_same(expected, list(loader))
@@ -415,7 +427,7 @@ def test_pairs_and_values_of_other_fields(one_store: Path) -> None:
 
 
 def test_pictures_that_only_pillow_decodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """They are decoded in threads, with the same transforms, beside masks of any kind; the epoch's end says so."""
+    """They are decoded in threads, with the same transforms, beside masks of any kind; the next epoch says so first."""
     samples = samples_of_one_size()[:6]
     types: dict[str, Any] = {"image": "image", "mask": "mask", "embedding": "float32[4]"}
     as_png = write_fields(tmp_path / "a.lmdb", samples, types)
@@ -428,8 +440,8 @@ def test_pictures_that_only_pillow_decodes(tmp_path: Path, caplog: pytest.LogCap
     options: dict[str, Any] = {"transforms": [RandomCrop(16), RandomHorizontalFlip()], "threads": 2}
     with FastLoader(as_png, 2, **options) as expected, FastLoader(as_is, 2, **options) as loader:
         assert_same(list(expected), list(loader))
-        assert "Pillow decodes 6 of the first 12 pictures (3 GIF mask, 3 TIFF)" in caplog.text
         assert_same(list(expected), list(loader))
+        assert "Pillow decodes 6 of the first 12 pictures (3 GIF mask, 3 TIFF)" in caplog.text
 
 
 def test_on_a_device(one_store: Path) -> None:
@@ -437,3 +449,56 @@ def test_on_a_device(one_store: Path) -> None:
     collate: dict[str, Any] = {"boxes": "nested", "points": "pad"}
     with FastDataset(one_store) as dataset, FastLoader(dataset, 4, device="cpu", collate=collate) as loader:
         assert_same(plain_batches(dataset, 4, collate), list(loader))
+
+
+ROWS = [
+    ("image", "label"),
+    ("mask", "image", "thumbnail", "embedding", "label", "weight", "count", "place", "is_day", "city"),
+    ("mask", "label"),
+    "image",
+]
+
+
+@pytest.mark.parametrize("transforms", [None, [RandomCrop(16), RandomHorizontalFlip()]], ids=["as_stored", "cropped"])
+@pytest.mark.parametrize("fields", ROWS, ids=str)
+def test_rows_and_columns_are_native_codes(
+    one_store: Path, fields: Any, transforms: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Native code makes batches of rows and columns alone, the values that Python would have put together."""
+    if transforms and isinstance(fields, tuple):
+        fields = tuple(name for name in fields if name != "thumbnail")  # of another size
+    with FastDataset(one_store, fields=fields) as dataset:
+        with FastLoader(dataset, 4, transforms=transforms, threads=2) as loader:
+            producer = loader._wiring.producer
+            batches = Batches(np.arange(4), np.array([0, 2, 4]))
+            groups = list(producer.submit(batches, epoch=0))
+            assert [type(group) for group in groups] == [_native.RowBatches] * 2
+            native = list(loader)
+        monkeypatch.setattr(RowDecoder, "output", lambda *values, **options: None)
+        with FastLoader(dataset, 4, transforms=transforms, threads=2) as loader:
+            assert_same(list(loader), native)
+
+
+@pytest.mark.parametrize("fields", ROWS, ids=str)
+def test_pinned_batches_stay_torchs(one_store: Path, fields: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With pin_memory values are the same, and lie in what torch allocated, whose allocator must know them again."""
+    with FastDataset(one_store, fields=fields) as dataset, FastLoader(dataset, 4, pin_memory=False) as loader:
+        plain = list(loader)
+    allocated, empty = set[int](), torch.empty
+
+    def pinned_empty(*size: Any, pin_memory: bool = False, **options: Any) -> torch.Tensor:
+        memory = empty(*size, **options)
+        assert pin_memory
+        allocated.add(memory.data_ptr())
+        return memory
+
+    with monkeypatch.context() as patch, FastDataset(one_store, fields=fields) as dataset:
+        patch.setattr(torch, "empty", pinned_empty)
+        patch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+        with FastLoader(dataset, 4, pin_memory=True) as loader:
+            pinned = list(loader)
+            assert loader.stats.buffer_bytes > 0
+    assert_same(plain, pinned)
+    found = [each for each in tensors(pinned) if isinstance(each, torch.Tensor) and each.dtype != torch.bool]
+    assert found
+    assert {each.data_ptr() for each in found} <= allocated

@@ -1,4 +1,4 @@
-"""One batch of a chunk, and the protocol of what is under way for it."""
+"""One batch of a chunk, the protocol of what is under way for it, and how values of different lengths are joined."""
 
 from __future__ import annotations
 
@@ -14,26 +14,32 @@ from fastio.dataset.record_collate import RowsName, nest_rows, split_rows
 from fastio.errors import SampleError
 from fastio.loader.producer.chunks import CheckedSamples, EncodedValues, Proof, SampleChunk
 from fastio.loader.producer.decoding import RowChunk
-from fastio.loader.producer.fields.options import FieldOptions
-from fastio.loader.producer.producer import ProducerContext
 
 __all__ = [
     "BatchPart",
     "PendingFields",
     "collate_lengths",
-    "fields_of",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """The samples of one batch; ``rows`` has what is known of the fields that become rows of arrays."""
+    """
+    The samples of one batch, or of all batches of a chunk; ``rows`` has what is known of the fields that become rows.
+
+    ``is_proved``: the batches before it have said, for receipts, which samples all batches of the chunk have.
+    """
 
     chunk: SampleChunk
     rows: Mapping[str, RowChunk]
     part: slice
     epoch: int
     checked: CheckedSamples
+    is_proved: bool = False
+
+    def at(self, part: slice, *, is_proved: bool = False) -> BatchPart:
+        """Return another batch of the chunk."""
+        return BatchPart(self.chunk, self.rows, part, self.epoch, self.checked, is_proved)
 
     def __len__(self) -> int:
         return int(self.part.stop - self.part.start)
@@ -51,7 +57,12 @@ class BatchPart:
     @property
     def proof(self) -> Proof:
         """The samples of the batch, for receipts."""
-        return self.checked, (self.part.start, self.part.stop)
+        return self.checked, (self.part.stop,) if self.is_proved else (self.part.start, self.part.stop)
+
+    @property
+    def proof_of_all(self) -> Proof:
+        """The samples of all batches of the chunk, for receipts."""
+        return self.checked, self.chunk.batches.cuts
 
     def encoded(self, name: str) -> EncodedValues:
         """Return the encoded values of a field."""
@@ -75,12 +86,6 @@ class PendingFields(Protocol):
     def cancel(self) -> None:
         """Cancel the batch: samples not yet begun are skipped."""
         ...
-
-
-def fields_of(context: ProducerContext) -> FieldOptions:
-    """Return what is done with the fields, of a context that says so."""
-    assert context.fields is not None
-    return context.fields
 
 
 # Values of different lengths in one batch: a list of tensors, one padded tensor, or a nested one.

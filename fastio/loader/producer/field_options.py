@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL, FieldTransform
@@ -55,6 +55,11 @@ class FieldOptions:
     is_planar: bool
     collates: Mapping[str, Collate]
     keeps_geometry: bool = False
+
+    @classmethod
+    def of_one(cls, name: str, fused: Fused | None, is_planar: bool) -> Self:
+        """Return what is done with one field that nothing follows."""
+        return cls({name: fused}, leader=None, is_joint=False, is_planar=is_planar, collates={})
 
 
 def has_fields(dataset: FastDataset) -> bool:

@@ -1,1 +1,0 @@
-"""Batches of samples of many fields: what becomes of each kind of field, and who begins them together."""
