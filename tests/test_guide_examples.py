@@ -124,16 +124,14 @@ def test_the_packing_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_the_plans_of_the_measuring_guide_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its commands that plan, as they stand; the last one simulates waits."""
+    """Its command that plans, as it stands."""
     monkeypatch.chdir(folder)
     lines = re.findall(r"^\$ (fastio plan .*?)(?:  #.*)?$", (GUIDE / "measuring.md").read_text(), re.MULTILINE)
-    results = [CliRunner().invoke(cli, shlex.split(line)[1:]) for line in lines]
+    (result,) = (CliRunner().invoke(cli, shlex.split(line)[1:]) for line in lines)
 
-    assert [0] * 2 == [result.exit_code for result in results]
-    assert ["8 nodes of 8 ranks"] == re.findall(r"(?m)^world +(.*)$", results[0].stdout)
-    assert ["of 256 samples a rank"] == re.findall(r"(?m)^batches +(.*)$", results[0].stdout)
-    assert "20,000 samples/s" in results[1].stdout
-    assert "2.0 GB/s" in results[1].stdout
+    assert result.exit_code == 0
+    assert ["8 nodes of 8 ranks"] == re.findall(r"(?m)^world +(.*)$", result.stdout)
+    assert ["of 256 samples a rank"] == re.findall(r"(?m)^batches +(.*)$", result.stdout)
 
 
 def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
