@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import pickle
 from pathlib import Path
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, Subset
 
-import fastio
 from fastio import FastDataset, FastLoader, SampleError, SchemaError, open_store
 from fastio.types.schema import BYTES, RAW, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
@@ -502,15 +500,3 @@ def test_a_transform_is_not_as_stored(png_store: Path) -> None:
 
     assert not dataset.is_as_stored
     assert not dataset.makes_samples
-
-
-def test_nobody_else_compares_methods() -> None:
-    """No other module looks at a FastDataset's methods to find out."""
-    asking = {
-        path.name
-        for path in Path(fastio.__file__).parent.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Compare) and "FastDataset." in ast.unparse(node)
-    }
-
-    assert asking == {"fast_dataset.py"}

@@ -69,11 +69,3 @@ def test_it_dies_with_its_owner() -> None:
         assert alive() is None
     finally:
         gc.enable()
-
-
-def test_no_other_module_asks(request: pytest.FixtureRequest) -> None:
-    """In the loader, process ids are compared in one place."""
-    loader = request.config.rootpath / "fastio" / "loader"
-    asking = {path.name for path in loader.rglob("*.py") if "getpid" in path.read_text()}
-
-    assert asking == {"forks.py"}

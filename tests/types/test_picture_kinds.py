@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 from pathlib import Path
 from typing import Any
@@ -110,29 +109,6 @@ def test_extensions_of_packed_pictures() -> None:
     assert not is_picture_extension("txt")
     suffixes = [row.suffix for row in PICTURE_KINDS[:8]]
     assert [".bin", ".jpg", ".png", ".gif", ".bmp", ".webp", ".tif", ".ppm"] == suffixes
-
-
-def knows_kinds(node: ast.AST) -> bool:
-    """Whether this is a list of extensions, or a signature."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, bytes) and node.value.startswith((b"\x89PNG", b"\xff\xd8"))
-    if not isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
-        return False
-    parts = node.keys if isinstance(node, ast.Dict) else node.elts
-    texts = {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
-    return sum(is_picture_extension(text.lstrip(".")) for text in texts) >= 3
-
-
-def test_nobody_else_lists_extensions_or_signatures() -> None:
-    """What is known of kinds is known here alone."""
-    paths = sorted([*(ROOT / "fastio").rglob("*.py"), *(ROOT / "converters").rglob("*.py")])
-    lists = {
-        path.relative_to(ROOT).as_posix()
-        for path in paths
-        if any(map(knows_kinds, ast.walk(ast.parse(path.read_text()))))
-    }
-
-    assert {"fastio/types/picture_kinds.py"} == lists
 
 
 def test_the_guide_lists_them_too() -> None:
