@@ -176,17 +176,19 @@ def joined_metadata(path: str, shards: Sequence[PlannedShard]) -> dict[str, Any]
 
 def _check_joins(path: str, shards: Sequence[PlannedShard]) -> None:
     """
-    Raise StoreError if a shard of a stream does not begin where the one before stops: samples would be lost or doubled.
+    Raise StoreError if a shard of a stream does not begin where the one before stops, or not after the same content:
+    samples would be lost, doubled, or partly those of another state of the source.
     """
-    at, before = [0, 0], ""
+    at, content, before = [0, 0], 0, ""
     for shard in shards:
-        if shard.plan["first"] != at:
+        contents = shard.plan.get("content") or (content, 0)  # those of older shards are not known
+        if (shard.plan["first"], contents[0]) != (at, content):
             where = f"where {before} stops" if before else "at the beginning of the source"
             raise StoreError(
                 f"{path}: {shard.member.name} does not begin {where}: the content of the source changed between the "
                 "runs that packed them: pack all again with --overwrite (in Python overwrite=True)"
             )
-        at, before = shard.plan["stop"], shard.member.name
+        at, content, before = shard.plan["stop"], contents[1], shard.member.name
 
 
 def _target(path: str, *, overwrite: bool) -> Target:

@@ -58,14 +58,16 @@ def stream_metadata(
     plan: StreamPlan,
     number: int,
     bounds: tuple[Position, Position],
+    content: tuple[int, int],
     record: PackRecord,
     source: StreamedSource | None,
 ) -> dict[str, Any]:
     """
-    Return the metadata of a shard of a stream: where it begins and stops. ``source`` is given for the last shard, which
-    has what is known of the whole source when all of it has been read.
+    Return the metadata of a shard of a stream: where it begins and stops, and the CRC-32 of all that was read up to
+    there. ``source`` is given for the last shard, which has what is known of the whole source when all of it has been
+    read.
     """
-    place = {"shard": number, "first": list(bounds[0]), "stop": list(bounds[1])}
+    place = {"shard": number, "first": list(bounds[0]), "stop": list(bounds[1]), "content": list(content)}
     metadata = {"plan": {**plan.record, **place}, "packed": record.to_json()}
     if source is None:
         return metadata

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -62,6 +62,13 @@ class StreamShards:
         self._plan: StreamPlan = planned.plan
         self._source: StreamedSource = planned.source
         self._part = planned.options.part or Part(0, 1)
+        self._content = [0]  # the CRC-32 of the first so many pieces
+        self._known: dict[
+            int, list[tuple[int, PlannedShard]]
+        ] = {}  # and what it was when shards that are there were made
+        for shard in kept.values():
+            for bound, checksum in zip(("first", "stop"), shard.plan.get("content", ()), strict=False):
+                self._known.setdefault(_pieces_read(shard.plan[bound]), []).append((checksum, shard))
         self._gaps = () if self._plan.by_text else tuple(_gaps(kept))
 
     def pack(self) -> Generator[int, None, None]:
@@ -145,7 +152,8 @@ class StreamShards:
         self, shard: _Open, destination: ShardDestination, closed: list[int], *, is_last: bool
     ) -> Generator[int, None, None]:
         source = self._source if is_last else None
-        metadata = stream_metadata(self._plan, shard.number, (shard.first, shard.stop), shard.record, source)
+        content = self._content[_pieces_read(shard.first)], self._content[_pieces_read(shard.stop)]
+        metadata = stream_metadata(self._plan, shard.number, (shard.first, shard.stop), content, shard.record, source)
         self._planned.close(shard.writer, metadata, shard.number)
         closed.append(shard.number)
         yield from self._planned.finished(closed, destination)
@@ -174,10 +182,19 @@ class StreamShards:
             else:
                 yield from self._divided(encoded)
 
+    def _pieces(self, pool: _native.ThreadPool) -> Iterator[StreamPiece]:
+        """The pieces of the stream. Raises StoreError where their content is not that of shards that are there."""
+        for piece in self._source.pieces(pool):
+            self._content.append(piece.checksum(self._content[-1]))
+            for checksum, shard in self._known.get(len(self._content) - 1, ()):
+                if checksum != self._content[-1]:
+                    raise self._changed(shard)
+            yield piece
+
     def _by_text(self, pool: _native.ThreadPool) -> Iterator[tuple[tuple[int, int], StreamPiece]]:
         """The pieces of shards that are to be made, with their own numbers and those of their shards."""
         number, filled, index = 0, 0, -1
-        for index, piece in enumerate(self._source.pieces(pool)):
+        for index, piece in enumerate(self._pieces(pool)):
             size = piece.text_bytes
             if filled and filled + size > self._plan.shard_bytes:
                 number, filled = number + 1, 0
@@ -191,7 +208,7 @@ class StreamShards:
     def _by_samples(self, pool: _native.ThreadPool) -> Iterator[tuple[tuple[int, int], StreamPiece]]:
         """The pieces in gaps between shards that are there; the second number of a tag is -1, not known yet."""
         stop = self._gaps[-1].last_piece
-        for index, piece in enumerate(self._source.pieces(pool)):
+        for index, piece in enumerate(self._pieces(pool)):
             if any(gap.has(index) for gap in self._gaps):
                 yield (index, -1), piece
             else:
@@ -246,6 +263,12 @@ class _Gap:
 
     def has(self, piece: int) -> bool:
         return self.first[0] <= piece and (self.last_piece is None or piece <= self.last_piece)
+
+
+def _pieces_read(position: Sequence[int]) -> int:
+    """How many pieces have been read, also in part, up to a position."""
+    piece, sample = position
+    return piece + (sample > 0)
 
 
 def _gaps(kept: Mapping[int, PlannedShard]) -> Iterator[_Gap]:

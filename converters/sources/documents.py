@@ -9,11 +9,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio import _native
 from fastio._native import ThreadPool
 from fastio.converters.sources.streams import Stream
 from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem
+from fastio.types.spans import Spans
 
 __all__ = [
     "Documents",
@@ -102,6 +104,15 @@ class Documents:
     def text_bytes(self) -> int:
         """The bytes of all of them."""
         return int(self.sizes.sum())
+
+    def checksum(self, before: int) -> int:
+        """Return the CRC-32 of ``before``, and of the bytes and label of each document."""
+        every = np.empty(len(self.sizes), np.uint32)
+        _native.checksum(Spans.of(self.data, self.starts, self.sizes), every).wait()
+        parts = [every, self.sizes] if self.labels is None else [every, self.sizes, self.labels]
+        for part in parts:
+            before = _native.crc32(np.ascontiguousarray(part), before)
+        return before
 
     def without(self, problems: Mapping[int, str]) -> Documents:
         """Return the documents whose position is not named; the others become problems."""

@@ -255,6 +255,10 @@ class StreamPiece(Protocol):
         """How much of the files was read for it."""
         ...
 
+    def checksum(self, before: int) -> int:
+        """Return the CRC-32 of the content of this piece and of all pieces before it, whose CRC-32 is ``before``."""
+        ...
+
 
 def is_streamed(source: Source | StreamedSource) -> TypeIs[StreamedSource]:
     """Return whether the samples of a source are known only when they have been read."""

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 
 from fastio.converters import PackReport, Part, pack, seal
 from fastio.converters.packing.repair import repair
+from fastio.converters.packing.shards import open_shard
 from fastio.converters.sources.documents import Limits
 from fastio.converters.text import BytesTokenizer, Encoder, Sequences, TextOptions, TextSamples, open_text
 from fastio.errors import SchemaError, SourceError, StoreError, StoreIncomplete
-from fastio.store import open_store
+from fastio.store import FORMATS, open_store
 from fastio.store.files.remote_options import Remote
+from fastio.store.folders import LocalFolder
 from tests.converters.text.build import tree
 
 PATTERN = "out-%06d.tar"
@@ -261,6 +263,36 @@ def test_content_that_moved_is_no_set(tmp_path: Path, by_parts: bool, joined: bo
     with pytest.raises(StoreError):
         seal(out)
     assert not (tmp_path / "out.fastio-set").exists()
+
+
+@pytest.mark.parametrize("by_parts", [False, True])
+@pytest.mark.parametrize("where", ["before", "within", "after"])
+def test_text_edited_in_place_is_not_mixed(tmp_path: Path, by_parts: bool, where: str) -> None:
+    """Same sizes, same documents, other words: what was packed of the old text is not joined with the new."""
+    texts, folder = tmp_path / "texts", tmp_path / "set"
+    folder.mkdir()
+    out = folder / PATTERN
+    tree(texts, {f"{i:02}.txt": f"{i:02}" * 1500 for i in range(40)})
+    for part in [Part(0, 2), Part(1, 2)] if by_parts else [None]:
+        packed(texts, out, part=part)
+    whole = files(folder)
+    (folder / "out.fastio-set").unlink()
+    (folder / (PATTERN % 2)).unlink()
+    again = {"resume": not by_parts, "part": Part(0, 2) if by_parts else None}
+    before = open_shard(LocalFolder(str(folder)), PATTERN % 1, FORMATS["tar"])
+    place = {"before": 0, "within": before.plan["stop"][0] + 1, "after": 39}[where]
+    (texts / f"{place:02}.txt").write_text("ab" * 1500)
+    if where == "after":
+        packed(texts, out, **again)  # no shard of the new text is made
+        assert whole == files(folder)
+        return
+
+    for _ in range(2):  # what the first attempt left is refused, too
+        with pytest.raises(StoreError, match=r"content of the source.*--overwrite"):
+            packed(texts, out, **again)
+        with pytest.raises(StoreError):
+            seal(out)
+    assert not (folder / "out.fastio-set").exists()
 
 
 @pytest.mark.parametrize("part", [None, Part(0, 3), Part(1, 3)])
