@@ -8,9 +8,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,18 @@ import click
 
 from fastio.cli.options import command_argument
 from fastio.cli.result import form, html_option, write_html
-from fastio.cli.screen import table
+from fastio.cli.screen import printable, table
 from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from fastio.measure.machine.gpus import GpuSample
     from fastio.measure.machine.monitor import Monitor, Sample
     from fastio.measure.trackers import Tracker
 
 __all__ = [
+    "MonitorScreen",
     "monitor",
 ]
 
@@ -104,6 +107,7 @@ def tracker_options(command: Callable[..., None]) -> Callable[..., None]:
 
 _NOT_FOUND = 127  # the exit codes of a shell
 _SHOWN_CPUS = 8  # shown one by one; the log has all CPUs
+_BUSY, _FULL = 70, 90  # percent from which a bar is yellow, red
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -273,8 +277,6 @@ def _shown(subject: str, problems: _Problems, *, is_shown: bool) -> Iterator[Cal
         return
     from rich.live import Live
 
-    from fastio.cli.monitor_screen import MonitorScreen
-
     screen = MonitorScreen(subject, problems.lines)
     try:
         with Live(screen, screen=True, auto_refresh=False) as live:
@@ -287,6 +289,103 @@ def _shown(subject: str, problems: _Problems, *, is_shown: bool) -> Iterator[Cal
             yield show
     finally:
         problems.uncover()
+
+
+@dataclass(slots=True)
+class MonitorScreen:
+    """
+    The latest sample as bars and rates, drawn by rich anew for each size of the terminal; what does not fit is cut off.
+
+    ``problems`` is a list that may grow, whose last line is shown.
+    """
+
+    subject: str
+    problems: Sequence[str] = ()
+    _sample: Sample | None = None
+    _seconds: float = 0.0
+    _highest: dict[str, float] = field(default_factory=dict)
+
+    def add(self, sample: Sample) -> None:
+        """Show this sample from the next drawing on."""
+        self._sample = sample
+        self._seconds += sample.seconds
+        for name, rate in _rates(sample).items():
+            self._highest[name] = max(rate, self._highest.get(name, 0.0))
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        sample = self._sample
+        if sample is None:
+            return Text("the first sample is on its way", style="dim")
+        minutes, seconds = divmod(int(self._seconds), 60)
+        head = Table.grid("", "", expand=True, padding=(0, 2))
+        head.columns[1].justify = "right"
+        time_text = f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+        head.add_row(Text.assemble(("fastio monitor  ", "bold"), printable(self.subject)), time_text)
+        bars = Table.grid("", "", "", "", expand=True, padding=(0, 2, 0, 0))
+        bars.columns[1].ratio, bars.columns[3].ratio = 3, 4
+        bars.columns[2].justify = "right"
+        for name, percent, text in _used(sample):
+            bar = ProgressBar(100, percent or 0.0, complete_style=_color(percent or 0.0), finished_style="red")
+            bars.add_row(name, bar, "unknown" if percent is None else f"{percent:.1f} %", Text(text, style="dim"))
+        bars.add_row()
+        for name, rate in _rates(sample).items():
+            bars.add_row(name, "", f"{size(rate)}/s", Text(f"at most {size(self._highest[name])}/s", style="dim"))
+        for grid in (head, bars):
+            for column in grid.columns:
+                column.no_wrap = True
+        foot = Text(f"Ctrl-C ends; this monitor itself: {sample.own_cpu_percent:.1f} % of a CPU", style="dim")
+        if self.problems:
+            foot = Text(printable(self.problems[-1]), style="bold red")
+        foot.no_wrap, foot.overflow = True, "ellipsis"
+        return Group(head, foot, "", bars)
+
+
+def _used(sample: Sample) -> Iterator[tuple[str, float | None, str]]:
+    """Yield what can be used up: its name, the percentage that is (None: unknown), and more about it."""
+    percents = sample.cpu_percents
+    yield "CPU", sample.cpu_percent, f"of {counted(len(percents), 'CPU')}"
+    if len(percents) <= _SHOWN_CPUS:
+        yield from ((f"CPU {number}", percent, "") for number, percent in enumerate(percents))
+    else:
+        yield "busiest CPU", max(percents), f"{number(sum(percent > 90 for percent in percents))} above 90 %"
+    used, whole = sample.memory_used_bytes, sample.memory_total_bytes
+    yield "memory", 100 * used / whole, f"{size(used)} of {size(whole)}"
+    process = sample.process
+    if process is not None:
+        text = f"of all CPUs, {size(process.rss_bytes)} in {counted(process.processes, 'process', 'processes')}"
+        yield "watched", min(100.0, process.cpu_percent / len(percents)), text
+    for gpu in sample.gpus:
+        memory = "" if gpu.memory_used_bytes is None else size(gpu.memory_used_bytes)
+        known = [
+            "" if gpu.sm_active_percent is None else f"SM {gpu.sm_active_percent:.0f} %",
+            f"{memory} of {size(gpu.memory_total_bytes)}" if memory and gpu.memory_total_bytes else memory,
+            "" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} C",
+            printable(gpu.name),
+        ]
+        yield _gpu_name(gpu), gpu.activity_percent, ", ".join(filter(None, known))
+
+
+def _rates(sample: Sample) -> dict[str, float]:
+    """Return bytes per second by what they are."""
+    process = sample.process
+    rates = {
+        "disk read": sample.disk_read_bytes_per_s,
+        "disk written": sample.disk_written_bytes_per_s,
+        "watched, read": None if process is None else process.disk_read_bytes_per_s,
+        "watched, written": None if process is None else process.disk_written_bytes_per_s,
+        "network received": sample.network_received_bytes_per_s,
+        "network sent": sample.network_sent_bytes_per_s,
+    }
+    return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+def _color(percent: float) -> str:
+    return "red" if percent >= _FULL else "yellow" if percent >= _BUSY else "green"
 
 
 @contextmanager
