@@ -11,7 +11,7 @@ import pytest
 
 import fastio
 from tests.compatibility.manifest import describe_store, go_on
-from tests.compatibility.write_stores import FOLDER
+from tests.compatibility.write_stores import FOLDER, write_version
 
 MANIFESTS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 STORES = [(version, name) for version, manifest in MANIFESTS.items() for name in manifest["stores"]]
@@ -47,6 +47,13 @@ def test_an_epoch_goes_on_where_an_older_version_stopped(
     saved: dict[str, Any] = MANIFESTS[version]["states"][name][number]
 
     assert saved["batches"] == go_on(unpacked[version] / name, saved["options"], saved["state"])
+
+
+def test_the_next_release_can_write_its_stores(tmp_path: Path) -> None:
+    """The commands that pack the sources still do, and no kind of store is left out."""
+    written = write_version(tmp_path)
+
+    assert list(MANIFESTS[fastio.__version__]["stores"]) == list(written["stores"])
 
 
 def test_this_version_has_its_stores() -> None:

@@ -61,8 +61,8 @@ def _pictures() -> Iterator[str]:
 def _photos() -> Iterator[str]:
     source = sources.write_photos(Path("photos"))
     for suffix in SUFFIXES:
-        yield _packed(source, f"jump{suffix}", "--jump")
-    yield _packed(source, "restart.h5", "--restart", "2")
+        yield _packed(source, f"jump{suffix}", "--source-kind", "imagefolder", "--jump")
+    yield _packed(source, "restart.h5", "--source-kind", "imagefolder", "--restart", "2")
 
 
 def _tiles() -> Iterator[str]:
