@@ -17,7 +17,8 @@ from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.packing.pipeline import chunks_through, is_lossless, recorded, stages_of
 from fastio.converters.pictures.probe import probe
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.source import Chunk, Source, origin_of, recorded_kind
+from fastio.converters.sources.record import origin_of, recorded_kind
+from fastio.converters.sources.source import Chunk, Source
 from fastio.converters.text import Encoder, Sequences, TextOptions
 from fastio.converters.text.decode import tokenizer_of
 from fastio.converters.text.samples import TextSamples

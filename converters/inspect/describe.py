@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.codec.headers import read_headers
-from fastio.converters.inspect.sample_words import type_words, value_words
 from fastio.converters.packing.advice import packing_lines, shuffling_of
 from fastio.converters.pictures.jumps import evenly_spaced, jump_advice, jump_lines
-from fastio.converters.sources.source import Chunk, Source
 from fastio.dataset.form import has_many_fields
 from fastio.store import FORMATS, SampleStore
 from fastio.store.files.local import is_local
-from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import read_values
-from fastio.types.field_types import type_of
 from fastio.types.picture_kinds import PICTURE_KINDS
-from fastio.types.receipt import as_hex
+from fastio.types.receipt_sum import as_hex
 from fastio.types.schema import Field
+
+if TYPE_CHECKING:
+    from fastio.converters.sources.source import Chunk, Source
+    from fastio.store.kinds.scan import Problem
 
 __all__ = [
     "describe",
@@ -213,6 +213,8 @@ def describe_fields(store: SampleStore) -> dict[str, Any]:
     * ``example``: the ``key`` of the first sample, and its ``values`` in words; None in an empty store
     * ``read_with_fastio``: Python that reads this store
     """
+    from fastio.converters.inspect.sample_words import type_words, value_words
+
     fields = store.schema.fields
     example = None
     if len(store):
@@ -273,6 +275,8 @@ def describe_source(source: Source, what: str) -> dict[str, Any]:
 
     ``what`` is its kind in words. The first samples are read, at most 512.
     """
+    from fastio.types.field_types import type_of
+
     pieces = source.chunks(_FIRST_BYTES, _FIRST_SAMPLES)
     chunk = source.begin(pieces[0])() if pieces else None
     places = field_places(source.metadata)

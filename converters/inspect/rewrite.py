@@ -18,7 +18,8 @@ from fastio.codec.copied import parse_json
 from fastio.codec.image import ImageCodec
 from fastio.converters.sources.column_kinds import COLUMN_KINDS
 from fastio.converters.sources.optional import pyarrow
-from fastio.converters.sources.source import damaged, origin_of, recorded_kind
+from fastio.converters.sources.record import origin_of, recorded_kind
+from fastio.converters.sources.source import damaged
 from fastio.converters.sources.tables.names import file_name
 from fastio.converters.sources.text_lines import Separators
 from fastio.converters.text.decode import Document, StoredText, probe_words

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from fastio.converters.inspect.rewrite import FieldAsFiles, StoredCoco, StoredTable, text_files, text_notes
 from fastio.converters.packing.advice import packing_lines
-from fastio.converters.sources.source import damaged, origin_of, recorded_kind, split_by_bytes
+from fastio.converters.sources.record import origin_of, recorded_kind
+from fastio.converters.sources.source import damaged, split_by_bytes
 from fastio.converters.text.decode import StoredText, text_field
 from fastio.errors import FastioError, SourceError, StoreCorrupt, StoreError
 from fastio.store import SampleStore

@@ -21,8 +21,8 @@ from fastio.samplers.memory import page_cache
 from fastio.samplers.order import Division
 from fastio.store import SampleStore
 from fastio.store.protocol import read_values
-from fastio.types.metrics import ShuffleReport
 from fastio.types.picture_kinds import PICTURE_KINDS
+from fastio.types.shuffle_report import ShuffleReport
 
 __all__ = [
     "advice",

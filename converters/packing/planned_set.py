@@ -25,10 +25,11 @@ from fastio.converters.sources.source import Source, StreamedSource, is_streamed
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.files.local import is_local
 from fastio.store.folders import folder_of
+from fastio.store.index.sealed import seal_of
 from fastio.store.protocol import SampleWriter
 from fastio.store.sets.names import NumberedName, set_path
 from fastio.store.sets.seal import read_member
-from fastio.store.sets.set_object import SetObject, read_set, seal_of
+from fastio.store.sets.set_object import SetObject, read_set
 from fastio.store.store_folder import StoreFolder, other_version
 from fastio.store.write.atomic import exists, undisturbed, writing
 from fastio.store.write.destination import ShardDestination

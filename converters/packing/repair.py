@@ -18,7 +18,8 @@ from fastio.converters.packing.shards import PlannedShard, differences, open_sha
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.origin import reopen_source
-from fastio.converters.sources.source import Source, recorded_kind
+from fastio.converters.sources.record import recorded_kind
+from fastio.converters.sources.source import Source
 from fastio.errors import FastioError, SourceError, StoreCorrupt, StoreError
 from fastio.store.address import Address
 from fastio.store.files.local import is_local

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +14,17 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import count_jpegs, image_kind
 from fastio.converters.pictures.probe import decode_problem
-from fastio.converters.sources.source import Chunk
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, JumpRule, begin_jump_tables
-from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import SampleStore, read_values
 from fastio.types.picture_kinds import JPEG
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 from fastio.types.units import size
+
+if TYPE_CHECKING:
+    from fastio.converters.sources.source import Chunk
 
 __all__ = [
     "begin_jumps",
@@ -62,6 +64,8 @@ def begin_jumps(
         batch = replace(chunk.batch, spans={**chunk.batch.spans, **{name: spans for name, (spans, _) in done.items()}})
         if not problems:
             return replace(chunk, batch=batch)
+        from fastio.store.kinds.scan import Problem
+
         good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
         listed = [Problem(batch.keys[i], problems[i], UNCHECKED) for i in sorted(problems)]
         return replace(chunk, batch=batch.at(good), problems=[*chunk.problems, *listed])

@@ -8,7 +8,7 @@ from typing import Any
 from fastio.converters import LabelOptions, Source, open_source
 from fastio.converters.fields.types import parse_choice
 from fastio.converters.sources.derived import tokenized_as
-from fastio.converters.sources.source import origin_of, recorded_kind, recorded_root
+from fastio.converters.sources.record import origin_of, recorded_kind, recorded_root
 from fastio.store.kinds.registry import IMAGEFOLDER
 from fastio.store.kinds.scan import SourcePath
 

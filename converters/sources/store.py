@@ -18,7 +18,8 @@ from fastio.converters.fields.values import encode_values, read_documents
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns
 from fastio.converters.sources.listed import Indices, ListedSource, Read, Values, read_stored
 from fastio.converters.sources.options import SourceOptions, source_record
-from fastio.converters.sources.source import joined_checksums, origin_of
+from fastio.converters.sources.record import origin_of
+from fastio.converters.sources.source import joined_checksums
 from fastio.errors import SourceError, StoreError, StoreIncomplete
 from fastio.store import open_store
 from fastio.store.formats import named, names_store, suffixes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +68,8 @@ def command_argument(*, required: bool = False) -> Callable[[Any], Any]:
 def _checked(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
     del parameter
     if words and words[0].startswith("-") and words[0] != "-m":
+        from difflib import get_close_matches
+
         name = words[0].partition("=")[0]
         options = [option for known in ctx.command.params for option in known.opts if option.startswith("--")]
         raise click.NoSuchOption(name, possibilities=get_close_matches(name, options, n=1), ctx=ctx)

@@ -93,7 +93,7 @@ def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | Non
     """Return the source that a store is compared with; of text, what encodes it again as the store says."""
     from fastio.converters.inspect.compare import read_again
     from fastio.converters.sources.origin import reopen_source
-    from fastio.converters.sources.source import origin_of
+    from fastio.converters.sources.record import origin_of
     from fastio.converters.text.decode import text_field
     from fastio.store.formats import names_store
 

@@ -27,7 +27,8 @@ from fastio.samplers.lanes import Windows
 from fastio.samplers.memory import PageCache, held_memory, page_cache
 from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.store.files.fetch import joined_spans
-from fastio.types.metrics import HeldReads, ShuffleReport
+from fastio.types.metrics import HeldReads
+from fastio.types.shuffle_report import ShuffleReport
 from fastio.types.spans import Spans
 from fastio.types.units import counted, number
 

@@ -16,7 +16,7 @@ from fastio.samplers.lanes import LaneOrder, Windows
 from fastio.samplers.memory import PageCache, page_cache
 from fastio.samplers.order import Division, Shuffle, block_order, consumed_after, full_order
 from fastio.samplers.position import whole_consumed
-from fastio.types.metrics import ShuffleReport
+from fastio.types.shuffle_report import ShuffleReport
 
 __all__ = [
     "BatchSampler",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fastio.samplers.lanes import WINDOW_BLOCKS, LaneOrder, Lanes
 from fastio.samplers.memory import PageCache
 from fastio.samplers.order import Division
-from fastio.types.metrics import ShuffleReport
+from fastio.types.shuffle_report import ShuffleReport
 
 __all__ = [
     "WELL_MIXED",

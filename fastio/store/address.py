@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store import formats
@@ -19,8 +20,10 @@ from fastio.store.folders import LocalFolder, folder_of
 from fastio.store.formats.format import Format
 from fastio.store.listing import check_no_journal
 from fastio.store.sets.names import SET_SUFFIX, NumberedName, numbered_paths, set_path
-from fastio.store.sets.set_object import SetObject, current_set
 from fastio.store.store_folder import StoreFolder
+
+if TYPE_CHECKING:
+    from fastio.store.sets.set_object import SetObject
 
 __all__ = ["Address", "format_of", "target_format"]
 
@@ -193,7 +196,11 @@ class Address:
         """Return the set objects here of which wildcards match shards. Raises StoreError if they match some only."""
         names = folder.names()
         objects = [each for each in names if each.endswith(SET_SUFFIX)]
-        matched = set(fnmatch.filter(names, self.name)) if objects else set()
+        if not objects:
+            return []
+        from fastio.store.sets.set_object import current_set
+
+        matched = set(fnmatch.filter(names, self.name))
         meant = []
         for each in objects:
             path = folder.full(each)

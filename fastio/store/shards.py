@@ -19,9 +19,7 @@ from fastio.store.formats.tar_file import INDEX_FOLDER
 from fastio.store.index.sealed import Shard, bytes_from, read_shard
 from fastio.store.index.store import SealedStore, check_set
 from fastio.store.jump_tables import read_added
-from fastio.store.sets.members import open_members
 from fastio.store.sets.names import SET_SUFFIX
-from fastio.store.sets.set_object import read_set
 from fastio.types.units import counted
 
 if TYPE_CHECKING:
@@ -132,6 +130,9 @@ def _refuse_cut_off(file: ByteSource, form: Format, error: StoreError) -> None:
 
 def open_set(address: Address, set_object: str, way: Way) -> SealedStore:
     """Open the set of this object, which the user named by ``address``."""
+    from fastio.store.sets.members import open_members
+    from fastio.store.sets.set_object import read_set
+
     folder, name = folder_of(set_object, way.remote)
     source = folder.open(name, way.read)
     if way.stage is not None:

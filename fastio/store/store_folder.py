@@ -12,7 +12,7 @@ from fastio.store import formats
 from fastio.store.files import ByteSource, Read
 from fastio.store.files.local import is_local
 from fastio.store.index.seal import SEAL_SIZE, always_at, read_seal
-from fastio.store.sets.set_object import file_crc, seal_of
+from fastio.store.index.sealed import file_crc, seal_of
 
 __all__ = ["FolderEntry", "StoreFolder", "is_same_file", "other_version"]
 

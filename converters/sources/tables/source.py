@@ -17,7 +17,7 @@ from fastio.converters.sources.files import paths_below
 from fastio.converters.sources.listed import Indices, ListedSource, Read, names_at, read_together
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.pairs import FieldFiles, suggested_field
-from fastio.converters.sources.source import root_to_record
+from fastio.converters.sources.record import root_to_record
 from fastio.converters.sources.tables.collect import Collected, collect
 from fastio.converters.sources.tables.columns import ColumnGuess, PlannedColumn, TablePlan, label_title, make_plan
 from fastio.converters.sources.tables.names import FileStates, describe_names, file_states

@@ -13,7 +13,8 @@ import numpy as np
 from fastio.loader.selection import Selection
 from fastio.samplers.batches import WholeEpochs
 from fastio.store.index.store import number_of
-from fastio.types.receipt import Receipt, ReceiptPart, sum_indices
+from fastio.types.receipt import Receipt, ReceiptPart
+from fastio.types.receipt_sum import sum_indices
 
 __all__ = [
     "Account",

@@ -12,7 +12,8 @@ import numpy as np
 
 from fastio.errors import SampleError
 from fastio.loader.producer.chunks import CheckedSamples, Proof
-from fastio.types.receipt import MODULUS, ReceiptPart, sum_indices, sum_samples
+from fastio.types.receipt import ReceiptPart
+from fastio.types.receipt_sum import MODULUS, sum_indices, sum_samples
 
 __all__ = ["EpochLedger", "RankShare"]
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from fastio.measure.loop.verdict import headroom_in_words
-
 __all__ = [
     "Bar",
     "Bars",
@@ -35,6 +33,7 @@ __all__ = [
     "verdict_of",
 ]
 
+# These classes are made whenever `fastio info` starts: frozen ones that can be compared take three times as long.
 
 # Each role has a colour in style.css, the same on every page; c0 to c7 are those of shares.
 Role = Literal[
@@ -50,7 +49,7 @@ _HEADLINES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Prose:
     """A line of text."""
 
@@ -58,7 +57,7 @@ class Prose:
     kind: ClassVar[str] = "prose"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Heading:
     """A smaller heading within a section."""
 
@@ -66,7 +65,7 @@ class Heading:
     kind: ClassVar[str] = "heading"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Code:
     """Lines of a program."""
 
@@ -74,7 +73,7 @@ class Code:
     kind: ClassVar[str] = "code"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Table:
     """
     Rows under titles; columns in ``right`` are numbers. A ``folded`` table opens on request.
@@ -92,7 +91,7 @@ class Table:
     kind: ClassVar[str] = "table"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Bar:
     """One bar of length ``value``; ``text`` is the value with its unit, ``spread`` the least and the greatest."""
 
@@ -103,7 +102,7 @@ class Bar:
     spread: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ReferenceLine:
     """A line across all bars, such as the wanted rate: ``name`` says what it is, ``text`` is its value."""
 
@@ -112,7 +111,7 @@ class ReferenceLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Bars:
     """
     Bars with a common zero. ``caption`` says what is measured, and in which unit.
@@ -133,7 +132,7 @@ class Bars:
         return max([*values, 0.0 if self.mark is None else self.mark.value]) * 1.02 or 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Portion:
     """One part of a whole; without a role, its position decides its colour."""
 
@@ -143,7 +142,7 @@ class Portion:
     role: Literal["loading", "training"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Shares:
     """Parts of a whole, as one divided bar with a table below; ``unit`` is the heading of the texts."""
 
@@ -158,7 +157,7 @@ class Shares:
         return sum(part.value for part in self.parts) or 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Cell:
     """A field of a heat map: ``value`` decides its colour between the least and the greatest, ``text`` shows it."""
 
@@ -166,7 +165,7 @@ class Cell:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class HeatMap:
     """
     A table whose cells are coloured by value; None was not measured. ``corner`` names rows and columns.
@@ -189,7 +188,7 @@ class HeatMap:
         return 1 - part if self.less_is_better else part
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Series:
     """A curve; None was not measured."""
 
@@ -198,7 +197,7 @@ class Series:
     role: Role = "plain"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Plot:
     """
     Curves over ascending ``xs``, which a reader can zoom.
@@ -230,7 +229,7 @@ class Plot:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Picture:
     """A picture as JPEG (None: it cannot be shown), its caption, and a fainter line below."""
 
@@ -239,7 +238,7 @@ class Picture:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class PictureGrid:
     """Small pictures in as many columns as fit, at most ``size`` pixels wide."""
 
@@ -251,7 +250,7 @@ class PictureGrid:
 Part = Prose | Heading | Code | Table | Bars | Shares | HeatMap | Plot | PictureGrid
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Section:
     """A heading and its content. A terminal leaves out what it has ``said`` before, such as a traceback on stderr."""
 
@@ -260,7 +259,7 @@ class Section:
     said: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class PageVerdict:
     """The headline of a page: the answer, the command's name for it, the reasons, and what to do next."""
 
@@ -271,7 +270,7 @@ class PageVerdict:
     colour: str = ""  # a bound
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Page:
     """A result. ``subject`` is what was examined, such as a path; ``figures`` are a few pairs of name and value."""
 
@@ -291,6 +290,8 @@ def headline(bound: str, headroom: float | None) -> str:
 
 def verdict_of(verdict: Mapping[str, Any]) -> PageVerdict:
     """Return the verdict of a JSON form, in words."""
+    from fastio.measure.loop.verdict import headroom_in_words
+
     evidence = list(verdict["evidence"])
     if verdict["headroom"] is not None:
         evidence.insert(0, headroom_in_words(verdict["headroom"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastio.converters.sources.source import recorded_kind
+from fastio.converters.sources.record import recorded_kind
 from fastio.measure.report.page import Bar, Bars, Code, Page, Part, PictureGrid, Prose, ReferenceLine, Section, Table
 from fastio.types.units import counted, number, size
 

@@ -35,10 +35,12 @@ __all__ = [
     "bytes_from",
     "check_array",
     "check_spans",
+    "file_crc",
     "hints_of",
     "intervals_of",
     "read_arrays",
     "read_shard",
+    "seal_of",
 ]
 
 
@@ -46,6 +48,7 @@ __all__ = [
 # large one is alone, so that its memory can go if it is only needed for a while.
 _GAP_BYTES = 64 << 10
 _TOGETHER_BYTES = 1 << 20
+_CHUNK_BYTES = 16 << 20  # read at a time for the CRC-32 of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,21 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
 def bytes_from(file: ByteSource, start: int, size: int) -> bytes:
     """So many bytes, or as many as the file has."""
     return file.read(min(start, file.size), min(start + size, file.size)).tobytes()
+
+
+def seal_of(file: ByteSource, seal_at: SealAt) -> Seal:
+    """Read and check the seal. Raises StoreIncomplete and StoreCorrupt."""
+    return find_seal(file.path, file.size, partial(bytes_from, file), seal_at)
+
+
+def file_crc(file: ByteSource, seal: Seal) -> int:
+    """Return what the seal's ``file_crc`` ought to be."""
+    crc = 0
+    regions = unsealed_regions(file_size=seal.file_size, seal_start=seal.seal_start, head_size=seal.head_size)
+    for start, stop in regions:
+        for at in range(start, stop, _CHUNK_BYTES):
+            crc = crc32(file.read(at, min(at + _CHUNK_BYTES, stop)), crc)
+    return crc
 
 
 def _check_head(file: ByteSource, seal: Seal) -> None:

@@ -20,7 +20,7 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.index.seal import set_checksum
 from fastio.store.index.sealed import Intervals, Shard
-from fastio.types.receipt import MODULUS, sum_indices, sum_samples
+from fastio.types.receipt_sum import MODULUS, sum_indices, sum_samples
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 

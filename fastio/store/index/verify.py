@@ -14,9 +14,8 @@ from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.files.fetch import fetch_pieces
 from fastio.store.formats import FORMATS
 from fastio.store.index.seal import SEAL_SIZE, Seal, always_at
-from fastio.store.index.sealed import Shard
+from fastio.store.index.sealed import Shard, file_crc, seal_of
 from fastio.store.index.store import SealedStore
-from fastio.store.sets.set_object import file_crc, seal_of
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 

@@ -14,10 +14,12 @@ from typing import Protocol
 from fastio.errors import SourceError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
-from fastio.store.folders import ScratchFolder, folder_of
+from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.index.seal import SealAt, read_seal
+from fastio.store.index.sealed import seal_of
 from fastio.store.listing import visible_names
+from fastio.store.scratch import ScratchFolder
 from fastio.store.sets.names import SET_SUFFIX
 from fastio.store.sets.set_object import (
     SetMember,
@@ -27,7 +29,6 @@ from fastio.store.sets.set_object import (
     damage_of,
     open_damaged,
     read_set,
-    seal_of,
 )
 from fastio.store.store_folder import StoreFolder, other_version
 from fastio.store.write.atomic import writing

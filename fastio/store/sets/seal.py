@@ -9,10 +9,11 @@ from pathlib import Path
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
-from fastio.store.folders import ScratchFolder, folder_of
+from fastio.store.folders import folder_of
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import read_seal
 from fastio.store.index.sealed import Shard, read_shard
+from fastio.store.scratch import ScratchFolder
 from fastio.store.sets.set_object import SetMember, SetObject, check_keys, current_set, read_set, write_set
 from fastio.store.store_folder import StoreFolder, other_version
 from fastio.store.write.atomic import PartialFile, exists, publish_file, sync_folder, writing

@@ -64,9 +64,17 @@ from fastio.store.index.seal import (
     expected_arrays,
     find_seal,
     set_checksum,
-    unsealed_regions,
 )
-from fastio.store.index.sealed import Intervals, Shard, bytes_from, check_array, hints_of, read_arrays
+from fastio.store.index.sealed import (
+    Intervals,
+    Shard,
+    bytes_from,
+    check_array,
+    file_crc,
+    hints_of,
+    read_arrays,
+    seal_of,
+)
 from fastio.store.write.atomic import PartialFile
 from fastio.types.schema import Schema
 
@@ -77,10 +85,8 @@ __all__ = [
     "check_whole",
     "damage_of",
     "ended_keys",
-    "file_crc",
     "open_damaged",
     "read_set",
-    "seal_of",
     "write_set",
 ]
 
@@ -370,8 +376,6 @@ def _repeated(path: str, shards: Sequence[Shard], position: int) -> SchemaError:
 
 # Whether a file still is the shard that its set lists, down to the last byte.
 
-_CHUNK_BYTES = 16 << 20
-
 
 def damage_of(error: StoreError) -> str | None:
     """
@@ -411,18 +415,3 @@ def check_whole(file: ByteSource, member: SetMember, seal_at: SealAt) -> None:
             raise StoreCorrupt(f"{file.path}: expected CRC-32 {seal.file_crc:08x}, got {crc:08x}")
     finally:
         file.release()
-
-
-def seal_of(file: ByteSource, seal_at: SealAt) -> Seal:
-    """Read and check the seal. Raises StoreIncomplete and StoreCorrupt."""
-    return find_seal(file.path, file.size, partial(bytes_from, file), seal_at)
-
-
-def file_crc(file: ByteSource, seal: Seal) -> int:
-    """Return what the seal's ``file_crc`` ought to be."""
-    crc = 0
-    regions = unsealed_regions(file_size=seal.file_size, seal_start=seal.seal_start, head_size=seal.head_size)
-    for start, stop in regions:
-        for at in range(start, stop, _CHUNK_BYTES):
-            crc = crc32(file.read(at, min(at + _CHUNK_BYTES, stop)), crc)
-    return crc

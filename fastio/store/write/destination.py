@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from fastio.errors import StoreError
 from fastio.store.files.local import is_local
-from fastio.store.folders import ScratchFolder
 from fastio.store.protocol import SampleBatch, SampleWriter
+from fastio.store.scratch import ScratchFolder
 from fastio.store.store_folder import StoreFolder
 from fastio.store.write.output import SingleOutput
 from fastio.store.write.target import Target

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from fastio._native import ThreadPool
 from fastio.converters import SOURCES, Source, open_source
 from fastio.converters.fields.types import parse_choice
-from fastio.converters.sources.source import recorded_root
+from fastio.converters.sources.record import recorded_root
 from fastio.store import create_store
 from fastio.store.kinds.scan import SourcePath
 from tests.converters.sources.arrow.picture_tables import picture_table, write_saved, write_stream

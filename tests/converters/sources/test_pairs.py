@@ -17,7 +17,7 @@ from fastio.converters import Source, open_source, pack
 from fastio.converters.fields.types import parse_choice
 from fastio.converters.inspect.unpack import unpack
 from fastio.converters.inspect.verify import verify
-from fastio.converters.sources.source import recorded_root
+from fastio.converters.sources.record import recorded_root
 from fastio.errors import FastioError, SourceError
 from fastio.store import open_store
 from fastio.store.protocol import read_values

@@ -12,7 +12,8 @@ import pytest
 from fastio.errors import StoreError
 from fastio.store import FORMATS, open_store
 from fastio.store.files.remote_options import Remote
-from fastio.store.folders import ScratchFolder, folder_of
+from fastio.store.folders import folder_of
+from fastio.store.scratch import ScratchFolder
 from fastio.store.sets.seal import seal_set
 from fastio.store.sets.set_object import SetObject
 from fastio.store.write.destination import ShardDestination

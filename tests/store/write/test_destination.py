@@ -16,7 +16,8 @@ import pytest
 
 from fastio.errors import StoreError
 from fastio.store import FORMATS, open_store
-from fastio.store.folders import LocalFolder, ScratchFolder
+from fastio.store.folders import LocalFolder
+from fastio.store.scratch import ScratchFolder
 from fastio.store.sets.seal import read_member, seal_set
 from fastio.store.store_folder import FolderEntry
 from fastio.store.write.destination import ShardDestination

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from fastio.store.files.byte_source import ByteSource, Kind, StoreFiles
 from fastio.store.files.local import is_local
-from fastio.store.files.remote.client import OBSTORE_SCHEMES
 from fastio.store.files.remote_options import Remote
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ def _claims(path: str) -> bool:
     """Whether a path is a URL of a scheme that obstore or fsspec knows; fsspec is asked for the others alone."""
     if is_local(path):
         return False
+    from fastio.store.files.remote.client import OBSTORE_SCHEMES
+
     scheme = path.partition("://")[0].lower()
     if scheme in OBSTORE_SCHEMES or scheme == "hf":
         return True

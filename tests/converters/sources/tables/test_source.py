@@ -14,7 +14,7 @@ from fastio.cli import cli
 from fastio.converters import open_source
 from fastio.converters.inspect.unpack import unpack
 from fastio.converters.inspect.verify import verify
-from fastio.converters.sources.source import recorded_root
+from fastio.converters.sources.record import recorded_root
 from fastio.errors import SourceError
 from fastio.store import open_store
 from fastio.store.protocol import read_values
