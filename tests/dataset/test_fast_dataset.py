@@ -364,7 +364,7 @@ def test_an_unknown_mode_is_refused(png_store: Path) -> None:
         FastDataset(png_store, mode="CMYK")
 
 
-@pytest.mark.parametrize(("workers", "context"), [(0, None), (2, "fork"), (2, "spawn")])
+@pytest.mark.parametrize(("workers", "context"), [(0, None), (2, "fork"), (1, "spawn")])
 def test_an_unchanged_dataloader(png_stores: dict[str, Path], workers: int, context: str | None) -> None:
     """The same script with the hand-written dataset and with FastDataset: identical batches."""
     values = [encode(pixels) for pixels in pictures(50)]

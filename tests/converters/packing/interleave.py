@@ -138,10 +138,14 @@ def make_sources(root: Path) -> None:
             file.rename(file.with_name(f"{letter}{number}{file.suffix}"))
 
 
+def kind_of(names: Sequence[str]) -> str:
+    """Which set these writers begin with."""
+    return "-".join(sorted({"resume", "seal", "repair"} & set(names))) or "plain"
+
+
 def begin(root: Path, names: Sequence[str]) -> Place:
     """Return a new folder with a set of source "o", and with what these writers need."""
-    kind = "-".join(sorted({"resume", "seal", "repair", *names} & {"resume", "seal", "repair"} & set(names))) or "plain"
-    model = Place(root / f"model-{kind}")
+    model = Place(root / f"model-{kind_of(names)}")
     if not model.root.exists():
         model.folder.mkdir(parents=True)
         assert 0 == in_fork(lambda: _make_model(model, names))
@@ -375,11 +379,17 @@ def steps_of(root: Path, name: str, names: Sequence[str]) -> int:
     return steps[0]
 
 
+_COUNTED: dict[tuple[str, str], int] = {}  # by the writer and what it begins with
+
+
 def counted(root: Path, names: tuple[str, str]) -> int:
     """How many steps the first of two writers makes, if the other does not disturb it."""
     if names[0] == "append" and {"resume", "seal"} & set(names):
         return 1  # there are shards that the set does not list: refused from the beginning
-    return steps_of(root, names[0], names)
+    known = names[0], kind_of(names)
+    if known not in _COUNTED:
+        _COUNTED[known] = steps_of(root, names[0], names)
+    return _COUNTED[known]
 
 
 def systematic(root: Path, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Trial]]:

@@ -21,11 +21,12 @@ from tests.converters.packing.interleave import (
 )
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A folder with the sources that are packed."""
-    make_sources(tmp_path)
-    return tmp_path
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sources that are packed, and in time the sets that trials begin with."""
+    folder = tmp_path_factory.mktemp("interleave")
+    make_sources(folder)
+    return folder
 
 
 @pytest.mark.parametrize("first", WRITERS)

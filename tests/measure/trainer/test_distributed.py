@@ -19,19 +19,23 @@ import fastio
 from fastio.errors import FastioError
 from fastio.measure.trainer.distributed import every_rank, local_device, mean_over_ranks, process_group, rendezvous
 from tests.conftest import encode, pictures, write_store
+from tests.warm_python import WarmPython
 
 ROOT = Path(fastio.__file__).parents[1]
 SECONDS = 250  # after which two processes that wait for one another are killed
 # Trains an epoch on one rank, and writes what it has seen: the sums of samples, losses, weights at the end.
 SCRIPT = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 import torch
 from fastio.measure.loop.data import DataOptions
 from fastio.measure.trainer import MODELS, StepOptions, TrainStep, open_training, train
 from fastio.measure.trainer.distributed import process_group
 
-store, out = sys.argv[1:]
+store, out, number = sys.argv[1:]
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+    del os.environ[name]
+os.environ |= {"SLURM_PROCID": number, "SLURM_STEP_NUM_TASKS": "2"}
 torch.set_num_threads(1)
 settings, seen = StepOptions(), []
 with process_group(settings.device) as (rank, world_size):
@@ -101,22 +105,10 @@ def store(tmp_path: Path) -> Path:
     return write_store(tmp_path / "train.lmdb", values, np.arange(20, dtype=np.int64) % 10)
 
 
-def test_two_ranks(store: Path, tmp_path: Path) -> None:
+def test_two_ranks(store: Path, tmp_path: Path, warm_torch: WarmPython) -> None:
     """As srun starts them: each sample once an epoch over both, equal batches, losses, and weights to the bit."""
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "SLURM_STEP_NUM_TASKS": "2"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(store), str(tmp_path)],
-            env=environment(**meeting, SLURM_PROCID=rank),
-        )
-        for rank in "01"
-    ]
-    try:
-        assert [0, 0] == [each.wait(SECONDS) for each in ranks]
-    finally:
-        for each in ranks:
-            each.kill()
-            each.wait()
+    done = warm_torch.run_ranks(SCRIPT, str(store), str(tmp_path), count=2, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in "01")
 
     assert 2 == first["world_size"] == second["world_size"]
