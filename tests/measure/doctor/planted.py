@@ -111,6 +111,7 @@ def examine(training: Any, plan: ObservationPlan = PLAN) -> Facts:
 
 
 def diagnosed(dataset: Dataset[torch.Tensor], *, step_s: float = 0.0, **settings: Any) -> Diagnosis:
-    """What the doctor says of a DataLoader of these samples, two a batch."""
+    """What the doctor says of a DataLoader of these samples, two a batch; it sees three steps or more."""
     loader: DataLoader[torch.Tensor] = DataLoader(dataset, batch_size=2, **settings)
-    return diagnose(examine(Training(loader, step_s=step_s)))
+    plan = replace(PLAN, seconds=max(PLAN.seconds, 3 * step_s))
+    return diagnose(examine(Training(loader, step_s=step_s), plan))
