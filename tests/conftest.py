@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +34,21 @@ settings.load_profile("fixed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# All tests and what they import are two million objects that stay. They are neither looked at while they become more
-# nor by the collections of each test, which would take a second each.
-gc.disable()
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """
+    Keep garbage collection away from all tests and what they import: two million objects that stay.
 
-def pytest_collection_finish() -> None:
-    """Leave what is there to the end, and collect garbage from now on."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+    They are neither looked at while they become more nor by the collections of each test, which would take a second.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 Build = Callable[..., Path]
