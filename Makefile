@@ -73,6 +73,9 @@ lint: setup ## ruff, mypy --strict, clang-format
 	rm -rf build/types && mkdir -p build/types/fastio
 	ln -s $(CURDIR)/fastio/* $(CURDIR)/converters build/types/fastio/
 	cd build/types && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p fastio
+	@# of a package with a stub it reads the stub alone, unless it is given the code
+	$(BIN)/mypy $$(find fastio converters -name __init__.pyi | sed 's/pyi$$/py/')
+	cd .ci && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p docs
 	find native -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
 
 format: setup ## Let ruff and clang-format write

@@ -24,7 +24,8 @@ from fastio import FastLoader, StepTimer
 from fastio.converters import Transcode, open_source, pack
 from fastio.measure import MockLoader, MockTrainer
 from fastio.measure.machine.gpus import Gpus
-from fastio.measure.trainer import MODELS, StepOptions, TrainStep, Workload
+from fastio.measure.trainer.run import MODELS
+from fastio.measure.trainer.step import StepOptions, TrainStep, Workload
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
 
 __all__ = ["cifar_cnn", "decoding", "resnet"]

@@ -20,6 +20,9 @@ def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[s
     each name lies: ``from fastio.store.opening import open_store as open_store``. A name is imported when it is first
     used, and is an attribute of the package from then on. No name may be that of a module in the package: importing the
     module would replace it. What the stub declares in other ways, the package itself defines.
+
+    An AttributeError within a module that is imported so is raised again as ImportError: Python would take it for "no
+    such name" and drop what it says.
     """
     face = sys.modules[package]
     assert face.__file__ is not None
@@ -30,7 +33,10 @@ def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[s
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(names)}")
-        value = getattr(import_module(home), name)
+        try:
+            value = getattr(import_module(home), name)
+        except AttributeError as exc:
+            raise ImportError(f"{package}.{name}: {home} cannot be imported: {exc}", name=home) from exc
         setattr(face, name, value)
         return value
 

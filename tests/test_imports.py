@@ -72,6 +72,32 @@ def test_a_store_is_opened_without_what_others_need(folder: Path) -> None:
     assert set() == run(script, folder) & (NETWORK | LIBRARIES | OF_URLS | OF_WRITERS | {"PIL"})
 
 
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("import math\nmath.no_such_name", "AttributeError: module 'math' has no attribute 'no_such_name'"),
+        ("from math import no_such_name", "ImportError: cannot import name 'no_such_name' from 'math'"),
+        ("", "AttributeError: module 'faulty.broken' has no attribute 'Broken'"),
+    ],
+    ids=["attribute", "import", "name"],
+)
+@pytest.mark.parametrize("use", ["from faulty import Broken", "import faulty; hasattr(faulty, 'Broken')"])
+def test_what_fails_in_a_module_on_first_use_is_seen(module: str, said: str, use: str, tmp_path: Path) -> None:
+    """Python would say "cannot import name" of an AttributeError, or that there is no such attribute."""
+    package = tmp_path / "faulty"
+    package.mkdir()
+    (package / "broken.py").write_text(module)
+    (package / "__init__.pyi").write_text("from faulty.broken import Broken as Broken\n")
+    (package / "__init__.py").write_text(
+        "from fastio.lazy import attach_stub\n__getattr__, __dir__, __all__ = attach_stub(__name__)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", use], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert 1 == ended.returncode
+    assert said in ended.stderr
+    assert "cannot import name 'Broken'" not in ended.stderr
+
+
 @pytest.mark.parametrize("package", LAZY)
 def test_names_on_first_use_are_no_modules_of_the_package(package: str) -> None:
     """Importing the module would replace the name."""

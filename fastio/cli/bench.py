@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from fastio.measure.loop.halves import Halves
     from fastio.measure.loop.step_timer import StepSummary
     from fastio.measure.loop.verdict import Verdict
-    from fastio.measure.trainer import StepOptions, TrainResult, TrainStep, Workload
+    from fastio.measure.trainer.run import TrainResult
+    from fastio.measure.trainer.step import StepOptions, TrainStep, Workload
 
 __all__ = [
     "bench",
@@ -135,7 +136,8 @@ def both(
 
 def _with_model(name: str, model: str, options: DataOptions, *, settings: StepOptions, seconds: float) -> Halves:
     from fastio.measure.loop.halves import measure_halves
-    from fastio.measure.trainer import MODELS, TrainStep, open_training
+    from fastio.measure.trainer.run import MODELS, open_training
+    from fastio.measure.trainer.step import TrainStep
 
     options = for_model(MODELS[model], name, options)
     with open_training(name, MODELS[model], options, settings=settings) as (opened, workload):
@@ -309,8 +311,9 @@ def train(
       torchrun --nproc-per-node 2 -m fastio bench train --model cifar10cnn --data train.lmdb
     """
     from fastio.measure.report.loop import training_page
-    from fastio.measure.trainer import MODELS, SYNTHETIC, TrainStep, accuracy, open_training
     from fastio.measure.trainer.distributed import every_rank, process_group
+    from fastio.measure.trainer.run import MODELS, SYNTHETIC, accuracy, open_training
+    from fastio.measure.trainer.step import TrainStep
 
     settings = step_options()
     options = for_model(MODELS[model], data, options)
@@ -335,7 +338,7 @@ def train(
 
 
 def _trained(opened: Data, step: TrainStep, count: int, *, is_shown: bool) -> TrainResult:
-    from fastio.measure.trainer import train as train_steps
+    from fastio.measure.trainer.run import train as train_steps
 
     if not is_shown:
         return train_steps(opened, step, count)
@@ -348,7 +351,7 @@ def _opened_test(
     test: str | None, trained_on: Data, workload: Workload, options: DataOptions, settings: StepOptions
 ) -> Iterator[Data | None]:
     """Open the data of --test before the training begins, so that mistakes in them show at once."""
-    from fastio.measure.trainer import open_test
+    from fastio.measure.trainer.run import open_test
 
     if test is None:
         yield None

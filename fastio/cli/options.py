@@ -14,7 +14,7 @@ from fastio.cli.screen import SIZE
 
 if TYPE_CHECKING:
     from fastio.measure.loop.data import DataOptions
-    from fastio.measure.trainer import Amp, StepOptions, Workload
+    from fastio.measure.trainer.step import Amp, StepOptions, Workload
     from fastio.store.files.remote_options import Remote
 
 __all__ = [
@@ -307,8 +307,8 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
         *args: Any, amp: Amp, tf32: bool, channels_last: bool, compiled: bool, device: str | None, **rest: Any
     ) -> None:
         def step_options() -> StepOptions:
-            from fastio.measure.trainer import StepOptions
             from fastio.measure.trainer.distributed import local_device
+            from fastio.measure.trainer.step import StepOptions
 
             return StepOptions(
                 device=local_device(device), amp=amp, tf32=tf32, channels_last=channels_last, compiled=compiled

@@ -12,7 +12,8 @@ from PIL import Image
 from fastio.codec.copied import parse_json
 from fastio.codec.pillow import open_picture
 from fastio.dataset.form import LABEL
-from fastio.dataset.picture import LazyPicture, StoredPicture, small_picture
+from fastio.dataset.picture.lazy import LazyPicture, small_picture
+from fastio.dataset.picture.stored import StoredPicture
 from fastio.dataset.row_reader import RowReader, is_uniform, label_values
 from fastio.dataset.token_reader import TokenReader, read_text
 from fastio.store.protocol import SampleStore

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Dataset
 
 from fastio.errors import SampleError
-from fastio.loader.device import Numbered
+from fastio.loader.device.delivery import Numbered
 from fastio.loader.iteration import BatchIteration, EpochIterator
 from fastio.loader.options import (
     OPTIONS_ELSEWHERE,
@@ -33,7 +33,8 @@ from fastio.loader.options import (
     cannot_be_set,
 )
 from fastio.loader.position import Cursor, LoaderPosition, Place
-from fastio.loader.proof import Account, ExpectedNumber, exchanged, receipt_of
+from fastio.loader.proof.account import Account, ExpectedNumber, receipt_of
+from fastio.loader.proof.rank_exchange import exchanged
 from fastio.loader.wiring import Wiring, wire
 from fastio.machine import process_group_ranks
 from fastio.samplers.batches import BatchSampler

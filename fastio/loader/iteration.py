@@ -12,13 +12,13 @@ import numpy as np
 
 from fastio import _native
 from fastio.errors import SampleError, SchemaError, UnequalSizesError
-from fastio.loader.device import Numbered
+from fastio.loader.device.delivery import Numbered
 from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.producer import FinishedBatch
 from fastio.loader.producer.field_options import decodes_pictures
 from fastio.loader.producer.producer import Submitted, add_advice
 from fastio.loader.producer.read_ahead import HeldReader, HeldUnits, WindowReader
-from fastio.loader.proof import EpochLedger
+from fastio.loader.proof.ledger import EpochLedger
 from fastio.loader.ranges import WAIT, named_range, wants_ranges
 from fastio.loader.thread_tuner import ThreadTuner
 from fastio.loader.wiring import Wiring

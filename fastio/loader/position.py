@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastio.loader.proof import Account, EpochLedger, RankShare, joined, unique_parts
-from fastio.loader.selection import Selection
+from fastio.loader.proof.account import Account, joined, unique_parts
+from fastio.loader.proof.ledger import EpochLedger, RankShare
+from fastio.loader.selection.selection import Selection
 from fastio.samplers.batches import Batches, OrderSampler
 from fastio.samplers.position import GIVEN_UP, as_state, check_state, value_in, whole, whole_epoch
 from fastio.types.receipt import ReceiptPart

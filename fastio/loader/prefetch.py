@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastio.loader.device import Delivery, Numbered, NumberedBatches
+from fastio.loader.device.delivery import Delivery, Numbered, NumberedBatches
 from fastio.loader.device.lane import lane_to
 from fastio.loader.device.nested import sample_count
 from fastio.loader.iteration import EpochIterator

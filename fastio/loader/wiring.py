@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
-from fastio.loader.device import Delivery
+from fastio.loader.device.delivery import Delivery
 from fastio.loader.device.lane import lane_to
 from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
@@ -30,7 +30,7 @@ from fastio.loader.producer.field_options import (
     row_collates,
 )
 from fastio.loader.producer.memory_cache import keep_in_memory
-from fastio.loader.selection import Selection, select
+from fastio.loader.selection.selection import Selection, select
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
 from fastio.transforms.batch.recipe import as_list, split

@@ -19,7 +19,7 @@ from torch import nn
 
 from benchmarks import gpu, gpu_copies
 from benchmarks.gpu_training import decoding
-from fastio.measure.trainer import MODELS
+from fastio.measure.trainer.run import MODELS
 
 
 class FakeGpu:

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.cli.options import MODEL_NAMES
-from fastio.measure import trainer
-from fastio.measure.trainer import MODELS
+from fastio.measure.trainer import run as trainer
+from fastio.measure.trainer.run import MODELS
 from tests.conftest import encode, pictures, write_store
 
 CIFAR = ("bench", "train", "--model", "cifar10cnn", "--device", "cpu")

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.measure.loop.data import DataOptions
-from fastio.measure.trainer import MODELS, StepOptions, open_training
+from fastio.measure.trainer.run import MODELS, open_training
+from fastio.measure.trainer.step import StepOptions
 from fastio.types.schema import COLUMN, Field
 from tests.conftest import SUFFIXES
 from tests.dataset.many_fields import TYPES, make_samples, write_fields

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastio.loader.selection import Selection
+from fastio.loader.selection.selection import Selection
 from fastio.samplers.batches import WholeEpochs
 from fastio.store.index.store import number_of
 from fastio.types.receipt import Receipt, ReceiptPart

@@ -13,7 +13,8 @@ from typing import Any
 
 from PIL import Image
 
-from fastio.dataset.picture import LazyPicture, StoredPicture
+from fastio.dataset.picture.lazy import LazyPicture
+from fastio.dataset.picture.stored import StoredPicture
 
 __all__ = [
     "WHOLE_PICTURE",

@@ -29,12 +29,13 @@ from fastio.measure.loop.data import (
 from fastio.measure.loop.mock import MockLoader
 from fastio.measure.loop.step_timer import StepSummary, StepTimer, Timeline
 from fastio.measure.trainer.distributed import mean_over_ranks
-from fastio.measure.trainer.pictures import Classification
+from fastio.measure.trainer.pictures import CIFAR10CNN, RESNET50, Classification
 from fastio.measure.trainer.step import StepOptions, TrainStep, Workload
-from fastio.measure.trainer.text import NextToken
+from fastio.measure.trainer.text import TRANSFORMER, NextToken
 from fastio.store import open_store
 
 __all__ = [
+    "MODELS",
     "SYNTHETIC",
     "TrainResult",
     "accuracy",
@@ -47,6 +48,8 @@ __all__ = [
     "train",
 ]
 
+
+MODELS = {workload.name: workload for workload in (CIFAR10CNN, RESNET50, TRANSFORMER)}
 
 _WARM_UP = 3  # steps in which torch allocates, chooses kernels and compiles
 _LOOK_EVERY = 50  # steps between reads of the loss: each waits for the device

@@ -23,7 +23,7 @@ from fastio import FastDataset, FastLoader, SampleError
 from fastio.converters import open_source, pack
 from fastio.converters.inspect.contact_sheet import shown_samples
 from fastio.converters.inspect.verify import verify
-from fastio.dataset.picture import LazyPicture
+from fastio.dataset.picture.lazy import LazyPicture
 from fastio.store import open_store
 from fastio.types.schema import RAW, Field
 from tests.conftest import encode, pictures, write_store

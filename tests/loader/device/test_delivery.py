@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastio.loader.device import Delivery, Numbered
-from fastio.loader.device.delivery import Staging
+from fastio.loader.device.delivery import Delivery, Numbered, Staging
 from fastio.loader.device.lane import HostLane
 from tests.loader.device.slow_lane import SlowLane, pin
 

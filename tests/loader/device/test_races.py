@@ -12,8 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastio.loader.device import Delivery, Numbered
-from fastio.loader.device.delivery import Staging
+from fastio.loader.device.delivery import Delivery, Numbered, Staging
 from fastio.loader.device.lane import CudaLane, _CudaMark
 from tests.loader.device.race_detector import Card, RacedLane
 

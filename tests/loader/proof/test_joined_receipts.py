@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from torch.distributed import HashStore
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
-from fastio.loader.proof import Account, ExpectedNumber, exchanged, receipt_of
+from fastio.loader.proof.account import Account, ExpectedNumber, receipt_of
+from fastio.loader.proof.rank_exchange import exchanged
 from fastio.types.receipt import Receipt
 from tests.numbered import COUNT, loader_of, write_numbers
 

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import Subset
 
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.dataset.picture import StoredPicture
+from fastio.dataset.picture.stored import StoredPicture
 from fastio.measure.doctor.transform_timers import WHOLE_PICTURE, TransformTimers, leave_transforms, step_name
 from tests.conftest import encode, pictures, write_store
 from tests.measure.doctor.planted import FAULT_S, Burn, Samples, burn

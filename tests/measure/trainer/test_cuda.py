@@ -11,7 +11,8 @@ import torch
 from fastio.errors import FastioError
 from fastio.measure.loop.data import DataOptions
 from fastio.measure.loop.halves import measure_halves
-from fastio.measure.trainer import MODELS, StepOptions, TrainResult, TrainStep, open_training, synthetic, train
+from fastio.measure.trainer.run import MODELS, TrainResult, open_training, synthetic, train
+from fastio.measure.trainer.step import StepOptions, TrainStep
 from tests.measure.trainer.coloured import as_folder, as_stores
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -29,7 +29,8 @@ import json, os, sys
 from pathlib import Path
 import torch
 from fastio.measure.loop.data import DataOptions
-from fastio.measure.trainer import MODELS, StepOptions, TrainStep, open_training, train
+from fastio.measure.trainer.run import MODELS, open_training, train
+from fastio.measure.trainer.step import StepOptions, TrainStep
 from fastio.measure.trainer.distributed import process_group
 
 store, out, number = sys.argv[1:]

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fastio.measure.trainer import MODELS
 from fastio.measure.trainer.pictures import ResNet50, cifar10cnn
+from fastio.measure.trainer.run import MODELS
 from fastio.measure.trainer.text import Transformer
 
 SEED = 5

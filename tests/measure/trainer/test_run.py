@@ -15,18 +15,8 @@ from fastio.converters import pack
 from fastio.converters.text import Encoder, Sequences, TextSamples, load_tokenizer, open_text
 from fastio.errors import FastioError
 from fastio.measure.loop.data import Data, DataOptions
-from fastio.measure.trainer import (
-    MODELS,
-    SYNTHETIC,
-    StepOptions,
-    TrainResult,
-    TrainStep,
-    accuracy,
-    fitted,
-    open_training,
-    synthetic,
-    train,
-)
+from fastio.measure.trainer.run import MODELS, SYNTHETIC, TrainResult, accuracy, fitted, open_training, synthetic, train
+from fastio.measure.trainer.step import StepOptions, TrainStep
 from tests.conftest import encode, pictures, write_store
 from tests.measure.trainer.coloured import as_folder, as_stores
 

@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional
 
 from fastio.errors import FastioError
-from fastio.measure.trainer import MODELS, StepOptions, TrainStep
+from fastio.measure.trainer.run import MODELS
+from fastio.measure.trainer.step import StepOptions, TrainStep
 
 CIFAR = MODELS["cifar10cnn"]
 

@@ -10,7 +10,8 @@ import torch
 
 from fastio.dataset.token_collate import ChunkCollate, PackCollate, PadCollate
 from fastio.errors import FastioError
-from fastio.measure.trainer import MODELS, Task
+from fastio.measure.trainer.run import MODELS
+from fastio.measure.trainer.step import Task
 from fastio.measure.trainer.text import NextToken
 
 CIFAR: Task = MODELS["cifar10cnn"].task
