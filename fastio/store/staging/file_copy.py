@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -20,6 +21,7 @@ from fastio.store.files import ByteSource, files_of, open_file
 from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.client import RequestFailed
+from fastio.store.files.remote.disk import POLL_S, Claim, DiskObject, Range
 from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread, InFlight
 from fastio.store.files.remote.loaders import RangeLoader
 from fastio.store.files.remote.remote_source import RemoteSource
@@ -27,10 +29,8 @@ from fastio.store.files.remote.request_thread import end_requests
 from fastio.store.formats import FORMATS
 from fastio.store.index.seal import find_seal, unsealed_regions
 from fastio.store.index.sealed import bytes_from, read_shard
-from fastio.store.staging.arrived_ranges import ArrivedFile, Range
 from fastio.store.staging.plan import CopyContent, SampleSpans, StagedFile
-from fastio.store.staging.record import BlockRecord
-from fastio.store.write.atomic import pwrite_all, sync_folder, writing
+from fastio.store.write.atomic import sync_folder, writing
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -41,12 +41,14 @@ __all__ = [
     "StageStopped",
     "ThreadMover",
     "damage_of",
+    "hidden_copy",
     "hidden_files",
     "is_copy",
 ]
 
 
 BLOCK_BYTES = 16 << 20
+_CLAIM_S = 60.0  # that one who fetches some of a block, or writes to it, is waited for
 _READ_BYTES = 2 << 20  # of a local file at a time: more costs more memory, and no less time
 
 
@@ -56,39 +58,29 @@ def _nothing() -> None:
 
 class FileCopy:
     """
-    The copy of one file: ``.NAME.partial`` and its record ``.NAME.blocks``, until ``publish`` gives it its name.
+    The copy of one file, hidden until ``publish`` gives it its name. Any process may read what is there, and add to it.
 
-    A block is brought by ``copy``, or by whoever writes what ``begin`` names and then calls ``note``. Threads may bring
-    different blocks at once. ``arrived`` is what epochs put into the copy meanwhile. Errors of the folder's disk are
-    StoreErrors that name the copy; what is there stays for the next attempt.
+    A block is brought by ``copy``, or by whoever has its ``claim`` and writes its ``gaps``. Threads may bring different
+    blocks at once. Errors of the folder's disk are StoreErrors that name the copy; what is there stays for the next
+    attempt.
     """
 
-    def __init__(self, file: StagedFile, folder: Path, arrived: ArrivedFile | None = None) -> None:
+    def __init__(self, file: StagedFile, folder: Path) -> None:
         self.file = file
-        self._arrived = arrived
         self.path = folder / file.name
-        self.partial, record = hidden_files(self.path)
         self.fetched_bytes = 0
         self._counting = threading.Lock()
         self._step = _READ_BYTES if is_local(file.source.path) else BLOCK_BYTES
+        self._disk = hidden_copy(self.path, file.content, makes=True)
+        self.partial = self._disk.path
         with writing(str(self.path)):
-            self._record = BlockRecord(
-                record,
-                size=file.source.size,
-                block_bytes=BLOCK_BYTES,
-                content=file.file_crc,
-            )
-            try:
-                self._fd = os.open(self.partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-                os.ftruncate(self._fd, file.source.size)
-            except BaseException:
-                self._record.close()
-                raise
+            self._disk.make()
 
     @property
-    def blocks(self) -> Sequence[tuple[int, int]]:
+    def blocks(self) -> Sequence[Range]:
         """Start and stop of each block."""
-        return self._record.blocks
+        size = self.file.source.size
+        return [(start, min(start + BLOCK_BYTES, size)) for start in range(0, max(size, 1), BLOCK_BYTES)]
 
     def copy(self, block: int) -> None:
         """
@@ -96,66 +88,54 @@ class FileCopy:
 
         Raises StoreError if the source cannot be read or was replaced, or the folder's disk is full.
         """
-        missing = self.begin(block)
-        if missing is not None:
-            self.bring(block, missing)
+        claim = self.claim(block, time.sleep)
+        try:
+            for first, last in self.gaps(block):
+                for at in range(first, last, self._step):
+                    self.write(at, self.file.source.read(at, min(at + self._step, last)))
+        finally:
+            claim.release()
 
-    def bring(self, block: int, missing: Sequence[Range]) -> None:
-        """Read the ranges that ``begin`` returned, write them, and note the block."""
-        crc = 0
-        for first, last in missing:
-            for at in range(first, last, self._step):
-                data = self.file.source.read(at, min(at + self._step, last))
-                crc = crc32(data, crc)
-                self.write(at, data)
-        self.note(block, crc if list(missing) == [self.blocks[block]] else None)
+    def claim(self, block: int, pause: Callable[[float], None]) -> Claim:
+        """Wait until nobody else fetches some of a block, as long as that may take."""
+        deadline = time.monotonic() + _CLAIM_S
+        while True:
+            claim = self._disk.claim(*self.blocks[block])
+            if claim is not None or time.monotonic() > deadline:
+                return claim or Claim(-1)
+            pause(POLL_S)
 
-    def begin(self, block: int) -> list[Range] | None:
-        """Return the ranges that are missing of a block; None if it is there with its CRC-32."""
-        start, stop = self.blocks[block]
-        known = self._record.checksum(block)
-        if known is not None and crc32(self._read(start, stop)) == known:
-            return None
-        return [(start, stop)] if self._arrived is None else self._arrived.take(start, stop)
+    def gaps(self, block: int) -> list[Range]:
+        """Return what is missing of a block; what is there has its CRC-32."""
+        with writing(str(self.path)):
+            return self._disk.gaps(*self.blocks[block])
 
     def write(self, start: int, data: Any) -> None:
         """Write bytes that were fetched."""
         with writing(str(self.path)):
-            pwrite_all(self._fd, data, start)
+            written = self._disk.write(start, data)
         with self._counting:
-            self.fetched_bytes += len(data)
-
-    def note(self, block: int, checksum: int | None = None) -> None:
-        """Say that all bytes of a block were written; their CRC-32 is computed unless it is known."""
-        if checksum is None:
-            checksum = crc32(self._read(*self.blocks[block]))
-        with writing(str(self.path)):
-            self._record.note(block, checksum)
+            self.fetched_bytes += written
 
     def check(self, pool: ThreadPool | None = None, progressed: Callable[[], None] = _nothing) -> None:
         """
-        Compare every sample and the whole file with their CRC-32. What differs is brought once more.
+        Compare every sample and the whole file with their CRC-32. What differs is brought once more. Nobody else writes
+        to the copy from now on.
 
         ``progressed`` is called after each piece. Raises StoreCorrupt if it differs again, and StoreError if the source
         was replaced.
         """
-        if self._arrived is not None:
-            self._arrived.close()
-            self._arrived = None
+        with writing(str(self.path)):
+            self._disk.hold(_CLAIM_S)
         self.file.source.check()
-        problem, spans = self._damage(pool, progressed)
+        problem, spans = damage_of(self.partial, self.file, pool, progressed)
         if problem is None:
             return
-        damaged = [
-            i
-            for i, (start, stop) in enumerate(self.blocks)
-            if not spans or any(first < stop and last > start for first, last in spans)
-        ]
-        for block in damaged:
-            with writing(str(self.path)):
-                self._record.forget(block)
-            self.copy(block)
-        problem, _ = self._damage(pool, progressed)
+        for block, (start, stop) in enumerate(self.blocks):
+            if not spans or any(first < stop and last > start for first, last in spans):
+                self._disk.drop(start, stop)
+                self.copy(block)
+        problem, _ = damage_of(self.partial, self.file, pool, progressed)
         if problem is not None:
             raise StoreCorrupt(
                 f"{self.file.source.path}: arrived twice with other bytes than were packed ({problem}): the source is "
@@ -165,33 +145,31 @@ class FileCopy:
     def publish(self) -> None:
         """Sync the copy and give it its name, for good; what has the name is replaced."""
         with writing(str(self.path)):
-            os.fsync(self._fd)
+            fd = os.open(self.partial, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
             self.partial.rename(self.path)
             sync_folder(self.path.parent)
-            self._record.path.unlink(missing_ok=True)
+            self._disk.record.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the files; twice does no harm."""
-        self._record.close()
+        """Let others write again; twice does no harm."""
+        self._disk.release()
         self.file.source.release()
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def _read(self, start: int, stop: int) -> bytes:
-        with writing(str(self.path)):
-            return os.pread(self._fd, stop - start, start)
-
-    def _damage(
-        self, pool: ThreadPool | None, progressed: Callable[[], None]
-    ) -> tuple[str | None, list[tuple[int, int]]]:
-        """Return what is wrong with the copy, or None; and the bytes that are, if it is samples."""
-        return damage_of(self.partial, self.file, pool, progressed)
 
 
-def hidden_files(path: Path) -> tuple[Path, Path]:
-    """Return where the copy of ``path`` lies until it has its name, and the record of its blocks."""
-    return path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.blocks")
+def hidden_copy(path: Path, content: CopyContent, *, makes: bool = False) -> DiskObject:
+    """Return what is there of the copy of ``path`` until it has its name."""
+    partial, record, _ = hidden_files(path)
+    return DiskObject(partial, record, size=content.size, content=f"{content.file_crc:08x}", makes=makes)
+
+
+def hidden_files(path: Path) -> tuple[Path, Path, Path]:
+    """Return where the copy of ``path`` lies until it has its name, its record, and what 0.1 wrote as that."""
+    partial, record, former = (path.with_name(f".{path.name}.{kind}") for kind in ("partial", "ranges", "blocks"))
+    return partial, record, former
 
 
 def is_copy(path: Path, content: CopyContent) -> bool:
@@ -370,6 +348,8 @@ class DownloadMover:
             while under_way:
                 self._take(under_way.popleft(), left, finish, progress)
         except BaseException:
+            for arriving in under_way:
+                arriving.claim.release()
             _close(left)
             raise
 
@@ -390,33 +370,34 @@ class DownloadMover:
 
     def _begin(self, copy: FileCopy, block: int) -> _PendingBlock:
         self.pause(0)
-        missing = copy.begin(block)
-        if missing is None:
-            return _PendingBlock(copy, block, [], is_there=True)
-        source = copy.file.source
-        if not isinstance(source, RemoteSource):  # a shard on this machine
-            copy.bring(block, missing)
-            return _PendingBlock(copy, block, [], is_there=True)
-        if not self._sources or self._sources[-1] is not source:
-            self._sources.append(source)
-        shard = len(self._sources) - 1
-        downloads = [self._thread.begin(ByteRange(shard, start, stop), is_urgent=False) for start, stop in missing]
-        return _PendingBlock(copy, block, downloads)
+        claim = copy.claim(block, self.pause)
+        try:
+            missing, source = copy.gaps(block), copy.file.source
+            if not isinstance(source, RemoteSource):  # a shard on this machine
+                for start, stop in missing:
+                    copy.write(start, source.read(start, stop))
+                missing = []
+            elif not self._sources or self._sources[-1] is not source:
+                self._sources.append(source)
+            shard = len(self._sources) - 1
+            downloads = [self._thread.begin(ByteRange(shard, start, stop), is_urgent=False) for start, stop in missing]
+        except BaseException:
+            claim.release()
+            raise
+        return _PendingBlock(copy, block, downloads, claim)
 
     def _take(self, arriving: _PendingBlock, left: dict[FileCopy, int], finish: Finish, progress: Progress) -> None:
         """Wait for a block, and write it."""
-        copy, block, crc = arriving.copy, arriving.block, None
-        for download in arriving.downloads:
-            data = download.result()
-            self.pause(0)
-            if isinstance(data, RequestFailed):
-                raise data
-            copy.write(download.range.start, data)
-            if download.range.size == arriving.size:
-                crc = crc32(data)
-        if not arriving.is_there:
-            copy.note(block, crc)
-        _count(copy, block, left, finish, progress)
+        try:
+            for download in arriving.downloads:
+                data = download.result()
+                self.pause(0)
+                if isinstance(data, RequestFailed):
+                    raise data
+                arriving.copy.write(download.range.start, data)
+        finally:
+            arriving.claim.release()
+        _count(arriving.copy, arriving.block, left, finish, progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,12 +407,7 @@ class _PendingBlock:
     copy: FileCopy
     block: int
     downloads: list[Download]
-    is_there: bool = False
-
-    @property
-    def size(self) -> int:
-        start, stop = self.copy.blocks[self.block]
-        return stop - start
+    claim: Claim
 
 
 def _tasks(copies: Iterable[FileCopy], left: dict[FileCopy, int]) -> Iterator[tuple[FileCopy, int]]:

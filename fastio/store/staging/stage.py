@@ -23,8 +23,7 @@ from fastio.store.index.sealed import Shard, read_shard
 from fastio.store.index.store import check_set
 from fastio.store.sets.members import open_members
 from fastio.store.sets.set_object import SetMember, read_set, write_set
-from fastio.store.staging.arrived_ranges import ArrivedRanges, accept_handed, refuse_handed
-from fastio.store.staging.file_copy import FileCopy, Mover, ThreadMover, damage_of, hidden_files, is_copy
+from fastio.store.staging.file_copy import FileCopy, Mover, ThreadMover, damage_of, hidden_copy, hidden_files, is_copy
 from fastio.store.staging.plan import StagedFile, StagePlan, member_files, plan_stage
 from fastio.store.staging.record import StageRecord, stamps
 from fastio.store.write.atomic import PartialFile, sync_folder, writing
@@ -123,11 +122,10 @@ def copy_store(
     mover: Mover,
     waiting: Waiting,
     meter: Meter = _unmeasured,
-    arrived: ArrivedRanges | None = None,
     *,
     check: bool = False,
 ) -> StageReport:
-    """Do what ``stage`` does; ``mover`` brings the blocks, but for what epochs put into ``arrived``."""
+    """Do what ``stage`` does; ``mover`` brings the blocks, but for what epochs have brought meanwhile."""
     begun = time.monotonic()
     check_stage(folder)
     options = dataclasses.replace(options, cache_dir=None, cache_limit=None)  # nothing is read twice
@@ -141,11 +139,7 @@ def copy_store(
         with stage_lock(target, f"copying {path}", waiting) as progressed:
             record = StageRecord.read(target, plan.result)
             if check or record is None or record.content != plan.content or not record.holds(target):
-                run = _Run(plan, target, options, mover, meter, progressed, arrived or ArrivedRanges(), check=check)
-                try:
-                    return run.report(begun)
-                finally:
-                    refuse_handed(target)  # also if copying was given up: nobody would take what is left there
+                return _Run(plan, target, options, mover, meter, progressed, check=check).report(begun)
     size_bytes = sum(size for _, size, _ in record.files)
     result = str(target / plan.result)
     return StageReport(path, result, len(record.files), size_bytes, 0, size_bytes, 0, time.monotonic() - begun)
@@ -168,7 +162,6 @@ class _Run:
         mover: Mover,
         meter: Meter,
         progressed: Callable[[], None],
-        arrived: ArrivedRanges,
         *,
         check: bool,
     ) -> None:
@@ -178,7 +171,6 @@ class _Run:
         self._mover = mover
         self._meter = meter
         self._progressed = progressed
-        self._arrived = arrived
         self._pool = ThreadPool(mover.check_threads)
         self._check = check
         self._fetched_bytes = self._trusted_bytes = self._mended_files = 0
@@ -190,7 +182,7 @@ class _Run:
         names = self._copy_set() if self._plan.set_object is not None else self._copy_files()
         record = StageRecord(self._plan.path, self._plan.content, True, stamps(self._folder, names))
         record.write(self._folder, self._plan.result)
-        self._remove_former(self._ours - record.names)
+        self._remove_replaced(self._ours - record.names)
         return StageReport(
             self._plan.path,
             str(self._folder / self._plan.result),
@@ -267,13 +259,14 @@ class _Run:
         self._check_free([*missing, *kept])
         marked = [(name, 0, 0) for name in sorted({*names, *self._ours})]
         StageRecord(self._plan.path, self._plan.content, False, marked).write(self._folder, self._plan.result)
-        if missing and not is_local(self._plan.path):
-            needed, free = self._needed_and_free(missing)
-            with writing(str(self._folder)):
-                accept_handed(self._folder, free - needed)
         for file in missing:
-            self._arrived.begin(file.content, hidden_files(self._folder / file.name)[0])
-        copies = (FileCopy(file, self._folder, self._arrived.of(file.name)) for file in missing)
+            with writing(str(self._folder)):  # 0.1 noted there what it had copied: these bytes are copied again
+                hidden_files(self._folder / file.name)[2].unlink(missing_ok=True)
+        if not is_local(self._plan.path):
+            with writing(str(self._folder)):
+                for file in missing:  # at once, so that epochs can put there what they fetch
+                    hidden_copy(self._folder / file.name, file.content, makes=True).make()
+        copies = (FileCopy(file, self._folder) for file in missing)
         self._transfer(copies, self._publish, self._meter(sum(file.source.size for file in missing)))
 
     def _damaged(self, files: Sequence[StagedFile]) -> set[str]:
@@ -339,19 +332,16 @@ class _Run:
 
     def _check_free(self, files: Sequence[StagedFile]) -> None:
         """Raise StoreError if the disk has no space for the rest of these files."""
-        needed, free = self._needed_and_free(files)
+        needed = sum(max(0, file.source.size - _allocated(hidden_files(self._folder / file.name)[0])) for file in files)
+        with writing(str(self._folder)):
+            free = shutil.disk_usage(self._folder).free
         if needed > free:
             raise StoreError(
                 f"{self._folder}: {self._plan.path} needs {shown_size(needed)} more, {shown_size(free)} are free: free "
                 "space, or choose another folder"
             )
 
-    def _needed_and_free(self, files: Sequence[StagedFile]) -> tuple[int, int]:
-        needed = sum(max(0, file.source.size - _allocated(hidden_files(self._folder / file.name)[0])) for file in files)
-        with writing(str(self._folder)):
-            return needed, shutil.disk_usage(self._folder).free
-
-    def _remove_former(self, names: frozenset[str]) -> None:
+    def _remove_replaced(self, names: frozenset[str]) -> None:
         """Remove what belonged to a version that this one replaced."""
         for name in names:
             with writing(str(self._folder / name)):

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import crc32
 from fastio.errors import StoreError
 from fastio.store.files import ByteSource, Read
 from fastio.store.files.local import aligned, is_local
+from fastio.store.files.remote.disk import Claim, Piece
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote.request_thread import close_at_exit
 from fastio.store.files.remote_options import Remote
@@ -25,10 +25,9 @@ from fastio.store.formats.format import Format
 from fastio.store.index.seal import SEAL_SIZE, SealAt, always_at, find_seal
 from fastio.store.index.sealed import bytes_from
 from fastio.store.sets.members import MemberShards
-from fastio.store.staging.arrived_ranges import ArrivedRanges, hand_over
-from fastio.store.staging.file_copy import DownloadMover, StageStopped, hidden_files, is_copy
+from fastio.store.staging.file_copy import DownloadMover, StageStopped, hidden_copy, is_copy
 from fastio.store.staging.plan import CopyContent, member_files
-from fastio.store.staging.record import StageRecord, blocks_of, mending_command
+from fastio.store.staging.record import StageRecord, mending_command
 from fastio.store.staging.stage import Waiting, check_stage, copy_store, logged_meter, stage
 from fastio.store.write.atomic import pwrite_all
 
@@ -98,7 +97,7 @@ class StageInUse:
         if isinstance(source, RemoteSource):
             source.local_copy = copy = CopyInUse(content, Path(self._folder) / content.name, result)
             if not self._is_trusted:
-                copy.distrust(0, content.size)
+                copy.drop(0, content.size)
             self._copies.append(copy)
 
     def distrust(self, error: StoreError) -> None:
@@ -127,8 +126,8 @@ class CopyInUse:
     What is there of the copy of one file, whichever process makes it; see LocalCopy.
 
     A finished copy was compared with every checksum, and is told by its seal, or by the record of the copied set
-    ``result``. Of one that is under way, a block counts if its record has it; its CRC-32 is compared when this process
-    first reads it. Without locks: a forked process uses it too.
+    ``result``. Of one that is under way, what any process has written is read. Without locks: a forked process uses it
+    too.
     """
 
     def __init__(self, content: CopyContent, path: Path, result: str) -> None:
@@ -136,33 +135,42 @@ class CopyInUse:
         self._content = content
         self._path = path
         self._result = result
+        self._disk = hidden_copy(path, content)
         self._finished: Version | None = None
-        self._verified: dict[tuple[int, int, int], Version] = {}  # blocks, by start, stop and CRC-32
         self._distrusted: list[tuple[int, int]] = []
+        self._is_writing = content.seal_at is not None  # else nothing tells one version from another
         self._is_reported = False
 
-    def read(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See LocalCopy."""
+    def pieces(self, start: int, stop: int) -> list[Piece]:
+        """See LocalBytes."""
         if self._is_distrusted(start, stop):
-            return None
+            return [(start, stop, None)]
         try:
             data = self._read_finished(start, stop)
             if data is None:
-                data = self._read_blocks(start, stop)
-                if data is None:  # it may have got its name meanwhile
+                pieces = self._disk.pieces(start, stop)
+                if all(found is None for _, _, found in pieces):  # it may have got its name meanwhile
                     data = self._read_finished(start, stop)
         except OSError:
-            return None
-        return data
+            return [(start, stop, None)]
+        return pieces if data is None else [(start, stop, data)]
 
-    def offer(self, start: int, data: Any) -> None:
-        """See LocalCopy."""
-        if self.stage is None or not self.stage.offer(self._content.name, start, data):
-            hand_over(self._path.parent, self._content, start, data)
+    def claim(self, start: int, stop: int) -> Claim | None:
+        """See LocalBytes."""
+        return self._disk.claim(start, stop)
 
-    def distrust(self, start: int, stop: int) -> None:
-        """See LocalCopy."""
+    def keep(self, start: int, data: Any) -> None:
+        """See LocalBytes. Only what somebody began to copy is written to."""
+        if self._is_writing:
+            try:
+                self._disk.write(start, data)
+            except OSError:  # whoever copies meets it too, and says so
+                self._is_writing = False
+
+    def drop(self, start: int, stop: int) -> None:
+        """See LocalBytes."""
         self._distrusted.append((start, stop))
+        self._disk.drop(start, stop)
 
     def mend(self, start: int, data: Any) -> None:
         """See LocalCopy. Its mtime stays: who has the copy open goes on reading it."""
@@ -225,35 +233,6 @@ class CopyInUse:
         record = StageRecord.read(self._path.parent, self._result)
         return record is not None and self._content.name in record.names and version[2] == self._content.size
 
-    def _read_blocks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        partial, record = hidden_files(self._path)
-        try:
-            size, content = self._content.size, self._content.file_crc
-            blocks = blocks_of(record, size=size, content=content, start=start, stop=stop)
-            if blocks is None:
-                return None
-            fd = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        try:
-            status = os.fstat(fd)
-            version = status.st_dev, status.st_ino, 0, 0  # its mtime changes with each block
-            if all(self._is_verified(fd, version, block) for block in blocks):
-                return _bytes(fd, start, stop)
-            return None
-        finally:
-            os.close(fd)
-
-    def _is_verified(self, fd: int, version: Version, block: tuple[int, int, int]) -> bool:
-        start, stop, checksum = block
-        if self._verified.get(block) == version:
-            return True
-        data = _bytes(fd, start, stop)
-        if data is None or crc32(data) != checksum:
-            return False
-        self._verified[block] = version
-        return True
-
     def _is_distrusted(self, start: int, stop: int) -> bool:
         distrusted = self._distrusted
         if len(distrusted) > _MOST_DISTRUSTED:
@@ -305,26 +284,11 @@ class BackgroundStage:
     """
 
     def __init__(self, path: str, folder: str, options: Remote) -> None:
-        self._process = os.getpid()
-        self._arrived = ArrivedRanges()
-        self._work = _Work(path, folder, options, self._arrived)
+        self._work = _Work(path, folder, options)
         self._close = weakref.finalize(self, self._work.close)
         self._close.atexit = False
         close_at_exit(self._work)
         self._work.thread.start()
-
-    def offer(self, name: str, start: int, data: Any) -> bool:
-        """
-        Put bytes of a file into its copy; returns whether this process makes the copy. A full disk is not an error.
-        """
-        file = self._arrived.of(name)
-        if file is None or self._process != os.getpid():
-            return False
-        try:
-            file.write(start, data)
-        except OSError:  # whoever copies meets it too, and says so
-            self._arrived.end()
-        return True
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the copy is whole, or was given up; False when not done in time."""
@@ -339,8 +303,8 @@ class BackgroundStage:
 class _Work:
     """The thread, which must not hold the BackgroundStage: nobody would let go of that."""
 
-    def __init__(self, path: str, folder: str, options: Remote, arrived: ArrivedRanges) -> None:
-        self._path, self._folder, self._options, self._arrived = path, folder, options, arrived
+    def __init__(self, path: str, folder: str, options: Remote) -> None:
+        self._path, self._folder, self._options = path, folder, options
         self._process = os.getpid()
         self._mover = DownloadMover()
         self.thread = threading.Thread(target=self._run, name="fastio-stage", daemon=True)
@@ -358,12 +322,11 @@ class _Work:
         waiting = Waiting(_LOG.info, pause=lambda seconds: pause(_LOOK_S if seconds else 0))
         meter = logged_meter(self._path, self._folder)
         try:
-            copy_store(self._path, self._folder, self._options, self._mover, waiting, meter, self._arrived)
+            copy_store(self._path, self._folder, self._options, self._mover, waiting, meter)
         except StageStopped:
             return
         except (StoreError, OSError) as exc:
             if not self._mover.is_stopped:
                 _LOG.warning("%s: is no longer copied to %s, and read from both: %s", self._path, self._folder, exc)
         finally:
-            self._arrived.end()
             self._mover.stop()

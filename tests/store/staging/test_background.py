@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -24,16 +25,16 @@ import torch
 from fastio import FastDataset, FastLoader
 from fastio.errors import SampleError, StoreError
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.files.remote import remote_source
+from fastio.store.files.remote import disk, remote_source
 from fastio.store.files.remote_options import Remote
+from fastio.store.index.seal import always_at
 from fastio.store.index.store import SealedStore
-from fastio.store.staging import arrived_ranges, file_copy, stage, staged_path
-from fastio.store.staging import arrived_ranges as handover
+from fastio.store.staging import file_copy, stage, staged_path
 from fastio.store.staging import file_copy as movers
 from fastio.store.staging import staged as background
-from fastio.store.staging.arrived_ranges import accept_handed
+from fastio.store.staging.file_copy import hidden_copy
+from fastio.store.staging.plan import CopyContent
 from fastio.store.staging.staged import BackgroundStage
-from fastio.store.write.atomic import pwrite_all
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from tests.conftest import as_spans, encode, pictures
 from tests.servers.fault_server import Fault
@@ -139,7 +140,7 @@ def test_what_was_fetched_is_not_fetched_again(
     """An epoch's samples go into the copy: only what lies between them comes once more."""
     with loader(url, stage=tmp_path / "copy") as staged:
         held.release(-(-(served.root / "in.fastio-set").stat().st_size // BLOCK))
-        while copying(staged.dataset)._arrived.of("in-000000.tar") is None:  # once the set object is there
+        while not (tmp_path / "copy" / ".in-000001.tar.partial").exists():  # once the set object is there
             assert not copying(staged.dataset).wait(0.01)
         epoch(staged)
         held.release(1_000)
@@ -154,11 +155,9 @@ def test_what_another_process_fetched_is_not_fetched_again(
     url: str, served: Served, tmp_path: Path, held: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of two processes copies; an epoch of the other one goes into the copy, too."""
-    monkeypatch.setattr(handover, "_LEAST_BYTES", 1)
-    monkeypatch.setattr(handover, "_SPARE_BYTES", 0)
     with loader(url, stage=tmp_path / "copy") as first:
         held.release(-(-(served.root / "in.fastio-set").stat().st_size // BLOCK))
-        while copying(first.dataset)._arrived.of("in-000000.tar") is None:  # once the set object is there
+        while not (tmp_path / "copy" / ".in-000001.tar.partial").exists():  # once the set object is there
             assert not copying(first.dataset).wait(0.01)
         monkeypatch.setattr(background, "_running", {})  # as in another process
         with loader(url, stage=tmp_path / "copy") as second:
@@ -171,24 +170,50 @@ def test_what_another_process_fetched_is_not_fetched_again(
 
     assert served.server.body_bytes(".tar") < 1.05 * size_bytes
     assert contents(served.root) == contents(tmp_path / "copy")
-    assert not (tmp_path / "copy" / ".fastio-stage.arrived").exists()
+    assert [".fastio-stage.lock", ".in.fastio-set.staged"] == sorted(p.name for p in (tmp_path / "copy").glob(".*"))
 
 
-def test_wrong_bytes_of_another_process(
-    url: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_bytes_of_another_process(url: str, served: Served, tmp_path: Path) -> None:
     """What it left is compared with the checksums of the shard, and fetched again."""
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    accept_handed(copy, 1 << 40)
     with open_store(served.root / "in.fastio-set") as store:
         for shard in store.shards:
-            name = f"0-4096-{shard.content_crc:08x}-{Path(shard.path).name}"
-            (copy / ".fastio-stage.arrived" / name).write_bytes(bytes(4096))
-    stage(url, str(copy))
+            content = CopyContent(Path(shard.path).name, shard.data.size, shard.content_crc, always_at(-128))
+            hidden_copy(tmp_path / content.name, content, makes=True).write(0, bytes(4096))
+    stage(url, str(tmp_path))
 
-    assert contents(served.root) == contents(copy)
-    assert [".fastio-stage.lock", ".in.fastio-set.staged"] == sorted(p.name for p in copy.glob(".*"))
+    assert contents(served.root) == contents(tmp_path)
+    assert [".fastio-stage.lock", ".in.fastio-set.staged"] == sorted(p.name for p in tmp_path.glob(".*"))
+
+
+def test_a_copy_under_way_of_the_last_release(url: str, served: Served, tmp_path: Path) -> None:
+    """Its hidden files are replaced, whatever they hold: these shards are copied again, and nothing of them stays."""
+    for path in served.root.glob("*.tar"):
+        data = path.read_bytes()
+        (tmp_path / f".{path.name}.partial").write_bytes(data[:5000] + bytes(len(data) - 5000))
+        head = struct.pack("<8sQII", b"fioblock", len(data), BLOCK, 1)
+        entry = (1 << 32 | zlib.crc32(data[:BLOCK])).to_bytes(8, "little")
+        (tmp_path / f".{path.name}.blocks").write_bytes(head + struct.pack("<II", zlib.crc32(head), 0) + entry)
+    (tmp_path / ".fastio-stage.lock").write_text("process 1 on another: copying it")
+    expected = samples(open_store(url))
+    with open_store(url, remote=Remote(stage=str(tmp_path))) as store:
+        assert expected == samples(store)
+        assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
+        assert expected == samples(store)
+
+    assert contents(served.root) == contents(tmp_path)
+    assert [".fastio-stage.lock", ".in.fastio-set.staged"] == sorted(p.name for p in tmp_path.glob(".*"))
+
+
+def test_two_stages_fetch_once(url: str, served: Served, tmp_path: Path) -> None:
+    """Two commands that begin together copy the set once, and both end well."""
+    served.server.set_faults(Fault(kind="delay", seconds=0.05, path=".tar"))
+    command = [sys.executable, "-m", "fastio", "stage", url, str(tmp_path)]
+    both = [subprocess.Popen(command) for _ in range(2)]
+    assert [0, 0] == [process.wait(120) for process in both]
+    size_bytes = sum(path.stat().st_size for path in served.root.glob("*.tar"))
+
+    assert served.server.body_bytes(".tar") < 1.05 * size_bytes
+    assert contents(served.root) == contents(tmp_path)
 
 
 def test_a_whole_copy_is_read_at_once(url: str, served: Served, tmp_path: Path) -> None:
@@ -306,16 +331,15 @@ def test_a_damaged_block(url: str, tmp_path: Path, held: threading.Semaphore, *,
     with open_store(tmp_path / "in.fastio-set") as store:
         checksums = {Path(shard.path): shard.content_crc for shard in store.shards}
     for path, checksum in checksums.items():
-        content = bytearray(path.read_bytes())
-        content[1000] ^= 1
-        (tmp_path / f".{path.name}.partial").write_bytes(content)
-        record = file_copy.BlockRecord(
-            tmp_path / f".{path.name}.blocks", size=len(content), block_bytes=BLOCK, content=checksum
-        )
-        for number, (start, stop) in enumerate(record.blocks):
-            data = content if is_noted else path.read_bytes()
-            record.note(number, zlib.crc32(data[start:stop]))
-        record.close()
+        data = path.read_bytes()
+        content = CopyContent(path.name, len(data), checksum, always_at(-128))
+        damaged = bytearray(data)
+        damaged[1000] ^= 1
+        copy_of = hidden_copy(path, content, makes=True)
+        for start in range(0, len(data), BLOCK):
+            copy_of.write(start, (damaged if is_noted else data)[start : start + BLOCK])
+        with copy_of.path.open("r+b") as file:
+            file.write(damaged)
         path.unlink()
     (tmp_path / ".in.fastio-set.staged").unlink()
     with open_store(url, remote=Remote(stage=copy)) as store:
@@ -330,39 +354,13 @@ def test_a_full_disk(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(file_copy, "pwrite_all", full)
-    monkeypatch.setattr(arrived_ranges, "pwrite_all", full)
+    monkeypatch.setattr(disk, "pwrite_all", full)
     with loader(url) as remote, loader(url, stage=tmp_path) as staged, caplog.at_level(logging.WARNING):
         assert copying(staged.dataset).wait(30)
         assert_equal(epoch(remote), epoch(staged))
 
     assert 1 == len(caplog.records)
     assert "No space left on device" in caplog.text
-
-
-def test_nothing_is_handed_over_once_copying_was_given_up(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
-    """Otherwise each epoch would write to a disk that is full, for nobody."""
-    is_full = threading.Event()
-
-    def filling(fd: int, data: Any, start: int) -> None:
-        if Path(f"/proc/self/fd/{fd}").readlink().name.endswith(".tar.partial"):
-            is_full.set()
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        pwrite_all(fd, data, start)
-
-    monkeypatch.setattr(handover, "_LEAST_BYTES", 1)
-    monkeypatch.setattr(handover, "_SPARE_BYTES", 0)
-    monkeypatch.setattr(file_copy, "pwrite_all", filling)
-    monkeypatch.setattr(arrived_ranges, "pwrite_all", filling)
-    with loader(url, stage=tmp_path) as staged, caplog.at_level(logging.WARNING):
-        assert copying(staged.dataset).wait(30)
-        epoch(staged)
-
-    assert is_full.is_set()
-    assert 1 == len(caplog.records)
-    assert not (tmp_path / ".fastio-stage.arrived").exists()
 
 
 @pytest.mark.parametrize("is_whole", [False, True])

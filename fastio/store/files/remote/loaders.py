@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from fastio.errors import StoreNotFound
 from fastio.store.files.remote.client import Answer, Precondition, RequestFailed, after_attempts, pause_s
 from fastio.store.files.remote.clients import client_of
+from fastio.store.files.remote.disk import POLL_S, Claim, LocalBytes, Piece, gaps_of
 from fastio.store.files.remote.download_thread import ByteRange, InFlight
-from fastio.store.files.remote.range_cache import Piece, RangeCache
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.types.spans import Spans
 
 __all__ = [
-    "CachedLoader",
-    "CopiedLoader",
+    "DiskLoader",
     "Hedging",
     "RangeLoader",
     "joined_ranges",
@@ -114,44 +113,83 @@ class RangeLoader:
         self._bytes_per_s += share * (bytes_per_s - self._bytes_per_s)
 
 
-# CachedLoader: brings ranges of objects from the cache directory, and from the object store what is not there.
+# DiskLoader: brings ranges of objects from a disk of this machine, and from elsewhere what is not there.
+
+_Pieces = tuple[list[Piece], Claim | None]
 
 
-class CachedLoader:
+class DiskLoader:
     """
-    ``load`` brings what ``fetch`` would, and keeps it where the range says so; without a cache directory it is
-    ``fetch``.
+    ``load`` brings what ``fetch`` would, and keeps it where the range says so; of objects of which ``bytes_of`` knows
+    nothing on this machine it is ``fetch``.
 
-    The disk is read and written by other threads than the one that loads.
+    What another one fetches for the same disk is waited for, as long as a request may take. The disk is read and
+    written by other threads than the one that loads.
     """
 
-    def __init__(self, sources: Sequence[RemoteSource], fetch: Callable[[ByteRange], Awaitable[Data]]) -> None:
+    def __init__(
+        self,
+        sources: Sequence[RemoteSource],
+        fetch: Callable[[ByteRange], Awaitable[Data]],
+        bytes_of: Callable[[RemoteSource], LocalBytes | None],
+    ) -> None:
         self._sources = sources
         self._fetch = fetch
-        self._caches = [RangeCache.of(source.options) for source in sources]
+        self._bytes_of = bytes_of
+        self._waits = True
 
     async def load(self, wanted: ByteRange) -> Data:
         """Return the bytes, read-only. Raises what ``fetch`` raises."""
-        cache, name = self._caches[wanted.shard], self._sources[wanted.shard].cache_name
-        if cache is None:
-            return await self._fetch(wanted)
-        pieces: list[Piece] = [(wanted.start, wanted.stop, None)]
-        if name is not None and not wanted.is_fresh:
-            pieces = await asyncio.to_thread(cache.pieces, name, wanted.start, wanted.stop)
-        gaps = [ByteRange(wanted.shard, start, stop) for start, stop, data in pieces if data is None]
-        fetched = await asyncio.gather(*map(self._fetch, gaps))
-        name = self._sources[wanted.shard].cache_name  # if not before, then by the first answer
-        if name is not None and wanted.is_kept:
-            for gap, data in zip(gaps, fetched, strict=True):
-                await asyncio.to_thread(cache.keep, name, gap.start, gap.stop, data)
+        source = self._sources[wanted.shard]
+        local = self._bytes_of(source)
+        if local is None or wanted.is_fresh:
+            data = await self._fetch(wanted)
+            local = self._bytes_of(source)  # if not before, then by the first answer
+            if local is not None and wanted.is_kept:
+                await asyncio.to_thread(local.keep, wanted.start, data)
+            return data
+        pieces, claim = await self._claimed(local, wanted, source.options.download_timeout)
+        try:
+            gaps = [ByteRange(wanted.shard, start, stop) for start, stop in gaps_of(pieces)]
+            fetched = await asyncio.gather(*map(self._fetch, gaps))
+            if wanted.is_kept:
+                for gap, data in zip(gaps, fetched, strict=True):
+                    await asyncio.to_thread(local.keep, gap.start, data)
+        finally:
+            if claim is not None:
+                claim.release()
         return _joined(pieces, fetched)
+
+    async def _claimed(self, local: LocalBytes, wanted: ByteRange, wait_s: float) -> _Pieces:
+        """Return the range in pieces, of which nobody else fetches what is missing, or has done so for too long."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            pieces, claim = await asyncio.to_thread(_pieces_and_claim, local, wanted)
+            if claim is not None or not gaps_of(pieces) or not (wanted.is_kept and self._waits):
+                return pieces, claim
+            if time.monotonic() > deadline:
+                self._waits = False
+            await asyncio.sleep(POLL_S)
 
     def drop(self, spans: Spans) -> None:
         """Forget the ranges around spans that do not match their checksum."""
         for shard, start, size in zip(spans.shard.tolist(), spans.starts.tolist(), spans.sizes.tolist(), strict=True):
-            cache, name = self._caches[shard], self._sources[shard].cache_name
-            if cache is not None and name is not None:
-                cache.drop(name, start, start + size)
+            local = self._bytes_of(self._sources[shard])
+            if local is not None:
+                local.drop(start, start + size)
+
+
+def _pieces_and_claim(local: LocalBytes, wanted: ByteRange) -> _Pieces:
+    pieces = local.pieces(wanted.start, wanted.stop)
+    gaps = gaps_of(pieces)
+    if not (gaps and wanted.is_kept):
+        return pieces, None
+    start, stop = gaps[0][0], gaps[-1][1]
+    claim = local.claim(start, stop)
+    if claim is None:
+        return pieces, None
+    before, after = [p for p in pieces if p[1] <= start], [p for p in pieces if p[0] >= stop]
+    return [*before, *local.pieces(start, stop), *after], claim  # somebody may have brought it meanwhile
 
 
 def _joined(pieces: Sequence[Piece], fetched: Sequence[Data]) -> Data:
@@ -159,49 +197,9 @@ def _joined(pieces: Sequence[Piece], fetched: Sequence[Data]) -> Data:
     parts = [next(arrived) if data is None else data for _, _, data in pieces]
     if len(parts) == 1:
         return parts[0]
-    joined = np.concatenate(parts)
+    joined = np.concatenate([np.empty(0, np.uint8), *parts])
     joined.setflags(write=False)
     return joined
-
-
-# CopiedLoader: brings ranges of objects from copies on this machine, and what is not there from elsewhere.
-
-
-class CopiedLoader:
-    """
-    ``load`` brings what ``fetch`` would, and offers it to the copy; of objects without a copy it is ``fetch``.
-
-    The disk is read and written by other threads than the one that loads.
-    """
-
-    def __init__(self, sources: Sequence[RemoteSource], fetch: Callable[[ByteRange], Awaitable[Data]]) -> None:
-        self._sources = sources
-        self._fetch = fetch
-
-    async def load(self, wanted: ByteRange) -> Data:
-        """Return the bytes, read-only. Raises what ``fetch`` raises."""
-        copy = self._sources[wanted.shard].local_copy
-        if copy is None:
-            return await self._fetch(wanted)
-        data = None if wanted.is_fresh else await asyncio.to_thread(copy.read, wanted.start, wanted.stop)
-        if data is None:
-            data = await self._fetch(wanted)
-            await asyncio.to_thread(copy.offer, wanted.start, data)
-        return data
-
-    def drop(self, spans: Spans) -> None:
-        """Trust the copies no more where spans do not match their checksum."""
-        for shard, start, size in zip(spans.shard.tolist(), spans.starts.tolist(), spans.sizes.tolist(), strict=True):
-            copy = self._sources[shard].local_copy
-            if copy is not None:
-                copy.distrust(start, start + size)
-
-    def mend(self, spans: Spans, values: Sequence[Data]) -> None:
-        """Put right values where spans of the copies did not match their checksum."""
-        for shard, start, value in zip(spans.shard.tolist(), spans.starts.tolist(), values, strict=True):
-            copy = self._sources[shard].local_copy
-            if copy is not None:
-                copy.mend(start, value)
 
 
 # Hedging: when a request that takes unusually long is sent a second time.

@@ -1,24 +1,22 @@
 """
-RangeCache: ranges of objects, kept on a local disk and shared by the processes and jobs of a node.
+RangeCache: what was read of objects, kept in a folder up to a limit, and shared by the processes and jobs of a node.
 
-    <cache_dir>/<object id>/<start>-<stop>    one range; ``range_cache_files`` draws it
-    <cache_dir>/<object id>/.lock             held by the process that fetches an index; see ``once``
-
-An object id stands for one version of one URL. Ranges are written until the limit is reached and stay: an epoch reads
-every sample once, so a kept fraction f gives f hits in each epoch, whatever the order.
+    <cache_dir>/<object id>.bytes     what is there of one version of one URL; ``disk`` draws it
+    <cache_dir>/<object id>.ranges    its record; its mtime says when it was last used
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import logging
+import mmap
 import os
+import re
 import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,28 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.store.files.local import network_file_system
-from fastio.store.files.remote.range_cache_files import (
-    LOCK,
-    TRAILER_BYTES,
-    RangeFolder,
-    range_of,
-    read_range,
-    write_range,
-)
+from fastio.store.files.remote.disk import POLL_S, Claim, DiskObject, Piece
 from fastio.store.files.remote_options import Remote
 
-__all__ = [
-    "Piece",
-    "RangeCache",
-    "object_id",
-]
-
+__all__ = ["CachedObject", "RangeCache", "object_id"]
 
 _LOG = logging.getLogger(__name__)
-
-_POLL_S = 0.02
-
-Piece = tuple[int, int, NDArray[np.uint8] | None]  # start, stop, and the bytes if they are kept
 
 
 def object_id(url: str, options: Remote, *, size: int, version: str) -> str | None:
@@ -72,16 +54,18 @@ def _digest(*words: str) -> str:
 
 class RangeCache:
     """
-    Ranges of objects in one folder; safe to use from threads.
+    Objects in one folder; safe to use from threads.
 
-    No method raises because of the disk. If the folder cannot be written, this process says so once and stops writing.
+    Ranges are written until the limit is reached and stay: an epoch reads every sample once, so a kept fraction f gives
+    f hits in each epoch, whatever the order. No method raises because of the disk. If the folder cannot be written,
+    this process says so once and stops writing.
     """
 
     def __init__(self, folder: str, limit: int | None) -> None:
         self.folder = Path(folder)
         self.hit_bytes = self.kept_bytes = 0
         self._limit = CacheLimit(self.folder, limit)
-        self._folders: dict[str, RangeFolder] = {}
+        self._objects: dict[str, CachedObject] = {}
         self._indexes: set[tuple[str, int, int]] = set()  # what ``once`` gave
         self._lock = threading.Lock()
         self._is_writing = True
@@ -95,146 +79,77 @@ class RangeCache:
             return None
         return _shared(str(Path(options.cache_dir).absolute()), options.cache_limit, os.getpid())
 
-    def find(self, name: str, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """
-        Return the bytes from ``start`` up to ``stop`` of the object of this id, read-only; None unless all are there.
-
-        They are compared with their CRC-32 when this process first reads them.
-        """
-        parts = [data for _, _, data in self._pieces(name, start, stop) if data is not None]
-        if sum(map(len, parts)) < stop - start:
-            return None
+    def object(self, name: str, size: int) -> CachedObject:
+        """Return what is kept of the object of this id."""
         with self._lock:
-            self.hit_bytes += stop - start
-        joined = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
-        joined.setflags(write=False)
-        return joined
-
-    def pieces(self, name: str, start: int, stop: int) -> list[Piece]:
-        """Return the range in pieces (start, stop, bytes), in order; the bytes of a gap are None."""
-        pieces = self._pieces(name, start, stop)
-        with self._lock:
-            self.hit_bytes += sum(last - first for first, last, data in pieces if data is not None)
-        return pieces
-
-    def keep(self, name: str, start: int, stop: int, data: Any) -> None:
-        """Write what is not there yet of a range, if the limit allows; ``data`` is a contiguous buffer."""
-        self._keep(name, start, stop, data, is_limited=True)
-
-    def drop(self, name: str, start: int, stop: int) -> None:
-        """
-        Remove the kept ranges that share bytes with this one: a sample in it does not have its CRC-32.
-
-        The first time, the log says so.
-        """
-        folder = self._folder(name)
-        with self._lock:
-            folder.refresh()
-            dropped = folder.overlapping(start, stop)
-            for kept in dropped:
-                folder.remove(kept)
-            is_first, self._has_dropped = bool(dropped) and not self._has_dropped, self._has_dropped or bool(dropped)
-        if is_first:
-            _LOG.warning(
-                "%s: holds other bytes than were packed: removed, and fetched again; check the disk, and the network",
-                folder.path / f"{dropped[0][0]}-{dropped[0][1]}",
-            )
-
-    def once(self, name: str, start: int, stop: int, fetch: Callable[[], Any], *, wait_s: float) -> NDArray[np.uint8]:
-        """
-        Return a range that all processes of a node need, such as an index: one of them fetches it, the others read it.
-
-        A process that dies while it fetches lets the next one go on. After ``wait_s`` seconds this one fetches itself.
-        What ``fetch`` raises is raised. The limit does not count for these ranges.
-        """
-        with self._lock:
-            self._indexes.add((name, start, stop))
-        kept = self.find(name, start, stop)
-        if kept is not None:
-            return kept
-        with self._turn(name, wait_s):
-            with self._lock:
-                self._folders[name].refresh(at_once=True)
-            kept = self.find(name, start, stop)
-            if kept is not None:
-                return kept
-            data = fetch()
-            self._keep(name, start, stop, data, is_limited=False)
-        kept = self.find(name, start, stop)  # mapped: the memory is shared with the other processes
-        return np.frombuffer(data, np.uint8) if kept is None else kept
+            found = self._objects.get(name)
+            if found is None:
+                self.make_folder()
+                disk = DiskObject(
+                    self.folder / f"{name}{_BYTES}",
+                    self.folder / f"{name}{_RANGES}",
+                    size=size,
+                    content=name,
+                    makes=True,
+                    is_mapped=self._is_mapped,
+                )
+                found = self._objects[name] = CachedObject(self, name, disk)
+        return found
 
     def forget_indexes(self) -> None:
         """Remove what ``once`` has given to this process: something of it is not what was packed."""
         with self._lock:
             indexes, self._indexes = self._indexes, set()
         for name, start, stop in indexes:
-            self.drop(name, start, stop)
+            self._objects[name].drop(start, stop)
 
-    def _folder(self, name: str) -> RangeFolder:
-        with self._lock:
-            folder = self._folders.get(name)
-            if folder is None:
-                folder = self._folders[name] = RangeFolder(self.folder / name)
-            folder.touch()
-            return folder
+    def make_folder(self) -> None:
+        """Make the folder, if that can be."""
+        with suppress(OSError):  # writing says what is wrong
+            self.folder.mkdir(parents=True, exist_ok=True)
 
-    def _pieces(self, name: str, start: int, stop: int) -> list[Piece]:
-        folder = self._folder(name)
+    def count_hit(self, size_bytes: int) -> None:
+        """Count bytes that were found."""
         with self._lock:
-            parts = folder.cover(start, stop)
-            if any(kept is None for _, _, kept in parts):
-                folder.refresh()
-                parts = folder.cover(start, stop)
-        pieces: list[Piece] = []
-        for first, last, kept in parts:
-            if kept is None:
-                pieces.append((first, last, None))
-                continue
-            whole = self._read(folder, *kept)
-            if whole is None:
-                return self._pieces(name, start, stop)  # without the one that was damaged or is gone
-            pieces.append((first, last, whole[first - kept[0] : last - kept[0]]))
-        return pieces
+            self.hit_bytes += size_bytes
 
-    def _read(self, folder: RangeFolder, start: int, stop: int) -> NDArray[np.uint8] | None:
-        is_verified = (start, stop) in folder.verified
-        whole = read_range(folder.path, start, stop, is_verified=is_verified, is_mapped=self._is_mapped)
+    def given(self, name: str, start: int, stop: int) -> None:
+        """Note that a range of an index was given out."""
         with self._lock:
-            if whole is None:
-                folder.remove((start, stop))
-            else:
-                folder.verified.add((start, stop))
-        return whole
+            self._indexes.add((name, start, stop))
 
-    def _keep(self, name: str, start: int, stop: int, data: Any, *, is_limited: bool) -> None:
-        if not self._is_writing or start == stop:
-            return
-        folder, view = self._folder(name), memoryview(data).cast("B")
+    def write(self, disk: DiskObject, start: int, data: Any, *, is_limited: bool) -> None:
+        """Write what is not there yet of bytes, if the limit allows."""
+        size = len(memoryview(data)) + mmap.PAGESIZE if is_limited else 0
         with self._lock:
-            folder.refresh()
-            gaps = [(first, last) for first, last, kept in folder.cover(start, stop) if kept is None]
-        for first, last in gaps:
-            size = last - first + TRAILER_BYTES
-            with self._lock:
-                if is_limited and not self._limit.reserve(size, current=self._folders):
-                    return
-            try:
-                self._write(folder.path, first, last, view[first - start : last - start])
-            except OSError as exc:
-                with self._lock:
-                    self._limit.give_back(size if is_limited else 0)
-                self._stop_writing(exc)
+            if not self._is_writing or (size and not self._limit.reserve(size, current=self._objects)):
                 return
-            with self._lock:
-                folder.add((first, last))
-                self.kept_bytes += last - first
-
-    def _write(self, folder: Path, start: int, stop: int, data: memoryview) -> None:
+        written = 0
         try:
-            write_range(folder, start, stop, data)
-        except FileNotFoundError:  # the first range, or somebody removed the folder
-            folder.mkdir(parents=True, exist_ok=True)
-            write_range(folder, start, stop, data)
+            try:
+                written = disk.write(start, data)
+            except FileNotFoundError:  # somebody removed the folder
+                self.make_folder()
+                written = disk.write(start, data)
+        except OSError as exc:
+            self._stop_writing(exc)
+        with self._lock:
+            self.kept_bytes += written
+            if not written:
+                self._limit.give_back(size)
+
+    def report_damage(self, path: Path, start: int, stop: int) -> None:
+        """Say, the first time, that a range was not what was packed."""
+        with self._lock:
+            is_first, self._has_dropped = not self._has_dropped, True
+        if is_first:
+            _LOG.warning(
+                "%s: holds other bytes than were packed (%d to %d): removed, and fetched again; check the disk, and "
+                "the network",
+                path,
+                start,
+                stop,
+            )
 
     def _stop_writing(self, error: OSError) -> None:
         with self._lock:
@@ -246,23 +161,76 @@ class RangeCache:
                 error.strerror or error,
             )
 
-    @contextmanager
-    def _turn(self, name: str, wait_s: float) -> Iterator[None]:
-        """Wait until no other process fetches for this object, for ``wait_s`` seconds at most."""
-        path, deadline = self.folder / name / LOCK, time.monotonic() + wait_s
+
+class CachedObject:
+    """What a cache directory has of one object; see LocalBytes."""
+
+    def __init__(self, cache: RangeCache, name: str, disk: DiskObject) -> None:
+        self._cache = cache
+        self._name = name
+        self._disk = disk
+        self._touched = float("-inf")
+
+    def find(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Return a range, read-only; None unless all of it is there."""
+        pieces = self._pieces(start, stop)
+        if not pieces:
+            return np.empty(0, np.uint8)
+        if pieces[0][2] is not None and len(pieces) == 1:
+            self._cache.count_hit(stop - start)
+            return pieces[0][2]
+        return None
+
+    def pieces(self, start: int, stop: int) -> list[Piece]:
+        """See LocalBytes."""
+        pieces = self._pieces(start, stop)
+        self._cache.count_hit(sum(last - first for first, last, data in pieces if data is not None))
+        return pieces
+
+    def claim(self, start: int, stop: int) -> Claim | None:
+        """See LocalBytes."""
+        return self._disk.claim(start, stop)
+
+    def keep(self, start: int, data: Any) -> None:
+        """See LocalBytes."""
+        self._cache.write(self._disk, start, data, is_limited=True)
+
+    def drop(self, start: int, stop: int) -> None:
+        """See LocalBytes. The first time, the log says so."""
+        if self._disk.drop(start, stop):
+            self._cache.report_damage(self._disk.path, start, stop)
+
+    def once(self, start: int, stop: int, fetch: Callable[[], Any], *, wait_s: float) -> NDArray[np.uint8]:
+        """
+        Return a range that all processes of a node need, such as an index: one of them fetches it, the others read it.
+
+        A process that dies while it fetches lets the next one go on. After ``wait_s`` seconds this one fetches itself.
+        What ``fetch`` raises is raised. The limit does not count for these ranges.
+        """
+        self._cache.given(self._name, start, stop)
+        found, deadline = self.find(start, stop), time.monotonic() + wait_s
+        if found is not None:
+            return found
+        while (claim := self.claim(start, stop)) is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as exc:
-            self._stop_writing(exc)
-            yield
-            return
-        try:
-            while not _locked(fd) and time.monotonic() < deadline:
-                time.sleep(_POLL_S)
-            yield
+            found = self.find(start, stop)
+            if found is not None:
+                return found
+            data = fetch()
+            self._cache.write(self._disk, start, data, is_limited=False)
         finally:
-            os.close(fd)
+            if claim is not None:
+                claim.release()
+        found = self.find(start, stop)  # mapped: the memory is shared with the other processes
+        return np.frombuffer(data, np.uint8) if found is None else found
+
+    def _pieces(self, start: int, stop: int) -> list[Piece]:
+        now = time.monotonic()
+        if now - self._touched > _TOUCH_S:
+            self._touched = now
+            self._disk.touch()
+        return self._disk.pieces(start, stop)
 
 
 @cache
@@ -270,19 +238,11 @@ def _shared(folder: str, limit: int | None, _pid: int) -> RangeCache:
     return RangeCache(folder, limit)
 
 
-def _locked(fd: int) -> bool:
-    """Lock a file. Returns False while another process holds it, True also where there are no locks."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
+# CacheLimit: how many bytes the files of a cache directory may take, counted by all who write there.
 
-
-# CacheLimit: how many bytes the files of a range cache may take, counted by all who write there.
-
+_BYTES, _RANGES = ".bytes", ".ranges"
+_FORMER = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")  # folders with a file a range, as 0.1 kept them
+_TOUCH_S = 3600.0
 _FULL_S = 60.0  # seconds until a full cache is measured again
 _UNUSED_S = 7 * 86_400.0  # objects that nobody opened for so long may go when the limit is reached
 _SCANS = 256  # times that the folder is measured while it fills up
@@ -295,9 +255,9 @@ class CacheLimit:
     """
     The limit of one folder, as one process sees it.
 
-    The folder is measured by the names of its files, again and again while it fills up. Several processes together may
-    pass the limit by what each writes in between: 1/256 of the limit, and 64 MiB at most. Not safe to share between
-    threads.
+    The folder is measured again and again while it fills up, by what its files take on the disk. Several processes
+    together may pass the limit by what each writes in between: 1/256 of the limit, and 64 MiB at most. Not safe to
+    share between threads.
     """
 
     def __init__(self, folder: Path, limit: int | None) -> None:
@@ -312,10 +272,12 @@ class CacheLimit:
         Return whether so many bytes more may be written; they count from now on.
 
         At the limit, other versions of the ``current`` objects (ids that are in use) are removed, and then objects that
-        nobody has opened for a week.
+        nobody has opened for a week. What 0.1 kept here is removed at once.
         """
         if time.monotonic() < self._full_until:
             return False
+        if self._used is None:
+            _remove_former(self._folder)
         if self._limit is None:
             free = shutil.disk_usage(existing_folder(self._folder)).free
             self._limit = int(_DEFAULT_SHARE * (_used_bytes(self._folder) + free))
@@ -329,7 +291,9 @@ class CacheLimit:
             for unused in _unused(self._folder, current):
                 if self._fits(size):
                     break
-                shutil.rmtree(unused, ignore_errors=True)
+                for suffix in (_RANGES, _BYTES):
+                    with suppress(OSError):
+                        (self._folder / f"{unused}{suffix}").unlink(missing_ok=True)
                 self._measure()
         if not self._fits(size):
             self._full_until = time.monotonic() + _FULL_S
@@ -360,36 +324,36 @@ def existing_folder(folder: Path) -> Path:
     return folder
 
 
-def _objects(folder: Path) -> list[Path]:
-    try:
-        return [path for path in folder.iterdir() if not path.name.startswith(".")]
-    except OSError:
-        return []
+def _objects(folder: Path) -> dict[str, tuple[int, float]]:
+    """Bytes on the disk of each object, by id, and the time of its last use."""
+    found: dict[str, tuple[int, float]] = {}
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            name, suffix = os.path.splitext(entry.name)  # noqa: PTH122 - called for every file
+            if suffix in (_BYTES, _RANGES):
+                with suppress(OSError):
+                    status = entry.stat()
+                    size, used = found.get(name, (0, 0.0))
+                    found[name] = size + 512 * status.st_blocks, max(used, status.st_mtime * (suffix == _RANGES))
+    return found
 
 
 def _used_bytes(folder: Path) -> int:
-    return sum(map(_object_bytes, _objects(folder)))
+    return sum(size for size, _ in _objects(folder).values())
 
 
-def _object_bytes(folder: Path) -> int:
-    try:
-        ranges = [range_of(path.name) for path in folder.iterdir()]
-    except OSError:
-        return 0
-    return sum(kept[1] - kept[0] + TRAILER_BYTES for kept in ranges if kept is not None)
-
-
-def _unused(folder: Path, current: Collection[str]) -> Iterator[Path]:
+def _unused(folder: Path, current: Collection[str]) -> Iterator[str]:
     """Other versions of the current objects, then objects that nobody opened for long, oldest first."""
     urls = {name.partition("-")[0] for name in current}
-    others = [path for path in _objects(folder) if path.name not in current]
-    yield from (path for path in others if path.name.partition("-")[0] in urls)
-    ages = [(_age_s(path), path) for path in others if path.name.partition("-")[0] not in urls]
-    yield from (path for age_s, path in sorted(ages, reverse=True) if age_s > _UNUSED_S)
+    others = {name: used for name, (_, used) in _objects(folder).items() if name not in current}
+    yield from (name for name in others if name.partition("-")[0] in urls)
+    oldest = time.time() - _UNUSED_S
+    ages = sorted((used, name) for name, used in others.items() if name.partition("-")[0] not in urls)
+    yield from (name for used, name in ages if used < oldest)
 
 
-def _age_s(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0.0
+def _remove_former(folder: Path) -> None:
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if _FORMER.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)

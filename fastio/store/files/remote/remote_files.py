@@ -17,7 +17,7 @@ from fastio.store.files.byte_source import Fetched, Prefetch
 from fastio.store.files.pread import PreadFiles, PreadSource
 from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread, InFlight
-from fastio.store.files.remote.loaders import CachedLoader, CopiedLoader, RangeLoader, joined_ranges
+from fastio.store.files.remote.loaders import DiskLoader, RangeLoader, joined_ranges
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.types.spans import Spans
 
@@ -47,11 +47,12 @@ class RemoteFiles:
     chunk_bytes = 8 << 20
 
     def __init__(self, sources: Sequence[RemoteSource]) -> None:
+        self._sources = sources
         self._sizes = np.array([source.size for source in sources], np.int64)
         self._in_flight = InFlight()
         self._loader = RangeLoader(sources, self._in_flight)
-        self._cached = CachedLoader(sources, self._loader.load)
-        self._copied = CopiedLoader(sources, self._cached.load)
+        self._cached = DiskLoader(sources, self._loader.load, lambda source: source.cached)
+        self._copied = DiskLoader(sources, self._cached.load, lambda source: source.local_copy)
         self._copies = WholeCopies(sources)
         self._thread = DownloadThread(self._copied.load, self._in_flight)
         self._held = HeldRanges()
@@ -141,7 +142,10 @@ class RemoteFiles:
 
     def mend(self, spans: Spans, values: Sequence[NDArray[np.uint8]]) -> None:
         """Put the right values of spans into copies on this machine, where they were damaged."""
-        self._copied.mend(spans, values)
+        for shard, start, value in zip(spans.shard.tolist(), spans.starts.tolist(), values, strict=True):
+            copy = self._sources[shard].local_copy
+            if copy is not None:
+                copy.mend(start, value)
 
     def _begin(self, wanted: ByteRange, *, is_urgent: bool) -> Download:
         download = self._thread.begin(wanted, is_urgent=is_urgent)

@@ -13,7 +13,8 @@ from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files.local import aligned, check_range
 from fastio.store.files.remote.client import WRONG_ANSWER, Answer, Precondition, RequestFailed, repeated
 from fastio.store.files.remote.clients import client_of
-from fastio.store.files.remote.range_cache import RangeCache, object_id
+from fastio.store.files.remote.disk import LocalBytes
+from fastio.store.files.remote.range_cache import CachedObject, RangeCache, object_id
 from fastio.store.files.remote_options import Remote
 
 __all__ = [
@@ -45,6 +46,7 @@ class RemoteSource:
         self._end = end
         self._content = content
         self._choosing = threading.Lock()
+        self._cached: CachedObject | None = None
         self.local_copy: LocalCopy | None = None
 
     @classmethod
@@ -74,9 +76,13 @@ class RemoteSource:
         return self._etag
 
     @property
-    def cache_name(self) -> str | None:
-        """The name under which ranges of this version are cached; None while nothing tells the version."""
-        return object_id(self.path, self.options, size=self.size, version=self._content or self._etag or "")
+    def cached(self) -> CachedObject | None:
+        """What a cache directory has of this version; None without one, and while nothing tells the version."""
+        if self._cached is None and self.options.cache_dir is not None:
+            cache = RangeCache.of(self.options)
+            name = object_id(self.path, self.options, size=self.size, version=self._content or self._etag or "")
+            self._cached = cache.object(name, self.size) if cache is not None and name is not None else None
+        return self._cached
 
     def read(self, start: int, stop: int) -> NDArray[np.uint8]:
         """
@@ -87,14 +93,14 @@ class RemoteSource:
         check_range(self.path, start, stop, self.size)
         end = self._end
         if self.local_copy is not None and (end is None or start < end.start):
-            copied = self.local_copy.read(start, stop)
-            if copied is not None:
-                return copied
+            pieces = self.local_copy.pieces(start, stop)
+            if len(pieces) == 1 and pieces[0][2] is not None:
+                return pieces[0][2]
         if end is not None and start < min(end.start, stop):
-            cache, name = RangeCache.of(self.options), self.cache_name
-            if cache is not None and name is not None:
+            cached = self.cached
+            if cached is not None:
                 wait_s = self.options.download_timeout
-                return cache.once(name, start, stop, lambda: self._fetched(start, stop), wait_s=wait_s)
+                return cached.once(start, stop, lambda: self._fetched(start, stop), wait_s=wait_s)
         copy = aligned(start, stop - start)
         if end is not None and start >= end.start:
             copy[:] = np.frombuffer(end.data, np.uint8)[start - end.start : stop - end.start]
@@ -168,20 +174,8 @@ def _checked_end(path: str, end: Answer) -> Answer:
 # LocalCopy: a copy of an object on a disk of this machine, which may be under way; ``stage=`` makes it.
 
 
-class LocalCopy(Protocol):
-    """What is there of a copy is read instead of the object. Safe to share between threads; nothing raises."""
-
-    def read(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Return the bytes from ``start`` up to ``stop``, read-only; None unless all are there and right."""
-        ...
-
-    def offer(self, start: int, data: Any) -> None:
-        """Take bytes that were fetched, from ``start`` on, if the copy can use them."""
-        ...
-
-    def distrust(self, start: int, stop: int) -> None:
-        """Read this range no more: a sample in it does not have its CRC-32."""
-        ...
+class LocalCopy(LocalBytes, Protocol):
+    """What is there of a copy is read instead of the object."""
 
     def mend(self, start: int, data: Any) -> None:
         """Put the bytes from ``start`` on right in a finished copy, where a sample did not have its CRC-32."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +111,7 @@ def test_cached_bytes_that_flip_are_fetched(store: str, served: Served, tmp_path
     """On the disk between two processes, too."""
     with open_store(store, remote=options(tmp_path)) as opened:
         read(opened)
-    for file in (tmp_path / "cache").glob("*/[0-9]*"):
+    for file in (tmp_path / "cache").glob("*.bytes"):
         raw = bytearray(file.read_bytes())
         raw[len(raw) // 2] ^= 8
         file.write_bytes(raw)
@@ -124,7 +126,7 @@ def test_cached_bytes_that_flip_while_they_are_used(
     with open_store(store, remote=options(tmp_path)) as opened, caplog.at_level(logging.WARNING):
         read(opened)
         read(opened)
-        files = list((tmp_path / "cache").glob("*/[0-9]*"))
+        files = list((tmp_path / "cache").glob("*.bytes"))
         for file in files:
             with file.open("r+b") as kept:
                 kept.seek(file.stat().st_size // 2)
@@ -196,3 +198,36 @@ def test_one_process_fetches_the_index(served: Served, tmp_path: Path) -> None:
         counts.append(served.server.gets(".tar") - before)
 
     assert [2, 1] == counts
+
+
+READS_ALL = """
+import sys, numpy, fastio
+remote = fastio.Remote(cache_dir=sys.argv[2])
+with fastio.open_store(sys.argv[1], remote=remote) as store:
+    for _ in range(2):
+        ahead = [store.files.read_ahead(store.spans("image", numpy.arange(i, i + 5))) for i in range(0, len(store), 5)]
+        spans, status = store.files.fetch(store.spans("image", numpy.arange(len(store)))).wait()
+        assert status is None
+"""
+
+
+def test_two_processes_fetch_each_byte_once(store: str, served: Served, tmp_path: Path) -> None:
+    """Two that begin together with one folder ask the server for the samples of one."""
+    served.server.set_faults(Fault(kind="delay", seconds=0.1, path=".h5"))
+    command = [sys.executable, "-c", READS_ALL, store, str(tmp_path / "cache")]
+    both = [subprocess.Popen(command) for _ in range(2)]
+    assert [0, 0] == [process.wait(120) for process in both]
+    whole = sum(map(len, VALUES))
+    ends = 2 * min(64 << 10, (served.root / "in.h5").stat().st_size)  # read by each, to learn the version
+
+    assert whole <= served.server.body_bytes(".h5") <= whole + ends + 50_000  # and the index, once
+
+
+def test_a_process_that_hangs_is_not_waited_for(store: str, tmp_path: Path) -> None:
+    """Whoever has claimed a range and does not fetch it delays others by what one request may take, once."""
+    hasty = Remote(cache_dir=str(tmp_path / "cache"), download_timeout=0.2)
+    with open_store(store, remote=hasty) as opened:
+        source = opened.shards[0].data
+        claim = source.cached.claim(0, source.size)  # type: ignore[attr-defined]
+        read(opened)
+        claim.release()
