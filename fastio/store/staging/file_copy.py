@@ -69,7 +69,7 @@ class FileCopy:
         self.file = file
         self.path = folder / file.name
         self.fetched_bytes = 0
-        self._counting = threading.Lock()
+        self._turn = threading.Lock()
         self._step = _READ_BYTES if is_local(file.source.path) else BLOCK_BYTES
         self._disk = hidden_copy(self.path, file.content, makes=True)
         self.partial = self._disk.path
@@ -112,10 +112,8 @@ class FileCopy:
 
     def write(self, start: int, data: Any) -> None:
         """Write bytes that were fetched."""
-        with writing(str(self.path)):
-            written = self._disk.write(start, data)
-        with self._counting:
-            self.fetched_bytes += written
+        with self._turn, writing(str(self.path)):  # threads wait here, and processes look again and again
+            self.fetched_bytes += self._disk.write(start, data)
 
     def check(self, pool: ThreadPool | None = None, progressed: Callable[[], None] = _nothing) -> None:
         """
