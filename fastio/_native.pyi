@@ -510,9 +510,9 @@ class TokenFiller:
     dtype, shape)`` a part of it.
     """
 
-    def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None: ...
+    def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, loss: bool, pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None: ...
 
-    def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, labels: NDArray[Any] | None = None, label_of: Callable[[int, int], Any] | None = None, unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) -> TokenBatches:
+    def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, loss: Spans | None = None, labels: NDArray[Any] | None = None, label_of: Callable[[int, int], Any] | None = None, unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) -> TokenBatches:
         """
         Batch k is that of the spans ``cuts[k]`` up to ``cuts[k + 1]``, filled with others by
         jobs of about ``job_bytes``. ``labels`` has one row for each span, or

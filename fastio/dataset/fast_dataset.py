@@ -33,7 +33,7 @@ from fastio.store.protocol import SampleStore
 from fastio.store.staging import staged_path
 from fastio.types.field_types import type_of
 from fastio.types.options import check_verify, explains_names
-from fastio.types.schema import Schema
+from fastio.types.schema import LOSS, Schema
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -127,7 +127,8 @@ class FastDataset(Dataset[Any]):
         _check_target_transform(store, form, self.target_transform)
         names = form.payload(store.schema)
         readers = {name: _reader(store, name, self.mode) for name in names}
-        main = _main_field(store.schema, names)
+        loss = _loss_field(store.schema, form)
+        main = _main_field(store.schema, [name for name in names if name != loss])
         tv_types = TvTypes(store, form) if self.tv_tensors else None
         self.store, self.form, self._tv_types = store, form, tv_types
         self.readers: Mapping[str, RowReader] = readers
@@ -135,7 +136,9 @@ class FastDataset(Dataset[Any]):
         self._payload = {name: FieldValues(reader) for name, reader in readers.items()}
         self._column_names = form.columns(store.schema)
         self._columns: dict[str, NDArray[Any]] = {}
-        self.token_reader = None if form.is_joint or not names else self._payload[main].tokens
+        self.loss_reader = None if loss is None else readers[loss]
+        is_joint = form.is_joint and loss is None
+        self.token_reader = None if is_joint or not names else self._payload[main].tokens
 
     @property
     def makes_samples(self) -> bool:
@@ -155,12 +158,15 @@ class FastDataset(Dataset[Any]):
     @property
     def is_as_stored(self) -> bool:
         """
-        Whether samples are the decoded values of ``reader``, each with its label if there are ``labels``.
+        Whether samples are the decoded values of ``reader``, each with its label if there are ``labels``, or token ids
+        with what counts of them in the loss.
 
         No transform, no subclass and no choice of fields makes something else of them.
         """
-        if self.transform is not None or self.makes_samples or self.form.is_joint:
+        if self.transform is not None or self.makes_samples:
             return False
+        if self.form.is_joint:
+            return self.loss_reader is not None
         return self.form.kind == "pair" or (bool(self.readers) and LABEL not in self.store.schema)
 
     def __len__(self) -> int:
@@ -484,6 +490,14 @@ def _main_field(schema: Schema, names: Sequence[str]) -> str:
     payload = [schema[name] for name in names] or schema.payload
     pictures = (field for field in payload if field.traits.is_picture and not field.traits.is_mask)
     return next(pictures, payload[0]).name
+
+
+def _loss_field(schema: Schema, form: Form) -> str | None:
+    """Return the field "loss" if samples are dicts of it and of token ids, and of nothing else."""
+    if form.kind != "dict" or len(form.names) != 2 or LOSS not in form.names:
+        return None
+    has_tokens = any(schema[name].traits.is_tokens for name in form.names)
+    return LOSS if has_tokens and schema[LOSS].is_loss else None
 
 
 def _check_defaults(store: SampleStore, read: Read, remote: Remote) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
+from numpy.typing import ArrayLike
 from torch.utils.data import default_collate
 
 from fastio.types.options import explains_fields
+from fastio.types.runs import mask_of_runs
+from fastio.types.schema import LOSS
 
 __all__ = [
+    "IGNORED",
     "Batch",
     "ChunkCollate",
     "PackCollate",
@@ -26,6 +30,7 @@ Batch = dict[str, Any]
 Side = Literal["right", "left"]
 Layout = Literal["pad", "pack", "chunk"]
 
+IGNORED = -100  # in ``labels``: the ``ignore_index`` of torch's cross entropy
 _MOST_TOKENS = (1 << 31) - 1  # tokens of a packed batch: variable-length attention takes positions as int32
 _MULTIPLES = {
     torch.float16: 8,
@@ -117,15 +122,19 @@ class PadCollate:
         return _checked_multiple(self.pad_to_multiple)
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
-        tokens, labels = _apart(samples)
+        tokens, labels, counted = _apart(samples)
         lengths = _lengths(tokens)
         width = _rounded(int(lengths.max()), _checked_multiple(self.pad_to_multiple))
         ids = lengths.new_full((len(tokens), width), self.pad_id)
         mask = torch.zeros_like(ids, dtype=torch.bool)
+        targets = torch.full_like(ids, IGNORED)
         for row, each in enumerate(tokens):
             columns = slice(width - len(each), width) if self.pads_before else slice(len(each))
             ids[row, columns] = each
             mask[row, columns] = True
+            if counted:
+                targets[row, columns] = counted[row]
+        labels = {"labels": targets} if counted else labels
         return {"input_ids": ids, "attention_mask": mask, "lengths": lengths, **labels}
 
 
@@ -182,17 +191,20 @@ class PackCollate:
         return self.tokens or 0
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
-        tokens, labels = _apart(samples)
+        tokens, labels, counted = _apart(samples)
         lengths = _lengths(tokens)
         starts, cuts = self._places(lengths.tolist())
         shape = (self.tokens or cuts[-1],) if self.rows is None else (self.rows, self.width)
         ids = lengths.new_full(shape, self.pad_id)
         positions, documents = torch.zeros_like(ids), torch.full_like(ids, -1, dtype=torch.int32)
+        targets = torch.full_like(ids, IGNORED)
         for number, (start, each) in enumerate(zip(starts, tokens, strict=True)):
             place = slice(start, start + len(each))
             ids.view(-1)[place] = each
             positions.view(-1)[place] = torch.arange(len(each), device=each.device)
             documents.view(-1)[place] = number
+            if counted:
+                targets.view(-1)[place] = counted[number]
         return {
             "input_ids": ids,
             "position_ids": positions,
@@ -200,7 +212,7 @@ class PackCollate:
             "cu_seqlens": torch.tensor(cuts, dtype=torch.int32, device=ids.device),
             "max_seqlen": max(stop - start for start, stop in pairwise(cuts)),
             "lengths": lengths,
-            **labels,
+            **({"labels": targets} if counted else labels),
         }
 
     def _places(self, lengths: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -269,12 +281,16 @@ class ChunkCollate:
         return self.tokens
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
-        tokens, _ = _apart(samples)
+        tokens, _, counted = _apart(samples)
         total = sum(map(len, tokens))
         tail = _rounded(total, self.tokens) - total
         ids = torch.cat([*tokens, tokens[0].new_full((tail,), self.pad_id)])
         mask = torch.arange(total + tail, device=ids.device) < total
-        return {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
+        batch = {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
+        if counted:
+            targets = torch.cat([*counted, tokens[0].new_full((tail,), IGNORED)])
+            batch["labels"] = targets.view(-1, self.tokens)
+        return batch
 
 
 def count_tokens(batch: Batch) -> tuple[int, int]:
@@ -300,8 +316,25 @@ def _lengths(tokens: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.tensor([len(each) for each in tokens], dtype=torch.int64, device=tokens[0].device)
 
 
-def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch]:
-    """Return the ids of samples, and their labels if they have any."""
-    if isinstance(samples[0], tuple):
-        return [ids for ids, _ in samples], {"labels": default_collate([label for _, label in samples])}
-    return list(samples), {}
+def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, list[torch.Tensor]]:
+    """
+    Return the ids of samples, their labels if they have any, and the ids of each that count in the loss, with IGNORED
+    for the others, if that is known.
+    """
+    first = samples[0]
+    if isinstance(first, Mapping):
+        name = next((name for name in first if name != LOSS), "")
+        if len(first) != 2 or LOSS not in first:
+            raise ValueError(
+                f"samples with {', '.join(map(str, first))}: expected token ids and {LOSS!r}, or ids alone"
+            )
+        tokens = [sample[name] for sample in samples]
+        return tokens, {}, [_counted(ids, sample[LOSS]) for ids, sample in zip(tokens, samples, strict=True)]
+    if isinstance(first, tuple):
+        return [ids for ids, _ in samples], {"labels": default_collate([label for _, label in samples])}, []
+    return list(samples), {}, []
+
+
+def _counted(ids: torch.Tensor, runs: ArrayLike) -> torch.Tensor:
+    mask = torch.from_numpy(mask_of_runs(runs, len(ids))).to(ids.device)
+    return torch.where(mask, ids, IGNORED)

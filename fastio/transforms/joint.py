@@ -65,7 +65,7 @@ class JointTransform:
         frames.clip()
         if frames.keeps_geometry and GEOMETRY in values:
             raise ValueError(f"the sample has a field {GEOMETRY!r}, which KeepGeometry would replace: leave one out")
-        ragged = {f.name: values[f.name] for f in fields if f.role}
+        ragged = {f.name: values[f.name] for f in fields if f.geometry or f.owner}
         rows = {name: _rows(value) for name, value in ragged.items()}
         moved = move_targets(fields, rows, frames)
         return {

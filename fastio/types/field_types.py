@@ -11,7 +11,21 @@ from typing import Final
 import numpy as np
 
 from fastio.errors import SchemaError
-from fastio.types.schema import BOX_ROLES, BYTES, COLUMN, IMAGE, JSON, MASK, POINTS, RAGGED, RAW, TEXT, TOKENS, Field
+from fastio.types.schema import (
+    BOX_ROLES,
+    BYTES,
+    COLUMN,
+    IMAGE,
+    JSON,
+    LOSS,
+    MASK,
+    POINTS,
+    RAGGED,
+    RAW,
+    TEXT,
+    TOKENS,
+    Field,
+)
 
 __all__ = ["FIELD_TYPES", "FieldType", "field_of", "type_of"]
 
@@ -32,6 +46,7 @@ FIELD_TYPES: Final[Mapping[str, tuple[str, str, tuple[int | None, ...], str]]] =
     "float": (COLUMN, "<f8", (), ""),
     "bool": (COLUMN, "|b1", (), ""),
     "points": (RAGGED, "<f4", (None, 2), POINTS),
+    "loss": (RAGGED, "<i4", (None,), LOSS),
     **{role: (RAGGED, "<f4", (None, 4), role) for role in BOX_ROLES},
 }
 
@@ -49,6 +64,7 @@ _NO_SIZES: Final[Mapping[str, str]] = {
     "tokens16": _ANY_LENGTH,
     "label": "it is one whole number; several a sample are int64[3], for three, or int64[*]",
     "points": f"{_ANY_ROWS}; points[17] is 17 points a row",
+    "loss": "it is as many runs as a sample has already",
     **dict.fromkeys(BOX_ROLES, _ANY_ROWS),
 }
 
@@ -62,8 +78,9 @@ def field_of(name: str, type_: FieldType) -> Field:
     Return the field called ``name`` of a type that a user wrote.
 
     * a name in FIELD_TYPES: "image", "mask", "mask16" (16 bits), "text", "json", "bytes", "tokens" (32 bits),
-      "tokens16", "label", "int", "float", "bool", "xyxy", "xywh", "cxcywh" (boxes), "points"; also "points[17]" for
-      17 points an object, and "mask[3]" for masks whose pixels are colours
+      "tokens16", "label", "int", "float", "bool", "xyxy", "xywh", "cxcywh" (boxes), "points", "loss" (which token ids
+      count, see ``fastio.types.runs``); also "points[17]" for 17 points an object, and "mask[3]" for masks whose pixels
+      are colours
     * a NumPy dtype: "float32" is one number per sample (a column), "float32[512]" an array per sample,
       "float32[14] column" the same as a column (small arrays, all kept in memory), "int64[*]" or "float32[*,5]" a
       ragged array

@@ -20,6 +20,7 @@ __all__ = [
     "COLUMN",
     "IMAGE",
     "JSON",
+    "LOSS",
     "MASK",
     "POINTS",
     "RAGGED",
@@ -35,6 +36,7 @@ __all__ = [
 
 BOX_ROLES = ("xyxy", "xywh", "cxcywh")
 POINTS = "points"
+LOSS = "loss"
 
 VERSION = 1
 PER_SAMPLE_VERSION = 2  # written only then: an older fastio would take byte offsets for numbers of ids
@@ -57,6 +59,9 @@ class Field:
     or "cxcywh" (centre, size). Or they are "points": ``(None, 2)``, or ``(None, K, 2)`` for K key points an object.
     "per:NAME": row i belongs to row i of the field NAME (such as the class of each box), and is dropped with it.
     "points per:NAME" are both, such as the key points of the person in each box.
+
+    "loss" are lengths of runs of the sample's token ids, int32, by turns outside and inside of the loss: see
+    ``fastio.types.runs``.
     """
 
     name: str
@@ -104,23 +109,25 @@ class Field:
             is_right = self.shape == (None, 4)
         elif self.geometry == POINTS:
             is_right = len(self.shape) in (2, 3) and self.shape[-1] == 2
+        elif self.is_loss:
+            is_right = self.shape == (None,) and self.dtype == "<i4"
         elif self.owner and not self.geometry:
             is_right = True
         else:
             raise SchemaError(
-                f"field {self.name!r}: expected one of the roles {', '.join(BOX_ROLES)}, {POINTS} or {_PER}FIELD, got "
-                f"{self.role!r}"
+                f"field {self.name!r}: expected one of the roles {', '.join(BOX_ROLES)}, {POINTS}, {LOSS} or "
+                f"{_PER}FIELD, got {self.role!r}"
             )
         if not is_right:
             raise SchemaError(
-                f"field {self.name!r}: {self.role} does not fit the shape {self.shape}; boxes are (None, 4), points "
-                "(None, 2) or (None, K, 2)"
+                f"field {self.name!r}: {self.role} does not fit {self.dtype} {self.shape}; boxes are (None, 4), points "
+                "(None, 2) or (None, K, 2), and loss is '<i4' (None,)"
             )
 
     @property
     def geometry(self) -> str:
         """What the numbers are, one of BOX_ROLES or POINTS; "" if they are neither boxes nor points."""
-        return self.role.partition(_PER)[0].rstrip()
+        return "" if self.is_loss else self.role.partition(_PER)[0].rstrip()
 
     @property
     def is_box(self) -> bool:
@@ -131,6 +138,11 @@ class Field:
     def is_points(self) -> bool:
         """Whether rows are points."""
         return self.geometry == POINTS
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether values say which token ids count in the loss."""
+        return self.role == LOSS
 
     @property
     def owner(self) -> str:

@@ -235,7 +235,9 @@ def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
     path, names = dataset.store.path, dataset.form.names
     if not any(reader.is_picture for reader in dataset.readers.values()):
         raise SchemaError(f"{path}: {ours[0]} is for pictures, but the samples have only {', '.join(names)}: drop it")
-    targets = [n for n, reader in dataset.readers.items() if reader.is_mask or reader.field.role]
+    targets = [
+        n for n, reader in dataset.readers.items() if reader.is_mask or reader.field.geometry or reader.field.owner
+    ]
     moving = next((transform for transform in ours if isinstance(transform, (Transform, *_MOVING))), None)
     if moving is None or not targets:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,8 +16,10 @@ from numpy.typing import NDArray
 from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
 
 from fastio import _native
+from fastio.codec import describe_status
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.record_collate import Rows as Collate
+from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate, TokenCollate
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError
@@ -26,7 +29,9 @@ from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.producer import FinishedBatch, ProducerContext, collate_labels, tensor_labels
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
-from fastio.store.files import Fetched, Prefetch
+from fastio.store.files import Prefetch
+from fastio.store.files.fetch import FetchedFields, fetch_together, joined_spans
+from fastio.types.runs import mask_of_runs
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -153,7 +158,8 @@ def _start(context: ProducerContext) -> _Fillers:
     options, tokens = context.options, context.dataset.token_reader
     assert tokens is not None
     assert context.collate is not None
-    filler = TokenFiller(context, tokens, context.collate, _native.ThreadPool(options.threads), kept=_KEPT)
+    pool, loss = _native.ThreadPool(options.threads), context.dataset.loss_reader
+    filler = TokenFiller(context, tokens, context.collate, pool, kept=_KEPT, loss=loss)
     return _Fillers(filler, TokenSource(context.dataset, checksums=options.verify or context.dataset.store.files.holds))
 
 
@@ -182,9 +188,11 @@ class TokenFiller:
         pool: _native.ThreadPool,
         *,
         kept: int,
+        loss: RowReader | None = None,
     ) -> None:
         self._context = context
-        self._labels = context.dataset.labels if collate.has_labels else None
+        self._loss = loss
+        self._labels = context.dataset.labels if collate.has_labels and loss is None else None
         self._kept = kept
         self._ring = None if context.options.pin_memory else _native.BufferRing(kept)
         self.tokens = tokens
@@ -198,6 +206,7 @@ class TokenFiller:
             at_end=collate.pads_before,
             item_bytes=tokens.item_bytes,
             vocabulary=tokens.vocabulary,
+            loss=loss is not None,
             pool=pool,
             ring=self._ring,
             from_dlpack=from_dlpack,
@@ -211,10 +220,11 @@ class TokenFiller:
             spans,
             np.ascontiguousarray(batches.cuts),
             verify=verify,
+            loss=located.loss,
             **self._labels_of(batches),
             unread=located.unread,
             job_bytes=JOB_BYTES,
-            proof=(self.checked(batches.indices, spans), batches.cuts),
+            proof=(self.checked(located), batches.cuts),
             repair=repair,
         )
 
@@ -238,24 +248,40 @@ class TokenFiller:
             if not status.any():
                 return _finished(again, [])
         batches, spans = one.batches, one.spans
-        errors = list(self.tokens.errors(batches.indices, spans, status).values())
+        errors = list(self._errors(one, status).values())
         if self._context.options.on_error == "raise":
             raise errors[0]
         if self._context.options.on_error == "skip":
             kept = np.flatnonzero(status == _native.OK)
             if len(kept) == 0:
                 return FinishedBatch(None, 0, 0, errors)
-            good = Located(Batches(batches.indices[kept], np.array([0, len(kept)])), spans.at(kept))
+            loss = None if one.loss is None else one.loss.at(kept)
+            good = Located(Batches(batches.indices[kept], np.array([0, len(kept)])), spans.at(kept), loss=loss)
         else:
-            good = Located(batches, replace(spans, sizes=np.where(status == _native.OK, spans.sizes, 0)))
+            is_good = status == _native.OK
+            loss = None if one.loss is None else _emptied(one.loss, is_good)
+            good = Located(batches, _emptied(spans, is_good), loss=loss)
         filled = self.batches(good, verify=False)  # the remaining ones were compared
         filled.status(0)
         return _finished(filled, errors)
 
-    def checked(self, indices: NDArray[np.int64], spans: Spans) -> CheckedSamples:
+    def _errors(self, located: Located, status: NDArray[np.int32]) -> dict[int, SampleError]:
+        """Return what is wrong with the samples whose status is not OK, by position."""
+        indices, loss = located.batches.indices, located.loss
+        errors = self.tokens.errors(indices, located.spans, np.where(status == _native.FAILED, _native.OK, status))
+        for position in np.flatnonzero(status == _native.FAILED).tolist():
+            assert self._loss is not None
+            assert loss is not None
+            length = int(self.tokens.lengths(located.spans)[position])
+            errors[position] = self._loss.error(indices, loss, position, _loss_words(loss, position, length))
+        return dict(sorted(errors.items()))
+
+    def checked(self, located: Located) -> CheckedSamples:
         """Return samples with the checksums that they are compared with."""
-        name, verify = self.tokens.field.name, self._context.options.verify
-        return CheckedSamples.of(indices, {name: spans}, verify=verify)
+        spans = {self.tokens.field.name: located.spans}
+        if self._loss is not None and located.loss is not None:
+            spans[self._loss.field.name] = located.loss
+        return CheckedSamples.of(located.batches.indices, spans, verify=self._context.options.verify)
 
     @property
     def largest_bytes(self) -> int:
@@ -287,6 +313,24 @@ class _PinnedMemory:
         return memory[start : start + size].view(kind).view(tuple(shape))
 
 
+def _loss_words(loss: Spans, position: int, length: int) -> str:
+    data = loss.view(position).tobytes()
+    if loss.checksums is not None and zlib.crc32(data) != int(loss.checksums[position]):
+        return describe_status(_native.BAD_CHECKSUM)
+    if len(data) % 4:
+        return f"{len(data)} bytes are no whole numbers of 4 bytes: pack again"
+    try:
+        mask_of_runs(np.frombuffer(data, "<i4"), length)
+    except ValueError as exc:
+        return f"{exc}: pack again"
+    return describe_status(_native.CORRUPT)
+
+
+def _emptied(spans: Spans, is_good: NDArray[np.bool_]) -> Spans:
+    """Return the spans, of which the bad ones are empty."""
+    return replace(spans, sizes=np.where(is_good, spans.sizes, 0))
+
+
 def _finished(one: _native.TokenBatches, errors: Sequence[SampleError]) -> FinishedBatch:
     batch, samples, nbytes, tokens, slots = one.take(0)
     return FinishedBatch(batch, samples, nbytes, errors, tokens, slots)
@@ -312,12 +356,14 @@ class Located:
     batches: Batches
     spans: Spans
     unread: NDArray[np.int32] | None = None
+    loss: Spans | None = None  # what of each sample counts in the loss, if that is stored
 
     def part(self, number: int) -> Located:
         """Return one of the batches."""
         part = slice(*self.batches.cuts[number : number + 2].tolist())
         unread = None if self.unread is None else self.unread[part]
-        return Located(self.batches.part(number, number + 1), self.spans.at(part), unread)
+        loss = None if self.loss is None else self.loss.at(part)
+        return Located(self.batches.part(number, number + 1), self.spans.at(part), unread, loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,11 +371,20 @@ class PendingRead:
     """The samples of some batches on their way into memory."""
 
     batches: Batches
-    fetched: Fetched
+    fetched: FetchedFields
+    names: tuple[str, str | None]  # of the ids, and of what counts in the loss
 
     def wait(self) -> Located:
         """Wait for the samples, and return where they are."""
-        return Located(self.batches, *self.fetched.wait())
+        tokens, loss = self.names
+        arrived = self.fetched.wait()
+        spans, unread = arrived[tokens]
+        if loss is None:
+            return Located(self.batches, spans, unread)
+        loss_spans, loss_unread = arrived[loss]
+        if loss_unread is not None:
+            unread = loss_unread if unread is None else np.where(unread == _native.OK, loss_unread, unread)
+        return Located(self.batches, spans, unread, loss_spans)
 
 
 class TokenSource:
@@ -346,14 +401,17 @@ class TokenSource:
     def __init__(self, dataset: FastDataset, *, checksums: bool) -> None:
         self._checksums = checksums
         self._store = dataset.store
-        self._field = dataset.reader.field.name
+        loss = dataset.loss_reader
+        self._names = dataset.reader.field.name, None if loss is None else loss.field.name
         self._pool = _native.ThreadPool(self._store.files.threads)
         self._staging = _native.BufferRing(3)  # being read, being widened, with the loop (if samples are bad)
         self._jobs: list[Prefetch] = []
         self._is_whole = self._store.files.in_place and self._read_whole()
 
     def _read_whole(self) -> bool:
-        spans = self._store.spans(self._field, np.arange(len(self._store)), checksums=False)
+        every = np.arange(len(self._store))
+        fields = [self._store.spans(name, every, checksums=False) for name in self._names if name is not None]
+        spans = joined_spans(fields)
         if int(spans.sizes.sum()) > available_memory() // 2:
             return False
         pieces = np.cumsum(spans.sizes) // _READ_AHEAD_BYTES
@@ -372,10 +430,14 @@ class TokenSource:
         Begin to read these samples; ``is_read`` means that the page cache has them, or that something else reads
         them.
         """
-        spans = self._store.spans(self._field, batches.indices, checksums=self._checksums)
+        wanted = {
+            name: self._store.spans(name, batches.indices, checksums=self._checksums)
+            for name in self._names
+            if name is not None
+        }
         is_near = self._is_whole or is_read
-        fetched = self._store.files.fetch(spans, pool=self._pool, ring=self._staging, is_near=is_near)
-        return PendingRead(batches, fetched)
+        fetched = fetch_together(self._store.files, wanted, pool=self._pool, ring=self._staging, is_near=is_near)
+        return PendingRead(batches, fetched, self._names)
 
     def close(self) -> None:
         """Stop the threads; what was not yet requested from the kernel is dropped."""

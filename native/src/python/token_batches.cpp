@@ -30,6 +30,7 @@ struct TokenRules {
   bool at_end;  ///< padding comes first
   std::size_t item_bytes;
   std::uint64_t vocabulary;
+  bool has_loss;  ///< samples come with what of them counts in the loss
 
   [[nodiscard]] bool has_mask() const { return layout != TokenLayout::pack; }
   [[nodiscard]] bool has_positions() const { return layout == TokenLayout::pack; }
@@ -39,7 +40,7 @@ struct TokenRules {
 
   /// Bytes for each slot of a batch.
   [[nodiscard]] std::int64_t slot_bytes() const {
-    return 8 + 8 * has_positions() + 4 * has_documents() + has_mask();
+    return 8 + 8 * has_positions() + 8 * has_loss + 4 * has_documents() + has_mask();
   }
 };
 
@@ -141,7 +142,9 @@ struct Filling {
   std::int64_t* positions = nullptr;
   std::int64_t* lengths = nullptr;
   std::uint8_t* labels = nullptr;
+  std::int64_t* targets = nullptr;
   std::int32_t* documents = nullptr;
+  std::unique_ptr<Bytes[]> loss;  ///< of each sample
   std::int32_t* ends =
       nullptr;  ///< for each batch where its sequences begin, and the last one ends
   std::uint8_t* mask = nullptr;
@@ -152,6 +155,8 @@ struct TokenRequest {
   Spans spans;
   Int64s cuts;
   Checksums checksums;
+  std::optional<Spans> loss;
+  Checksums loss_checksums;
   std::optional<Labels> labels;
   nb::object label_of;
   std::optional<Int32s> unread;
@@ -371,6 +376,11 @@ class TokenBatches final : public BatchGroup {
       filling.positions = behind;
       behind += total;
     }
+    if (rules_.has_loss) {
+      filling.targets = behind;
+      behind += total;
+      filling.loss = resolve(*request_.loss, first, count);
+    }
     auto* rest = reinterpret_cast<std::int32_t*>(behind);
     if (rules_.has_documents()) {
       filling.documents = rest;
@@ -379,18 +389,22 @@ class TokenBatches final : public BatchGroup {
     if (rules_.has_mask()) filling.mask = reinterpret_cast<std::uint8_t*>(rest);
     keep_apart(filling, first, count);
     filling.status.resize(count);
-    const fastio::TokenSlots to{filling.starts.data(),
-                                filling.ids,
-                                filling.mask,
-                                filling.positions,
-                                filling.documents,
-                                filling.numbers.data(),
-                                request_.checksums ? request_.checksums->data() + first : nullptr,
-                                filling.status.data(),
-                                rules_.item_bytes,
-                                rules_.pad_id,
-                                rules_.vocabulary,
-                                rules_.at_end};
+    const fastio::TokenSlots to{
+        filling.starts.data(),
+        filling.ids,
+        filling.mask,
+        filling.positions,
+        filling.documents,
+        filling.numbers.data(),
+        filling.targets,
+        filling.loss.get(),
+        request_.loss_checksums ? request_.loss_checksums->data() + first : nullptr,
+        request_.checksums ? request_.checksums->data() + first : nullptr,
+        filling.status.data(),
+        rules_.item_bytes,
+        rules_.pad_id,
+        rules_.vocabulary,
+        rules_.at_end};
     auto task = fastio::fill_tokens_task(resolve(request_.spans, first, count), to);
     const std::size_t grain = grain_for(8 * total / std::max<std::size_t>(count, 1));
     filling.job =
@@ -509,14 +523,19 @@ class TokenBatches final : public BatchGroup {
       made[filler_.names[4]] =
           tensor(filling.apart, filling.lengths + before, dtype<std::int64_t>(), {count});
     }
-    add_labels(filling, k, made);
+    add_labels(filling, k, shape, made);
     std::int64_t tokens = 0;
     for (std::int64_t i = cut(k); i < cut(k + 1); ++i) tokens += length(i);
     return {std::move(made), count, slots * rules_.slot_bytes(), tokens, slots};
   }
 
-  void add_labels(const Filling& filling, std::size_t k, nb::dict& made) const {
-    if (request_.labels) {
+  void add_labels(const Filling& filling, std::size_t k, std::span<const std::int64_t> slots_shape,
+                  nb::dict& made) const {
+    if (rules_.has_loss) {
+      const std::size_t batch = k - filling.first;
+      made[filler_.names[5]] = tensor(filling.memory, filling.targets + filling.cuts[batch],
+                                      nb::dtype<std::int64_t>(), slots_shape);
+    } else if (request_.labels) {
       std::array<std::int64_t, most_dimensions> shape{static_cast<std::int64_t>(samples(k))};
       const std::size_t dimensions = request_.labels->ndim();
       for (std::size_t i = 1; i < dimensions; ++i) {
@@ -550,9 +569,10 @@ TokenLayout layout_of(const std::string& name) {
 
 void make_filler(TokenFiller* self, const std::string& layout, std::int64_t width,
                  std::int64_t rows, std::int64_t pad_id, bool at_end, std::size_t item_bytes,
-                 std::uint64_t vocabulary, nb::object pool, nb::object ring, nb::object from_dlpack,
-                 nb::object pinned) {
-  const TokenRules rules{layout_of(layout), width, rows, pad_id, at_end, item_bytes, vocabulary};
+                 std::uint64_t vocabulary, bool has_loss, nb::object pool, nb::object ring,
+                 nb::object from_dlpack, nb::object pinned) {
+  const TokenRules rules{layout_of(layout), width,      rows,    pad_id, at_end,
+                         item_bytes,        vocabulary, has_loss};
   if (item_bytes != 2 && item_bytes != 4) throw nb::value_error("item_bytes is neither 2 nor 4");
   if (width < (rules.layout == TokenLayout::pack ? 0 : 1)) throw nb::value_error("width < 1");
   if (rows < 0 || (rows > 0 && (rules.layout != TokenLayout::pack || width == 0))) {
@@ -564,9 +584,9 @@ void make_filler(TokenFiller* self, const std::string& layout, std::int64_t widt
 }
 
 nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int64s& cuts,
-                   bool verify, std::optional<Labels> labels, nb::object label_of,
-                   std::optional<Int32s> unread, std::size_t job_bytes, nb::object proof,
-                   nb::object repair) {
+                   bool verify, std::optional<Spans> loss, std::optional<Labels> labels,
+                   nb::object label_of, std::optional<Int32s> unread, std::size_t job_bytes,
+                   nb::object proof, nb::object repair) {
   const std::size_t count = spans.size();
   expect_length("shard", spans.shard.size(), count);
   expect_length("sizes", spans.sizes.size(), count);
@@ -580,9 +600,22 @@ nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int
   if (unread) expect_length("unread", unread->size(), count);
   Checksums checksums = spans.checksums(verify);
   (void)checked(checksums, count);
+  if (loss.has_value() != nb::cast<TokenFiller&>(self).rules.has_loss) {
+    throw nb::value_error("loss: expected if and only if the filler has it");
+  }
+  Checksums loss_checksums;
+  if (loss) {
+    expect_length("loss", loss->size(), count);
+    expect_length("loss.shard", loss->shard.size(), count);
+    expect_length("loss.sizes", loss->sizes.size(), count);
+    loss_checksums = loss->checksums(verify);
+    (void)checked(loss_checksums, count);
+  }
   TokenRequest request{spans,
                        cuts,
                        std::move(checksums),
+                       std::move(loss),
+                       std::move(loss_checksums),
                        std::move(labels),
                        std::move(label_of),
                        std::move(unread),
@@ -618,18 +651,19 @@ void bind_token_batches(nb::module_& m) {
       "gives memory in place of the ring: ``take(nbytes)`` a tensor, and ``view(tensor, start,\n"
       "dtype, shape)`` a part of it.")
       .def("__init__", &make_filler, "layout"_a, "width"_a, nb::kw_only(), "rows"_a, "pad_id"_a,
-           "at_end"_a, "item_bytes"_a, "vocabulary"_a, "pool"_a, "ring"_a.none(), "from_dlpack"_a,
-           "pinned"_a.none() = nb::none(),
+           "at_end"_a, "item_bytes"_a, "vocabulary"_a, "loss"_a, "pool"_a, "ring"_a.none(),
+           "from_dlpack"_a, "pinned"_a.none() = nb::none(),
            nb::sig("def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: "
                    "bool, "
-                   "item_bytes: int, vocabulary: int, pool: ThreadPool, ring: BufferRing | None, "
+                   "item_bytes: int, vocabulary: int, loss: bool, pool: ThreadPool, ring: "
+                   "BufferRing | None, "
                    "from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None"))
       .def("batches", &batches, "spans"_a, "cuts"_a.noconvert(), nb::kw_only(), "verify"_a,
-           "labels"_a.noconvert().none() = nb::none(), "label_of"_a.none() = nb::none(),
-           "unread"_a.noconvert().none() = nb::none(), "job_bytes"_a, "proof"_a.none() = nb::none(),
-           "repair"_a.none() = nb::none(),
+           "loss"_a.none() = nb::none(), "labels"_a.noconvert().none() = nb::none(),
+           "label_of"_a.none() = nb::none(), "unread"_a.noconvert().none() = nb::none(),
+           "job_bytes"_a, "proof"_a.none() = nb::none(), "repair"_a.none() = nb::none(),
            nb::sig("def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, "
-                   "labels: NDArray[Any] | None = None, "
+                   "loss: Spans | None = None, labels: NDArray[Any] | None = None, "
                    "label_of: Callable[[int, int], Any] | None = None, "
                    "unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, "
                    "repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) "

@@ -1,6 +1,7 @@
 #include "tokens/fill.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -53,6 +54,7 @@ class FillTokensTask final : public Task {
     const std::size_t first = start + (to_.at_end ? width - count : 0);
     const std::uint32_t highest = widen_(span.data(), count, to_.ids + first);
     if (to_.vocabulary != 0 && count > 0 && highest >= to_.vocabulary) return Status::corrupt;
+    if (to_.targets != nullptr && !mark_counted(i, first, count)) return Status::failed;
     if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{1});
     if (to_.positions != nullptr) {
       std::iota(to_.positions + first, to_.positions + first + count, std::int64_t{0});
@@ -62,11 +64,35 @@ class FillTokensTask final : public Task {
     return Status::ok;
   }
 
+  /// Writes the ids that count in the loss; false where that is not known.
+  [[nodiscard]] bool mark_counted(std::size_t i, std::size_t first,
+                                  std::size_t count) const noexcept {
+    const Bytes runs = to_.loss[i];
+    if (runs.size() % sizeof(std::int32_t) != 0) return false;
+    if (to_.loss_checksums != nullptr && crc32_(runs) != to_.loss_checksums[i]) return false;
+    std::size_t at = 0;
+    for (std::size_t run = 0; run < runs.size() / sizeof(std::int32_t); ++run) {
+      std::int32_t length = 0;
+      std::memcpy(&length, runs.data() + run * sizeof length, sizeof length);
+      if (length < 0 || static_cast<std::size_t>(length) > count - at) return false;
+      const auto size = static_cast<std::size_t>(length);
+      std::int64_t* out = to_.targets + first + at;
+      if (run % 2 == 1) {
+        std::copy_n(to_.ids + first + at, size, out);
+      } else {
+        std::fill_n(out, size, ignored);
+      }
+      at += size;
+    }
+    return at == count;
+  }
+
   void pad(std::size_t first, std::size_t count) const noexcept {
     std::fill_n(to_.ids + first, count, to_.pad_id);
     if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{0});
     if (to_.positions != nullptr) std::fill_n(to_.positions + first, count, std::int64_t{0});
     if (to_.documents != nullptr) std::fill_n(to_.documents + first, count, std::int32_t{-1});
+    if (to_.targets != nullptr) std::fill_n(to_.targets + first, count, ignored);
   }
 
   const std::unique_ptr<Bytes[]> spans_;

@@ -12,11 +12,15 @@
 
 namespace fastio {
 
+/// The label that cross entropies leave out.
+constexpr std::int64_t ignored = -100;
+
 /// Where the tokens of some batches go: sample i into `[slots[i], slots[i + 1])` of `ids`.
 ///
 /// The slots ascend and lie inside the buffers; that is the caller's to check. `mask` (1 for a
 /// token, 0 for padding), `positions` (0, 1, ... in each sample, 0 in padding) and `documents` (the
-/// sample's of `numbers`, -1 for padding) may be null.
+/// sample's of `numbers`, -1 for padding) may be null; so may `targets` (the ids that count in the
+/// loss, `ignored` for others and for padding), which `loss` makes.
 struct TokenSlots {
   const std::int64_t* slots;
   std::int64_t* ids;
@@ -24,7 +28,10 @@ struct TokenSlots {
   std::int64_t* positions;
   std::int32_t* documents;
   const std::int32_t* numbers;
-  const std::uint32_t* checksums;  ///< nullptr: not checked
+  std::int64_t* targets;
+  const Bytes* loss;                    ///< of each sample; must outlive the task
+  const std::uint32_t* loss_checksums;  ///< nullptr: not checked
+  const std::uint32_t* checksums;       ///< nullptr: not checked
   std::int32_t* status;
   std::size_t item_bytes;  ///< 2 or 4, of a stored id
   std::int64_t pad_id;
@@ -33,9 +40,12 @@ struct TokenSlots {
 };
 
 /// A task that writes every slot wholly. A span that is no whole number of ids or longer than its
-/// slot is `bad_shape`, a wrong CRC-32 `bad_checksum`, an id beyond the vocabulary `corrupt`; the
-/// slot of such a sample holds padding alone. Owns `spans`, nothing else; `slots` is read while
-/// it runs.
+/// slot is `bad_shape`, a wrong CRC-32 `bad_checksum`, an id beyond the vocabulary `corrupt`, and
+/// what `loss` says not to be read or not of as many ids `failed`; the slot of such a sample holds
+/// padding alone. Owns `spans`, nothing else; `slots` is read while it runs.
+///
+/// `loss` holds lengths of runs, int32 little endian, by turns of ids outside and inside of the
+/// loss.
 [[nodiscard]] std::unique_ptr<Task> fill_tokens_task(std::unique_ptr<Bytes[]> spans,
                                                      const TokenSlots& slots) noexcept;
 
