@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
@@ -411,7 +412,7 @@ def text_files(stored: StoredText, progress: _Progress = None, *, numbers: NDArr
     elif unpacks_to == "file" and not {"shuffle", "merged"} & stored.store.metadata.keys():
         yield from _one_file(stored, origin, documents, numbers)
     else:
-        yield from _table(stored, str(origin.get("name") or "samples"), documents)
+        yield from _table(stored, _plain_stem(str(origin.get("name") or "")), documents)
 
 
 def text_notes(stored: StoredText) -> list[str]:
@@ -475,8 +476,13 @@ def _one_file(
         yield name, _bytes(each) + (odd[number].encode() if number in odd else usual)
 
 
-def _table(stored: StoredText, source: str, documents: Iterator[Document]) -> Parts:
-    name = f"{Path(source).stem}.jsonl"
+def _plain_stem(name: str) -> str:
+    """The name of a source without what only a pattern has, such as part-*.jsonl; "samples" if nothing is left."""
+    return re.sub(r"\[.*?\]|[*?]", "", Path(name).stem).strip("-_.") or "samples"
+
+
+def _table(stored: StoredText, stem: str, documents: Iterator[Document]) -> Parts:
+    name = f"{stem}.jsonl"
     labels = stored.store.column("label") if "label" in stored.store.schema else None
     classes = stored.store.metadata.get("classes")
     for each in documents:

@@ -19,6 +19,7 @@ from fastio.types.picture_kinds import kind_by_name
 
 __all__ = [
     "FIRST_VALUES",
+    "ColumnRefusedError",
     "SourceColumns",
     "is_empty",
     "is_file",
@@ -30,6 +31,14 @@ FIRST_VALUES: Final = 8  # of a column, that tell whether it holds pictures
 _DEEPEST, _MOST_PARTS = 6, 32  # lists and objects within each other, and parts of each, that are looked at
 _LONGEST_NAME = 1024  # characters; a longer text is not the name of a file
 _LISTS = "lists of "
+
+
+class ColumnRefusedError(SourceError):
+    """A column that is not packed as it is, and that ``--without`` leaves out."""
+
+    def __init__(self, message: str, column: str = "") -> None:
+        super().__init__(message)
+        self.column = column
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +93,10 @@ class SourceColumns:
                 pictures = f"{_LISTS}names of pictures"
             if pictures:
                 column = shlex.quote(name)
-                raise SourceError(
+                raise ColumnRefusedError(
                     f"{self.place}: {self.noun} {name!r} holds {pictures}, {self._loss(pictures, column)}; --without "
-                    f"{column} leaves it out"
+                    f"{column} leaves it out",
+                    name,
                 )
 
     def _loss(self, pictures: str, column: str) -> str:

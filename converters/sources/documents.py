@@ -37,6 +37,7 @@ _MEANING = {
     "without": "because only tables have columns",
 }
 
+_ASKED_FIRST = ("split", "label_field", "text_field", "without")  # of options, which an error names
 _OPTIONS = {"split": "--document", "text_field": "--text-column", "label_field": "--label-column"}
 
 
@@ -59,7 +60,7 @@ class TextOptions:
 
     def refuse(self, path: str, *names: str) -> None:
         """Raise SourceError if an option was given that has no effect for this source."""
-        for name in names:
+        for name in sorted(names, key=_ASKED_FIRST.index):
             value = getattr(self, name)
             if value is not None and value != ():
                 option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")

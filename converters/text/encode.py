@@ -24,6 +24,7 @@ __all__ = [
     "Encoder",
     "Sequences",
     "TextTokens",
+    "checked",
 ]
 
 

@@ -90,10 +90,23 @@ def _source(
     """Describe samples; with ``needs_fields``, the command asks for each field, as the path would be text otherwise."""
     from fastio.converters import SOURCES
     from fastio.converters.inspect.describe import describe_source, field_places
+    from fastio.converters.sources.columns import ColumnRefusedError
     from fastio.store.kinds.recognise import pack_command
 
-    source = arguments.open(found)
-    report = describe_source(source, SOURCES[source.kind].what)
+    refused = list[str]()
+    while True:
+        try:
+            source = arguments.open(found)
+            break
+        except ColumnRefusedError as exc:  # what else there is can be said all the same
+            if exc.column in arguments.ignore_columns:
+                raise
+            refused.append(str(exc))
+            arguments = arguments.leaving_out(exc.column)
+            asked = replace(asked, arguments=asked.arguments.leaving_out(exc.column))
+        except SourceError as exc:
+            raise SourceError(refused[0]) if refused else exc from None
+    report = {**describe_source(source, SOURCES[source.kind].what), "refused_columns": refused}
     if needs_fields:
         places = field_places(source.metadata).items()
         options = [word for name, where in places for word in ("--field", f"{name}={where}")]
@@ -105,12 +118,15 @@ def _source(
 
 def _text(asked: SourceAsked, path: str) -> dict[str, Any]:
     from fastio.converters.text import Limits, TextOptions, open_text
+    from fastio.converters.text.encode import checked
     from fastio.store.kinds.recognise import pack_command
 
     without = asked.arguments.ignore_columns
     options = TextOptions(text_field=asked.text_column, label_field=asked.arguments.label_of_text, without=without)
     source = open_text(path, kind=asked.kind, options=options)
     first = next(iter(source.read(Limits())), None)
+    if first is not None and not source.is_ids:
+        first = checked(first)
     origin = source.metadata["source"]
     sizes = [] if first is None else first.sizes.tolist()
     problems = [*source.problems, *(() if first is None else first.problems)]
@@ -167,8 +183,18 @@ def _print_text(report: dict[str, Any]) -> None:
         click.echo(f"its first {counted(report['first_samples'], 'document')}: {lengths} {unit} each")
     _print_problems(report)
     _print_left_out(report)
-    if report["command"] is not None:
-        click.echo(f"pack it: {printable(report['command'])}")
+    if report["command"] is None:
+        raise _nothing_good(report, "document")
+    click.echo(f"pack it: {printable(report['command'])}")
+
+
+def _nothing_good(report: dict[str, Any], noun: str) -> Failed:
+    """What is said where no command would pack anything."""
+    if not report["problems_shown"]:
+        return Failed(f"{printable(report['path'])}: holds no {noun}: there is nothing to pack")
+    return Failed(
+        f"{printable(report['path'])}: none of the first {noun}s is good: correct them, or name another --source-kind"
+    )
 
 
 def _print_problems(report: dict[str, Any]) -> None:
@@ -195,6 +221,8 @@ def _print_source(report: dict[str, Any]) -> None:
     notes = [counted(count, noun, plurals.get(noun, "")) for noun, count in left.items() if count]
     if notes:
         click.echo(", ".join(notes))
+    for refusal in report["refused_columns"]:
+        click.echo(printable(refusal))
     click.echo()
     table(
         ("field", "from", "type", f"in the first {counted(report['first_samples'], 'sample')}"),
@@ -207,7 +235,7 @@ def _print_source(report: dict[str, Any]) -> None:
     _print_problems(report)
     _print_left_out(report)
     if report["command"] is None:
-        return
+        raise _nothing_good(report, "sample")
     command = printable(report["command"])
     click.echo(f"\npack it: {command}")
     choices = [f"--field {row['name']}={printable(row['from'])}" for row in report["fields"] if row["from"]]

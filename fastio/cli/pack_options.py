@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import click
 
@@ -218,6 +218,10 @@ class SourceArguments:
         alone = next((name for name in self.__slots__ if name not in known and getattr(self, name)), None)
         if alone is not None:
             raise click.UsageError(f"{option_of(alone)} needs a label file: add --labels FILE")
+
+    def leaving_out(self, column: str) -> Self:
+        """Return these with ``--without COLUMN``."""
+        return replace(self, ignore_columns=(*self.ignore_columns, column))
 
     def recognised(self, src: str, kind: str, *, about_text: bool = False) -> Recognised:
         """Answer what SRC is; ``about_text`` says that options were given that only text has."""

@@ -116,3 +116,11 @@ def test_guides_use_the_present_words(guide: Path) -> None:
 
     former = [*(old for _, old, _ in WORDS), *(f"plan {option}" for _, option in WITHOUT)]
     assert guide.name == "changelog.md" or [] == [old for old in former if f"`{old}" in text or f" {old} " in text]
+
+
+def test_a_label_column_without_a_table(tmp_path: Path) -> None:
+    """The error names what was asked for, not what the former word implied."""
+    (tmp_path / "a.txt").write_text("x\n")
+    said = CliRunner().invoke(cli, ["pack", str(tmp_path / "a.txt"), str(tmp_path / "o.lmdb"), "--label-field", "kind"])
+
+    assert "a.txt: --label-column kind has no effect, because only tables have fields; class folders" in said.output

@@ -21,7 +21,7 @@ from fastio.errors import StoreError
 from tests.converters.sources.arrow.picture_tables import picture_table, write_parquet
 from tests.converters.sources.conformance import MAKERS
 from tests.converters.sources.text_conformance import MAKERS as TEXT_MAKERS
-from tests.converters.trees import flat
+from tests.converters.trees import flat, picture
 
 SAMPLES = [name for name, kind in SOURCES.items() if kind.open]
 TEXTS = [name for name, kind in SOURCES.items() if kind.open_text]
@@ -169,8 +169,36 @@ def test_nothing_to_pack(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "bad.png").write_bytes(b"no picture")
 
-    assert "pack it" not in run("info", tmp_path / "a.txt")
-    assert "pack it" not in run("info", tmp_path / "f")
+    for path, what in (
+        ("a.txt", "holds no document: there is nothing to pack"),
+        ("f", "none of the first samples is good"),
+    ):
+        said = run("info", tmp_path / path, code=1)
+        assert "pack it" not in said
+        assert f"error: {tmp_path / path}: {what}" in said
+
+
+def test_documents_that_are_no_text(tmp_path: Path) -> None:
+    """The command skips what pack would refuse, and works."""
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "a.txt").write_bytes(b"a\0b")
+    (tmp_path / "f" / "b.txt").write_bytes(b"good")
+    report = described(tmp_path / "f")
+
+    assert ["a.txt"] == [each["key"] for each in report["problems_shown"]]
+    assert report["command"].endswith(" --on-error skip")
+
+
+def test_columns_that_are_refused_are_listed(tmp_path: Path) -> None:
+    """Lists of pictures are no reason to say nothing of the other columns; the command leaves them out."""
+    path = write_parquet(tmp_path / "a.parquet", pa.table({"many": [[picture(0)]], "more": [[picture(1)]], "n": [1]}))
+    said = run("info", path)
+
+    assert "column 'many' holds lists of pictures, which are not packed yet; --without many leaves it out" in said
+    assert "column 'more' holds lists" in said
+    assert ".lmdb --without many,more " in said
+    only = write_parquet(tmp_path / "b.parquet", pa.table({"many": [[picture(0)]]}))
+    assert "column 'many' holds lists of pictures" in run("info", only, code=1)
 
 
 def test_options_say_what_a_path_is(tmp_path: Path) -> None:

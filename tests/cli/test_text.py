@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from click.testing import CliRunner, Result
 
 from fastio.cli import cli
 from fastio.store import open_store
+from fastio.store.write.locks import claimed
 from tests.converters.text.bpe import saved, templated, train
 from tests.converters.text.build import tree
+from tests.forking import fork, status_of
 from tests.store.build import read_all
 
 TEXT = "the cat sat\non the mat\n\nGrüße aus Köln\n"
@@ -167,6 +170,40 @@ def test_info(store: Path) -> None:
         about["fields"]["tokens"]["histogram"]
     )
     assert {"layout": "lines", "name": "corpus.txt"}.items() <= about["source"].items()
+
+
+def test_a_second_packer_hears_of_the_first(tmp_path: Path) -> None:
+    """While a set is being packed, its first shards are not those of a pack that was interrupted."""
+    source, out = tree(tmp_path / "src", {f"{i}.txt": "a text" * 99 for i in range(9)}), tmp_path / "t" / "t-%06d.tar"
+    out.parent.mkdir()
+    assert 0 == run("pack", source, out, "--shard-size", 1500).exit_code
+    (out.parent / "t.fastio-set").unlink()
+    ready, done = os.pipe(), os.pipe()
+
+    def hold() -> None:
+        with claimed(str(out.parent / "t.fastio-set")):
+            os.write(ready[1], b"x")
+            os.read(done[0], 1)
+
+    child = fork(hold)
+    try:
+        os.read(ready[0], 1)
+        said = run("pack", source, out, "--shard-size", 1500).output
+    finally:
+        os.write(done[1], b"x")
+        status_of(child)
+
+    assert f"another process is packing this set (process {child} of " in said
+    assert "a pack that was interrupted" in run("pack", source, out, "--shard-size", 1500).output
+
+
+def test_unpack_of_a_pattern(tmp_path: Path) -> None:
+    """The table that is written has no wildcard in its name."""
+    tree(tmp_path, {"part-0.jsonl": '{"text": "a"}\n', "part-1.jsonl": '{"text": "b"}\n'})
+    run("pack", tmp_path / "part-*.jsonl", tmp_path / "t.lmdb")
+    run("unpack", tmp_path / "t.lmdb", tmp_path / "again")
+
+    assert ["part.jsonl"] == [path.name for path in (tmp_path / "again").iterdir()]
 
 
 def test_ls_shows_the_text(store: Path) -> None:

@@ -16,6 +16,7 @@ from fastio.store.write.atomic import pwrite_all, undisturbed, writing
 __all__ = [
     "Claim",
     "claimed",
+    "packer_of",
     "turn",
     "turns",
 ]
@@ -62,7 +63,7 @@ class Claim:
 
     def __init__(self, path: str, work: str = "") -> None:
         self._path = path
-        self._lock = str(Path(path).parent / f".{Path(path).name}.packing.lock")
+        self._lock = _claim_file(path)
         self._fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             self._take(work or secrets.token_hex(8))
@@ -89,7 +90,7 @@ class Claim:
                 f"choose another name{advice}"
             )
         if is_free:
-            note = f"{work}\nprocess {os.getpid()} of {socket.gethostname()}\n".encode()
+            note = f"{work}\n{_this_process()}\n".encode()
             try:
                 os.ftruncate(self._fd, 0)
                 pwrite_all(self._fd, note, 0)
@@ -113,6 +114,32 @@ class Claim:
             finally:
                 with contextlib.suppress(OSError):
                     os.close(fd)
+
+
+def packer_of(path: str) -> str:
+    """Return which other process is packing the set ``path`` now, "process 12 of node3"; "" if none is known to be."""
+    try:
+        fd = os.open(_claim_file(path), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        who = os.pread(fd, 1 << 10, 0).decode(errors="replace").partition("\n")[2].strip()
+        return "" if who == _this_process() else who or "an unknown process"
+    except OSError:
+        return ""  # a file system without locks
+    finally:
+        os.close(fd)
+    return ""
+
+
+def _claim_file(path: str) -> str:
+    return str(Path(path).parent / f".{Path(path).name}.packing.lock")
+
+
+def _this_process() -> str:
+    return f"process {os.getpid()} of {socket.gethostname()}"
 
 
 @contextlib.contextmanager

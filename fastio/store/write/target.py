@@ -18,7 +18,7 @@ from fastio.store.listing import check_no_journal, remove_stale, visible_names
 from fastio.store.sets.names import SET_SUFFIX, NumberedName, set_path
 from fastio.store.sets.set_object import SetMember, SetObject, current_set
 from fastio.store.write.atomic import PartialFile, exists, undisturbed, writing
-from fastio.store.write.locks import Claim, turn
+from fastio.store.write.locks import Claim, packer_of, turn
 from fastio.types.units import counted
 
 __all__ = [
@@ -128,6 +128,11 @@ class Target:
 
     def _taken(self, existing: Sequence[str]) -> StoreError:
         if self.is_set and existing[0] != self.set_path:
+            packer = packer_of(self.set_path)
+            if packer:
+                return StoreError(
+                    f"{self.path}: another process is packing this set ({packer}): wait for it, or choose another name"
+                )
             seal = read_seal(existing[0], self.format.seal_at)
             if seal is not None and seal.is_alone:
                 verb = "is" if len(existing) == 1 else "are"
