@@ -36,6 +36,7 @@ class _World(_ParamType):
     """Nodes and the ranks of each: 8x8; a number alone is that of the ranks of one node."""
 
     name = "world"
+    between = "x"  # its two numbers, as they are typed
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
         match = re.fullmatch(r"(?:([1-9][0-9]{0,17})x)?([1-9][0-9]{0,17})", str(value).strip())

@@ -211,7 +211,7 @@ def _value(value: object, kind: object) -> str:
         return f"{value:,} B"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    return getattr(kind, "between", " ").join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 # The JSON that measuring commands print: one object, whose first key names its form.

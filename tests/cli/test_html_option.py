@@ -27,7 +27,7 @@ COMMANDS = {
     "How fast the disk is": ("bench", "disk", "--size", "4MiB", "--files", "16"),
     "How fast the bus to the GPU is": ("bench", "bus"),
     "How long data takes": ("bandwidth", "1PB"),
-    "What the epochs will read": ("plan", "DATA", "--world", "2x2", "--batch-size", "4", "--cache", "1MB"),
+    "What the epochs will read": ("plan", "DATA", "--world", "2x2", "--batch-size", "4"),
     "The best setting of a loader": ("tune", "DATA", *SHORT),
     "Where the time of a step goes": ("profile", "user_pages.py:pair"),
     "What the machine did": ("monitor", "--pid", str(os.getpid()), "--interval", "0.05", *SHORT),

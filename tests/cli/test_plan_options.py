@@ -99,3 +99,11 @@ def test_steps_are_those_of_the_store(store: Path, options: str, line: str) -> N
     said = {name.strip(): words for name, _, words in (row.partition("  ") for row in result.stdout.splitlines()[2:])}
     found = [said["an epoch"], *(f"{word} {said[key].strip()}" for word, key in OTHERS.items() if key in said)]
     assert "; ".join(words.strip() for words in found) == line
+
+
+def test_a_page_names_the_world_as_it_is_typed(store: Path, tmp_path: Path) -> None:
+    """Its two numbers, as the option takes them."""
+    arguments = ["plan", str(store), "--world", "2x3", "--batch-size", "4", "--html", str(tmp_path / "p.html")]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+
+    assert "<dt>--world</dt><dd>2x3</dd>" in (tmp_path / "p.html").read_text()

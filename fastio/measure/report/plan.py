@@ -29,7 +29,7 @@ def plan_page(plan: Mapping[str, Any]) -> Page:
     for epoch in plan["epochs"]:
         asked = _sum(epoch, "asked_bytes")
         rows.append([str(epoch["epoch"]), number(_sum(epoch, "reads")), size(asked), f"{asked / whole:.3f} x"])
-    epochs = Table(["epoch", "reads", "asked for", "of the store"], rows, range(4), shown=_MOST_ROWS)
+    epochs = Table(["epoch", "reads", "asked for", "of the store"], rows, range(1, 4), shown=_MOST_ROWS)
     how = [
         ("world", f"{counted(plan['nodes'], 'node')} of {counted(plan['ranks'], 'rank')}"),
         ("batches", f"of {counted(plan['batch_size'], 'sample')} a rank"),
@@ -78,7 +78,7 @@ def _nodes(plan: Mapping[str, Any]) -> Table:
             sum(epoch["nodes"][node][name] for epoch in plan["epochs"]) / count for name in ("reads", "asked_bytes")
         )
         rows.append([str(node), number(round(reads)), size(asked)])
-    return Table(["node", "reads an epoch", "asked for"], rows, range(3))
+    return Table(["node", "reads an epoch", "asked for"], rows, range(1, 3))
 
 
 def _conclusions(plan: Mapping[str, Any]) -> list[str]:

@@ -87,7 +87,7 @@ def _table(rows: list[Mapping[str, Any]], *, several: bool) -> Table:
         for row in rows
     ]
     figures = ["loading ms/step", *(["spread"] if is_spread else []), "training ms/step", "start ms", "samples/s"]
-    figures += [*(["files opened/s"] if opens else []), "repeats"]
+    figures += [*(["files opened/s"] if opens else []), "rounds"]
     titles = [*(["data"] if several else []), *names, *figures]
     right = range(len(titles) - len(figures), len(titles))
     return Table(titles, lines, right, "Least loading time first", folded=len(rows) > _OPEN_ROWS)
