@@ -12,6 +12,7 @@ import pytest
 
 import fastio
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler, Ranks, Remote
+from fastio.converters import SOURCES, SourceKind, text
 from fastio.converters.text import Encoder, Sequences, open_text, pack_text
 from fastio.store.files import remote_options
 from tests.conftest import encode, pictures, write_store
@@ -124,3 +125,14 @@ def test_the_packer_of_text(tmp_path: Path) -> None:
         report = pack_text(open_text(tmp_path / "a.txt"), Encoder(None, Sequences()), tmp_path / "a.lmdb")
 
     assert 2 == report.packed == len(FastDataset(tmp_path / "a.lmdb"))
+
+
+@pytest.mark.parametrize(("name", "now"), [("TEXT_SOURCES", "SOURCES"), ("TextKind", "SourceKind")])
+def test_the_table_of_texts(name: str, now: str) -> None:
+    """Kinds of text are rows of the one table of kinds."""
+    with pytest.warns(DeprecationWarning, match=rf"text\.{name}: write from fastio\.converters import {now}"):
+        value = getattr(text, name)
+
+    kinds = {kind: each for kind, each in SOURCES.items() if each.open_text}
+    assert value == (kinds if name == "TEXT_SOURCES" else SourceKind)
+    assert name not in text.__all__
