@@ -57,8 +57,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_same(expected: Any, got: Any) -> None:
-    """Equal tensors of one dtype on one device."""
+    """Equal tensors of one dtype on one device, and equal numbers."""
     for one, other in zip(expected, got, strict=True):
+        if not isinstance(one, torch.Tensor):
+            assert one == other
+            continue
         assert (one.device, one.dtype) == (other.device, other.dtype)
         assert torch.equal(one, other)
 
