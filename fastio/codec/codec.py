@@ -28,7 +28,8 @@ class Geometry:
     ``fastio.codec.pillow.FILTERS``; ``fill`` the colour of edges, one byte per channel. With ``is_planar``, rows are
     ``(C, H, W)``; with ``is_grey``, all channels hold luma. Raw pictures have no header with their size: ``stored``
     gives it. ``is_fast`` lets decoders shrink a picture before it is resampled, which changes pixels slightly.
-    ``function``, if there is one, is called on each finished picture with its row of ``numbers``, ``(n, k)``.
+    ``function``, if there is one, is called on each finished picture with its row of ``numbers``, ``(n, k)``; then
+    the steps of its row of ``colours`` run, ``(n, steps, 14)``, see ``fastio.transforms.batch.program``.
 
     Masks need only a plan, and take ``fill`` and ``sizes`` as ``MaskCodec.decode`` says: ``sizes``, ``(n, 2)`` int32,
     are the heights and widths of the pictures that the plan was made for.
@@ -43,6 +44,7 @@ class Geometry:
     stored: tuple[int, int] | None = None
     function: PictureFunction | None = None
     numbers: NDArray[np.float64] | None = None
+    colours: NDArray[np.float64] | None = None
     sizes: NDArray[np.int32] | None = None
 
     @property
@@ -55,6 +57,7 @@ class Geometry:
             "grey": self.is_grey,
             "function": self.function,
             "numbers": self.numbers,
+            "colours": self.colours,
             "cheaper_first": pillow_takes_cheaper_pass_first(),
         }
 

@@ -9,6 +9,7 @@ from itertools import dropwhile, takewhile
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
@@ -33,7 +34,7 @@ from fastio.loader.producer.memory_cache import keep_in_memory
 from fastio.loader.selection.selection import Selection, select
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
-from fastio.transforms.batch.recipe import as_list, split
+from fastio.transforms.batch.recipe import Colours, as_list, split
 from fastio.transforms.canvas import GeometryRule
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
@@ -79,6 +80,7 @@ class _Stages:
     kept: CacheContents | None
     described: Mapping[str, Any]
     compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see CacheContents
+    coloured: int = 0  # how many of ``later`` native threads do, because there is no device
 
 
 def wire(dataset: object, options: LoaderOptions) -> Wiring:
@@ -96,7 +98,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     work = options.work.for_producer(dataset_verify=base.verify)
     stages = _stages(selection, pixels, work, seed)
     check_later(base, stages.later)
-    delivery = _delivery(pixels, stages.later, seed, roles=batch_roles(base))
+    delivery = _delivery(pixels, stages.later, seed, native=stages.coloured, roles=batch_roles(base))
     context = _context(stages, options, work, delivery)
     reads_store, late_crop = pixels.cache is None, _late_crop(stages.later)
     values = {**stages.described, "quality": pixels.quality, **_described(base)}
@@ -108,10 +110,11 @@ def _context(
 ) -> ProducerContext:
     """Return what the producer works with. Raises ValueError or SchemaError for what does not go with the samples."""
     source, pixels, seed, sampler = stages.source, options.pixels, options.order.seed, options.samples.batch_sampler
+    colours = Colours(stages.later[: stages.coloured], seed=seed) if stages.coloured else None
     if has_fields(source):
-        fields = field_options(source, stages.native, pixels, seed=seed, sampler=sampler)
+        fields = field_options(source, stages.native, pixels, seed=seed, sampler=sampler, colours=colours)
         return ProducerContext(source, work, fields=fields)
-    fused = fuse(source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed)
+    fused = fuse(source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed, colours=colours)
     if pixels.decode == "device" and not stages.native:
         fused = None  # the device decides the layout there
     return ProducerContext(
@@ -137,13 +140,23 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
     ours = [_name(step) for step in later if isinstance(step, BaseTransform)]
     described = {"transforms": _name(Compose(native)) if native else None, "batch_transforms": ours}
     if pixels.cache is None:
-        return _Stages(base, native, later, None, described)
+        return _Stages(base, native, later, None, described, coloured=_coloured(base, later, pixels))
     first = native if pixels.cache == "ram" else _leading(later)
     kept = cache_contents(base, selection.indices, first, quality=pixels.quality, seed=seed)
     if pixels.cache == "device":
         return _Stages(base, native, later[len(first) - len(kept.rest) :], kept, described)
     source = keep_in_memory(kept, threads=work.threads, verify=work.verify)
-    return _Stages(source, list(kept.rest), later, None, described, kept.compared)
+    coloured = _coloured(source, later, pixels)
+    return _Stages(source, list(kept.rest), later, None, described, kept.compared, coloured)
+
+
+def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) -> int:
+    """Return how many of the transforms of batches native threads run on the pictures that they decode."""
+    device = _device(pixels)
+    is_here = device is not None and torch.device(device).type == "cpu" and not pixels.makes_on_device
+    if not is_here or not (decodes_pictures(dataset) or has_fields(dataset)):
+        return 0
+    return Colours.leading(later)
 
 
 def _described(dataset: FastDataset) -> dict[str, Any]:
@@ -162,7 +175,7 @@ def _name(transform: object) -> str:
 
 
 def _delivery(
-    pixels: PixelOptions, transforms: Sequence[Any], seed: int, *, roles: BatchRoles | None
+    pixels: PixelOptions, transforms: Sequence[Any], seed: int, *, native: int, roles: BatchRoles | None
 ) -> Delivery | None:
     """The way to the device; None if batches stay as they are made."""
     device = _device(pixels)
@@ -173,6 +186,7 @@ def _delivery(
         depth=_DEPTH,
         transforms=_laid_out(transforms, pixels.layout),
         seed=seed,
+        native=native,
         is_made_there=pixels.makes_on_device,
         roles=roles,
     )

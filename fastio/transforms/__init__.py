@@ -22,15 +22,25 @@ _NEEDLESS = {
 
 # Further names of torchvision.transforms and its v2.
 _OF_TORCHVISION = (
-    "AugMix", "AutoAugment", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat", "ElasticTransform",
-    "FiveCrop", "GaussianBlur", "GaussianNoise", "Identity", "JPEG", "Lambda", "LinearTransformation", "RGB",
-    "RandomAdjustSharpness", "RandomAffine", "RandomApply", "RandomAutocontrast", "RandomChannelPermutation",
-    "RandomChoice", "RandomEqualize", "RandomGrayscale", "RandomInvert", "RandomIoUCrop", "RandomOrder",
-    "RandomPerspective", "RandomPhotometricDistort", "RandomPosterize", "RandomResize", "RandomRotation",
-    "RandomShortestSize", "RandomSolarize", "RandomVerticalFlip", "RandomZoomOut", "SanitizeBoundingBoxes",
+    "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat", "ElasticTransform",
+    "FiveCrop", "GaussianNoise", "Identity", "JPEG", "Lambda", "LinearTransformation", "RGB",
+    "RandomAffine", "RandomChannelPermutation",
+    "RandomIoUCrop", "RandomOrder",
+    "RandomPerspective", "RandomPhotometricDistort", "RandomResize", "RandomRotation",
+    "RandomShortestSize", "RandomVerticalFlip", "RandomZoomOut", "SanitizeBoundingBoxes",
     "SanitizeKeyPoints", "ScaleJitter", "SetClampingMode", "TenCrop", "ToPILImage", "ToPureTensor",
     "UniformTemporalSubsample",
 )  # fmt: skip
+# What stands in for names of torchvision, and for those of its functions.
+_INSTEAD = {
+    "RandomChoice": "OneOf([...], p) is the same",
+    "Solarize": "RandomSolarize(threshold, p=1.0) always solarizes",
+    "Posterize": "RandomPosterize(bits, p=1.0) always posterizes",
+    "AutoContrast": "RandomAutocontrast(p=1.0) always stretches contrast",
+    "Equalize": "RandomEqualize(p=1.0) always equalizes",
+    "Sharpness": "RandomAdjustSharpness(factor, p=1.0) always sharpens",
+    "Invert": "RandomInvert(p=1.0) always inverts",
+}
 _ELSEWHERE = (
     "FastDataset(path, transform=...) takes torchvision's; a function on pixels of your own runs natively as "
     "Compiled(function)"
@@ -48,6 +58,8 @@ def __getattr__(name: str) -> Any:
     error = ImportError if is_import else AttributeError
     if name in _NEEDLESS:
         raise error(f"fastio.transforms has no {name}: batches are tensors already: {_NEEDLESS[name]}")
+    if name in _INSTEAD:
+        raise error(f"fastio.transforms has no {name}: {_INSTEAD[name]}")
     if name in _OF_TORCHVISION:
         raise error(f"fastio.transforms has no {name}: {_ELSEWHERE}")
     return _public(name)

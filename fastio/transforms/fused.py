@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill
 from fastio.transforms.batch.geometry import RenderTarget
+from fastio.transforms.batch.program import Program, Programs, paint
 from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames
@@ -46,11 +47,15 @@ class Planned:
     shapes: NDArray[np.int64]  # (n, 3), after transforms; zeros if a header is bad
     fill: Fill
     numbers: NDArray[np.float64] | None = None  # (n, k), for a function called on each picture
+    colours: Program | None = None  # (n, steps, 14), for each finished picture
 
     def part(self, part: slice | NDArray[np.int64]) -> Planned:
         """Return some of them, by position."""
         numbers = None if self.numbers is None else self.numbers[part]
-        return Planned(self.indices[part], self.stored[part], self.rows[part], self.shapes[part], self.fill, numbers)
+        colours = None if self.colours is None else np.ascontiguousarray(self.colours[part])
+        return Planned(
+            self.indices[part], self.stored[part], self.rows[part], self.shapes[part], self.fill, numbers, colours
+        )
 
 
 class Fused:
@@ -58,17 +63,25 @@ class Fused:
     Transforms that the native core runs in one pass, for pictures of ``mode`` (None: each as it is stored).
 
     Raises SchemaError for two transforms that do not fit together, or that do not fit the kind of pictures.
-    ``is_fast`` as in Geometry.
+    ``is_fast`` as in Geometry. ``colours`` makes programs that change the finished pictures.
     """
 
     def __init__(
-        self, transforms: Iterable[Transform], *, seed: int, mode: str | None, is_raw: bool, is_fast: bool
+        self,
+        transforms: Iterable[Transform],
+        *,
+        seed: int,
+        mode: str | None,
+        is_raw: bool,
+        is_fast: bool,
+        colours: Programs | None = None,
     ) -> None:
         self.transforms = Compose(transforms)
         self._seed = seed
         self._mode = mode
         self._is_raw = is_raw
         self._is_fast = is_fast
+        self._colours = colours
         tried = Plan(_ANY_SIDE, _ANY_SIDE)
         self.transforms.run(tried, np.zeros((1, self.transforms.draws)))
         self._kernel = tried.kernel
@@ -105,6 +118,12 @@ class Fused:
 
         A sample with a bad header gets a plan that fits any row; decoding then reports what is wrong with it.
         """
+        planned = self._plan_all(indices, stored, epoch=epoch)
+        if self._colours is None:
+            return planned
+        return replace(planned, colours=self._colours.program(indices, planned.shapes, epoch=epoch))
+
+    def _plan_all(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
         # Shapes that all samples share are checked once: that is most of the cost for small raw pictures.
         sizes = stored[:1] if is_uniform(stored) else stored
         known = sizes[:, :2].all(axis=1)
@@ -164,6 +183,7 @@ class Fused:
             stored=(height, width) if self._is_raw else None,
             function=self._function,
             numbers=planned.numbers,
+            colours=planned.colours,
         )
 
     def target(self, planned: Planned) -> RenderTarget:
@@ -221,7 +241,11 @@ class Fused:
             if self._function is None:
                 raise
             raise ValueError(f"a function in the transforms raised {exc!r}") from exc
-        return result.reshape(*result.shape[:2], -1)
+        result = result.reshape(*result.shape[:2], -1)
+        if planned.colours is not None:
+            result = np.ascontiguousarray(result)
+            paint(result[None], planned.colours[[position]])
+        return result
 
 
 # The random numbers of transforms: a pure function of seed, epoch and sample.

@@ -108,7 +108,8 @@ class Delivery:
     Pinned tensors are copied directly, pageable ones through pinned staging memory. The consumer may run ahead of its
     own stream by ``depth + 1`` steps, so the device holds at most ``2 * depth + 3`` batches besides those that the
     consumer keeps. On the CPU, nothing is copied and nothing is requested ahead. A source that makes its batches on
-    the device (``is_made_there``) is asked for them on the side stream. ``roles`` says what transforms change; without
+    the device (``is_made_there``) is asked for them on the side stream. Of ``transforms``, the first ``native`` have
+    been done by the source. ``roles`` says what transforms change; without
     it, they guess (see Recipe).
     """
 
@@ -119,6 +120,7 @@ class Delivery:
         depth: int,
         transforms: Sequence[AnyTransform] = (),
         seed: int = 0,
+        native: int = 0,
         is_made_there: bool = False,
         roles: BatchRoles | None = None,
     ) -> None:
@@ -126,7 +128,7 @@ class Delivery:
         self._roles = roles
         self._is_made_there = is_made_there
         self._depth = 0 if lane.is_immediate else depth
-        self._recipe = Recipe(transforms, seed=seed)
+        self._recipe = Recipe(transforms, seed=seed, native=native)
         self._staging = Staging(lane, self._depth + 1)
 
     @property

@@ -16,8 +16,10 @@ from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import CollateWish, Layout, PixelOptions, Quality
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.colour import RandAugment, TrivialAugmentWide
+from fastio.transforms.batch.choice import OneOf, RandomApply
 from fastio.transforms.batch.mix import CutMix, MixUp
+from fastio.transforms.batch.policy import AugMix, AutoAugment, RandAugment, TrivialAugmentWide
+from fastio.transforms.batch.recipe import Colours
 from fastio.transforms.fused import Fused
 from fastio.transforms.joint import GEOMETRY
 from fastio.transforms.transform import Transform
@@ -74,13 +76,19 @@ def has_fields(dataset: FastDataset) -> bool:
 
 
 def field_options(
-    dataset: FastDataset, transforms: Sequence[Any], pixels: PixelOptions, *, seed: int, sampler: object
+    dataset: FastDataset,
+    transforms: Sequence[Any],
+    pixels: PixelOptions,
+    *,
+    seed: int,
+    sampler: object,
+    colours: Colours | None = None,
 ) -> FieldOptions:
     """
     Return what to do with the fields of ``dataset``.
 
-    ``transforms`` are those that native threads run. Raises SchemaError or ValueError, in one line, for options that
-    no field goes with.
+    ``transforms`` are those that native threads run, ``colours`` what they then do to pictures. Raises SchemaError or
+    ValueError, in one line, for options that no field goes with.
     """
     leader = _leader(dataset)
     if transforms and leader is None:
@@ -93,7 +101,12 @@ def field_options(
     fused: dict[str, Fused | None] = {}
     for name, reader in dataset.readers.items():
         is_planned = reader.is_picture or (reader.is_mask and name == leader and bool(transforms))
-        needs_pass = bool(transforms) or pixels.quality != "exact" or pixels.layout == "contiguous"
+        needs_pass = (
+            bool(transforms)
+            or (colours is not None and reader.is_picture)
+            or pixels.quality != "exact"
+            or pixels.layout == "contiguous"
+        )
         if is_planned and needs_pass:
             is_raw = reader.row_shape is not None
             mode = _MODES[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
@@ -103,6 +116,7 @@ def field_options(
                 mode=None if reader.is_mask else mode,
                 is_raw=is_raw,
                 is_fast=pixels.quality == "fast",
+                colours=None if reader.is_mask else colours,
             )
         else:
             fused[name] = None
@@ -171,7 +185,13 @@ def decodes_pictures(dataset: FastDataset) -> bool:
 
 
 def fuse(
-    dataset: FastDataset, transforms: Sequence[Any], *, quality: Quality, layout: Layout, seed: int
+    dataset: FastDataset,
+    transforms: Sequence[Any],
+    *,
+    quality: Quality,
+    layout: Layout,
+    seed: int,
+    colours: Colours | None = None,
 ) -> Fused | None:
     """
     The transforms of the pass that decodes; None if there is nothing to do beyond decoding.
@@ -180,9 +200,15 @@ def fuse(
     SchemaError if there is something to do, but samples are not pictures that native threads decode.
     """
     decoded_layout = "channels_last" if decodes_pictures(dataset) else "contiguous"
-    if not transforms and quality == "exact" and layout == decoded_layout:
+    if not transforms and colours is None and quality == "exact" and layout == decoded_layout:
         return None
-    what = "transforms=" if transforms else f"quality={quality!r}" if quality != "exact" else f"layout={layout!r}"
+    what = (
+        "transforms="
+        if transforms or colours is not None
+        else f"quality={quality!r}"
+        if quality != "exact"
+        else f"layout={layout!r}"
+    )
     reader = dataset.reader
     if not dataset.is_as_stored:
         raise ValueError(
@@ -193,7 +219,7 @@ def fuse(
         raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
     is_raw = reader.row_shape is not None
     mode = {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
-    fused = Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
+    fused = Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast", colours=colours)
     if fused.keeps_geometry:
         raise no_place_for_geometry(dataset)
     return fused
@@ -213,7 +239,7 @@ def no_place_for_geometry(dataset: FastDataset) -> SchemaError:
 # What transforms of batches may do to samples of many fields: change pictures, but not where their pixels are.
 
 # Besides crops and flips, those that move pixels, or mix those of two pictures.
-_MOVING = (RandAugment, TrivialAugmentWide, MixUp, CutMix)
+_MOVING = (AugMix, AutoAugment, RandAugment, TrivialAugmentWide, MixUp, CutMix)
 
 
 def batch_roles(dataset: FastDataset) -> BatchRoles | None:
@@ -238,7 +264,7 @@ def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
     targets = [
         n for n, reader in dataset.readers.items() if reader.is_mask or reader.field.geometry or reader.field.owner
     ]
-    moving = next((transform for transform in ours if isinstance(transform, (Transform, *_MOVING))), None)
+    moving = next((transform for transform in ours if _moves(transform)), None)
     if moving is None or not targets:
         return
     if isinstance(moving, Transform):
@@ -247,6 +273,13 @@ def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
     else:
         remedy = f"drop it, or leave {' and '.join(targets)} out by fields="
     raise SchemaError(f"{path}: {moving} would change pictures on the device without {', '.join(targets)}: {remedy}")
+
+
+def _moves(transform: object) -> bool:
+    """Whether a transform, or one that it may apply, moves or mixes pixels."""
+    if isinstance(transform, (RandomApply, OneOf)):
+        return any(map(_moves, transform.transforms))
+    return isinstance(transform, (Transform, *_MOVING))
 
 
 def _keeps_fields(dataset: FastDataset) -> bool:

@@ -121,7 +121,26 @@ def _fast_loader(script: ScriptFacts, dataset: str, arguments: dict[str, str | N
     return "\n".join([*lines, "", line])
 
 
-_BATCH_TRANSFORMS = ("ColorJitter", "Normalize", "RandAugment", "RandomErasing", "ToDtype", "TrivialAugmentWide")
+_BATCH_TRANSFORMS = (
+    "AugMix",
+    "AutoAugment",
+    "ColorJitter",
+    "GaussianBlur",
+    "Normalize",
+    "OneOf",
+    "RandAugment",
+    "RandomAdjustSharpness",
+    "RandomApply",
+    "RandomAutocontrast",
+    "RandomEqualize",
+    "RandomErasing",
+    "RandomGrayscale",
+    "RandomInvert",
+    "RandomPosterize",
+    "RandomSolarize",
+    "ToDtype",
+    "TrivialAugmentWide",
+)
 
 
 def _has_batch_transforms(recipe: tuple[str, ...]) -> bool:

@@ -12,25 +12,38 @@ from PIL import Image
 
 from fastio.errors import FastioError
 from fastio.transforms import (
+    AugMix,
+    AutoAugment,
     BatchTransform,
     CenterCrop,
     ColorJitter,
     Compose,
+    GaussianBlur,
     Grayscale,
     KeepBoxes,
     KeepPoints,
     Normalize,
+    OneOf,
     Pad,
     RandAugment,
+    RandomAdjustSharpness,
+    RandomApply,
+    RandomAutocontrast,
     RandomCrop,
+    RandomEqualize,
     RandomErasing,
+    RandomGrayscale,
     RandomHorizontalFlip,
+    RandomInvert,
+    RandomPosterize,
     RandomResizedCrop,
+    RandomSolarize,
     Resize,
     ToDtype,
     Transform,
     TrivialAugmentWide,
 )
+from fastio.transforms.arguments import as_kernel
 from fastio.transforms.batch.recipe import Recipe, split
 
 __all__ = [
@@ -191,19 +204,55 @@ def _jitter(step: Any) -> list[Any]:
 
 
 def _rand_augment(step: Any) -> list[Any]:
-    _check_plain(step)
-    return [RandAugment(step.num_ops, step.magnitude, step.num_magnitude_bins)]
+    return [RandAugment(step.num_ops, step.magnitude, step.num_magnitude_bins, *_look(step))]
 
 
 def _trivial_augment(step: Any) -> list[Any]:
-    _check_plain(step)
-    return [TrivialAugmentWide(step.num_magnitude_bins)]
+    return [TrivialAugmentWide(step.num_magnitude_bins, *_look(step))]
 
 
-def _check_plain(step: Any) -> None:
-    """Check that interpolation and fill are torchvision's defaults, the only ones supported for these two."""
-    if getattr(step.interpolation, "value", step.interpolation) not in ("nearest", 0) or _fill(step.fill) != 0:
-        raise ValueError("another interpolation or fill than the default")
+def _auto_augment(step: Any) -> list[Any]:
+    return [AutoAugment(step.policy.value, *_look(step))]
+
+
+def _aug_mix(step: Any) -> list[Any]:
+    own = (step.severity, step.mixture_width, step.chain_depth, float(step.alpha), bool(step.all_ops))
+    return [AugMix(*own, *_look(step))]
+
+
+def _look(step: Any) -> tuple[Any, Any]:
+    """Return how a policy reads pixels that it moves: interpolation and fill."""
+    fill = step.fill if not isinstance(step.fill, dict) else next(iter(step.fill.values()), None)
+    return as_kernel(step.interpolation), fill
+
+
+def _blur(step: Any) -> list[Any]:
+    sizes, sigma = tuple(step.kernel_size), tuple(step.sigma)
+    return [GaussianBlur(sizes[0] if len(set(sizes)) == 1 else sizes, sigma[0] if len(set(sigma)) == 1 else sigma)]
+
+
+def _apply(step: Any) -> list[Any]:
+    return [RandomApply(_inner(step), float(step.p))]
+
+
+def _one_of(step: Any) -> list[Any]:
+    inner = [transforms[0] for transforms in map(_known, step.transforms) if len(transforms) == 1]
+    if len(inner) != len(step.transforms):
+        raise ValueError("a choice that is none of single transforms")
+    weights = getattr(step, "p", None)
+    return [OneOf(inner, None if weights is None or len(set(weights)) == 1 else tuple(map(float, weights)))]
+
+
+def _inner(step: Any) -> list[Any]:
+    """Return fastio's transforms for those that a step of torchvision applies."""
+    return [transform for inner in step.transforms for transform in _known(inner)]
+
+
+def _known(step: Any) -> list[Any]:
+    transforms = _equal_to(step)
+    if transforms is None:
+        raise ValueError(f"{type(step).__name__} has no equivalent")
+    return transforms
 
 
 def _erasing(step: Any) -> list[Any]:
@@ -211,20 +260,32 @@ def _erasing(step: Any) -> list[Any]:
 
 
 _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
+    "AugMix": _aug_mix,
+    "AutoAugment": _auto_augment,
     "CenterCrop": lambda step: [CenterCrop(step.size)],
     "ClampBoundingBoxes": lambda step: [],
     "ClampKeyPoints": lambda step: [KeepPoints("clip")],
     "ColorJitter": _jitter,
     "ConvertImageDtype": _to_dtype,
+    "GaussianBlur": _blur,
     "Grayscale": lambda step: [Grayscale(step.num_output_channels)],
     "Normalize": lambda step: [Normalize(_numbers(step.mean), _numbers(step.std))],
     "PILToTensor": lambda step: [],
     "Pad": lambda step: [Pad(step.padding, _fill(step.fill), step.padding_mode)],
     "RandAugment": _rand_augment,
+    "RandomAdjustSharpness": lambda step: [RandomAdjustSharpness(step.sharpness_factor, float(step.p))],
+    "RandomApply": _apply,
+    "RandomAutocontrast": lambda step: [RandomAutocontrast(float(step.p))],
+    "RandomChoice": _one_of,
     "RandomCrop": _random_crop,
+    "RandomEqualize": lambda step: [RandomEqualize(float(step.p))],
     "RandomErasing": _erasing,
+    "RandomGrayscale": lambda step: [RandomGrayscale(float(step.p))],
     "RandomHorizontalFlip": lambda step: [RandomHorizontalFlip(float(step.p))],
+    "RandomInvert": lambda step: [RandomInvert(float(step.p))],
+    "RandomPosterize": lambda step: [RandomPosterize(step.bits, float(step.p))],
     "RandomResizedCrop": _resized_crop,
+    "RandomSolarize": lambda step: [RandomSolarize(step.threshold, float(step.p))],
     "Resize": _resize,
     "SanitizeBoundingBoxes": lambda step: [KeepBoxes(step.min_size, step.min_area)],
     "SanitizeKeyPoints": lambda step: [KeepPoints("drop")],

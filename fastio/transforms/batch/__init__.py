@@ -1,4 +1,4 @@
-"""Transforms of whole batches in torch: on the device after the copy, or on the CPU with the same code."""
+"""Transforms of whole batches: in torch on a device, on the CPU natively where they can be programs of colour."""
 
 from __future__ import annotations
 

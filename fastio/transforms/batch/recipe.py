@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import takewhile
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,16 +18,29 @@ from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
 from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.one_pass import HostPass, one_pass
+from fastio.transforms.batch.program import (
+    COLUMNS,
+    ColourTransform,
+    Program,
+    Step,
+    check_channels,
+    joined,
+    program_of,
+)
 from fastio.transforms.canvas import Rule
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
+from fastio.transforms.flip import RandomHorizontalFlip
 from fastio.transforms.fused import uniform
+from fastio.transforms.plan import COLUMNS as PLAN_COLUMNS
 from fastio.transforms.plan import Plan
 from fastio.transforms.transform import BaseTransform, Transform
 
-__all__ = ["AnyTransform", "Recipe", "as_list", "split"]
+__all__ = ["AnyTransform", "Colours", "Recipe", "as_list", "split"]
 
 AnyTransform = BaseTransform | Callable[[Any], Any]
+
+_FLIP = PLAN_COLUMNS.index("flip")
 
 
 class Recipe:
@@ -38,9 +52,11 @@ class Recipe:
     Adjacent Normalize, ToDtype and ChannelsLast become one pass, together with a plan just before them if it does not
     resample. Only one of them may mix samples (ValueError otherwise). Random numbers depend on ``seed``, epoch, the
     sample's index and the transform's position in the recipe.
+
+    The first ``native`` transforms have been done by the decoders, with the numbers that they have here: see Colours.
     """
 
-    def __init__(self, transforms: Sequence[AnyTransform], *, seed: int) -> None:
+    def __init__(self, transforms: Sequence[AnyTransform], *, seed: int, native: int = 0) -> None:
         ours = [isinstance(transform, (Transform, BatchTransform)) for transform in transforms]
         count = ours.index(False) if False in ours else len(ours)
         if any(ours[count:]):
@@ -61,7 +77,7 @@ class Recipe:
         for transform in transforms[count:]:
             if not callable(transform):
                 raise TypeError(f"{transform!r}: expected one of fastio.transforms, or a callable from batch to batch")
-        self._stages = _stages(transforms[:count])
+        self._stages = _left(_stages(transforms[:count]), native)
         self._own: Sequence[Any] = transforms[count:]
         self._seed = seed
 
@@ -82,7 +98,7 @@ class Recipe:
         channels, size = shape[1], (shape[2], shape[3])
         self._check_labels(parts)
         drawn = []
-        for number, stage in enumerate(self._stages):
+        for number, stage in self._stages.items():
             numbers = uniform(indices, stage.draws, seed=_stage_seed(self._seed, number), epoch=epoch)
             parameters, channels, size = stage.draw(numbers, channels, size)
             drawn.append(parameters)
@@ -93,7 +109,7 @@ class Recipe:
         Raise SchemaError for a label outside the classes: on the device, it would silently become a label of zeros.
         """
         position = _labels(parts)
-        for stage in self._stages:
+        for stage in self._stages.values():
             mix = stage.transform if isinstance(stage, _Single) else None
             if not isinstance(mix, (MixUp, CutMix)) or mix.num_classes is None or position is None:
                 continue
@@ -114,7 +130,7 @@ class Recipe:
             position, labels = _pictures(parts), _labels(parts)
             pictures = Pictures(parts[position], None if labels is None else parts[labels])
             with torch.autocast(pictures.images.device.type, enabled=False):
-                for stage, parameters in zip(self._stages, drawn, strict=True):
+                for stage, parameters in zip(self._stages.values(), drawn, strict=True):
                     pictures = stage.run(pictures, parameters)
             done[position] = pictures.images
             if labels is not None:
@@ -127,6 +143,57 @@ class Recipe:
         for function in self._own:
             batch = function(batch)
         return batch
+
+
+class Colours:
+    """
+    The leading transforms of a recipe that native threads run where they decode: those of colours, and flips.
+
+    Their random numbers are those that a Recipe of the whole list draws for them. Raises SchemaError, when programs
+    are made, for pictures that a transform cannot take.
+    """
+
+    def __init__(self, transforms: Sequence[Any], *, seed: int) -> None:
+        self._stages = _stages(transforms)
+        self._seed = seed
+
+    @staticmethod
+    def leading(transforms: Sequence[AnyTransform]) -> int:
+        """Return how many of these transforms, behind those of the decoders, are such."""
+        kinds = (ColourTransform, RandomHorizontalFlip)
+        return len(list(takewhile(lambda transform: isinstance(transform, kinds), transforms)))
+
+    def program(self, indices: NDArray[np.int64], shapes: NDArray[np.int64], *, epoch: int) -> Program:
+        """As Programs.program."""
+        sizes, kinds = np.unique(shapes, axis=0, return_inverse=True)
+        steps = []
+        for number, stage in self._stages.items():
+            numbers = uniform(indices, stage.draws, seed=_stage_seed(self._seed, number), epoch=epoch)
+            parts = [
+                (np.flatnonzero(kinds.reshape(-1) == kind), tuple(size.tolist()))
+                for kind, size in enumerate(sizes)
+                if size[:2].all()
+            ]
+            programs = [(which, self._stage_program(stage, numbers[which], shape)) for which, shape in parts]
+            most = max((program.shape[1] for _, program in programs), default=0)
+            step = np.zeros((len(indices), most, COLUMNS))
+            for which, program in programs:
+                step[which, : program.shape[1]] = program
+            steps.append(step)
+        return joined(steps, len(indices))
+
+    def _stage_program(self, stage: _Stage, numbers: NDArray[np.float64], shape: tuple[int, ...]) -> Program:
+        height, width, channels = shape
+        if isinstance(stage, _Single):
+            check_channels(channels, stage.transform)
+            assert isinstance(stage.transform, ColourTransform)
+            return stage.transform.program(numbers, (height, width))
+        assert isinstance(stage, _Pass)
+        plan = Plan(np.array([height]), np.array([width]))
+        stage.compose.run(plan, numbers)
+        program = program_of(len(numbers), (Step.FLIP_X, 0))
+        program[plan.rows(len(numbers))[:, _FLIP] == 0] = 0
+        return program
 
 
 def as_list(transforms: Sequence[AnyTransform] | AnyTransform | None) -> list[AnyTransform]:
@@ -246,8 +313,8 @@ class _Pass:
         return Pictures(images, pictures.labels)
 
 
-def _stages(transforms: Sequence[Any]) -> list[_Stage]:
-    """Group neighbours that run together."""
+def _stages(transforms: Sequence[Any]) -> dict[int, _Stage]:
+    """Group neighbours that run together; each stage has its number, which random numbers depend on."""
     stages: list[_Stage] = []
     start = 0
     while start < len(transforms):
@@ -259,7 +326,22 @@ def _stages(transforms: Sequence[Any]) -> list[_Stage]:
         else:
             stages.append(_Single(transforms[start]))
             start += 1
-    return stages
+    return dict(enumerate(stages))
+
+
+def _left(stages: Mapping[int, _Stage], done: int) -> dict[int, _Stage]:
+    """Return the stages without their first ``done`` transforms; the others keep their numbers."""
+    left: dict[int, _Stage] = {}
+    for number, stage in stages.items():
+        if done <= 0:
+            left[number] = stage
+        elif isinstance(stage, _Pass):
+            done -= len(stage.compose.transforms)
+            if stage.finishing:
+                left[number] = replace(stage, compose=Compose([]))
+        else:
+            done -= 1
+    return left
 
 
 def _run_of(kind: Any, transforms: Sequence[Any]) -> list[Any]:

@@ -7,6 +7,7 @@
 #include "pictures/kinds.h"
 #include "pictures/mask.h"
 #include "png/png.h"
+#include "transform/colours.h"
 #include "transform/transform.h"
 
 namespace fastio {
@@ -18,6 +19,7 @@ class Worker {
   JpegDecoder jpeg;
   RegionDecoders regions;  // of other kinds
   Transformer transformer;
+  Colourist colourist;
   NearestPicker nearest;
   JpegWriter jpeg_writer;
   Scratch picture;  // a whole picture of which a part is used

@@ -25,6 +25,9 @@ struct PyFunction {
 
 using FunctionHandle = std::optional<nb::handle_t<PyFunction>>;
 using Numbers = std::optional<Array<const double, 2>>;
+using ProgramArray =
+    nb::ndarray<const double, nb::shape<-1, -1, 14>, nb::c_contig, nb::device::cpu>;
+using Programs = std::optional<ProgramArray>;
 
 /// How pictures are transformed, whatever their batch.
 struct Wishes {
@@ -39,6 +42,7 @@ struct Wishes {
   nb::object function;  // a PyFunction, or none
   Numbers numbers;
   std::optional<std::array<std::size_t, 2>> stored;  // height and width of raw pictures
+  Programs colours;
 };
 
 [[noreturn]] void refuse(const std::string& text) {
@@ -69,6 +73,24 @@ TransformOptions options_of(const Wishes& wishes, std::size_t channels) {
   return options;
 }
 
+/// The programs by copy, so that nobody changes them under a running batch.
+ColourPrograms programs(const Programs& colours, std::size_t first, const Picture& row,
+                        std::size_t count) {
+  const std::size_t steps = colours ? colours->shape(1) : 0;
+  if (steps == 0) return {};
+  auto copy = std::make_unique<ColourWork[]>(count * steps);
+  if (count > 0) {
+    std::memcpy(copy.get(), colours->data() + 14 * first * steps,
+                count * steps * sizeof(ColourWork));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const char* fault =
+        colour_fault({copy.get() + i * steps, steps}, row.height, row.width, row.channels);
+    if (fault != nullptr) refuse("colours " + std::to_string(first + i) + ": " + fault);
+  }
+  return {std::move(copy), steps};
+}
+
 /// Pictures, encoded or raw, on their way through transforms.
 class TransformedRows final : public RowWork {
  public:
@@ -79,6 +101,7 @@ class TransformedRows final : public RowWork {
       if (!wishes_.numbers) refuse("function goes with numbers, one row for each picture");
       expect_length("numbers", wishes_.numbers->shape(0), size());
     }
+    if (wishes_.colours) expect_length("colours", wishes_.colours->shape(0), size());
     for (const std::size_t side : wishes_.stored.value_or(std::array<std::size_t, 2>{})) {
       if (side <= static_cast<std::size_t>(longest_side)) continue;
       refuse("rows of " + std::to_string((*wishes_.stored)[0]) + " x " +
@@ -95,9 +118,13 @@ class TransformedRows final : public RowWork {
     const TransformOptions options = options_of(wishes_, channels);
     const Picture row{part.out, part.shape[first], part.shape[first + 1],
                       static_cast<int>(channels)};
-    TransformBatch batch{
-        resolve(spans(), part.first, part.count), nullptr,       plans(part, row), options,
-        {row, checksums(part), part.status},      function(part)};
+    TransformBatch batch{resolve(spans(), part.first, part.count),
+                         nullptr,
+                         plans(part, row),
+                         options,
+                         {row, checksums(part), part.status},
+                         function(part),
+                         programs(wishes_.colours, part.first, row, part.count)};
     if (wishes_.stored) {
       const auto [height, width] = *wishes_.stored;
       return {transform_raw_task(std::move(batch), height, width),
@@ -160,7 +187,7 @@ PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
                          const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
                          bool planar, bool grey, bool fast, const FunctionHandle& function,
                          const Numbers& numbers, std::optional<std::size_t> max_pixels,
-                         bool cheaper_first) {
+                         bool cheaper_first, const Programs& colours) {
   Wishes wishes{plan,
                 filter,
                 fill,
@@ -171,7 +198,8 @@ PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
                 order_of(cheaper_first),
                 borrowed(function),
                 numbers,
-                {}};
+                {},
+                colours};
   return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), out,
                     status, pool);
 }
@@ -180,8 +208,8 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
                          bool planar, bool grey, std::size_t height, std::size_t width,
-                         const FunctionHandle& function, const Numbers& numbers,
-                         bool cheaper_first) {
+                         const FunctionHandle& function, const Numbers& numbers, bool cheaper_first,
+                         const Programs& colours) {
   Wishes wishes{plan,
                 filter,
                 fill,
@@ -192,16 +220,19 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                 order_of(cheaper_first),
                 borrowed(function),
                 numbers,
-                std::array{height, width}};
+                std::array{height, width},
+                colours};
   return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), out,
                     status, pool);
 }
 
-std::unique_ptr<RowWork> transformed_rows(
-    const Spans& spans, const PlanArray& plan, bool verify, int filter, const nb::bytes& fill,
-    bool planar, bool grey, bool fast, const FunctionHandle& function, const Numbers& numbers,
-    std::optional<std::size_t> max_pixels, bool cheaper_first,
-    std::optional<std::pair<std::size_t, std::size_t>> stored) {
+std::unique_ptr<RowWork> transformed_rows(const Spans& spans, const PlanArray& plan, bool verify,
+                                          int filter, const nb::bytes& fill, bool planar, bool grey,
+                                          bool fast, const FunctionHandle& function,
+                                          const Numbers& numbers,
+                                          std::optional<std::size_t> max_pixels, bool cheaper_first,
+                                          std::optional<std::pair<std::size_t, std::size_t>> stored,
+                                          const Programs& colours) {
   Wishes wishes{plan,
                 filter,
                 fill,
@@ -212,9 +243,22 @@ std::unique_ptr<RowWork> transformed_rows(
                 order_of(cheaper_first),
                 borrowed(function),
                 numbers,
-                {}};
+                {},
+                colours};
   if (stored) wishes.stored = std::array{stored->first, stored->second};
   return std::make_unique<TransformedRows>(spans, verify, std::move(wishes));
+}
+
+PyJob colour_rows(const Array<std::uint8_t, 4>& pictures, const ProgramArray& colours,
+                  const StatusArray& status, const PoolHandle& pool, bool planar) {
+  const std::size_t count = pictures.shape(0);
+  expect_length("colours", colours.shape(0), count);
+  expect_length("status", status.size(), count);
+  const std::size_t first = planar ? 2 : 1;
+  const Picture row{pictures.data(), pictures.shape(first), pictures.shape(first + 1),
+                    static_cast<int>(pictures.shape(planar ? 1 : 3))};
+  ColouredRows rows{row, planar, programs(colours, 0, row, count), status.data()};
+  return begin(colour_task(std::move(rows)), {count, 1}, pool, keep(pictures, status));
 }
 
 void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
@@ -229,7 +273,7 @@ void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
   "pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, "         \
   "planar: bool = False, grey: bool = False, "                                                 \
   "function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, "      \
-  "cheaper_first: bool = True"
+  "cheaper_first: bool = True, colours: NDArray[np.float64] | None = None"
 
 }  // namespace
 
@@ -253,7 +297,7 @@ void bind_transforms(nb::module_& m) {
         "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
         "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false,
         "fast"_a = false, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
-        "max_pixels"_a = nb::none(), "cheaper_first"_a = true,
+        "max_pixels"_a = nb::none(), "cheaper_first"_a = true, "colours"_a.noconvert() = nb::none(),
         nb::sig("def decode_transformed(" SPANS_AND_PLAN
                 ", fast: bool = False, max_pixels: int | None = None) -> Job"),
         "Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.\n\n"
@@ -270,13 +314,15 @@ void bind_transforms(nb::module_& m) {
         "BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is\n"
         "seen by the checksums only (``verify``). ``spans.intervals`` are used where there are\n"
         "any.\n"
-        "``function`` is called with each picture, and its row of ``numbers`` (n, k). A picture\n"
+        "``function`` is called with each picture, and its row of ``numbers`` (n, k); then the "
+        "steps\n"
+        "of its row of ``colours`` (n, steps, 14) run, see ``colour_rows``. A picture\n"
         "whose header announces more than ``max_pixels`` is TOO_LARGE.");
   m.def("gather_transformed", &gather_transformed, "spans"_a, "plan"_a.noconvert(),
         "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
         "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "height"_a,
         "width"_a, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
-        "cheaper_first"_a = true,
+        "cheaper_first"_a = true, "colours"_a.noconvert() = nb::none(),
         nb::sig("def gather_transformed(" SPANS_AND_PLAN ", height: int, width: int) -> Job"),
         "The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.\n"
         "With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.");
@@ -284,15 +330,23 @@ void bind_transforms(nb::module_& m) {
       "transformed_rows", &transformed_rows, "spans"_a, "plan"_a.noconvert(), nb::kw_only(),
       "verify"_a, "filter"_a, "fill"_a, "planar"_a, "grey"_a, "fast"_a, "function"_a.none(),
       "numbers"_a.noconvert().none(), "max_pixels"_a = nb::none(), "cheaper_first"_a = true,
-      "stored"_a = nb::none(),
+      "stored"_a = nb::none(), "colours"_a.noconvert() = nb::none(),
       nb::sig("def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, "
               "filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, "
               "function: PictureFunction | None, numbers: NDArray[np.float64] | None, "
               "max_pixels: int | None = None, cheaper_first: bool = True, "
-              "stored: tuple[int, int] | None = None) "
+              "stored: tuple[int, int] | None = None, colours: NDArray[np.float64] | None = None) "
               "-> RowWork"),
       "Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``\n"
       "gives the height and width of raw pictures.");
+  m.def("colour_rows", &colour_rows, "pictures"_a.noconvert(), "colours"_a.noconvert(),
+        "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(), "planar"_a = false,
+        nb::sig("def colour_rows(pictures: NDArray[np.uint8], colours: NDArray[np.float64], "
+                "status: NDArray[np.int32], pool: ThreadPool | None = None, *, "
+                "planar: bool = False) -> Job"),
+        "Change pictures where they lie, (n, H, W, C) or, ``planar``, (n, C, H, W), of 1 or 3\n"
+        "channels. ``colours`` (n, steps, 14) has each picture's steps: a number of\n"
+        "``fastio.transforms.batch.program.Step``, then its amounts.");
   m.def("philox", &philox, "seed"_a, "epoch"_a, "indices"_a.noconvert(), "out"_a.noconvert(),
         nb::sig("def philox(seed: int, epoch: int, indices: NDArray[np.int64], "
                 "out: NDArray[np.float64]) -> None"),

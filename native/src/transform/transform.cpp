@@ -118,6 +118,16 @@ void split_channels(const Picture& picture, std::uint8_t* planes) noexcept {
   split_rows(picture.channels, simd_level())({picture.data, 0}, {planes, 0, pixels}, pixels, 1);
 }
 
+void join_channels(const std::uint8_t* planes, const Picture& picture) noexcept {
+  const auto channels = static_cast<std::size_t>(picture.channels);
+  const std::size_t pixels = picture.height * picture.width;
+  for (std::size_t i = 0; i < pixels; ++i) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      picture.data[i * channels + c] = planes[c * pixels + i];
+    }
+  }
+}
+
 std::size_t shrink_of(const Plan& plan, const TransformOptions& options) noexcept {
   if (!options.fast || options.filter == Filter::nearest) return 1;
   constexpr std::int32_t most = 8;   // that libjpeg-turbo has fast code for, with 4 and 2
@@ -240,7 +250,7 @@ class TransformTask : public Task {
 
   explicit TransformTask(TransformBatch batch) noexcept
       : batch_(std::move(batch)), options_(batch_.options) {
-    if (batch_.function.call != nullptr) options_.planar = false;  // planes come after it
+    if (changes_rows()) options_.planar = false;  // planes come after it
   }
 
   void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
@@ -279,7 +289,7 @@ class TransformTask : public Task {
   [[nodiscard]] Status transform_checked(Worker& worker, std::size_t i) const noexcept {
     Picture out = batch_.rows.first;
     out.data += i * out.height * out.row_bytes();
-    return batch_.function.call == nullptr ? fill(worker, i, out) : call(worker, i, out);
+    return changes_rows() ? change(worker, i, out) : fill(worker, i, out);
   }
 
   [[nodiscard]] Intervals intervals(std::size_t i) const noexcept {
@@ -302,22 +312,36 @@ class TransformTask : public Task {
     return status == Status::ok ? transform_checked(worker, i) : status;
   }
 
-  /// The row, and the user's function on it.
-  [[nodiscard]] Status call(Worker& worker, std::size_t i, const Picture& out) const noexcept {
-    const PictureFunction& function = batch_.function;
+  /// Whether something is done to finished rows.
+  [[nodiscard]] bool changes_rows() const noexcept {
+    return batch_.function.call != nullptr || batch_.colours.count > 0;
+  }
+
+  /// The row, the user's function on it, and the changes of its colours.
+  [[nodiscard]] Status change(Worker& worker, std::size_t i, const Picture& out) const noexcept {
     Picture picture = out;
     const bool planar = batch_.options.planar;
     if (planar) picture.data = worker.row.reserve(out.height * out.row_bytes());
     if (picture.data == nullptr) return Status::unsupported;  // no memory
     const Status status = fill(worker, i, picture);
     if (status != Status::ok) return status;
-    const std::int32_t failed = function.call(picture.data, static_cast<std::int64_t>(out.height),
-                                              static_cast<std::int64_t>(out.width), out.channels,
-                                              function.numbers + i * function.count,
-                                              static_cast<std::int64_t>(function.count));
-    if (failed != 0) return Status::failed;
+    if (!call(picture, i)) return Status::failed;
+    const std::size_t steps = batch_.colours.count;
+    if (!worker.colourist.run({batch_.colours.steps.get() + i * steps, steps}, picture)) {
+      return Status::unsupported;  // no memory
+    }
     if (planar) split_channels(picture, out.data);
     return Status::ok;
+  }
+
+  /// Calls the user's function, if there is one; false where it failed.
+  [[nodiscard]] bool call(const Picture& picture, std::size_t i) const noexcept {
+    const PictureFunction& function = batch_.function;
+    if (function.call == nullptr) return true;
+    return function.call(picture.data, static_cast<std::int64_t>(picture.height),
+                         static_cast<std::int64_t>(picture.width), picture.channels,
+                         function.numbers + i * function.count,
+                         static_cast<std::int64_t>(function.count)) == 0;
   }
 
   [[nodiscard]] Status fill(Worker& worker, std::size_t i, const Picture& out) const noexcept {
@@ -530,6 +554,40 @@ class RawTask final : public TransformTask {
   const std::size_t width_;
 };
 
+/// Finished pictures, in memory of the caller's.
+class ColourTask final : public Task {
+ public:
+  explicit ColourTask(ColouredRows rows) noexcept : rows_(std::move(rows)) {}
+
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.colours"; }
+
+  void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
+    for (std::size_t i = first; i < last; ++i) {
+      const Status status = run_one(worker, i) ? Status::ok : Status::unsupported;
+      rows_.status[i] = static_cast<std::int32_t>(status);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool run_one(Worker& worker, std::size_t i) const noexcept {
+    const std::size_t steps = rows_.colours.count;
+    const ColourProgram program{rows_.colours.steps.get() + i * steps, steps};
+    Picture picture = rows_.first;
+    const std::size_t size = picture.height * picture.row_bytes();
+    std::uint8_t* const own = picture.data + i * size;
+    picture.data = own;
+    if (!rows_.planar || picture.channels == 1) return worker.colourist.run(program, picture);
+    picture.data = worker.row.reserve(size);
+    if (picture.data == nullptr) return false;
+    join_channels(own, picture);
+    if (!worker.colourist.run(program, picture)) return false;
+    split_channels(picture, own);
+    return true;
+  }
+
+  const ColouredRows rows_;
+};
+
 }  // namespace
 
 std::unique_ptr<Task> transform_task(TransformBatch batch) noexcept {
@@ -546,6 +604,10 @@ std::size_t bands_for(const TransformBatch& batch, std::size_t count,
 std::unique_ptr<Task> banded_transform_task(TransformBatch batch, std::size_t count,
                                             std::size_t bands) noexcept {
   return std::make_unique<BandedTask>(std::move(batch), count, bands);
+}
+
+std::unique_ptr<Task> colour_task(ColouredRows rows) noexcept {
+  return std::make_unique<ColourTask>(std::move(rows));
 }
 
 std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,

@@ -10,6 +10,7 @@
 #include "core/bytes.h"
 #include "core/thread_pool.h"
 #include "pictures/pixels.h"
+#include "transform/colours.h"
 #include "transform/plan.h"
 #include "transform/resize.h"
 
@@ -70,6 +71,26 @@ void fill_row(const TransformOptions& options, const Picture& out) noexcept;
 /// The picture's channels one after the other, to as many bytes at `planes`.
 void split_channels(const Picture& picture, std::uint8_t* planes) noexcept;
 
+/// The same from planes.
+void join_channels(const std::uint8_t* planes, const Picture& picture) noexcept;
+
+/// A program for each picture of a batch: `count` steps a row, which colour_fault has passed.
+struct ColourPrograms {
+  std::unique_ptr<ColourWork[]> steps;
+  std::size_t count = 0;
+};
+
+/// Pictures of one size that programs change where they lie: planes, or pixel behind pixel.
+struct ColouredRows {
+  Picture first;
+  bool planar;
+  ColourPrograms colours;
+  std::int32_t* status;
+};
+
+/// A task whose item i is picture i; `unsupported` where there is no memory.
+[[nodiscard]] std::unique_ptr<Task> colour_task(ColouredRows rows) noexcept;
+
 // Batches of pictures cropped, resampled and mirrored on their way into the rows of an array.
 
 /// Where a batch goes. `first` is the first row, planar or not; rows follow without gaps.
@@ -102,6 +123,7 @@ struct TransformBatch {
   TransformOptions options;
   TransformedRows rows;
   PictureFunction function;
+  ColourPrograms colours;  ///< run behind the function
 };
 
 /// A task that decodes and transforms pictures. Of a JPEG only what the window needs is

@@ -1,0 +1,714 @@
+#include "transform/colours.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "transform/rows.h"
+
+namespace fastio {
+namespace {
+
+constexpr float white = 255;
+
+std::uint8_t as_byte(float value) noexcept {
+  return static_cast<std::uint8_t>(std::clamp(value, 0.0F, white));
+}
+
+// ------------------------------------- the loops, value by value
+
+std::size_t levels(std::uint8_t* values, std::size_t count, float factor, float constant,
+                   float weight) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = as_byte(std::fma(constant, weight, static_cast<float>(values[i]) * factor));
+  }
+  return count;
+}
+
+float luma_of(std::uint8_t red, std::uint8_t green, std::uint8_t blue) noexcept {
+  const float two = std::fma(static_cast<float>(green), 0.587F, static_cast<float>(red) * 0.2989F);
+  return std::floor(std::fma(static_cast<float>(blue), 0.114F, two));
+}
+
+void saturate(ColourPlanes& planes, float factor, float weight) noexcept {
+  for (std::size_t i = 0; i < ColourPlanes::pixels; ++i) {
+    const float grey = luma_of(planes.red[i], planes.green[i], planes.blue[i]);
+    for (std::uint8_t* value : {planes.red + i, planes.green + i, planes.blue + i}) {
+      *value = as_byte(std::fma(grey, weight, static_cast<float>(*value) * factor));
+    }
+  }
+}
+
+void luma(ColourPlanes& planes) noexcept {
+  for (std::size_t i = 0; i < ColourPlanes::pixels; ++i) {
+    planes.red[i] =
+        static_cast<std::uint8_t>(luma_of(planes.red[i], planes.green[i], planes.blue[i]));
+  }
+}
+
+struct Hsv {
+  float hue, saturation, value;
+};
+
+Hsv hsv_of(float red, float green, float blue) noexcept {
+  const float most = std::max({red, green, blue});
+  const float range = most - std::min({red, green, blue});
+  const float divisor = range == 0 ? 1 : range;
+  const float below_red = (most - red) / divisor;
+  const float below_green = (most - green) / divisor;
+  const float below_blue = (most - blue) / divisor;
+  const float place = most == red     ? below_blue - below_green
+                      : most == green ? below_red + 2 - below_blue
+                                      : below_green + 4 - below_red;
+  const float turned = place * static_cast<float>(1.0 / 6.0) + 1;
+  return {turned - std::floor(turned), range / (range == 0 ? 1 : most), most};
+}
+
+std::array<float, 3> rgb_of(const Hsv& hsv) noexcept {
+  const float place = hsv.hue * 6;
+  const float sector = std::floor(place);
+  const float part = hsv.saturation * (place - sector);
+  const float rest = 1 - hsv.saturation;
+  const float value = hsv.value;
+  const float falling = std::clamp((1 - part) * value, 0.0F, 1.0F);
+  const float rising = std::clamp((part + rest) * value, 0.0F, 1.0F);
+  const float low = std::clamp(rest * value, 0.0F, 1.0F);
+  switch (static_cast<int>(sector)) {
+    case 1: return {falling, value, low};
+    case 2: return {low, value, rising};
+    case 3: return {low, falling, value};
+    case 4: return {rising, low, value};
+    case 5: return {value, low, falling};
+    default: return {value, rising, low};
+  }
+}
+
+void turn_hue(ColourPlanes& planes, float turn) noexcept {
+  constexpr auto unit = static_cast<float>(1.0 / 255.0);
+  constexpr auto back = static_cast<float>(256.0 - 1e-3);
+  for (std::size_t i = 0; i < ColourPlanes::pixels; ++i) {
+    Hsv hsv =
+        hsv_of(static_cast<float>(planes.red[i]) * unit, static_cast<float>(planes.green[i]) * unit,
+               static_cast<float>(planes.blue[i]) * unit);
+    hsv.hue += turn;
+    hsv.hue -= std::floor(hsv.hue);
+    const auto [red, green, blue] = rgb_of(hsv);
+    planes.red[i] = as_byte(red * back);
+    planes.green[i] = as_byte(green * back);
+    planes.blue[i] = as_byte(blue * back);
+  }
+}
+
+void split(const std::uint8_t* pixels, ColourPlanes& planes) noexcept {
+  for (std::size_t i = 0; i < ColourPlanes::pixels; ++i, pixels += 3) {
+    planes.red[i] = pixels[0];
+    planes.green[i] = pixels[1];
+    planes.blue[i] = pixels[2];
+  }
+}
+
+void join(const ColourPlanes& planes, std::uint8_t* pixels) noexcept {
+  for (std::size_t i = 0; i < ColourPlanes::pixels; ++i, pixels += 3) {
+    pixels[0] = planes.red[i];
+    pixels[1] = planes.green[i];
+    pixels[2] = planes.blue[i];
+  }
+}
+
+std::size_t sharpen(const std::uint8_t* const (&rows)[3], std::size_t step, std::uint8_t* out,
+                    std::size_t count, float weight) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    int sum = 4 * rows[1][i];
+    for (const std::uint8_t* row : rows) sum += *(row + i - step) + row[i] + row[i + step];
+    const float blurred = std::nearbyint(static_cast<float>(sum) * (1.0F / 13.0F));
+    const auto value = static_cast<float>(rows[1][i]);
+    out[i] = as_byte(std::fma(blurred - value, weight, value));
+  }
+  return count;
+}
+
+void blur_down(const std::uint8_t* const* rows, const float* weights, std::size_t size, float* out,
+               std::size_t count) noexcept {
+  const std::size_t middle = size / 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    float sum = static_cast<float>(rows[middle][i]) * weights[middle];
+    for (std::size_t k = 0; k < middle; ++k) {
+      const auto pair = static_cast<float>(rows[k][i] + rows[size - 1 - k][i]);
+      sum = std::fma(pair, weights[k], sum);
+    }
+    out[i] = sum;
+  }
+}
+
+void blur_along(const float* in, std::size_t step, const float* weights, std::size_t size,
+                std::uint8_t* out, std::size_t count) noexcept {
+  const std::size_t middle = size / 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    float sum = in[i + middle * step] * weights[middle];
+    for (std::size_t k = 0; k < middle; ++k) {
+      sum = std::fma(in[i + k * step] + in[i + (size - 1 - k) * step], weights[k], sum);
+    }
+    out[i] = as_byte(std::nearbyint(sum));
+  }
+}
+
+void places(const WarpRow& row, float* x, float* y, std::size_t count) noexcept {
+  const auto& m = row.matrix;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float column = static_cast<float>(i) + row.x;
+    float at_x = std::fma(row.y, m[1], column * m[0]) + m[2];
+    float at_y = std::fma(row.y, m[4], column * m[3]) + m[5];
+    if (row.divides) {
+      const float divisor = std::fma(row.y, m[7], column * m[6]) + 1;
+      at_x = at_x / divisor - 1;
+      at_y = at_y / divisor - 1;
+    }
+    at_x = (at_x + 1) * row.half[0] - 0.5F;
+    at_y = (at_y + 1) * row.half[1] - 0.5F;
+    x[i] = row.rounds ? std::nearbyint(at_x) : at_x;
+    y[i] = row.rounds ? std::nearbyint(at_y) : at_y;
+  }
+}
+
+constexpr ColourLoops scalar_colours{levels, saturate, turn_hue,  luma,       split,
+                                     join,   sharpen,  blur_down, blur_along, places};
+
+// ------------------------------------- pictures
+
+std::size_t channels_of(const Picture& picture) noexcept {
+  return static_cast<std::size_t>(picture.channels);
+}
+
+std::size_t bytes_of(const Picture& picture) noexcept {
+  return picture.height * picture.row_bytes();
+}
+
+/// Calls `change` with the planes of all pixels, a few at a time, and writes them back where
+/// `writes`. `change` also gets how many of them are pixels.
+template <bool writes, typename Change>
+void over_planes(const ColourLoops& loops, const Picture& picture, const Change& change) noexcept {
+  constexpr std::size_t block = 3 * ColourPlanes::pixels;
+  ColourPlanes planes;
+  const std::size_t size = bytes_of(picture);
+  std::size_t at = 0;
+  for (; at + block <= size; at += block) {
+    loops.split(picture.data + at, planes);
+    change(planes, ColourPlanes::pixels);
+    if (writes) loops.join(planes, picture.data + at);
+  }
+  if (at == size) return;
+  alignas(64) std::array<std::uint8_t, block> rest{};
+  std::memcpy(rest.data(), picture.data + at, size - at);
+  loops.split(rest.data(), planes);
+  change(planes, (size - at) / 3);
+  if (!writes) return;
+  loops.join(planes, rest.data());
+  std::memcpy(picture.data + at, rest.data(), size - at);
+}
+
+/// The mean of the luma, which is a whole number for each pixel.
+float mean_luma(const ColourLoops& loops, const Picture& picture) noexcept {
+  std::uint64_t sum = 0;
+  const auto add = [&sum](const std::uint8_t* values, std::size_t count) {
+    std::uint32_t part = 0;
+    for (std::size_t i = 0; i < count; ++i) part += values[i];
+    sum += part;
+  };
+  if (picture.channels == 3) {
+    over_planes<false>(loops, picture, [&](ColourPlanes& planes, std::size_t pixels) {
+      loops.luma(planes);
+      add(planes.red, pixels);
+    });
+  } else {
+    for (std::size_t y = 0; y < picture.height; ++y) add(picture.row(y), picture.width);
+  }
+  return static_cast<float>(sum) / static_cast<float>(picture.height * picture.width);
+}
+
+void blend(const ColourLoops& loops, const Picture& picture, double factor,
+           float constant) noexcept {
+  const auto scale = static_cast<float>(factor);
+  const auto weight = static_cast<float>(1.0 - factor);
+  const std::size_t size = bytes_of(picture);
+  const std::size_t done = loops.levels(picture.data, size, scale, constant, weight);
+  levels(picture.data + done, size - done, scale, constant, weight);
+}
+
+/// Bits of values: those of at least `threshold` are inverted, and of all `mask` is kept.
+void change_bits(const Picture& picture, unsigned threshold, unsigned mask) noexcept {
+  std::uint8_t* const values = picture.data;
+  const std::size_t size = bytes_of(picture);
+  if (threshold > 255) {
+    for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<std::uint8_t>(values[i] & mask);
+    return;
+  }
+  const auto least = static_cast<std::uint8_t>(threshold);
+  const auto kept = static_cast<std::uint8_t>(mask);
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::uint8_t value = values[i];
+    const auto inverted = static_cast<std::uint8_t>(value ^ 255U);
+    values[i] = static_cast<std::uint8_t>((value >= least ? inverted : value) & kept);
+  }
+}
+
+using Table = std::array<std::uint8_t, 256>;
+
+/// Replaces each value by what the table of its channel has for it.
+void look_up(const Picture& picture, const std::array<Table, 3>& tables) noexcept {
+  std::uint8_t* value = picture.data;
+  std::uint8_t* const end = value + bytes_of(picture);
+  if (picture.channels == 1) {
+    for (; value != end; ++value) *value = tables[0][*value];
+    return;
+  }
+  for (; value != end; value += 3) {
+    value[0] = tables[0][value[0]];
+    value[1] = tables[1][value[1]];
+    value[2] = tables[2][value[2]];
+  }
+}
+
+void stretch_contrast(const Picture& picture) noexcept {
+  constexpr std::size_t together = 48;  // a multiple of both channel counts, and of vectors
+  const std::size_t size = bytes_of(picture);
+  const std::size_t channels = channels_of(picture);
+  std::array<std::uint8_t, together> least;
+  std::array<std::uint8_t, together> most;
+  least.fill(255);
+  most.fill(0);
+  const std::uint8_t* const values = picture.data;
+  std::size_t at = 0;
+  for (; at + together <= size; at += together) {
+    for (std::size_t i = 0; i < together; ++i) {
+      least[i] = std::min(least[i], values[at + i]);
+      most[i] = std::max(most[i], values[at + i]);
+    }
+  }
+  for (std::size_t i = 0; at + i < size; ++i) {
+    least[i] = std::min(least[i], values[at + i]);
+    most[i] = std::max(most[i], values[at + i]);
+  }
+  std::array<Table, 3> tables{};
+  for (std::size_t c = 0; c < channels; ++c) {
+    std::uint8_t low = 255;
+    std::uint8_t high = 0;
+    for (std::size_t i = c; i < together; i += channels) {
+      low = std::min(low, least[i]);
+      high = std::max(high, most[i]);
+    }
+    const bool is_flat = low == high;
+    const float first = is_flat ? 0 : static_cast<float>(low);
+    const float scale = is_flat ? 1 : static_cast<float>(high - low) * (1.0F / white);
+    for (std::size_t v = 0; v < 256; ++v) {
+      tables[c][v] = as_byte((static_cast<float>(v) - first) / scale);
+    }
+  }
+  look_up(picture, tables);
+}
+
+void equalize(const Picture& picture) noexcept {
+  const std::size_t channels = channels_of(picture);
+  std::array<std::array<std::uint32_t, 256>, 3> counts{};
+  const std::uint8_t* const end = picture.data + bytes_of(picture);
+  for (const std::uint8_t* value = picture.data; value != end; value += channels) {
+    for (std::size_t c = 0; c < channels; ++c) ++counts[c][value[c]];
+  }
+  const std::uint64_t pixels = picture.height * picture.width;
+  std::array<Table, 3> tables{};
+  for (std::size_t c = 0; c < channels; ++c) {
+    std::size_t brightest = 255;
+    while (counts[c][brightest] == 0) --brightest;
+    const std::uint64_t step = (pixels - counts[c][brightest]) / 255;
+    std::uint64_t below = 0;
+    for (std::size_t v = 0; v < 256; ++v) {
+      const std::uint64_t level = step == 0 ? v : (below + step / 2) / step;
+      tables[c][v] = static_cast<std::uint8_t>(std::min<std::uint64_t>(level, 255));
+      below += counts[c][v];
+    }
+  }
+  look_up(picture, tables);
+}
+
+void erase(const Picture& picture, const ColourWork& work) noexcept {
+  const auto [top, left, bottom, right] = std::array{
+      static_cast<std::size_t>(work.amounts[0]), static_cast<std::size_t>(work.amounts[1]),
+      static_cast<std::size_t>(work.amounts[2]), static_cast<std::size_t>(work.amounts[3])};
+  const std::size_t channels = channels_of(picture);
+  for (std::size_t y = top; y < bottom; ++y) {
+    std::uint8_t* const row = picture.row(y) + left * channels;
+    for (std::size_t i = 0; i < (right - left) * channels; ++i) {
+      row[i] = as_byte(static_cast<float>(work.amounts[4 + i % channels]));
+    }
+  }
+}
+
+void flip_y(const Picture& picture) noexcept {
+  for (std::size_t y = 0; y < picture.height / 2; ++y) {
+    std::swap_ranges(picture.row(y), picture.row(y) + picture.row_bytes(),
+                     picture.row(picture.height - 1 - y));
+  }
+}
+
+/// Position i of a line of `size` that goes on mirrored at both ends.
+std::size_t mirrored(std::ptrdiff_t i, std::size_t size) noexcept {
+  const auto last = static_cast<std::ptrdiff_t>(size) - 1;
+  return static_cast<std::size_t>(i < 0 ? -i : i > last ? 2 * last - i : i);
+}
+
+/// Writes the weights of a Gaussian.
+void gaussian(double sigma, std::size_t size, float* weights) noexcept {
+  const auto middle = static_cast<double>(size / 2);
+  double sum = 0;
+  const auto weight = [&](std::size_t k) {
+    const double distance = (static_cast<double>(k) - middle) / sigma;
+    return std::exp(-0.5 * distance * distance);
+  };
+  for (std::size_t k = 0; k < size; ++k) sum += weight(k);
+  for (std::size_t k = 0; k < size; ++k) weights[k] = static_cast<float>(weight(k) / sum);
+}
+
+/// One pixel of a warp, between four of the picture or outside it.
+class WarpedPixel {
+ public:
+  WarpedPixel(const std::uint8_t* from, const Picture& picture, const ColourWork& work) noexcept
+      : from_(from),
+        width_(static_cast<float>(picture.width)),
+        height_(static_cast<float>(picture.height)),
+        row_bytes_(picture.row_bytes()),
+        channels_(channels_of(picture)),
+        is_filled_(work.amounts[9] != 0) {
+    for (std::size_t c = 0; c < channels_; ++c) {
+      fill_[c] = static_cast<float>(work.amounts[10 + c]);
+    }
+  }
+
+  void nearest(float x, float y, std::uint8_t* out) const noexcept {
+    if (is_inside(x, y)) {
+      std::memcpy(out, at(x, y), channels_);
+      return;
+    }
+    for (std::size_t c = 0; c < channels_; ++c) out[c] = is_filled_ ? as_byte(fill_[c]) : 0;
+  }
+
+  void bilinear(float x, float y, std::uint8_t* out) const noexcept {
+    std::array<float, 3> sum{};
+    float mask = 0;
+    if (x > -1 && x < width_ && y > -1 && y < height_) {
+      const float left = std::floor(x);
+      const float top = std::floor(y);
+      const float right = x - left;
+      const float down = y - top;
+      const std::array<float, 4> shares{(1 - down) * (1 - right), (1 - down) * right,
+                                        down * (1 - right), down * right};
+      for (std::size_t corner = 0; corner < 4; ++corner) {
+        const float corner_x = left + static_cast<float>(corner % 2);
+        const float corner_y = top + static_cast<float>(corner / 2);
+        if (!is_inside(corner_x, corner_y)) continue;
+        const std::uint8_t* const pixel = at(corner_x, corner_y);
+        mask += shares[corner];
+        for (std::size_t c = 0; c < channels_; ++c) {
+          sum[c] += static_cast<float>(pixel[c]) * shares[corner];
+        }
+      }
+    }
+    for (std::size_t c = 0; c < channels_; ++c) {
+      // torchvision fades edges out twice where it fills them.
+      const float value = is_filled_ ? (sum[c] - fill_[c]) * mask + fill_[c] : sum[c];
+      out[c] = as_byte(std::nearbyint(value));
+    }
+  }
+
+ private:
+  [[nodiscard]] bool is_inside(float x, float y) const noexcept {
+    return x >= 0 && x < width_ && y >= 0 && y < height_;
+  }
+  [[nodiscard]] const std::uint8_t* at(float x, float y) const noexcept {
+    return from_ + static_cast<std::size_t>(y) * row_bytes_ +
+           static_cast<std::size_t>(x) * channels_;
+  }
+
+  const std::uint8_t* from_;
+  float width_;
+  float height_;
+  std::size_t row_bytes_;
+  std::size_t channels_;
+  bool is_filled_;
+  std::array<float, 3> fill_{};
+};
+
+WarpRow first_row(const Picture& picture, const ColourWork& work) noexcept {
+  const auto width = static_cast<float>(picture.width);
+  const auto height = static_cast<float>(picture.height);
+  const bool is_affine = static_cast<ColourStep>(work.step) == ColourStep::affine;
+  WarpRow row{{}, {width / 2, height / 2}, 0.5F, 0.5F, !is_affine, work.amounts[8] == 0};
+  if (is_affine) {
+    row.x = (1 - width) * 0.5F;
+    row.y = (1 - height) * 0.5F;
+  }
+  for (std::size_t i = 0; i < 8; ++i) {
+    const auto number = static_cast<float>(work.amounts[i]);
+    row.matrix[i] = i < 6 ? number / row.half[i / 3] : number;
+  }
+  return row;
+}
+
+bool is_whole(double number, double least, double most) noexcept {
+  return number >= least && number <= most && number == std::floor(number);
+}
+
+const char* erase_fault(const ColourWork& work, std::size_t height, std::size_t width) noexcept {
+  const auto& [top, left, bottom, right, a, b, c, d, e, f, g, h, i] = work.amounts;
+  const bool fits = is_whole(top, 0, bottom) && is_whole(left, 0, right) &&
+                    is_whole(bottom, 0, static_cast<double>(height)) &&
+                    is_whole(right, 0, static_cast<double>(width));
+  return fits ? nullptr : "erases outside the picture";
+}
+
+const char* blur_fault(const ColourWork& work, std::size_t height, std::size_t width) noexcept {
+  const std::array sides{width, height};
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    const double size = work.amounts[axis];
+    if (!is_whole(size, 1, 2 * static_cast<double>(sides[axis]) - 1) || std::fmod(size, 2) == 0) {
+      return "the blur's kernel is not odd, or reaches beyond the mirrored picture";
+    }
+    if (!(work.amounts[2 + axis] > 0)) return "the blur's sigma is not above 0";
+  }
+  return nullptr;
+}
+
+const char* step_fault(const ColourWork& work, std::size_t height, std::size_t width) noexcept {
+  if (!is_whole(work.step, 0, static_cast<double>(ColourStep::last))) return "no such step";
+  for (const double amount : work.amounts) {
+    if (!std::isfinite(amount)) return "an amount is not a number";
+  }
+  const double amount = work.amounts[0];
+  switch (static_cast<ColourStep>(work.step)) {
+    case ColourStep::hue:
+      return std::abs(amount) <= 1 ? nullptr : "the hue turns by more than the circle";
+    case ColourStep::solarize: return amount >= 0 && amount <= 256 ? nullptr : "no such threshold";
+    case ColourStep::posterize: return is_whole(amount, 0, 8) ? nullptr : "values have 0 to 8 bits";
+    case ColourStep::erase: return erase_fault(work, height, width);
+    case ColourStep::blur: return blur_fault(work, height, width);
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+const ColourLoops& colour_loops(SimdLevel level) noexcept {
+#if defined(__x86_64__)
+  if (level >= SimdLevel::avx512) return avx512_colours;
+  static const bool has_fma = __builtin_cpu_supports("fma");
+  if (level >= SimdLevel::avx2 && has_fma) return avx2_colours;
+#elif defined(__aarch64__)
+  if (level >= SimdLevel::neon) return neon_colours;
+#else
+  (void)level;
+#endif
+  return scalar_colours;
+}
+
+const char* colour_fault(const ColourProgram& program, std::size_t height, std::size_t width,
+                         int channels) noexcept {
+  bool mixes = false;
+  for (std::size_t i = 0; i < program.count; ++i) {
+    const char* fault = step_fault(program.steps[i], height, width);
+    if (fault != nullptr) return fault;
+    const auto step = static_cast<ColourStep>(program.steps[i].step);
+    const bool is_of_any = step == ColourStep::none || step == ColourStep::erase ||
+                           step == ColourStep::flip_x || step == ColourStep::flip_y;
+    if (channels != 1 && channels != 3 && !is_of_any) {
+      return "pictures have neither 1 nor 3 channels";
+    }
+    mixes = mixes || step == ColourStep::begin_mix;
+    if (step > ColourStep::begin_mix && !mixes) return "a mix goes on that was not begun";
+  }
+  return nullptr;
+}
+
+Colourist::Colourist(SimdLevel level) noexcept : level_(level), loops_(&colour_loops(level)) {}
+
+bool Colourist::run(const ColourProgram& program, const Picture& picture) noexcept {
+  if (bytes_of(picture) == 0) return true;
+  return std::all_of(program.steps, program.steps + program.count,
+                     [&](const ColourWork& work) { return step(work, picture); });
+}
+
+bool Colourist::step(const ColourWork& work, const Picture& picture) noexcept {
+  const ColourLoops& loops = *loops_;
+  const double amount = work.amounts[0];
+  const bool has_colour = picture.channels == 3;
+  switch (const auto step = static_cast<ColourStep>(work.step)) {
+    case ColourStep::none: break;
+    case ColourStep::brightness: blend(loops, picture, amount, 0); break;
+    case ColourStep::contrast: blend(loops, picture, amount, mean_luma(loops, picture)); break;
+    case ColourStep::saturation:
+      if (has_colour) {
+        over_planes<true>(loops, picture, [&](ColourPlanes& planes, std::size_t) {
+          loops.saturate(planes, static_cast<float>(amount), static_cast<float>(1.0 - amount));
+        });
+      }
+      break;
+    case ColourStep::hue:
+      if (has_colour) {
+        over_planes<true>(loops, picture, [&](ColourPlanes& planes, std::size_t) {
+          loops.turn_hue(planes, static_cast<float>(amount));
+        });
+      }
+      break;
+    case ColourStep::grey:
+      if (has_colour) {
+        over_planes<true>(loops, picture, [&](ColourPlanes& planes, std::size_t) {
+          loops.luma(planes);
+          std::memcpy(planes.green, planes.red, ColourPlanes::pixels);
+          std::memcpy(planes.blue, planes.red, ColourPlanes::pixels);
+        });
+      }
+      break;
+    case ColourStep::invert: change_bits(picture, 0, 255); break;
+    case ColourStep::solarize:
+      change_bits(picture, static_cast<unsigned>(std::ceil(static_cast<float>(amount))), 255);
+      break;
+    case ColourStep::posterize:
+      change_bits(picture, 256, 255U << (8 - static_cast<unsigned>(amount)));
+      break;
+    case ColourStep::autocontrast: stretch_contrast(picture); break;
+    case ColourStep::equalize: equalize(picture); break;
+    case ColourStep::sharpness: return sharpen(picture, amount);
+    case ColourStep::blur: return blur(picture, work);
+    case ColourStep::erase: erase(picture, work); break;
+    case ColourStep::flip_x: return flip_x(picture);
+    case ColourStep::flip_y: flip_y(picture); break;
+    case ColourStep::affine:
+    case ColourStep::perspective: return warp(picture, work);
+    case ColourStep::begin_mix:
+    case ColourStep::begin_chain:
+    case ColourStep::add_to_mix:
+    case ColourStep::end_mix: return mix(step, picture, amount);
+  }
+  return true;
+}
+
+/// With room behind it for whole vectors. nullptr when there is no memory.
+const std::uint8_t* Colourist::copied(const Picture& picture) noexcept {
+  std::uint8_t* const copy = copy_.reserve(bytes_of(picture) + ColourLoops::slack);
+  if (copy != nullptr) std::memcpy(copy, picture.data, bytes_of(picture));
+  return copy;
+}
+
+bool Colourist::sharpen(const Picture& picture, double factor) noexcept {
+  if (picture.height <= 2 || picture.width <= 2) return true;
+  const std::uint8_t* const copy = copied(picture);
+  if (copy == nullptr) return false;
+  const ColourLoops& loops = *loops_;
+  const auto weight = static_cast<float>(1.0 - factor);
+  const std::size_t channels = channels_of(picture);
+  const std::size_t stride = picture.row_bytes();
+  const std::size_t count = stride - 2 * channels;
+  for (std::size_t y = 1; y + 1 < picture.height; ++y) {
+    const std::uint8_t* const first = copy + (y - 1) * stride + channels;
+    const std::uint8_t* const rows[3] = {first, first + stride, first + 2 * stride};
+    std::uint8_t* const out = picture.row(y) + channels;
+    const std::size_t done = loops.sharpen(rows, channels, out, count, weight);
+    const std::uint8_t* const rest[3] = {rows[0] + done, rows[1] + done, rows[2] + done};
+    fastio::sharpen(rest, channels, out + done, count - done, weight);
+  }
+  return true;
+}
+
+bool Colourist::blur(const Picture& picture, const ColourWork& work) noexcept {
+  const auto across = static_cast<std::size_t>(work.amounts[0]);
+  const auto down = static_cast<std::size_t>(work.amounts[1]);
+  const std::size_t channels = channels_of(picture);
+  const std::size_t stride = picture.row_bytes();
+  const std::size_t beside = across / 2 * channels;
+  const std::size_t floats = across + down + stride + 2 * beside + ColourLoops::slack;
+  const std::size_t pointers = down * sizeof(const std::uint8_t*);
+  std::uint8_t* const memory =
+      rows_.reserve(pointers + floats * sizeof(float) + stride + ColourLoops::slack);
+  const std::uint8_t* const copy = copied(picture);
+  if (memory == nullptr || copy == nullptr) return false;
+  const auto rows = reinterpret_cast<const std::uint8_t**>(memory);
+  auto* const x_weights = reinterpret_cast<float*>(memory + pointers);
+  float* const y_weights = x_weights + across;
+  float* const line = y_weights + down;
+  auto* const out =
+      reinterpret_cast<std::uint8_t*>(line + stride + 2 * beside + ColourLoops::slack);
+  gaussian(work.amounts[2], across, x_weights);
+  gaussian(work.amounts[3], down, y_weights);
+  const ColourLoops& loops = *loops_;
+  for (std::size_t y = 0; y < picture.height; ++y) {
+    for (std::size_t k = 0; k < down; ++k) {
+      const auto above = static_cast<std::ptrdiff_t>(y + k) - static_cast<std::ptrdiff_t>(down / 2);
+      rows[k] = copy + mirrored(above, picture.height) * stride;
+    }
+    loops.blur_down(rows, y_weights, down, line + beside, stride);
+    for (std::size_t x = 1; x <= across / 2; ++x) {
+      for (std::size_t c = 0; c < channels; ++c) {
+        float* const first = line + beside + c;
+        float* const last = first + stride - channels;
+        *(first - x * channels) = first[x * channels];
+        last[x * channels] = *(last - x * channels);
+      }
+    }
+    loops.blur_along(line, channels, x_weights, across, out, stride);
+    std::memcpy(picture.row(y), out, stride);
+  }
+  return true;
+}
+
+bool Colourist::flip_x(const Picture& picture) noexcept {
+  const std::uint8_t* const copy = copied(picture);
+  if (copy == nullptr) return false;
+  mirror_rows(picture.channels, level_)({copy, picture.row_bytes()},
+                                        {picture.data, picture.row_bytes()}, picture.width,
+                                        picture.height);
+  return true;
+}
+
+bool Colourist::warp(const Picture& picture, const ColourWork& work) noexcept {
+  const std::uint8_t* const copy = copied(picture);
+  const std::size_t places = picture.width + ColourLoops::slack;
+  auto* const x = reinterpret_cast<float*>(rows_.reserve(2 * places * sizeof(float)));
+  if (copy == nullptr || x == nullptr) return false;
+  float* const y = x + places;
+  const ColourLoops& loops = *loops_;
+  const WarpedPixel pixel(copy, picture, work);
+  const std::size_t channels = channels_of(picture);
+  WarpRow row = first_row(picture, work);
+  for (std::size_t line = 0; line < picture.height; ++line, ++row.y) {
+    loops.places(row, x, y, picture.width);
+    std::uint8_t* out = picture.row(line);
+    for (std::size_t i = 0; i < picture.width; ++i, out += channels) {
+      if (row.rounds) {
+        pixel.nearest(x[i], y[i], out);
+      } else {
+        pixel.bilinear(x[i], y[i], out);
+      }
+    }
+  }
+  return true;
+}
+
+bool Colourist::mix(ColourStep step, const Picture& picture, double weight) noexcept {
+  const std::size_t size = bytes_of(picture);
+  std::uint8_t* const kept = kept_.reserve(size);
+  auto* const sums = reinterpret_cast<float*>(sums_.reserve(size * sizeof(float)));
+  if (kept == nullptr || sums == nullptr) return false;
+  const auto share = static_cast<float>(weight);
+  std::uint8_t* const values = picture.data;
+  if (step == ColourStep::begin_mix) {
+    std::memcpy(kept, values, size);
+    for (std::size_t i = 0; i < size; ++i) sums[i] = static_cast<float>(values[i]) * share;
+  } else if (step == ColourStep::begin_chain) {
+    std::memcpy(values, kept, size);
+  } else if (step == ColourStep::add_to_mix) {
+    for (std::size_t i = 0; i < size; ++i) sums[i] += static_cast<float>(values[i]) * share;
+  } else {
+    for (std::size_t i = 0; i < size; ++i) values[i] = as_byte(sums[i]);
+  }
+  return true;
+}
+
+}  // namespace fastio

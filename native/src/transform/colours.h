@@ -1,0 +1,156 @@
+/// Colours: what is done to the pixels of a finished picture, step by step, on the thread that made
+/// it. Each step gives the bytes that torchvision's transforms v2 give for uint8 tensors, but where
+/// its comment says otherwise.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/bytes.h"
+#include "core/simd.h"
+#include "pictures/pixels.h"
+
+namespace fastio {
+
+/// The steps, and the amounts that each reads. Pictures have 1 or 3 channels; those erased or
+/// flipped may have 4.
+enum class ColourStep : int {
+  none,
+  brightness,    ///< factor
+  contrast,      ///< factor; towards the mean of the picture's luma
+  saturation,    ///< factor; 3 channels
+  hue,           ///< part of a turn, -0.5 to 0.5; 3 channels
+  grey,          ///< luma into all channels
+  invert,        ///< 255 - value
+  solarize,      ///< threshold, 0 to 256: values of at least that are inverted
+  posterize,     ///< bits that are kept, 0 to 8
+  autocontrast,  ///< each channel is stretched from 0 to 255
+  equalize,      ///< each channel's histogram is flattened, as by Pillow
+  sharpness,     ///< factor; pictures of at least 3 x 3 pixels
+  blur,         ///< kernel width, height (odd, at most 2 * side - 1), sigma x, sigma y; to a level:
+                ///< torch sums up in another order
+  erase,        ///< top, left, bottom, right, value of each channel
+  flip_x,       ///< left and right exchanged
+  flip_y,       ///< top and bottom exchanged
+  affine,       ///< the matrix from (x, y, 1) of the result to where it is read, 6 numbers, from
+                ///< the middle of the picture; then as perspective's
+  perspective,  ///< 8 numbers, of which the last two belong to the divisor, from the top left
+                ///< corner; 1: bilinear, 0: nearest; 1: filled, 0: edges are black; the fill, a
+                ///< value a channel. To a level for bilinear
+  begin_mix,    ///< weight of the picture as it is, which is kept
+  begin_chain,  ///< the picture is again the one kept
+  add_to_mix,   ///< weight of the picture as it is
+  end_mix,      ///< the picture is what was added up
+  last = end_mix,
+};
+
+/// A step of a program, as Python writes it: which, then its amounts.
+struct ColourWork {
+  static constexpr std::size_t amounts_of_a_step = 13;
+  double step;
+  std::array<double, amounts_of_a_step> amounts;
+};
+static_assert(sizeof(ColourWork) == 14 * sizeof(double));
+
+/// What to do to one picture.
+struct ColourProgram {
+  const ColourWork* steps = nullptr;
+  std::size_t count = 0;
+};
+
+/// What is wrong with a program for pictures of this size, in words that end a message; nullptr
+/// when nothing is. A program that passes cannot reach outside the picture.
+[[nodiscard]] const char* colour_fault(const ColourProgram& program, std::size_t height,
+                                       std::size_t width, int channels) noexcept;
+
+struct ColourLoops;
+
+/// Runs programs; keeps its memory. Not thread-safe: one per thread.
+class Colourist {
+ public:
+  Colourist() noexcept : Colourist(simd_level()) {}
+  explicit Colourist(SimdLevel level) noexcept;
+
+  /// Changes the picture, whose rows follow without gaps, pixel behind pixel. The program has
+  /// passed colour_fault. False when there is no memory.
+  [[nodiscard]] bool run(const ColourProgram& program, const Picture& picture) noexcept;
+
+ private:
+  [[nodiscard]] bool step(const ColourWork& work, const Picture& picture) noexcept;
+  [[nodiscard]] const std::uint8_t* copied(const Picture& picture) noexcept;
+  [[nodiscard]] bool sharpen(const Picture& picture, double factor) noexcept;
+  [[nodiscard]] bool blur(const Picture& picture, const ColourWork& work) noexcept;
+  [[nodiscard]] bool flip_x(const Picture& picture) noexcept;
+  [[nodiscard]] bool warp(const Picture& picture, const ColourWork& work) noexcept;
+  [[nodiscard]] bool mix(ColourStep step, const Picture& picture, double weight) noexcept;
+
+  SimdLevel level_;
+  const ColourLoops* loops_;
+  Scratch copy_;
+  Scratch rows_;
+  Scratch kept_;
+  Scratch sums_;
+};
+
+// The inner loops, by instruction set (inside the core only). All give the same bytes, with one
+// rounding where a product is added: torch's loops have fused multiply-add.
+
+/// Planes of a few pixels of a colour picture, which the loops change in place.
+struct ColourPlanes {
+  static constexpr std::size_t pixels = 256;
+  alignas(64) std::uint8_t red[pixels];
+  alignas(64) std::uint8_t green[pixels];
+  alignas(64) std::uint8_t blue[pixels];
+};
+
+/// One row of a warp: of pixel i of the result, `x` + i and `y` are its place; the matrix takes
+/// that to (-1, 1) in the picture, whose halved size is `half`.
+struct WarpRow {
+  std::array<float, 8> matrix;  ///< x: 3, y: 3, divisor: 2 and 1
+  std::array<float, 2> half;
+  float x;
+  float y;
+  bool divides;  ///< perspective
+  bool rounds;   ///< to whole pixels, halves to even ones
+};
+
+/// Loops over `count` values or pixels. Those over planes do all of a ColourPlanes.
+struct ColourLoops {
+  /// value * factor + constant * weight, for as many values as fit vectors: returns how many.
+  std::size_t (*levels)(std::uint8_t* values, std::size_t count, float factor, float constant,
+                        float weight) noexcept;
+  void (*saturate)(ColourPlanes& planes, float factor, float weight) noexcept;
+  void (*turn_hue)(ColourPlanes& planes, float turn) noexcept;
+  /// Luma into `red`.
+  void (*luma)(ColourPlanes& planes) noexcept;
+  /// Planes from and to pixels.
+  void (*split)(const std::uint8_t* pixels, ColourPlanes& planes) noexcept;
+  void (*join)(const ColourPlanes& planes, std::uint8_t* pixels) noexcept;
+  /// `rows`: the row above, the row itself, the one below. Neighbours are `step` bytes apart. As
+  /// many values as fit vectors: returns how many.
+  std::size_t (*sharpen)(const std::uint8_t* const (&rows)[3], std::size_t step, std::uint8_t* out,
+                         std::size_t count, float weight) noexcept;
+  /// out[i] = sum of weights[k] * rows[k][i], k < `size` (odd), symmetric weights. May write and
+  /// read up to `slack` values more.
+  void (*blur_down)(const std::uint8_t* const* rows, const float* weights, std::size_t size,
+                    float* out, std::size_t count) noexcept;
+  /// The same along a row: in[i + k * step]; rounded.
+  void (*blur_along)(const float* in, std::size_t step, const float* weights, std::size_t size,
+                     std::uint8_t* out, std::size_t count) noexcept;
+  /// Where each pixel of a row is read, x and y one behind the other. May write `slack` more.
+  void (*places)(const WarpRow& row, float* x, float* y, std::size_t count) noexcept;
+
+  static constexpr std::size_t slack = 64;
+};
+
+[[nodiscard]] const ColourLoops& colour_loops(SimdLevel level) noexcept;
+
+#if defined(__x86_64__)
+extern const ColourLoops avx2_colours;
+extern const ColourLoops avx512_colours;
+#elif defined(__aarch64__)
+extern const ColourLoops neon_colours;
+#endif
+
+}  // namespace fastio

@@ -1,0 +1,120 @@
+// Colours: all instruction sets give the same bytes and stay inside their picture; a program that
+// would not is refused.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "check.h"
+#include "transform/colours.h"
+
+namespace {
+
+using fastio::Colourist;
+using fastio::ColourStep;
+using fastio::ColourWork;
+using fastio::Picture;
+using fastio::SimdLevel;
+using Buffer = std::vector<std::uint8_t>;
+
+constexpr std::size_t guard = 64;
+constexpr std::uint8_t untouched = 0xA5;
+
+ColourWork work(ColourStep step, std::initializer_list<double> amounts = {}) {
+  ColourWork made{static_cast<double>(step), {}};
+  std::copy(amounts.begin(), amounts.end(), made.amounts.begin());
+  return made;
+}
+
+std::vector<ColourWork> every_step(std::size_t height, std::size_t width) {
+  const auto down = static_cast<double>(height);
+  const auto across = static_cast<double>(width);
+  std::vector<ColourWork> steps{
+      work(ColourStep::brightness, {1.3}),
+      work(ColourStep::contrast, {0.7}),
+      work(ColourStep::saturation, {1.6}),
+      work(ColourStep::hue, {-0.2}),
+      work(ColourStep::sharpness, {1.9}),
+      work(ColourStep::erase, {0, 0, down / 2 - (height % 2) * 0.5, across, 1, 2, 3}),
+      work(ColourStep::flip_x),
+      work(ColourStep::flip_y),
+      work(ColourStep::affine, {0.9, 0.2, 1.1, -0.3, 1.2, -2, 0, 0, 0, 1, 9, 8, 7}),
+      work(ColourStep::affine, {0.9, -0.2, 0.3, 0.3, 1.2, 2, 0, 0, 1, 0}),
+      work(ColourStep::perspective, {0.9, 0.01, 1, 0.1, 0.8, 1, 0.001, 0.002, 1, 1, 5, 6, 7}),
+      work(ColourStep::begin_mix, {0.4}),
+      work(ColourStep::invert),
+      work(ColourStep::add_to_mix, {0.3}),
+      work(ColourStep::begin_chain),
+      work(ColourStep::solarize, {99.5}),
+      work(ColourStep::add_to_mix, {0.3}),
+      work(ColourStep::end_mix),
+      work(ColourStep::autocontrast),
+      work(ColourStep::equalize),
+      work(ColourStep::posterize, {5}),
+      work(ColourStep::grey),
+  };
+  if (height > 2 && width > 2) steps.push_back(work(ColourStep::blur, {5, 3, 0.9, 1.4}));
+  return steps;
+}
+
+void test_levels_agree() {
+  std::mt19937 random(1);
+  for (const int channels : {1, 3}) {
+    for (std::size_t width = 1; width < 90; width += 1 + width / 9) {
+      const std::size_t height = 1 + random() % 13;
+      Buffer pixels(height * width * static_cast<std::size_t>(channels));
+      for (auto& byte : pixels) byte = static_cast<std::uint8_t>(random());
+      for (const ColourWork& step : every_step(height, width)) {
+        const std::vector<ColourWork> program{work(ColourStep::begin_mix, {0.5}), step};
+        EXPECT(fastio::colour_fault({program.data(), 2}, height, width, channels) == nullptr);
+        Buffer first;
+        for (const SimdLevel level : {SimdLevel::none, SimdLevel::avx2, fastio::simd_level()}) {
+          if (level > fastio::simd_level()) continue;
+          Buffer changed = pixels;
+          changed.resize(pixels.size() + guard, untouched);
+          Colourist colourist(level);
+          EXPECT(colourist.run({program.data(), 2}, {changed.data(), height, width, channels}));
+          for (std::size_t i = 0; i < guard; ++i) {
+            EXPECT(changed[pixels.size() + i] == untouched);
+          }
+          if (first.empty()) first = changed;
+          EXPECT(first == changed);
+        }
+      }
+    }
+  }
+}
+
+void test_programs_that_reach_outside_are_refused() {
+  const auto fault = [](const ColourWork& step, int channels = 3) {
+    return fastio::colour_fault({&step, 1}, 6, 8, channels) != nullptr;
+  };
+  EXPECT(!fault(work(ColourStep::erase, {0, 0, 6, 8})));
+  EXPECT(fault(work(ColourStep::erase, {0, 0, 7, 8})));
+  EXPECT(fault(work(ColourStep::erase, {0, 0, 6, 9})));
+  EXPECT(fault(work(ColourStep::erase, {-1, 0, 6, 8})));
+  EXPECT(fault(work(ColourStep::erase, {4, 0, 3, 8})));
+  EXPECT(fault(work(ColourStep::erase, {0.5, 0, 3, 8})));
+  EXPECT(!fault(work(ColourStep::blur, {15, 11, 1, 1})));
+  EXPECT(fault(work(ColourStep::blur, {17, 11, 1, 1})));
+  EXPECT(fault(work(ColourStep::blur, {15, 13, 1, 1})));
+  EXPECT(fault(work(ColourStep::blur, {4, 3, 1, 1})));
+  EXPECT(fault(work(ColourStep::blur, {3, 3, 0, 1})));
+  EXPECT(fault(work(ColourStep::posterize, {9})));
+  EXPECT(fault(work(ColourStep::solarize, {257})));
+  EXPECT(fault(work(ColourStep::hue, {2})));
+  EXPECT(fault(work(ColourStep::brightness, {std::numeric_limits<double>::quiet_NaN()})));
+  EXPECT(fault(work(ColourStep::end_mix)));
+  EXPECT(fault(work(static_cast<ColourStep>(22))));
+  EXPECT(fault(work(ColourStep::brightness, {1}), 4));
+  EXPECT(!fault(work(ColourStep::flip_x), 4));
+}
+
+}  // namespace
+
+int main() {
+  test_levels_agree();
+  test_programs_that_reach_outside_are_refused();
+  return failures;
+}
