@@ -30,7 +30,7 @@ nitpick_ignore_regex = [("py:class", r"[A-Z]|.*\.Picture|Outside")]  # type vari
 # Types that pass between our own parts; a user neither makes nor reads one.
 _INTERNAL = (
     *("_native.BatchCounts", "_native.Buffers", "_native.ThreadPool", "dataset.iterable.BatchReadable"),
-    *("store.kinds.recognise.Recognised", "converters.sources.source.DocumentCounts"),
+    *("store.kinds.recognise.Recognised", "store.kinds.unknown.Near", "converters.sources.source.DocumentCounts"),
     *("converters.sources.source.StreamedSource", "dataset.token_collate.TokenCollate"),
     *("measure.loop.step_timer._Timed", "samplers.lanes.Windows"),
     *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.sets.set_object.SetMember"),
