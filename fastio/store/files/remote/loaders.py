@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -123,8 +124,8 @@ class DiskLoader:
     ``load`` brings what ``fetch`` would, and keeps it where the range says so; of objects of which ``bytes_of`` knows
     nothing on this machine it is ``fetch``.
 
-    What another one fetches for the same disk is waited for, as long as a request may take. The disk is read and
-    written by other threads than the one that loads.
+    What another one fetches for the same disk is waited for, as long as a request may take, or ``most_wait_s``. The
+    disk is read and written by other threads than the one that loads.
     """
 
     def __init__(
@@ -132,11 +133,14 @@ class DiskLoader:
         sources: Sequence[RemoteSource],
         fetch: Callable[[ByteRange], Awaitable[Data]],
         bytes_of: Callable[[RemoteSource], LocalBytes | None],
+        *,
+        most_wait_s: float = math.inf,
     ) -> None:
         self._sources = sources
         self._fetch = fetch
         self._bytes_of = bytes_of
         self._waits = True
+        self._most_wait_s = most_wait_s
 
     async def load(self, wanted: ByteRange) -> Data:
         """Return the bytes, read-only. Raises what ``fetch`` raises."""
@@ -162,7 +166,7 @@ class DiskLoader:
 
     async def _claimed(self, local: LocalBytes, wanted: ByteRange, wait_s: float) -> _Pieces:
         """Return the range in pieces, of which nobody else fetches what is missing, or has done so for too long."""
-        deadline = time.monotonic() + wait_s
+        deadline = time.monotonic() + min(wait_s, self._most_wait_s)
         while True:
             pieces, claim = await asyncio.to_thread(_pieces_and_claim, local, wanted)
             if claim is not None or not gaps_of(pieces) or not (wanted.is_kept and self._waits):

@@ -28,6 +28,7 @@ __all__ = [
 
 
 _DAMAGED = "it came so twice: put the shard there again (fastio repair)"
+_COPIER_WAIT_S = 1.0  # for who copies: he may compare another shard with its checksums before he writes a block
 _MOST_FAILURES = 10_000  # samples that could not be read, whose reasons are remembered
 
 
@@ -52,7 +53,9 @@ class RemoteFiles:
         self._in_flight = InFlight()
         self._loader = RangeLoader(sources, self._in_flight)
         self._cached = DiskLoader(sources, self._loader.load, lambda source: source.cached)
-        self._copied = DiskLoader(sources, self._cached.load, lambda source: source.local_copy)
+        self._copied = DiskLoader(
+            sources, self._cached.load, lambda source: source.local_copy, most_wait_s=_COPIER_WAIT_S
+        )
         self._copies = WholeCopies(sources)
         self._thread = DownloadThread(self._copied.load, self._in_flight)
         self._held = HeldRanges()
