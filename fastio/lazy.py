@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import ast
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 __all__ = ["attach_stub"]
+
+_HANDED_ON = re.compile(r"from (?P<home>\S+) import (?P<name>\w+) as (?P=name)\n?")
+_DECLARED = re.compile(r"(?P<name>\w+): ")
 
 
 def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -26,7 +28,7 @@ def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[s
     """
     face = sys.modules[package]
     assert face.__file__ is not None
-    homes, own = _read(Path(face.__file__).with_suffix(".pyi"))
+    homes, own = _read(face.__file__.rpartition(".")[0] + ".pyi")
     names = sorted([*homes, *own])
 
     def public(name: str) -> Any:
@@ -43,12 +45,16 @@ def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[s
     return public, lambda: list(names), names
 
 
-def _read(stub: Path) -> tuple[Mapping[str, str], list[str]]:
-    """Return the module of each name that a stub hands on, and the names that it declares."""
+def _read(stub: str) -> tuple[Mapping[str, str], list[str]]:
+    """Return the module of each name that a stub hands on, and the names that it declares: a line each."""
     homes, own = dict[str, str](), list[str]()
-    for node in ast.parse(stub.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            homes |= {alias.name: node.module for alias in node.names if alias.asname == alias.name}
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            own.append(node.target.id)
+    # Neither ast nor pathlib: `import fastio` would take a third longer.
+    with open(stub, encoding="utf-8") as lines:  # noqa: PTH123
+        for line in lines:
+            if handed_on := _HANDED_ON.fullmatch(line):
+                homes[handed_on["name"]] = handed_on["home"]
+            elif declared := _DECLARED.match(line):
+                own.append(declared["name"])
+            elif line.strip():
+                raise ValueError(f"{stub}: expected `from MODULE import NAME as NAME` or `NAME: TYPE`, got {line!r}")
     return homes, own
