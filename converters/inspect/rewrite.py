@@ -16,18 +16,13 @@ from numpy.typing import NDArray
 
 from fastio._native import image_kind
 from fastio.codec.copied import parse_json
-from fastio.codec.image import ImageCodec
-from fastio.converters.sources.column_kinds import COLUMN_KINDS
 from fastio.converters.sources.optional import pyarrow
 from fastio.converters.sources.record import origin_of, recorded_kind
 from fastio.converters.sources.source import damaged
-from fastio.converters.sources.tables.names import file_name
-from fastio.converters.sources.text_lines import Separators
 from fastio.converters.text.decode import Document, StoredText, probe_words
 from fastio.errors import StoreCorrupt
 from fastio.store import SampleStore
 from fastio.store.kinds.names import ARROW_SUFFIXES
-from fastio.store.kinds.registry import SOURCES
 from fastio.store.protocol import read_values
 from fastio.types.picture_kinds import PICTURE_KINDS, kind_by_name
 from fastio.types.schema import Field
@@ -66,6 +61,8 @@ class StoredTable:
         form = store.metadata.get("table")
         if form is None:
             return None
+        from fastio.converters.sources.column_kinds import COLUMN_KINDS
+
         try:
             columns = form["columns"]
             names = [each.get("field") or each.get("file") for each in columns]
@@ -128,6 +125,9 @@ class StoredTable:
                 yield {title: value for title, value in row.items() if value is not None or title not in absent}
 
     def _values(self, column: Mapping[str, Any], indices: NDArray[np.int64]) -> list[Any]:
+        from fastio.converters.sources.column_kinds import COLUMN_KINDS
+        from fastio.converters.sources.tables.names import file_name
+
         store = self.store
         if "key" in column:
             keys = store.keys(indices)
@@ -365,6 +365,8 @@ class FieldAsFiles:
     def name(self, key: str, data: _Bytes) -> str:
         """Return the name of the file for the sample ``key``."""
         if self.described is not None:
+            from fastio.converters.sources.tables.names import file_name
+
             return file_name(self.described, key)
         field = self.field
         name = key if self.is_first else f"{key}.{field.name}"
@@ -378,6 +380,8 @@ class FieldAsFiles:
         """Return the bytes of the file: raw pictures as PNG, other arrays as .npy, anything else as stored."""
         field = self.field
         if field.is_raw_picture:
+            from fastio.codec.image import ImageCodec
+
             shape = tuple(size for size in field.shape if size is not None)
             return np.frombuffer(ImageCodec().encode(data.reshape(shape)), np.uint8)
         if field.traits.extension != "npy" or (self.is_first and self.described is None):
@@ -440,6 +444,8 @@ def text_notes(stored: StoredText) -> list[str]:
 
 
 def _unpacks_to(origin: Mapping[str, Any]) -> str:
+    from fastio.store.kinds.registry import SOURCES
+
     kind = SOURCES.get(recorded_kind(origin))
     return "table" if kind is None else kind.unpacks_to
 
@@ -464,6 +470,8 @@ def _bytes(document: Document) -> bytes:
 def _one_file(
     stored: StoredText, origin: Mapping[str, Any], documents: Iterator[Document], numbers: NDArray[np.int64] | None
 ) -> Parts:
+    from fastio.converters.sources.text_lines import Separators
+
     name = PurePosixPath(str(origin.get("name") or "text.txt")).name
     try:
         between = Separators.from_json(origin["between"])

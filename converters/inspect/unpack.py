@@ -25,7 +25,7 @@ from fastio.converters.inspect.rewrite import FieldAsFiles, StoredCoco, StoredTa
 from fastio.converters.packing.advice import packing_lines
 from fastio.converters.sources.record import origin_of, recorded_kind
 from fastio.converters.sources.source import damaged, split_by_bytes
-from fastio.converters.text.decode import StoredText, text_field
+from fastio.converters.text.decode import StoredText
 from fastio.errors import FastioError, SourceError, StoreCorrupt, StoreError
 from fastio.store import SampleStore
 from fastio.store.files.local import check_folder_here
@@ -34,7 +34,7 @@ from fastio.store.kinds.scan import Problem, is_utf8, shown
 from fastio.store.listing import remove_stale
 from fastio.store.protocol import read_values
 from fastio.store.write.atomic import PartialFile, publish_file
-from fastio.types.schema import is_plain_path
+from fastio.types.schema import is_plain_path, text_field
 
 __all__ = [
     "UnpackReport",

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import ThreadPool
-from fastio.converters.sources.streams import Stream
-from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES
+from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES, Stream
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem
 from fastio.types.spans import Spans

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import ThreadPool
 from fastio.machine import available_memory
-from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import SampleBatch
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+    from fastio.store.kinds.scan import Problem
 
 __all__ = [
     "LARGE_BYTES",

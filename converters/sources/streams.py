@@ -9,19 +9,21 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from fastio.converters.sources.optional import pyarrow
 from fastio.errors import FastioError, SourceError
 from fastio.store.kinds.names import plain_name
 
 __all__ = [
+    "MAX_DOCUMENT_BYTES",
     "Stream",
     "opened",
     "seekable",
 ]
 
 
+MAX_DOCUMENT_BYTES: Final = 64 << 20
 _COPY_BYTES = 1 << 20
 
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fastio._native import ThreadPool
 from fastio.converters.sources.documents import Documents, Limits, TextOptions
 from fastio.converters.sources.options import source_record
-from fastio.converters.sources.streams import opened
-from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES
+from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES, opened
 from fastio.errors import SourceError
 from fastio.store.kinds.names import plain_name
 from fastio.store.kinds.scan import Problem

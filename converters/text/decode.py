@@ -16,19 +16,13 @@ from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import FastioError, SourceError, StoreCorrupt
 from fastio.store import SampleStore
 from fastio.store.protocol import read_values
-from fastio.types.schema import Field, Schema
+from fastio.types.schema import Field
 from fastio.types.units import counted
 
-__all__ = ["Document", "StoredText", "probe_words", "text_field", "tokenizer_of"]
+__all__ = ["Document", "StoredText", "probe_words", "tokenizer_of"]
 
 _CHUNK_BYTES, _CHUNK_SAMPLES = 8 << 20, 4096
 _PIECE = re.compile(r"(.*)#(\d+)\Z", re.DOTALL)
-
-
-def text_field(schema: Schema) -> Field | None:
-    """Return the field of tokens or text, if it is a store's only payload."""
-    payload = schema.payload
-    return payload[0] if len(payload) == 1 and payload[0].traits.is_sequence else None
 
 
 def tokenizer_of(metadata: Mapping[str, Any]) -> Tokenizer | None:

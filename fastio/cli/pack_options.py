@@ -444,7 +444,7 @@ class TextArguments:
 
     def options(self, of_source: SourceArguments) -> TextOptions:
         """Return how to find the text and its labels in its source."""
-        from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES
+        from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES
         from fastio.converters.text import TextOptions
 
         return TextOptions(

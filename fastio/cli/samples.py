@@ -109,8 +109,8 @@ def _reader(store: SampleStore) -> Callable[..., Any]:
     """
     Return a function from a sample's index to what it holds: the beginnings in words, or with ``json`` entries by name.
     """
-    from fastio.converters.text.decode import text_field
     from fastio.dataset.form import has_many_fields
+    from fastio.types.schema import text_field
 
     if has_many_fields(store):
         return _fields_reader(store)

@@ -94,8 +94,8 @@ def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | Non
     from fastio.converters.inspect.compare import read_again
     from fastio.converters.sources.origin import reopen_source
     from fastio.converters.sources.record import origin_of
-    from fastio.converters.text.decode import text_field
     from fastio.store.formats import names_store
+    from fastio.types.schema import text_field
 
     record = origin_of(store.metadata)
     is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()

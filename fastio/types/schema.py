@@ -31,6 +31,7 @@ __all__ = [
     "Schema",
     "are_plain_paths",
     "is_plain_path",
+    "text_field",
 ]
 
 
@@ -322,3 +323,9 @@ def are_plain_paths(keys: Sequence[str]) -> bool:
     joined = "/" + "/\0/".join(keys) + "/"
     is_odd = any(part in joined for part in ("//", "/./", "/../"))
     return not keys or (joined.count("\0") == len(keys) - 1 and not is_odd)
+
+
+def text_field(schema: Schema) -> Field | None:
+    """Return the field of tokens or text, if it is a store's only payload."""
+    payload = schema.payload
+    return payload[0] if len(payload) == 1 and payload[0].traits.is_sequence else None

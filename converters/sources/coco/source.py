@@ -20,9 +20,9 @@ from fastio.converters.sources.files import IMAGE_FIELD, FileReader, paths_below
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at, read_together
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.record import root_to_record
-from fastio.converters.sources.streams import opened
+from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES, opened
 from fastio.converters.sources.tables.names import file_states, safe_name
-from fastio.converters.sources.tables.rows import MAX_DOCUMENT_BYTES, JsonText, kind_in_json
+from fastio.converters.sources.tables.rows import JsonText, kind_in_json
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.types.field_types import field_of

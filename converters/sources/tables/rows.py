@@ -13,12 +13,11 @@ from typing import Any, Final
 
 from fastio.converters.fields.types import value_at
 from fastio.converters.sources.arrow.reading import part_at, plain_array, python_values, reading, sound
-from fastio.converters.sources.streams import Stream, opened
+from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES, Stream, opened
 from fastio.errors import SourceError
 from fastio.store.kinds.names import ARROW_SUFFIXES, METADATA_NAMES, STREAM_KINDS, is_table_name, plain_name
 
 __all__ = [
-    "MAX_DOCUMENT_BYTES",
     "Constant",
     "JsonText",
     "Row",
@@ -33,7 +32,6 @@ __all__ = [
 # Number of the row's first line, in .json of the object; and its fields, or one sentence on what is wrong with it.
 Row = tuple[int, Mapping[str, Any] | str]
 
-MAX_DOCUMENT_BYTES: Final = 64 << 20
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _STYLE_BYTES = 1 << 20  # of a first line, at most, that tells how the others are written
 
