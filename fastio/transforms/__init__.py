@@ -24,10 +24,10 @@ _NEEDLESS = {
 _OF_TORCHVISION = (
     "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat", "ElasticTransform",
     "FiveCrop", "GaussianNoise", "Identity", "JPEG", "Lambda", "LinearTransformation", "RGB",
-    "RandomAffine", "RandomChannelPermutation",
+    "RandomChannelPermutation",
     "RandomIoUCrop", "RandomOrder",
-    "RandomPerspective", "RandomPhotometricDistort", "RandomResize", "RandomRotation",
-    "RandomShortestSize", "RandomVerticalFlip", "RandomZoomOut", "SanitizeBoundingBoxes",
+    "RandomPhotometricDistort", "RandomResize",
+    "RandomShortestSize", "RandomZoomOut", "SanitizeBoundingBoxes",
     "SanitizeKeyPoints", "ScaleJitter", "SetClampingMode", "TenCrop", "ToPILImage", "ToPureTensor",
     "UniformTemporalSubsample",
 )  # fmt: skip

@@ -20,6 +20,7 @@ from fastio.transforms.batch.choice import OneOf, RandomApply
 from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.policy import AugMix, AutoAugment, RandAugment, TrivialAugmentWide
 from fastio.transforms.batch.recipe import Colours
+from fastio.transforms.batch.warp import RandomAffine, RandomPerspective, RandomRotation, RandomVerticalFlip
 from fastio.transforms.fused import Fused
 from fastio.transforms.joint import GEOMETRY
 from fastio.transforms.transform import Transform
@@ -239,7 +240,18 @@ def no_place_for_geometry(dataset: FastDataset) -> SchemaError:
 # What transforms of batches may do to samples of many fields: change pictures, but not where their pixels are.
 
 # Besides crops and flips, those that move pixels, or mix those of two pictures.
-_MOVING = (AugMix, AutoAugment, RandAugment, TrivialAugmentWide, MixUp, CutMix)
+_MOVING = (
+    AugMix,
+    AutoAugment,
+    RandAugment,
+    TrivialAugmentWide,
+    RandomAffine,
+    RandomPerspective,
+    RandomRotation,
+    RandomVerticalFlip,
+    MixUp,
+    CutMix,
+)
 
 
 def batch_roles(dataset: FastDataset) -> BatchRoles | None:

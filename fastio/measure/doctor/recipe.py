@@ -27,6 +27,7 @@ from fastio.transforms import (
     Pad,
     RandAugment,
     RandomAdjustSharpness,
+    RandomAffine,
     RandomApply,
     RandomAutocontrast,
     RandomCrop,
@@ -35,9 +36,12 @@ from fastio.transforms import (
     RandomGrayscale,
     RandomHorizontalFlip,
     RandomInvert,
+    RandomPerspective,
     RandomPosterize,
     RandomResizedCrop,
+    RandomRotation,
     RandomSolarize,
+    RandomVerticalFlip,
     Resize,
     ToDtype,
     Transform,
@@ -220,8 +224,19 @@ def _aug_mix(step: Any) -> list[Any]:
     return [AugMix(*own, *_look(step))]
 
 
+def _rotation(step: Any) -> list[Any]:
+    kernel, fill = _look(step)
+    return [RandomRotation(tuple(step.degrees), kernel, bool(step.expand), step.center, fill)]
+
+
+def _affine(step: Any) -> list[Any]:
+    shear = None if step.shear is None else tuple(step.shear)
+    kernel, fill = _look(step)
+    return [RandomAffine(tuple(step.degrees), step.translate, step.scale, shear, kernel, fill, step.center)]
+
+
 def _look(step: Any) -> tuple[Any, Any]:
-    """Return how a policy reads pixels that it moves: interpolation and fill."""
+    """Return how a step reads pixels that it moves: interpolation and fill."""
     fill = step.fill if not isinstance(step.fill, dict) else next(iter(step.fill.values()), None)
     return as_kernel(step.interpolation), fill
 
@@ -274,6 +289,7 @@ _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "Pad": lambda step: [Pad(step.padding, _fill(step.fill), step.padding_mode)],
     "RandAugment": _rand_augment,
     "RandomAdjustSharpness": lambda step: [RandomAdjustSharpness(step.sharpness_factor, float(step.p))],
+    "RandomAffine": _affine,
     "RandomApply": _apply,
     "RandomAutocontrast": lambda step: [RandomAutocontrast(float(step.p))],
     "RandomChoice": _one_of,
@@ -283,9 +299,12 @@ _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "RandomGrayscale": lambda step: [RandomGrayscale(float(step.p))],
     "RandomHorizontalFlip": lambda step: [RandomHorizontalFlip(float(step.p))],
     "RandomInvert": lambda step: [RandomInvert(float(step.p))],
+    "RandomPerspective": lambda step: [RandomPerspective(float(step.distortion_scale), float(step.p), *_look(step))],
     "RandomPosterize": lambda step: [RandomPosterize(step.bits, float(step.p))],
     "RandomResizedCrop": _resized_crop,
+    "RandomRotation": _rotation,
     "RandomSolarize": lambda step: [RandomSolarize(step.threshold, float(step.p))],
+    "RandomVerticalFlip": lambda step: [RandomVerticalFlip(float(step.p))],
     "Resize": _resize,
     "SanitizeBoundingBoxes": lambda step: [KeepBoxes(step.min_size, step.min_area)],
     "SanitizeKeyPoints": lambda step: [KeepPoints("drop")],

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.colour import check_probability
-from fastio.transforms.batch.program import COLUMNS, ColourTransform, Program, joined
+from fastio.transforms.batch.program import COLUMNS, ColourTransform, Program, check_probability, joined
 from fastio.types.options import explains_fields
 
 __all__ = ["OneOf", "RandomApply"]

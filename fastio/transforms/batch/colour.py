@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import Parameters, Pictures
-from fastio.transforms.batch.program import COLUMNS, ColourTransform, Program, Step, program_of
+from fastio.transforms.batch.program import COLUMNS, ColourTransform, Program, Step, check_probability, program_of
 from fastio.types.options import explains_fields
 
 __all__ = [
@@ -100,12 +100,6 @@ class _Sometimes(ColourTransform):
     def _step(self) -> tuple[Step, float]:
         """Return the step and its amount."""
         raise NotImplementedError
-
-
-def check_probability(p: object) -> None:
-    """Raise ValueError for what is not a number from 0 to 1."""
-    if not isinstance(p, (int, float)) or not 0 <= p <= 1:
-        raise ValueError(f"p={p!r}: expected a probability from 0 to 1")
 
 
 @explains_fields

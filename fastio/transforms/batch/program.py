@@ -30,6 +30,7 @@ __all__ = [
     "Programs",
     "Step",
     "check_channels",
+    "check_probability",
     "joined",
     "paint",
     "program_of",
@@ -129,6 +130,12 @@ def check_channels(channels: int, what: object) -> None:
     """Raise SchemaError for pictures without one or three channels, unless the transform takes any."""
     if channels not in (1, 3) and not getattr(what, "takes_alpha", False):
         raise SchemaError(f"{what}: expected pictures of 1 or 3 channels, got {channels}")
+
+
+def check_probability(p: object) -> None:
+    """Raise ValueError for what is not a number from 0 to 1."""
+    if not isinstance(p, (int, float)) or not 0 <= p <= 1:
+        raise ValueError(f"p={p!r}: expected a probability from 0 to 1")
 
 
 def paint(pixels: NDArray[np.uint8], program: Program, *, is_planar: bool = False) -> None:

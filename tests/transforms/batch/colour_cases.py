@@ -12,9 +12,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.transforms import RandomAffine, RandomPerspective, RandomRotation
 from fastio.transforms.arguments import Fill
 from fastio.transforms.batch import policy
-from fastio.transforms.batch.program import Program, Step, paint, program_of
+from fastio.transforms.batch.program import ColourTransform, Program, Step, paint, program_of
 from fastio.transforms.batch.warp import Look, affine_matrices, warp_program
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "GOLDEN",
     "POLICIES",
     "SHARES",
+    "WARPS",
     "Case",
     "by_fastio",
     "by_torchvision",
@@ -30,6 +32,8 @@ __all__ = [
     "policy_by_fastio",
     "policy_by_torchvision",
     "run",
+    "warps_by_fastio",
+    "warps_by_torchvision",
 ]
 
 Pixels = NDArray[np.uint8]  # (C, H, W)
@@ -226,7 +230,67 @@ def _operations(name: str) -> list[tuple[str, int, float]]:
     return [(kind, strength, sign) for kind in space.kinds for strength in (0, 4, bins - 1) for sign in (1.0, -1.0)]
 
 
+# Rotations, affine maps and perspectives with random amounts.
+
+
+def _rotated(functional: Any, image: Any, q: Sequence[float]) -> Any:
+    return functional.rotate(image, -40 + 110 * q[0], _bilinear(), center=[3, 9], fill=9)
+
+
+def _moved(functional: Any, image: Any, q: Sequence[float]) -> Any:
+    height, width = image.shape[-2:]
+    shift = [round(0.1 * width * (2 * q[1] - 1)), round(0.3 * height * (2 * q[2] - 1))]
+    return functional.affine(image, -30 + 60 * q[0], shift, 0.5 + q[3], [-10 + 30 * q[4], -5 + 10 * q[5]], fill=7)
+
+
+def _distorted(functional: Any, image: Any, q: Sequence[float]) -> Any:
+    sides = np.array([image.shape[-1], image.shape[-2]])
+    bounds = (0.6 * (sides // 2)).astype(int) + 1
+    starts = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * (sides - 1)
+    first = np.where(starts > 0, sides - bounds, 0)
+    ends = first + (np.reshape(q[1:], (4, 2)) * bounds).astype(int)
+    return functional.perspective(image, starts.tolist(), ends.tolist(), _nearest(), fill=0)
+
+
+def _bilinear() -> Any:
+    from torchvision.transforms import InterpolationMode
+
+    return InterpolationMode.BILINEAR
+
+
+def _nearest() -> Any:
+    from torchvision.transforms import InterpolationMode
+
+    return InterpolationMode.NEAREST
+
+
+_WARPS: dict[str, tuple[ColourTransform, Callable[[Any, Any, Sequence[float]], Any]]] = {
+    "RandomRotation": (RandomRotation((-40, 70), "bilinear", center=(3, 9), fill=9), _rotated),
+    "RandomAffine": (RandomAffine(30, (0.1, 0.3), (0.5, 1.5), (-10, 20, -5, 5), fill=7), _moved),
+    "RandomPerspective": (RandomPerspective(0.6, 1.0, "nearest"), _distorted),
+}
+WARPS = tuple(_WARPS)
+
+
+def warps_by_fastio(name: str) -> list[Pixels]:
+    """The transform with the numbers of four samples."""
+    transform, _ = _WARPS[name]
+    numbers = np.random.default_rng(5).random((4, 1, transform.draws))
+    return [run(x, transform.program(row, (x.shape[1], x.shape[2]))) for x in pictures() for row in numbers]
+
+
+def warps_by_torchvision(name: str) -> list[Pixels]:
+    """The same by the installed torchvision."""
+    import torch
+    from torchvision.transforms.v2 import functional
+
+    transform, theirs = _WARPS[name]
+    numbers = np.random.default_rng(5).random((4, transform.draws)).tolist()
+    return [theirs(functional, torch.from_numpy(x), row).numpy() for x in pictures() for row in numbers]
+
+
 if __name__ == "__main__":  # with torchvision: python -m tests.transforms.batch.colour_cases
     steps = {name: checksum(by_torchvision(name)) for name in CASES}
     policies = {name: checksum(policy_by_torchvision(name)) for name in POLICIES}
-    GOLDEN.write_text(json.dumps({**steps, **policies}, indent=1) + "\n")
+    warps = {name: checksum(warps_by_torchvision(name)) for name in WARPS}
+    GOLDEN.write_text(json.dumps({**steps, **policies, **warps}, indent=1) + "\n")

@@ -23,14 +23,18 @@ from fastio.transforms import (
     OneOf,
     RandAugment,
     RandomAdjustSharpness,
+    RandomAffine,
     RandomApply,
     RandomAutocontrast,
     RandomEqualize,
     RandomErasing,
     RandomGrayscale,
     RandomInvert,
+    RandomPerspective,
     RandomPosterize,
+    RandomRotation,
     RandomSolarize,
+    RandomVerticalFlip,
     Resize,
     TrivialAugmentWide,
 )
@@ -42,11 +46,14 @@ from tests.transforms.batch.colour_cases import (
     GOLDEN,
     POLICIES,
     SHARES,
+    WARPS,
     by_fastio,
     by_torchvision,
     checksum,
     policy_by_fastio,
     policy_by_torchvision,
+    warps_by_fastio,
+    warps_by_torchvision,
 )
 from tests.transforms.batch.colour_cases import pictures as samples
 
@@ -66,6 +73,10 @@ EVERY: list[ColourTransform] = [
     TrivialAugmentWide(),
     AutoAugment("svhn", fill=9),
     AugMix(),
+    RandomVerticalFlip(),
+    RandomRotation(30),
+    RandomAffine(10, (0.1, 0.2), (0.8, 1.1), 5, "bilinear"),
+    RandomPerspective(p=0.8),
     RandomApply([ColorJitter(0.4), GaussianBlur(3)], 0.6),
     OneOf([RandomInvert(1.0), AugMix(chain_depth=1)], [1, 2]),
 ]
@@ -113,11 +124,19 @@ def test_operations_of_policies_are_torchvisions(name: str) -> None:
     assert golden(name) == checksum(policy_by_fastio(name))
 
 
-@pytest.mark.parametrize("name", [*CASES, *POLICIES])
+@pytest.mark.parametrize("name", WARPS)
+def test_warps_are_torchvisions(name: str) -> None:
+    """So do rotations, affine maps and perspectives with the amounts that a sample's numbers stand for."""
+    assert golden(name) == checksum(warps_by_fastio(name))
+
+
+@pytest.mark.parametrize("name", [*CASES, *POLICIES, *WARPS])
 def test_the_installed_torchvision(name: str) -> None:
     """The checksums are still those of the installed torchvision."""
     pytest.importorskip("torchvision")
     ours, theirs = (by_fastio, by_torchvision) if name in CASES else (policy_by_fastio, policy_by_torchvision)
+    if name in WARPS:
+        ours, theirs = warps_by_fastio, warps_by_torchvision
     levels = CASES[name].levels if name in CASES else 0
     for expected, got in zip(theirs(name), ours(name), strict=True):
         assert np.abs(expected.astype(int) - got.astype(int)).max() <= levels
@@ -375,6 +394,14 @@ def test_apply_and_one_of() -> None:
         lambda: GaussianBlur(4),
         lambda: GaussianBlur(5, (2, 1)),
         lambda: OneOf([RandomInvert()], [0]),
+        lambda: RandomRotation(-3),
+        lambda: RandomRotation(3, expand=True),
+        lambda: RandomAffine(3, (0.1, 2)),
+        lambda: RandomAffine(3, scale=(0, 2)),
+        lambda: RandomAffine(3, shear=(1, 2, 3)),
+        lambda: RandomAffine(3, interpolation="lanczos"),
+        lambda: RandomPerspective(2),
+        lambda: RandomVerticalFlip(2),
     ],
 )
 def test_arguments(wrong: Any) -> None:
