@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -226,6 +225,8 @@ def _pillow_lines(store: SampleStore, field: str) -> list[str]:
             return False
         decode_with_pillow(spans.view(position), "RGB")
         return True
+
+    from concurrent.futures import ThreadPoolExecutor
 
     threads = available_cpus()
     try:
