@@ -198,11 +198,12 @@ def start_lean() -> None:
     """
     Collect garbage less often and not at the end, and have NumPy start no threads for linear algebra.
 
-    Call it before NumPy is imported. The objects that imports create stay, yet Python would walk through them again and
-    again; and each thread of OpenBLAS spins for a while before it sleeps. On two busy cores of an Intel Xeon, importing
-    NumPy took 93 instead of 119 ms of CPU without such threads. Commands on small stores now collect nothing: at every
-    20,000 objects it took 3 of the 157 ms of ``fastio info`` and 7 of the 202 of packing a small text. As it ends, Python
-    walks through all objects once more, which took 24 of the 165 ms of ``fastio info``: frozen ones are left out.
+    Call it before NumPy is imported. The objects that imports create stay, yet Python would walk through them again
+    and again; and each thread of OpenBLAS spins for a while before it sleeps. On two busy cores of an Intel Xeon,
+    importing NumPy took 93 instead of 119 ms of CPU without such threads. Commands on small stores now collect
+    nothing: at every 20,000 objects it took 3 of the 157 ms of ``fastio info`` and 7 of the 202 of packing a small
+    text. As it ends, Python walks through all objects once more, which took 24 of the 165 ms of ``fastio info``:
+    frozen ones are left out.
     """
     gc.set_threshold(100_000, 20, 100)
     atexit.register(gc.freeze)
