@@ -453,20 +453,21 @@ class RowBatches(BatchGroup):
 class RowsOutput:
     """A field of batches that becomes rows: see row_batches."""
 
-    def __init__(self, work: RowWork, *, shape: Sequence[int], dtype: np.dtype[Any], channels_last: bool, ring: BufferRing | None, pinned: Callable[[tuple[int, ...]], Any] | None) -> None:
+    def __init__(self, work: RowWork, *, shapes: Sequence[Sequence[int]], dtype: np.dtype[Any], channels_last: bool, rings: Sequence[BufferRing], pinned: Callable[[tuple[int, ...]], Any] | None = None, is_list: bool = False) -> None:
         """
-        Each sample is a row of ``shape`` and ``dtype``, in memory of ``ring``, or in a tensor
-        that ``pinned`` makes of a shape. ``channels_last`` hands rows of (H, W, C) out as
-        (C, H, W).
+        Each sample is a row of one of the ``shapes`` and of ``dtype``, in memory of a ring, or
+        in a tensor that ``pinned`` makes of a shape. ``channels_last`` hands rows of (H, W, C)
+        out as (C, H, W). The views of a ``work`` become a list of tensors with a shape each, or
+        without ``is_list`` one tensor: that of the first view, behind it the second one.
         """
 
 class ColumnOutput:
     """A column of batches: see row_batches."""
 
-    def __init__(self, values: NDArray[Any] | None, *, make: Callable[[int, int], Any] | None, pinned: Callable[[tuple[int, ...]], Any] | None) -> None:
+    def __init__(self, values: NDArray[Any] | None, *, make: Callable[[int, int], Any] | None, pinned: Callable[[tuple[int, ...]], Any] | None, times: int = 1) -> None:
         """
         One row of ``values`` for each sample, copied, into what ``pinned`` makes if it is
-        given; or what ``make(first, last)`` returns for the samples of a batch.
+        given, and all rows so many ``times`` one behind the other; or what ``make(first, last)`` returns for the samples of a batch.
         """
 
 def row_batches(outputs: list[RowsOutput | ColumnOutput], cuts: NDArray[np.int64], *, container: str, names: Sequence[str], pool: ThreadPool, from_dlpack: Callable[[Any], Any], made: BatchCounts, pictures: int, proof: Any, repair: Callable[[int], Any]) -> RowBatches:
@@ -579,6 +580,18 @@ def colour_rows(pictures: NDArray[np.uint8], colours: NDArray[np.float64], statu
     Change pictures where they lie, (n, H, W, C) or, ``planar``, (n, C, H, W), of 1 or 3
     channels. ``colours`` (n, steps, 14) has each picture's steps: a number of
     ``fastio.transforms.batch.program.Step``, then its amounts.
+    """
+
+def view_rows(views: list[RowWork]) -> RowWork:
+    """
+    Several rows of each picture, as these ``transformed_rows`` of the same spans fill them;
+    each picture is decoded once, for the region that all need together.
+    """
+
+def fill_views(views: list[RowWork], outs: list[NDArray[np.uint8]], status: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+    """
+    The same into ``outs``, an array (n, H, W, C) or (n, C, H, W) for each view. ``status`` is
+    that of the pictures, not OK if one of the views cannot be had.
     """
 
 def philox(seed: int, epoch: int, indices: NDArray[np.int64], out: NDArray[np.float64]) -> None:

@@ -14,7 +14,7 @@ GUIDE = "fastio/guide/"
 SITE = ".ci/docs/"
 # Guides in the order in which people need them; those that are not listed follow by name.
 ORDER = (
-    *("packing", "loading", "transforms", "fields", "text", "mixtures", "ranks", "measuring", "trackers"),
+    *("packing", "loading", "transforms", "trainings", "fields", "text", "mixtures", "ranks", "measuring", "trackers"),
     *("remote", "staging", "clusters", "formats", "json"),
 )
 PROJECT = ("changelog", "compatibility", "licences", "contributing", "security")

@@ -29,6 +29,7 @@ from fastio.loader.options import (
     PixelOptions,
     Quality,
     SampleOptions,
+    ViewsWish,
     WorkOptions,
     cannot_be_set,
 )
@@ -77,6 +78,9 @@ class FastLoader:
 
     * ``transforms``: those of ``fastio.transforms``. Native threads run crops, resizes and flips while they decode;
       transforms of batches run on the device.
+    * ``views``: pairs ``[(2, [...]), (8, [...])]`` of a count and transforms, or how often to repeat ``transforms``: a
+      batch's pictures become a list of tensors, one for each view, of photos that are decoded once. ``repeats=3`` puts
+      three views of each sample into one tensor, with its label three times, one view behind the other.
     * ``collate`` (or ``collate_fn``): "pad", "pack", "list" or "nested" for values that differ in length, for all or by
       field; see ``PadCollate``, ``PackCollate``, ``ChunkCollate``, ``FieldCollate``.
     * ``layout`` (or ``memory_format``): "contiguous", or "channels_last", faster on Tensor Cores.
@@ -135,6 +139,8 @@ class FastLoader:
         verify: bool | None = None,
         pin_memory: bool | None = None,
         transforms: Sequence[AnyTransform] | AnyTransform | None = None,
+        views: ViewsWish = None,
+        repeats: int = 1,
         quality: Quality = "exact",
         layout: Layout = "contiguous",
         device: torch.device | str | int | None = None,
@@ -144,7 +150,7 @@ class FastLoader:
         options = LoaderOptions(
             SampleOptions(indices, sampler, batch_sampler, weights, samples_per_epoch),
             OrderOptions(batch_size, shuffle, seed, drop_last, uneven, Ranks.of(ranks, rank, world_size)),
-            PixelOptions(transforms, collate, quality, layout, device, cache, decode),
+            PixelOptions(transforms, collate, quality, layout, device, cache, decode, views, repeats),
             WorkOptions(threads, prefetch_batches, on_error, verify, pin_memory),
         )
         self._wiring = wiring = wire(dataset, options)
@@ -358,6 +364,7 @@ class LoaderReceipts:
         self._base = wiring.selection.base
         self._position = position
         self._verify = wiring.options.verify
+        self._views = wiring.views
         self._expected = ExpectedNumber(wiring.selection, tuple(self._base.readers))
 
     def own(self) -> Receipt:
@@ -376,7 +383,7 @@ class LoaderReceipts:
 
     def _of(self, accounts: Sequence[Account]) -> Receipt:
         expected = self._expected.of(accounts[0].epoch, accounts[0].dropped)
-        return receipt_of(accounts, expected, unverified=self._unverified())
+        return receipt_of(accounts, expected, unverified=self._unverified(), views=self._views)
 
     def _unverified(self) -> str | None:
         """Return why bytes are not compared with their checksums; None if they are."""

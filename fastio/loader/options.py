@@ -17,8 +17,9 @@ from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import whole
 from fastio.samplers.share import Ranks
-from fastio.transforms.batch.recipe import AnyTransform
+from fastio.transforms.batch.recipe import AnyTransform, as_list
 from fastio.transforms.transform import BaseTransform
+from fastio.transforms.views import Views
 from fastio.types.options import check_verify, resolve_verify
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "ProducerOptions",
     "Quality",
     "SampleOptions",
+    "ViewsWish",
     "WorkOptions",
     "cannot_be_set",
 ]
@@ -49,6 +51,7 @@ Decode = Literal["cpu", "device"]
 Layout = Literal["contiguous", "channels_last"]
 OnError = Literal["raise", "skip", "zero"]
 Quality = Literal["exact", "fast"]
+ViewsWish = Views | Sequence[tuple[int, Sequence[AnyTransform]]] | int | None
 
 # Torch's names for these layouts.
 _LAYOUTS: Final[Mapping[Any, Layout]] = {
@@ -103,6 +106,24 @@ class PixelOptions:
     device: torch.device | str | int | None
     cache: Cache | None
     decode: Decode
+    views: ViewsWish = None
+    repeats: int = 1
+
+    @property
+    def all_views(self) -> Views | None:
+        """The views of each picture; None for pictures that have none."""
+        transforms = as_list(self.transforms)
+        if self.repeats > 1:
+            return Views.joined(self.repeats, transforms)
+        if self.views is None or isinstance(self.views, Views):
+            return self.views
+        return Views([(self.views, transforms)] if isinstance(self.views, int) else self.views)
+
+    @property
+    def every_transform(self) -> list[Any]:
+        """The transforms of all views."""
+        views = self.all_views
+        return as_list(self.transforms) if views is None else [step for _, steps in views.groups for step in steps]
 
     @property
     def makes_on_device(self) -> bool:
@@ -117,6 +138,7 @@ class PixelOptions:
         _check_choice("decode", self.decode, get_args(Decode))
         _check_choice("cache", self.cache, (None, *get_args(Cache)))
         _check_transforms(self.transforms)
+        self._check_views()
         if callable(self.collate) and not isinstance(self.collate, TokenCollate):
             raise TypeError(
                 f"collate={self.collate!r}: it joins samples that differ in length, as 'pad', 'list', ... or a "
@@ -131,6 +153,22 @@ class PixelOptions:
             raise ValueError(
                 f"decode='device' with cache={self.cache!r}: a cache is decoded once, by the CPU: drop one of the two"
             )
+
+    def _check_views(self) -> None:
+        """Raise ValueError for views that do not go with other options, TypeError for what are none."""
+        _set(self, repeats=whole("repeats", self.repeats, "1 or more", least=1))
+        if self.all_views is None:
+            return
+        name = "views" if self.views is not None else "repeats"
+        if self.views is not None and self.repeats > 1:
+            raise ValueError("repeats and views: both say how many views a picture has: drop one of the two")
+        if not isinstance(self.views, (int, type(None))) and self.transforms is not None:
+            raise ValueError("transforms and views: each view has a list of its own: drop transforms")
+        others = {"quality='fast'": self.quality == "fast", "decode='device'": self.decode == "device"}
+        others |= {f"cache={self.cache!r}": self.cache is not None}
+        wrong = [other for other, is_asked in others.items() if is_asked]
+        if wrong:
+            raise ValueError(f"{name} with {wrong[0]}: views share one exact decoding by the CPU: drop {wrong[0]}")
 
 
 @dataclass(frozen=True, slots=True)

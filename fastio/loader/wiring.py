@@ -16,30 +16,33 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
 from fastio.loader.device.delivery import Delivery
 from fastio.loader.device.lane import lane_to
-from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer
 from fastio.loader.producer.cache_contents import CacheContents, cache_contents, check_cache
 from fastio.loader.producer.field_options import (
     batch_roles,
     check_later,
+    check_views,
     decodes_pictures,
     field_options,
     fuse,
     has_fields,
     no_place_for_geometry,
     row_collates,
+    view_roles,
 )
 from fastio.loader.producer.memory_cache import keep_in_memory
 from fastio.loader.selection.selection import Selection, select
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
-from fastio.transforms.batch.recipe import Colours, as_list, split
+from fastio.transforms.batch.mix import CutMix, MixUp
+from fastio.transforms.batch.recipe import Colours, Recipe, as_list, split
 from fastio.transforms.canvas import GeometryRule
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
 from fastio.transforms.resize import Letterbox, Resize
 from fastio.transforms.transform import BaseTransform, Transform
+from fastio.transforms.views import Views, view_seed
 
 __all__ = ["Wiring", "wire"]
 
@@ -54,7 +57,7 @@ class Wiring:
 
     ``reads_store`` is False where batches are made of a cache. ``delivery`` is None where batches stay as they are
     made. ``values`` says, for states, what is done to the values of samples. ``late_crop`` says which crop or resize
-    comes too late to make pictures equal, "" if none does.
+    comes too late to make pictures equal, "" if none does. ``views`` is their number, of each sample.
     """
 
     selection: Selection
@@ -64,6 +67,7 @@ class Wiring:
     delivery: Delivery | None
     values: Mapping[str, Any]
     late_crop: str
+    views: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class _Stages:
     Which transforms are done where: ``native`` in the pass that decodes the samples of ``source``, ``later`` on the
     device. ``kept`` are the samples that a cache on the device keeps. ``described`` names, for states, all that native
     threads do with a sample, and all that is done later.
+
+    Where pictures have a list of views, ``native`` are the transforms of the first, and ``later`` is empty.
     """
 
     source: FastDataset
@@ -79,8 +85,20 @@ class _Stages:
     later: Sequence[Any]
     kept: CacheContents | None
     described: Mapping[str, Any]
+    views: Views | None = None  # with the transforms that native threads run
+    later_views: Sequence[tuple[int, Sequence[Any]]] = ()  # for each view, ``coloured`` and ``later``
     compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see CacheContents
     coloured: int = 0  # how many of ``later`` native threads do, because there is no device
+
+    @property
+    def count(self) -> int:
+        """The number of views of each sample."""
+        return 1 if self.views is None else self.views.count
+
+    @property
+    def every_later(self) -> list[Sequence[Any]]:
+        """What is done later, of all views."""
+        return [self.later, *(later for _, later in self.later_views)]
 
 
 def wire(dataset: object, options: LoaderOptions) -> Wiring:
@@ -97,12 +115,14 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     check_cache(base, pixels.cache, on_error=options.work.on_error)
     work = options.work.for_producer(dataset_verify=base.verify)
     stages = _stages(selection, pixels, work, seed)
-    check_later(base, stages.later)
-    delivery = _delivery(pixels, stages.later, seed, native=stages.coloured, roles=batch_roles(base))
+    for later in stages.every_later:
+        check_later(base, later)
+    delivery = _delivery(pixels, stages, seed)
     context = _context(stages, options, work, delivery)
-    reads_store, late_crop = pixels.cache is None, _late_crop(stages.later)
+    reads_store = pixels.cache is None
+    late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
     values = {**stages.described, "quality": pixels.quality, **_described(base)}
-    return Wiring(selection, work, make_producer(context), reads_store, delivery, values, late_crop)
+    return Wiring(selection, work, make_producer(context), reads_store, delivery, values, late_crop, stages.count)
 
 
 def _context(
@@ -110,11 +130,16 @@ def _context(
 ) -> ProducerContext:
     """Return what the producer works with. Raises ValueError or SchemaError for what does not go with the samples."""
     source, pixels, seed, sampler = stages.source, options.pixels, options.order.seed, options.samples.batch_sampler
-    colours = Colours(stages.later[: stages.coloured], seed=seed) if stages.coloured else None
-    if has_fields(source):
-        fields = field_options(source, stages.native, pixels, seed=seed, sampler=sampler, colours=colours)
+    colours = [
+        Colours(later[:count], seed=view_seed(seed, view)) if count else None
+        for view, (count, later) in enumerate(stages.later_views or [(stages.coloured, stages.later)] * stages.count)
+    ]
+    if has_fields(source) or stages.views is not None:
+        fields = field_options(
+            source, stages.native, pixels, seed=seed, sampler=sampler, colours=colours, views=stages.views
+        )
         return ProducerContext(source, work, fields=fields)
-    fused = fuse(source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed, colours=colours)
+    fused = fuse(source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed, colours=colours[0])
     if pixels.decode == "device" and not stages.native:
         fused = None  # the device decides the layout there
     return ProducerContext(
@@ -133,6 +158,8 @@ def _context(
 def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, seed: int) -> _Stages:
     """Divide the transforms; a cache is filled, or what it is to hold decided, here."""
     base = selection.base
+    if pixels.all_views is not None:
+        return _view_stages(base, pixels, pixels.all_views)
     transforms = as_list(pixels.transforms)
     if pixels.cache == "device" and any(isinstance(step, GeometryRule) for step in transforms):
         raise no_place_for_geometry(base)
@@ -147,7 +174,7 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
         return _Stages(base, native, later[len(first) - len(kept.rest) :], kept, described)
     source = keep_in_memory(kept, threads=work.threads, verify=work.verify)
     coloured = _coloured(source, later, pixels)
-    return _Stages(source, list(kept.rest), later, None, described, kept.compared, coloured)
+    return _Stages(source, list(kept.rest), later, None, described, compared=kept.compared, coloured=coloured)
 
 
 def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) -> int:
@@ -157,6 +184,37 @@ def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) 
     if not is_here or not (decodes_pictures(dataset) or has_fields(dataset)):
         return 0
     return Colours.leading(later)
+
+
+def _view_stages(base: FastDataset, pixels: PixelOptions, views: Views) -> _Stages:
+    """Divide the transforms of each view."""
+    check_views(base, views)
+    on_device = _device(pixels) is not None
+    parts = [(count, *split(transforms, on_device=on_device, resident=False)) for count, transforms in views.groups]
+    for transform in (step for _, _, later in parts for step in later):
+        if views.is_list and isinstance(transform, (MixUp, CutMix)):
+            raise ValueError(
+                f"{transform!r} in views: it mixes labels, which come once for all views: drop it, or use repeats="
+            )
+    native = Views([(count, first) for count, first, _ in parts])
+    if any(isinstance(step, GeometryRule) for step in pixels.every_transform):
+        raise ValueError("KeepGeometry with views: a sample has one geometry: drop it")
+    described = {
+        "transforms": _in_words(views, [(count, first) for count, first, _ in parts]),
+        "batch_transforms": [[_name(step) for step in later if isinstance(step, BaseTransform)] for *_, later in parts],
+    }
+    if not views.is_list:
+        native, later = Views.joined(views.count, native.groups[0][1]), parts[0][2]
+        coloured = _coloured(base, later, pixels)
+        return _Stages(base, native.each[0], later, None, described, views=native, coloured=coloured)
+    every = [(_coloured(base, later, pixels), later) for count, _, later in parts for _ in range(count)]
+    return _Stages(base, native.each[0], [], None, described, views=native, later_views=every)
+
+
+def _in_words(views: Views, parts: Sequence[tuple[int, Sequence[Any]]]) -> str:
+    """Return what a state says of the views that native threads make."""
+    kind = "views" if views.is_list else "repeats"
+    return f"{kind}: {', '.join(f'{count} x {_name(Compose(steps))}' for count, steps in parts)}"
 
 
 def _described(dataset: FastDataset) -> dict[str, Any]:
@@ -174,27 +232,28 @@ def _name(transform: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(transform))
 
 
-def _delivery(
-    pixels: PixelOptions, transforms: Sequence[Any], seed: int, *, native: int, roles: BatchRoles | None
-) -> Delivery | None:
+def _delivery(pixels: PixelOptions, stages: _Stages, seed: int) -> Delivery | None:
     """The way to the device; None if batches stay as they are made."""
     device = _device(pixels)
     if device is None:
         return None
+    views = [
+        Recipe(_laid_out(later, pixels.layout), seed=view_seed(seed, view), native=coloured)
+        for view, (coloured, later) in enumerate(stages.later_views)
+    ]
+    whole = Recipe(_laid_out(stages.later, pixels.layout), seed=seed, native=stages.coloured, repeats=stages.count)
     return Delivery(
         lane_to(device),
         depth=_DEPTH,
-        transforms=_laid_out(transforms, pixels.layout),
-        seed=seed,
-        native=native,
         is_made_there=pixels.makes_on_device,
-        roles=roles,
+        roles=view_roles(stages.source) if views else batch_roles(stages.source),
+        recipes=views or [whole],
     )
 
 
 def _device(pixels: PixelOptions) -> Any:
     """The device that was named; the CPU where transforms of batches need one and none was."""
-    if pixels.device is None and any(isinstance(step, BatchTransform) for step in as_list(pixels.transforms)):
+    if pixels.device is None and any(isinstance(step, BatchTransform) for step in pixels.every_transform):
         return "cpu"
     return pixels.device
 

@@ -42,3 +42,4 @@ from fastio.transforms.resize import Pad as Pad
 from fastio.transforms.resize import Resize as Resize
 from fastio.transforms.transform import BaseTransform as BaseTransform
 from fastio.transforms.transform import Transform as Transform
+from fastio.transforms.views import Views as Views

@@ -82,6 +82,7 @@ class Receipt:
     * ``samples`` were given, of ``expected_samples``: these are ``distinct`` different ones, each at least ``times[0]``
       and at most ``times[1]`` times (None: unknown). Besides them, ``repeated`` came to give all ranks equal batches,
       ``dropped`` are left out for that, or by ``drop_last``, and ``skipped`` were bad, and left out or made zero.
+    * ``views``: how many views of each sample the batches had (see FastLoader), all of one decoding.
     * ``is_verified``: all bytes were compared with their checksums. If not, ``unverified`` says why, and ``number``
       sums over indices alone: it equals no store's.
     * ``has_ended``: the epoch was iterated to its end.
@@ -100,6 +101,7 @@ class Receipt:
     is_whole_store: bool
     unverified: str | None = None
     missing: tuple[str, ...] = ()
+    views: int = 1
 
     @property
     def number(self) -> int:
@@ -150,13 +152,15 @@ class Receipt:
             "expected": None if self.expected is None else as_hex(self.expected),
             "times": None if self.times is None else list(self.times),
             "missing": list(self.missing),
+            "views": self.views,
             "parts": [part.to_json() for part in self.parts],
         }
 
     def __str__(self) -> str:
         of = "" if self.expected_samples is None else f" of {self.expected_samples:,}"
         is_done = self._gave_all()
-        counts = [f"{self.samples:,}{of} samples{self._how_often() if is_done else ''}"]
+        views = f" in {self.views:,} views each" if self.views > 1 else ""
+        counts = [f"{self.samples:,}{of} samples{self._how_often() if is_done else ''}{views}"]
         counts += [f"{count:,} {what}" for what, count in self._exceptions() if count]
         return f"{', '.join(counts)}{'' if self.has_ended or is_done else ' so far'}, {self._verdict()}"
 

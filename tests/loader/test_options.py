@@ -39,6 +39,8 @@ VALUES: dict[str, Any] = {
     "verify": False,
     "pin_memory": "pin_memory",
     "transforms": [print],
+    "views": None,
+    "repeats": 1,
     "quality": "fast",
     "layout": "channels_last",
     "device": "device",

@@ -133,11 +133,10 @@ def group_of(
 
     pixels = _native.RowsOutput(
         _native.plain_rows(spans, verify=True, is_encoded=False),
-        shape=(3,),
+        shapes=[(3,)],
         dtype=np.dtype(np.uint8),
         channels_last=False,
-        ring=_native.BufferRing(2),
-        pinned=None,
+        rings=[_native.BufferRing(2)],
     )
     return _native.row_batches(
         [pixels, _native.ColumnOutput(np.arange(count), make=None, pinned=None)],

@@ -10,7 +10,7 @@ from fastio.transforms import BaseTransform, BatchTransform, Transform
 # The examples hold such lists in variables, and `make lint` checks the examples' types.
 CLASSES = [member for name in transforms.__all__ if isinstance(member := getattr(transforms, name), type)]
 KINDS = {BaseTransform, BatchTransform, Transform}
-NO_TRANSFORMS = {transforms.NormalizeLayer}  # a layer of a network
+NO_TRANSFORMS = {transforms.NormalizeLayer, transforms.Views}  # a layer of a network; lists of transforms
 
 
 @pytest.mark.parametrize("transform", [kind for kind in CLASSES if kind not in KINDS | NO_TRANSFORMS])

@@ -108,9 +108,11 @@ class Delivery:
     Pinned tensors are copied directly, pageable ones through pinned staging memory. The consumer may run ahead of its
     own stream by ``depth + 1`` steps, so the device holds at most ``2 * depth + 3`` batches besides those that the
     consumer keeps. On the CPU, nothing is copied and nothing is requested ahead. A source that makes its batches on
-    the device (``is_made_there``) is asked for them on the side stream. Of ``transforms``, the first ``native`` have
-    been done by the source. ``roles`` says what transforms change; without
+    the device (``is_made_there``) is asked for them on the side stream. ``roles`` says what transforms change; without
     it, they guess (see Recipe).
+
+    In place of ``transforms`` and ``seed``, ``recipes`` may be given: one, or where ``roles`` have views, one for each;
+    a user's own function then gets the pictures of its view.
     """
 
     def __init__(
@@ -120,15 +122,16 @@ class Delivery:
         depth: int,
         transforms: Sequence[AnyTransform] = (),
         seed: int = 0,
-        native: int = 0,
         is_made_there: bool = False,
         roles: BatchRoles | None = None,
+        recipes: Sequence[Recipe] = (),
     ) -> None:
         self._lane = lane
         self._roles = roles
         self._is_made_there = is_made_there
         self._depth = 0 if lane.is_immediate else depth
-        self._recipe = Recipe(transforms, seed=seed, native=native)
+        self._has_views = roles is not None and roles.views
+        self._recipes = list(recipes) or [Recipe(transforms, seed=seed)]
         self._staging = Staging(lane, self._depth + 1)
 
     @property
@@ -196,17 +199,25 @@ class Delivery:
     def _send(self, numbered: Numbered, run: _InFlight, place: Place) -> _Sent[Place]:
         host = tensors(numbered.batch)
         groups = [list(range(len(host)))] if self._roles is None else self._roles.groups(numbered.batch, host)
-        drawn = [self._recipe.draw([host[i] for i in group], numbered.indices, numbered.epoch) for group in groups]
+        recipes = [self._recipes[i % len(self._recipes)] for i in range(len(groups))]
+        drawn = [
+            recipe.draw([host[i] for i in group], numbered.indices, numbered.epoch)
+            for recipe, group in zip(recipes, groups, strict=True)
+        ]
         done: dict[int, torch.Tensor] = {}
         with named_range(COPY):
             copies = self._copied([*host, *tensors(drawn)], run)
         parts, numbers = copies[: len(host)], iter(copies[len(host) :])
-        with named_range(TRANSFORM), self._lane.side() if self._recipe else nullcontext():
-            for group, parameters in zip(groups, map_tensors(lambda _: next(numbers), drawn), strict=True):
-                for position, part in zip(group, self._recipe.run([parts[i] for i in group], parameters), strict=True):
+        with named_range(TRANSFORM), self._lane.side() if any(self._recipes) else nullcontext():
+            drawn = map_tensors(lambda _: next(numbers), drawn)
+            for recipe, group, parameters in zip(recipes, groups, drawn, strict=True):
+                made = recipe.run([parts[i] for i in group], parameters)
+                for position, part in zip(group, made, strict=True):
+                    part = recipe.finish(part) if self._has_views else part  # noqa: PLW2901
                     done.setdefault(position, part)  # labels are those of the first picture
             arrived = iter(done.get(position, part) for position, part in enumerate(parts))
-            batch = self._recipe.finish(map_tensors(lambda _: next(arrived), numbered.batch))
+            batch = map_tensors(lambda _: next(arrived), numbered.batch)
+            batch = batch if self._has_views else self._recipes[0].finish(batch)
         return _Sent(batch, self._lane.mark(), place)
 
     def _copied(self, host: list[torch.Tensor], run: _InFlight) -> list[torch.Tensor]:

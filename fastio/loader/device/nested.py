@@ -110,16 +110,22 @@ class BatchRoles:
     """
     The keys of a dict, or positions in a tuple, of all pictures, and of the label (None: there is none).
 
-    Transforms of batches change these and nothing else.
+    Transforms of batches change these and nothing else. With ``views``, the pictures of each key are a list of tensors;
+    a key of None is the batch itself.
     """
 
-    pictures: tuple[str | int, ...]
+    pictures: tuple[str | int | None, ...]
     label: str | int | None
+    views: bool = False
 
     def groups(self, batch: Any, parts: Sequence[torch.Tensor]) -> list[list[int]]:
         """
-        Return for each picture its position among ``parts``, the tensors of the batch, and then that of the label.
+        Return for each picture its position among ``parts``, the tensors of the batch, and then that of the label; for
+        views, the positions of the views alone.
         """
         positions = {id(part): position for position, part in enumerate(parts)}
         label = [] if self.label is None else [positions[id(batch[self.label])]]
-        return [[positions[id(batch[key])], *label] for key in self.pictures]
+        values = [batch if key is None else batch[key] for key in self.pictures]
+        if self.views:
+            return [[positions[id(view)]] for views in values for view in views]
+        return [[positions[id(value)], *label] for value in values]

@@ -39,6 +39,7 @@ __all__ = [
     "RowDecoder",
     "RowField",
     "RowPart",
+    "View",
     "pinned_memory",
 ]
 
@@ -59,11 +60,21 @@ class RowField:
     """
     A field whose values become rows of one array, and how: with the transforms of ``fused`` (None: nothing beyond
     decoding), and with ``is_planar`` pictures as (C, H, W).
+
+    Pictures may have several views: that of ``fused``, and those of ``others``. They become a list of tensors
+    (``is_list``), or one, in which the rows of all views follow those of the first.
     """
 
     reader: RowReader
     fused: Fused | None = None
     is_planar: bool = False
+    others: tuple[Fused, ...] = ()
+    is_list: bool = False
+
+    @property
+    def has_views(self) -> bool:
+        """Whether pictures have views, be it one in a list."""
+        return bool(self.others) or self.is_list
 
     def look_up(
         self, batches: Batches, values: EncodedValues, *, epoch: int, leader: RowChunk | None = None
@@ -81,6 +92,7 @@ class RowField:
         if reader.is_mask and fused is not None:
             shapes = stored = _with_channels(stored)
         planned = differs = None
+        others: tuple[View, ...] | None = ()
         if leader is not None and leader.stored is not None and fused is not None:
             other = (stored[:, :2] != leader.stored[:, :2]).any(axis=1)
             if other.any():
@@ -90,17 +102,44 @@ class RowField:
             try:
                 planned = fused.plan(batches.ids, stored, epoch=epoch)
                 shapes = planned.shapes
+                others = self._other_views(batches.ids, stored, epoch=epoch)
                 if not reader.is_mask:
                     _look_at_crops(reader.store, reader.field.name, values.spans, planned)
             except SchemaError:
                 shapes = np.zeros_like(stored)
-        shape = self.row_shape(shapes[0]) if _has_one_shape(shapes) else None
-        return RowChunk(batches, values, stored, shape, epoch, planned, differs)
+        shape = self.row_shape(shapes[0]) if _has_one_shape(shapes) and others is not None else None
+        return RowChunk(batches, values, stored, shape, epoch, planned, differs, others or ())
+
+    def _other_views(self, ids: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> tuple[View, ...] | None:
+        """Return the plans of the other views, and their shapes; None if the rows of one differ in shape."""
+        planned = [fused.plan(ids, stored, epoch=epoch) for fused in self.others]
+        if not all(_has_one_shape(each.shapes) for each in planned):
+            return None
+        views = zip(self.others, planned, strict=True)
+        return tuple(View(fused, each, self.row_shape(each.shapes[0])) for fused, each in views)
 
     def row_shape(self, shape: NDArray[np.int64] | Shape) -> Shape:
         """Return the shape of a row in memory for that of a picture or array."""
         height, *others = (int(size) for size in shape)
         return (others[1], height, others[0]) if self.is_planar else (height, *others)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The plan of one view of pictures, and the shape of its rows."""
+
+    fused: Fused
+    planned: Planned
+    shape: Shape
+
+    def part(self, part: slice) -> View:
+        """Return that of some of the pictures."""
+        return View(self.fused, self.planned.part(part), self.shape)
+
+    def geometry(self, *, is_planar: bool) -> Geometry:
+        """Return what native code needs to fill the rows."""
+        channels = self.shape[0] if is_planar else self.shape[2]
+        return self.fused.geometry(self.planned, channels=channels, is_planar=is_planar)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +154,7 @@ class RowChunk:
     # None with transforms: they fail for some sample, and each batch finds out for itself.
     planned: Planned | None = None
     differs: NDArray[np.bool_] | None = None  # which pictures have another size than the leader, if one has
+    others: tuple[View, ...] = ()  # views besides that of ``planned``, unless ``shape`` is None
 
 
 @dataclass(slots=True)
@@ -165,7 +205,7 @@ class RowDecoder:
 
     field: RowField
     pool: _native.ThreadPool
-    buffers: BatchBuffers
+    buffers: Sequence[BatchBuffers]  # one for each tensor
     pillow: PillowThreads
     verify: bool
 
@@ -198,16 +238,27 @@ class RowDecoder:
         work = reader.row_work(chunk.values.spans, verify=self.verify, geometry=geometry)
         if work is None:
             return None
-        most = int(np.diff(chunk.batches.cuts).max(initial=0))
-        ring, pinned = self.buffers.lent(most * math.prod(shape) * reader.dtype.itemsize, reader.dtype)
+        shapes = [shape]
+        if row_field.has_views:
+            work = _native.view_rows([work, *self._works(chunk.values.spans, chunk.others)])
+            shapes += [view.shape for view in chunk.others if row_field.is_list]
+        rows = int(np.diff(chunk.batches.cuts).max(initial=0)) * (1 if row_field.is_list else 1 + len(chunk.others))
+        lent = [buffers.lent((rows, *each), reader.dtype) for buffers, each in zip(self.buffers, shapes, strict=True)]
         return _native.RowsOutput(
             work,
-            shape=shape,
+            shapes=shapes,
             dtype=reader.dtype,
             channels_last=len(shape) == 3 and (reader.is_picture or reader.is_mask) and not row_field.is_planar,
-            ring=ring,
-            pinned=pinned,
+            rings=[ring for ring, _ in lent if ring is not None],
+            pinned=lent[0][1],
+            is_list=row_field.is_list,
         )
+
+    def _works(self, spans: Spans, views: Sequence[View]) -> list[_native.RowWork]:
+        """Return what makes each of these views."""
+        geometries = [view.geometry(is_planar=self.field.is_planar) for view in views]
+        works = [self.field.reader.row_work(spans, verify=self.verify, geometry=each) for each in geometries]
+        return [work for work in works if work is not None]
 
     def begin(self, values: RowPart, *, leader: Planned | None = None) -> DecodingRows:
         """
@@ -225,11 +276,45 @@ class RowDecoder:
         elif row_field.fused is not None and planned is not None:
             channels = shape[0] if row_field.is_planar else shape[2]
             geometry = row_field.fused.geometry(planned, channels=channels, is_planar=row_field.is_planar)
+        if row_field.has_views:
+            return self._begin_views(values, shape, planned)
         count = len(values)
-        rows, tensor = self.buffers.take_rows((count, *shape), reader.dtype)
+        rows, tensor = self.buffers[0].take_rows((count, *shape), reader.dtype)
         status = np.empty(count, np.int32)
         job = reader.decode(values.spans, rows, status, pool=self.pool, verify=self.verify, geometry=geometry)
-        return DecodingRows(self, values, planned, geometry, rows, tensor, status, job)
+        return DecodingRows(self, values, planned, geometry, DecodedRows([rows], [tensor]), status, job)
+
+    def _begin_views(self, values: RowPart, shape: Shape, planned: Planned | None) -> DecodingRows:
+        """Start the rows of all views. Raises SchemaError if those of one cannot have one shape."""
+        row_field, reader, count = self.field, self.field.reader, len(values)
+        assert row_field.fused is not None
+        assert planned is not None
+        views = [View(row_field.fused, planned, shape), *self._other_views(values)]
+        if row_field.is_list:
+            taken = [
+                buffers.take_rows((count, *view.shape), reader.dtype)
+                for buffers, view in zip(self.buffers, views, strict=True)
+            ]
+            rows, tensors = [each for each, _ in taken], [tensor for _, tensor in taken]
+        else:
+            joined, tensor = self.buffers[0].take_rows((count * len(views), *shape), reader.dtype)
+            rows, tensors = list(joined.reshape(len(views), count, *shape)), [tensor]
+        status = np.empty(count, np.int32)
+        job = _native.fill_views(self._works(values.spans, views), rows, status, self.pool)
+        return DecodingRows(self, values, planned, None, DecodedRows(rows, tensors), status, job, views)
+
+    def _other_views(self, values: RowPart) -> list[View]:
+        """Return the views besides the first. Raises SchemaError if the rows of one cannot have one shape."""
+        chunk, part, row_field = values.chunk, values.part, self.field
+        if chunk.shape is not None:
+            return [view.part(part) for view in chunk.others]
+        assert chunk.stored is not None
+        views = []
+        for fused in row_field.others:
+            planned = fused.plan(chunk.batches.ids[part], chunk.stored[part], epoch=chunk.epoch)
+            shape = row_field.row_shape(row_field.reader.common_shape(values.indices, planned.shapes))
+            views.append(View(fused, planned, shape))
+        return views
 
     def _plan(self, values: RowPart) -> tuple[Shape, Planned | None]:
         """
@@ -249,30 +334,55 @@ class RowDecoder:
         return self.field.row_shape(self.field.reader.common_shape(values.indices, shapes)), planned
 
 
+@dataclass(frozen=True, slots=True)
+class _ViewsFinish:
+    """As PillowFinish, for several views: the rows of all but the first go where they belong."""
+
+    finishes: Sequence[PillowFinish]
+    rows: Sequence[NDArray[Any]]
+
+    def channels(self, position: int) -> int:
+        """Return the channels as stored, or those of the dataset's mode."""
+        return self.finishes[0].channels(position)
+
+    def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """As PixelsToRow.row, of the first view."""
+        made = [finish.row(position, pixels) for finish in self.finishes]
+        for row, rows in zip(made[1:], self.rows[1:], strict=True):
+            if row is None or row.shape != rows.shape[1:]:
+                return None
+            rows[position] = row
+        return made[0]
+
+
 @dataclass(slots=True)
 class DecodedRows:
     """
-    The rows of a batch, ``(n, ...)`` in memory, and the tensor over them.
+    The rows of a batch, ``(n, ...)`` in memory, of each view if there are some, and the tensors over them: one for each
+    array, or one over all.
 
     ``errors`` has the bad samples by position, ascending; ``kinds`` counts the pictures that Pillow decoded. (Not
     frozen: that would take longer to make.)
     """
 
-    rows: NDArray[Any]
-    tensor: torch.Tensor
+    rows: Sequence[NDArray[Any]]
+    tensors: Sequence[torch.Tensor]
     errors: dict[int, SampleError] = field(default_factory=dict)
     kinds: Counter[str] | None = None
 
-    def blanked(self) -> torch.Tensor:
+    def blanked(self) -> Sequence[torch.Tensor]:
         """Return all rows, with zeros in those of bad samples."""
-        if self.errors:
-            self.rows[list(self.errors)] = 0
-        return self.tensor
+        for rows in self.rows:
+            if self.errors:
+                rows[list(self.errors)] = 0
+        return self.tensors
 
-    def at(self, kept: NDArray[np.int64], *, is_pinned: bool) -> torch.Tensor:
+    def at(self, kept: NDArray[np.int64], *, is_pinned: bool) -> list[torch.Tensor]:
         """Return a copy of the rows at these positions."""
-        tensor = torch.from_numpy(self.rows[kept])  # not by torch: see PlainProducer on forked children
-        return tensor.pin_memory() if is_pinned else tensor
+        rows = [rows[kept] for rows in self.rows]
+        rows = rows if len(self.tensors) == len(rows) else [np.concatenate(rows)]
+        tensors = map(torch.from_numpy, rows)  # not by torch: see PlainProducer on forked children
+        return [tensor.pin_memory() if is_pinned else tensor for tensor in tensors]
 
 
 class DecodingRows:
@@ -283,12 +393,12 @@ class DecodingRows:
         "_geometry",
         "_is_cancelled",
         "_job",
+        "_memory",
         "_pending",
-        "_rows",
         "_status",
-        "_tensor",
         "_undecoded",
         "_values",
+        "_views",
         "planned",
     )
 
@@ -298,16 +408,16 @@ class DecodingRows:
         values: RowPart,
         planned: Planned | None,
         geometry: Geometry | None,
-        rows: NDArray[Any],
-        tensor: torch.Tensor,
+        memory: DecodedRows,
         status: NDArray[np.int32],
         job: _native.Job,
+        views: Sequence[View] = (),
     ) -> None:
         self._decoder = decoder
         self._values = values
         self.planned = planned
         self._geometry = geometry
-        self._rows, self._tensor = rows, tensor
+        self._memory, self._views = memory, views
         self._status = status
         self._job = job
         self._is_cancelled = False
@@ -327,9 +437,9 @@ class DecodingRows:
         """Wait for all rows."""
         pending = self._settle() if self._pending is None else self._pending.result()
         if pending is None:
-            return DecodedRows(self._rows, self._tensor)
+            return self._memory
         settled = pending.result()
-        return DecodedRows(self._rows, self._tensor, settled.errors, settled.kinds)
+        return DecodedRows(self._memory.rows, self._memory.tensors, settled.errors, settled.kinds)
 
     def _settle(self) -> PendingRows | None:
         """Wait for the native job, and begin to settle the rows that it did not fill; None if there are none."""
@@ -344,14 +454,26 @@ class DecodingRows:
             self._status[values.chunk.differs[values.part] & (self._status == _native.OK)] = _native.BAD_SHAPE
         if not self._status.any():
             return None
-        row_field, to_row = self._decoder.field, None
-        if row_field.fused is not None and self.planned is not None and not row_field.reader.is_mask:
-            to_row = PillowFinish(row_field.fused, self.planned, values.chunk.epoch, row_field.is_planar)
-        reader = row_field.reader
+        reader = self._decoder.field.reader
         self._undecoded = reader.undecoded(
-            values.indices, values.spans, self._rows, self._status, to_row=to_row, geometry=self._geometry
+            values.indices,
+            values.spans,
+            self._memory.rows[0],
+            self._status,
+            to_row=self._finish(),
+            geometry=self._geometry,
         )
         return self._decoder.pillow.settle(self._undecoded)
+
+    def _finish(self) -> PillowFinish | _ViewsFinish | None:
+        """Return what makes rows of what Pillow decodes; None if they are whole pictures, or for masks."""
+        row_field, epoch = self._decoder.field, self._values.chunk.epoch
+        if row_field.fused is None or self.planned is None or row_field.reader.is_mask:
+            return None
+        if not self._views:
+            return PillowFinish(row_field.fused, self.planned, epoch, row_field.is_planar)
+        finishes = [PillowFinish(view.fused, view.planned, epoch, row_field.is_planar) for view in self._views]
+        return _ViewsFinish(finishes, self._memory.rows)
 
 
 def _mask_size(values: RowPart, planned: Planned, *, has_channels: bool) -> Shape:
@@ -436,10 +558,10 @@ class BatchBuffers:
         self._largest_bytes = 0
 
     def lent(
-        self, size_bytes: int, dtype: np.dtype[Any]
+        self, shape: Sequence[int], dtype: np.dtype[Any]
     ) -> tuple[_native.BufferRing | None, Callable[[tuple[int, ...]], torch.Tensor] | None]:
-        """Return where native code takes pieces of up to so many bytes from: a ring, or what makes pinned tensors."""
-        self._largest_bytes = max(self._largest_bytes, size_bytes)
+        """Return where native code takes pieces of up to this shape from: a ring, or what makes pinned tensors."""
+        self._largest_bytes = max(self._largest_bytes, math.prod(shape) * dtype.itemsize)
         return self._ring, pinned_memory(dtype) if self._ring is None else None
 
     def take_rows(self, shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[NDArray[Any], torch.Tensor]:

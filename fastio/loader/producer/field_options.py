@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 from fastio.dataset.fast_dataset import FastDataset
@@ -24,17 +24,20 @@ from fastio.transforms.batch.warp import RandomAffine, RandomPerspective, Random
 from fastio.transforms.fused import Fused
 from fastio.transforms.joint import GEOMETRY
 from fastio.transforms.transform import Transform
+from fastio.transforms.views import Views, check_fields, view_seed
 
 __all__ = [
     "FieldOptions",
     "batch_roles",
     "check_later",
+    "check_views",
     "decodes_pictures",
     "field_options",
     "fuse",
     "has_fields",
     "no_place_for_geometry",
     "row_collates",
+    "view_roles",
 ]
 
 
@@ -50,6 +53,9 @@ class FieldOptions:
     (B, C, H, W) in memory. The plan of a sample is made from the size of ``leader``, its first picture, or mask if it
     has no picture; with ``is_joint``, the other fields follow it, because there are transforms. ``collates`` has an
     entry for each field of tokens or ragged arrays. With ``keeps_geometry``, batches get the field GEOMETRY.
+
+    ``others`` are the transforms of the views besides the first, of pictures that have several; ``views`` says how many
+    there are, and whether they become a list (None: there are no views).
     """
 
     fused: Mapping[str, Fused | None]
@@ -58,6 +64,13 @@ class FieldOptions:
     is_planar: bool
     collates: Mapping[str, Collate]
     keeps_geometry: bool = False
+    others: Mapping[str, tuple[Fused, ...]] = field(default_factory=dict)
+    views: Views | None = None
+
+    @property
+    def repeats(self) -> int:
+        """How often each sample stands in its batch: once, or once for each view that lies behind the first."""
+        return 1 if self.views is None or self.views.is_list else self.views.count
 
     @classmethod
     def of_one(cls, name: str, fused: Fused | None, is_planar: bool) -> Self:
@@ -83,12 +96,14 @@ def field_options(
     *,
     seed: int,
     sampler: object,
-    colours: Colours | None = None,
+    colours: Sequence[Colours | None] = (None,),
+    views: Views | None = None,
 ) -> FieldOptions:
     """
     Return what to do with the fields of ``dataset``.
 
-    ``transforms`` are those that native threads run, ``colours`` what they then do to pictures. Raises SchemaError or
+    ``transforms`` are those that native threads run, and those of the first of ``views``; ``colours`` what they then do
+    to pictures, one for each view. Raises SchemaError or
     ValueError, in one line, for options that no field goes with.
     """
     leader = _leader(dataset)
@@ -100,36 +115,74 @@ def field_options(
     if transforms:
         _check_owners(dataset)
     fused: dict[str, Fused | None] = {}
+    others: dict[str, tuple[Fused, ...]] = {}
     for name, reader in dataset.readers.items():
         is_planned = reader.is_picture or (reader.is_mask and name == leader and bool(transforms))
         needs_pass = (
             bool(transforms)
-            or (colours is not None and reader.is_picture)
+            or views is not None
+            or (colours[0] is not None and reader.is_picture)
             or pixels.quality != "exact"
             or pixels.layout == "contiguous"
         )
         if is_planned and needs_pass:
             is_raw = reader.row_shape is not None
             mode = _MODES[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
-            fused[name] = Fused(
-                transforms,
-                seed=seed,
-                mode=None if reader.is_mask else mode,
-                is_raw=is_raw,
-                is_fast=pixels.quality == "fast",
-                colours=None if reader.is_mask else colours,
-            )
+            makers = [
+                Fused(
+                    each,
+                    seed=view_seed(seed, view),
+                    mode=None if reader.is_mask else mode,
+                    is_raw=is_raw,
+                    is_fast=pixels.quality == "fast",
+                    colours=None if reader.is_mask else colours[view],
+                )
+                for view, each in enumerate([transforms] if views is None else views.each)
+            ]
+            fused[name], others[name] = makers[0], tuple(makers[1:])
         else:
             fused[name] = None
     collates = row_collates(dataset, pixels.collate, sampler)
     return FieldOptions(
         fused,
         leader,
-        is_joint=bool(transforms),
+        is_joint=bool(transforms) or views is not None,
         is_planar=pixels.layout == "contiguous",
         collates=collates,
         keeps_geometry=bool(transforms) and _keeps_geometry(dataset, fused[leader] if leader is not None else None),
+        others=others,
+        views=views,
     )
+
+
+def check_views(dataset: FastDataset, views: Views) -> None:
+    """Raise ValueError or SchemaError for samples whose pictures cannot have views."""
+    path, name = dataset.store.path, "views" if views.is_list else "repeats"
+    if dataset.transform is not None or dataset.makes_samples:
+        raise ValueError(
+            f"{path}: {name}= is for pictures that native threads decode, but this dataset has a transform or methods "
+            "of its own: FastDataset(path, transform=fastio.transforms.Views([...])) gives views sample by sample"
+        )
+    pictures = [reader.field.name for reader in dataset.readers.values() if reader.is_picture]
+    if not pictures:
+        raise SchemaError(f"{path}: {name}= is for pictures, but the samples have only {', '.join(dataset.form.names)}")
+    check_fields([reader.field for reader in dataset.readers.values()], where=f"{path}: {name}=")
+    others = [other for other in dataset.readers if other not in pictures]
+    if others and not views.is_list:
+        raise SchemaError(
+            f"{path}: repeats= is for pictures and columns, but the samples have {', '.join(others)}: leave "
+            f"{'them' if len(others) > 1 else 'it'} out by the dataset's fields=, or pass views="
+        )
+
+
+def view_roles(dataset: FastDataset) -> BatchRoles:
+    """Return where batches have the lists of views."""
+    form = dataset.form
+    names = [name for name, reader in dataset.readers.items() if reader.is_picture]
+    if form.kind == "value":
+        return BatchRoles((None,), None, views=True)
+    places = tuple(name if form.kind == "dict" else form.names.index(name) for name in names)
+    return BatchRoles(places, None, views=True)
 
 
 def _keeps_geometry(dataset: FastDataset, fused: Fused | None) -> bool:

@@ -152,7 +152,8 @@ def _row_fields(context: ProducerContext) -> RowFields:
         if reader.has_rows:
             fused = options.fused[name]
             is_planar = options.is_planar and fused is not None and reader.is_picture
-            fields[name] = RowField(reader, fused, is_planar)
+            is_list = reader.is_picture and options.views is not None and options.views.is_list
+            fields[name] = RowField(reader, fused, is_planar, options.others.get(name, ()), is_list)
     leader = options.leader if options.is_joint else None
     return RowFields(fields, leader, context.options.pin_memory)
 
@@ -191,7 +192,7 @@ class _Machinery:
     @property
     def buffer_bytes(self) -> int:
         """Bytes of batches: in progress, with the training loop, and free."""
-        rows = sum(decoder.buffers.allocated_bytes for decoder in self.decoders.values())
+        rows = sum(each.allocated_bytes for decoder in self.decoders.values() for each in decoder.buffers)
         return rows + sum(tokens.filler.allocated_bytes for tokens in self.tokens if tokens.filler is not None)
 
     def batches(self, whole: BatchPart, *, repair: Any) -> _native.RowBatches | None:
@@ -230,11 +231,11 @@ class _Machinery:
         )
 
     def _column(self, values: NDArray[Any]) -> _native.ColumnOutput:
-        given = tensor_labels(self.context.dataset, values)
+        given, times = tensor_labels(self.context.dataset, values), self.context.field_options.repeats
         if given is None:
             return _native.ColumnOutput(None, make=partial(_some_values, self.context, values), pinned=None)
         pinned = pinned_memory(given.dtype) if self.context.options.pin_memory else None
-        return _native.ColumnOutput(given, make=None, pinned=pinned)
+        return _native.ColumnOutput(given, make=None, pinned=pinned, times=times)
 
     def begin(self, part: BatchPart) -> list[PendingFields]:
         """Start all fields of a batch. Raises SchemaError if rows do not fit together."""
@@ -261,7 +262,8 @@ def _start(
     options = context.options
     pool, pillow = _native.ThreadPool(options.threads), PillowThreads(options.threads)
     decoders = {
-        name: RowDecoder(field, pool, _buffers(context), pillow, options.verify) for name, field in rows.fields.items()
+        name: RowDecoder(field, pool, _buffers(context, field), pillow, options.verify)
+        for name, field in rows.fields.items()
     }
     readers = [reader for reader in context.dataset.readers.values() if not reader.has_rows]
     return _Machinery(
@@ -287,8 +289,11 @@ def _token_field(context: ProducerContext, reader: RowReader, pool: _native.Thre
     return TokenField(tokens, collate, pool, filler, options.verify, options.pin_memory)
 
 
-def _buffers(context: ProducerContext) -> BatchBuffers:
-    return BatchBuffers(context.options.depth + 2, is_pinned=context.options.pin_memory)
+def _buffers(context: ProducerContext, field: RowField) -> list[BatchBuffers]:
+    """Return one for each tensor of the field: sizes of views may differ."""
+    count = 1 + len(field.others) if field.is_list else 1
+    options = context.options
+    return [BatchBuffers(options.depth + 2, is_pinned=options.pin_memory) for _ in range(count)]
 
 
 def _some_values(context: ProducerContext, values: NDArray[Any], first: int, last: int) -> Any:
@@ -297,6 +302,8 @@ def _some_values(context: ProducerContext, values: NDArray[Any], first: int, las
 
 def _collated(context: ProducerContext, values: NDArray[Any]) -> Any:
     """Return a column of some samples as torch's default collate joins them: a tensor, or a list of text."""
+    if context.field_options.repeats > 1:
+        values = np.concatenate([values] * context.field_options.repeats)
     if values.dtype.kind in "SU":
         return values.tolist()
     collated = collate_labels(context.dataset, values)  # only a pair, whose one column is the label, has a function

@@ -137,15 +137,20 @@ class PendingRowFields:
 
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
-        return {name: self._tensor(name, rows, kept) for name, rows in self._decoded.items()}
+        return {name: self._value(name, rows, kept) for name, rows in self._decoded.items()}
 
-    def _tensor(self, name: str, rows: DecodedRows, kept: NDArray[np.int64] | None) -> torch.Tensor:
+    def _value(self, name: str, rows: DecodedRows, kept: NDArray[np.int64] | None) -> Any:
+        """Return the tensor of a field, or the list of those of its views."""
         field, is_pinned = self._fields.fields[name], self._fields.is_pinned
-        tensor = rows.blanked() if kept is None else rows.at(kept, is_pinned=is_pinned)
-        if field.reader.is_mask and rows.rows.dtype != np.uint8:
+        tensors = rows.blanked() if kept is None else rows.at(kept, is_pinned=is_pinned)
+        tensors = [self._laid_out(field, tensor) for tensor in tensors]
+        return tensors if field.is_list else tensors[0]
+
+    def _laid_out(self, field: RowField, tensor: torch.Tensor) -> torch.Tensor:
+        if field.reader.is_mask and tensor.dtype != torch.uint8:
             # torch computes little with uint16
             tensor = torch.from_numpy(tensor.numpy().astype(np.int32))
-            tensor = tensor.pin_memory() if is_pinned else tensor
+            tensor = tensor.pin_memory() if self._fields.is_pinned else tensor
         has_channels = field.reader.is_picture or field.reader.is_mask
         is_channels_last = tensor.ndim == 4 and has_channels and not field.is_planar
         # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.

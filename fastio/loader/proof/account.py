@@ -61,10 +61,10 @@ class Account:
         return cls(**{**values, "latest": latest, "earlier": earlier})
 
 
-def receipt_of(accounts: Sequence[Account], expected: Expected, *, unverified: str | None) -> Receipt:
+def receipt_of(accounts: Sequence[Account], expected: Expected, *, unverified: str | None, views: int = 1) -> Receipt:
     """
     Join the accounts of some or all ranks, which must be of one iteration. ``unverified`` says why bytes are not
-    compared, if they are not.
+    compared, if they are not; ``views`` how many there were of each sample.
     """
     first = accounts[0]
     latest = [account.latest for account in accounts if account.latest is not None]
@@ -85,6 +85,7 @@ def receipt_of(accounts: Sequence[Account], expected: Expected, *, unverified: s
         is_whole_store=expected.is_whole_store,
         unverified=unverified,
         missing=missing,
+        views=views,
     )
 
 

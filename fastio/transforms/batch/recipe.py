@@ -35,6 +35,7 @@ from fastio.transforms.fused import uniform
 from fastio.transforms.plan import COLUMNS as PLAN_COLUMNS
 from fastio.transforms.plan import Plan
 from fastio.transforms.transform import BaseTransform, Transform
+from fastio.transforms.views import view_seed
 
 __all__ = ["AnyTransform", "Colours", "Recipe", "as_list", "split"]
 
@@ -54,9 +55,10 @@ class Recipe:
     sample's index and the transform's position in the recipe.
 
     The first ``native`` transforms have been done by the decoders, with the numbers that they have here: see Colours.
+    With ``repeats``, a batch has so many views of its samples, one behind the other, which draw numbers of their own.
     """
 
-    def __init__(self, transforms: Sequence[AnyTransform], *, seed: int, native: int = 0) -> None:
+    def __init__(self, transforms: Sequence[AnyTransform], *, seed: int, native: int = 0, repeats: int = 1) -> None:
         ours = [isinstance(transform, (Transform, BatchTransform)) for transform in transforms]
         count = ours.index(False) if False in ours else len(ours)
         if any(ours[count:]):
@@ -79,7 +81,7 @@ class Recipe:
                 raise TypeError(f"{transform!r}: expected one of fastio.transforms, or a callable from batch to batch")
         self._stages = _left(_stages(transforms[:count]), native)
         self._own: Sequence[Any] = transforms[count:]
-        self._seed = seed
+        self._seeds = [view_seed(seed, view) for view in range(repeats)]
 
     def __bool__(self) -> bool:
         return bool(self._stages or self._own)
@@ -93,13 +95,14 @@ class Recipe:
         if not self._stages:
             return []
         shape = parts[_pictures(parts)].shape
-        if len(indices) != shape[0]:
+        if len(indices) * len(self._seeds) != shape[0]:
             raise SchemaError(f"{shape[0]} pictures in a batch of {len(indices)} samples")
         channels, size = shape[1], (shape[2], shape[3])
         self._check_labels(parts)
         drawn = []
         for number, stage in self._stages.items():
-            numbers = uniform(indices, stage.draws, seed=_stage_seed(self._seed, number), epoch=epoch)
+            seeds = [_stage_seed(seed, number) for seed in self._seeds]
+            numbers = np.concatenate([uniform(indices, stage.draws, seed=seed, epoch=epoch) for seed in seeds])
             parameters, channels, size = stage.draw(numbers, channels, size)
             drawn.append(parameters)
         return drawn

@@ -22,6 +22,7 @@ class Worker {
   Colourist colourist;
   NearestPicker nearest;
   JpegWriter jpeg_writer;
+  DecodedPart decoded{};
   Scratch picture;  // a whole picture of which a part is used
   Scratch resized;  // what is to be encoded
   Scratch row;      // a finished picture on its way into planes

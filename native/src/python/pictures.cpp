@@ -325,8 +325,9 @@ class NumberRows final : public RowWork {
     if (wishes_.sizes) expect_length("sizes", wishes_.sizes->shape(0), size());
   }
 
-  [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(const RowPart& part,
+  [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(std::span<const RowPart> parts,
                                                                    std::size_t) const override {
+    const RowPart& part = parts.front();
     const NumberRow row = row_of(part);
     const std::size_t largest = row.number_bytes == 1 ? 0xFF : 0xFFFF;
     if (wishes_.fill > largest) {
@@ -402,8 +403,9 @@ PyJob decode_masks(const Spans& spans, const NumberArray& out, const StatusArray
     shape.push_back(out.shape(i));
     row_bytes *= out.shape(i);
   }
-  auto [task, cut] = work->task(
-      {0, count, static_cast<std::uint8_t*>(out.data()), shape, row_bytes, status.data()}, 1);
+  const RowPart part{0,     count,     static_cast<std::uint8_t*>(out.data()),
+                     shape, row_bytes, status.data()};
+  auto [task, cut] = work->task({&part, 1}, 1);
   return begin(std::move(task), cut, pool, keep(std::move(work), out, status));
 }
 

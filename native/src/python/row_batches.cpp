@@ -29,8 +29,9 @@ class PlainRows final : public RowWork {
     if (is_encoded) intervals_ = spans.intervals();
   }
 
-  [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(const RowPart& part,
+  [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(std::span<const RowPart> parts,
                                                                    std::size_t) const override {
+    const RowPart& part = parts.front();
     auto bytes = resolve(spans(), part.first, part.count);
     if (!is_encoded_) {
       const fastio::Rows rows{part.out, part.row_bytes, checksums(part), part.status};
@@ -62,13 +63,16 @@ struct RowFormat {
   std::size_t row_bytes;
 };
 
-/// A field of the batches that becomes rows.
+/// A field of the batches that becomes rows: one tensor, or one for each view.
 struct RowsOutput {
   nb::object object;  ///< keeps `work`
   const RowWork* work;
-  RowFormat format;
-  nb::object ring;    ///< lends their memory, or
+  std::vector<RowFormat> formats;            ///< of each tensor
+  std::vector<nb::object> rings;             ///< lend their memory, or
+  std::vector<fastio::BufferRing*> lenders;  ///< the same
   nb::object pinned;  ///< makes a tensor of a shape: torch's own, pinned memory
+  std::size_t times;  ///< so many views lie one behind the other in each tensor
+  bool is_list;       ///< of tensors
 };
 
 /// A column beside them: numbers, a row of `values` for each sample, or whatever Python makes.
@@ -76,6 +80,7 @@ struct ColumnOutput {
   std::optional<Labels> values;
   nb::object make;    ///< (first, last): the column of these samples of the chunk
   nb::object pinned;  ///< as of RowsOutput; none: memory of its own
+  std::size_t times;  ///< so many copies of `values` lie one behind the other
 
   /// Bytes of one sample.
   [[nodiscard]] std::size_t row_bytes() const {
@@ -90,11 +95,16 @@ using Output = std::variant<RowsOutput, ColumnOutput>;
 /// What holds the values of a batch.
 enum class Container { value, list, tuple, dict };
 
-/// The rows of one field of a batch on their way.
-struct Filling {
+/// Memory of one tensor.
+struct Piece {
   std::shared_ptr<fastio::BufferRing::Lease> memory;
   nb::object pinned;  ///< torch's tensor, where that is the memory
   std::uint8_t* data = nullptr;
+};
+
+/// The rows of one field of a batch on their way.
+struct Filling {
+  std::vector<Piece> pieces;
   std::vector<std::int32_t> status;
   OwnJob job;  // last: it is over before its memory goes
 };
@@ -125,6 +135,7 @@ class RowBatches final : public BatchGroup {
   RowBatches(RowRequest request, nb::object proof, nb::object repair)
       : BatchGroup(request.cuts.size() - 1, std::move(proof), std::move(repair)),
         request_(std::move(request)),
+        pool_(nb::cast<PyPool&>(request_.pool)),
         made_(nb::cast<BatchCounts&>(request_.made)) {}
 
   ~RowBatches() override { cancel(); }
@@ -185,26 +196,38 @@ class RowBatches final : public BatchGroup {
   [[nodiscard]] std::size_t samples(std::size_t k) const { return first(k + 1) - first(k); }
 
   /// Has threads fill the rows of one field.
-  [[nodiscard]] Filling begun(const RowsOutput& output, std::size_t k) const {
-    const RowFormat& format = output.format;
+  [[nodiscard]] Filling begun(const RowsOutput& output, std::size_t k) {
     const std::size_t count = samples(k);
     Filling filling;
-    if (output.pinned.is_none()) {
-      filling.memory = nb::cast<fastio::BufferRing&>(output.ring).acquire(count * format.row_bytes);
-      if (!filling.memory) throw std::bad_alloc();
-      filling.data = filling.memory->data();
-    } else {
-      const auto [shape, dimensions] = shape_of(format, count);
-      filling.pinned = output.pinned(tuple_of({shape.data(), dimensions}));
-      filling.data = data_of(filling.pinned);
-    }
     filling.status.resize(count);
-    const nb::handle_t<PyPool> pool(request_.pool.ptr());
-    auto [task, cut] = output.work->task(
-        {first(k), count, filling.data, format.shape, format.row_bytes, filling.status.data()},
-        nb::cast<PyPool&>(pool).used());
-    filling.job = OwnJob(submit(std::move(task), cut, pool));
+    parts_.clear();
+    for (std::size_t i = 0; i < output.formats.size(); ++i) {
+      const RowFormat& format = output.formats[i];
+      const Piece& piece = filling.pieces.emplace_back(piece_of(output, i, count * output.times));
+      for (std::size_t v = 0; v < output.times; ++v) {
+        parts_.push_back({first(k), count, piece.data + v * count * format.row_bytes, format.shape,
+                          format.row_bytes, filling.status.data()});
+      }
+    }
+    auto [task, cut] = output.work->task(parts_, pool_.used());
+    filling.job = OwnJob(submit(std::move(task), cut, nb::handle_t<PyPool>(request_.pool.ptr())));
     return filling;
+  }
+
+  /// Memory for the `rows` rows of tensor i.
+  [[nodiscard]] static Piece piece_of(const RowsOutput& output, std::size_t i, std::size_t rows) {
+    const RowFormat& format = output.formats[i];
+    Piece piece;
+    if (output.pinned.is_none()) {
+      piece.memory = output.lenders[i]->acquire(rows * format.row_bytes);
+      if (!piece.memory) throw std::bad_alloc();
+      piece.data = piece.memory->data();
+    } else {
+      const auto [shape, dimensions] = shape_of(format, rows);
+      piece.pinned = output.pinned(tuple_of({shape.data(), dimensions}));
+      piece.data = data_of(piece.pinned);
+    }
+    return piece;
   }
 
   /// Of rows in memory, and the number of its axes.
@@ -224,8 +247,7 @@ class RowBatches final : public BatchGroup {
     const auto value = [&](const Output& output) {
       const auto* rows = std::get_if<RowsOutput>(&output);
       if (rows == nullptr) return column_of(std::get<ColumnOutput>(output), k);
-      nbytes += count * rows->format.row_bytes;
-      return tensor(*rows, *filling++, count);
+      return tensors(*rows, *filling++, count, nbytes);
     };
     nb::object batch;
     if (request_.container == Container::value) {
@@ -244,50 +266,69 @@ class RowBatches final : public BatchGroup {
     return {std::move(batch), static_cast<std::int64_t>(count), static_cast<std::int64_t>(nbytes)};
   }
 
-  [[nodiscard]] nb::object tensor(const RowsOutput& output, const Filling& filling,
-                                  std::size_t count) const {
-    if (filling.pinned.is_valid()) {
-      if (!output.format.channels_last) return filling.pinned;
-      return filling.pinned.attr("permute")(0, 3, 1, 2);
+  /// The tensor of a field, or the list of its tensors.
+  [[nodiscard]] nb::object tensors(const RowsOutput& output, const Filling& filling,
+                                   std::size_t count, std::size_t& nbytes) const {
+    const std::size_t rows = count * output.times;
+    for (const RowFormat& format : output.formats) nbytes += rows * format.row_bytes;
+    if (!output.is_list) return tensor(output.formats.front(), filling.pieces.front(), rows);
+    nb::list all;
+    for (std::size_t i = 0; i < filling.pieces.size(); ++i) {
+      all.append(tensor(output.formats[i], filling.pieces[i], rows));
     }
-    auto [shape, dimensions] = shape_of(output.format, count);
+    return all;
+  }
+
+  [[nodiscard]] nb::object tensor(const RowFormat& format, const Piece& piece,
+                                  std::size_t rows) const {
+    if (piece.pinned.is_valid()) {
+      if (!format.channels_last) return piece.pinned;
+      return piece.pinned.attr("permute")(0, 3, 1, 2);
+    }
+    auto [shape, dimensions] = shape_of(format, rows);
     std::array<std::int64_t, most_dimensions> strides{};
-    if (output.format.channels_last) {
+    if (format.channels_last) {
       const auto [height, width, channels] = std::array{shape[1], shape[2], shape[3]};
       shape = {shape[0], channels, height, width};
       strides = {height * width * channels, 1, width * channels, channels};
     }
     const std::span<const std::int64_t> sizes(shape.data(), dimensions);
     const std::span<const std::int64_t> steps(strides.data(),
-                                              output.format.channels_last ? dimensions : 0);
-    return make_tensor(request_.from_dlpack, filling.memory,
-                       {filling.data, output.format.dtype, sizes, steps});
+                                              format.channels_last ? dimensions : 0);
+    return make_tensor(request_.from_dlpack, piece.memory,
+                       {piece.data, format.dtype, sizes, steps});
   }
 
   /// Numbers lie in memory of their own: whoever keeps them keeps no pictures.
   [[nodiscard]] nb::object column_of(const ColumnOutput& column, std::size_t k) const {
     if (!column.values) return column.make(first(k), first(k + 1));
     const Labels& all = *column.values;
-    const std::size_t count = samples(k), nbytes = column.row_bytes();
-    std::array<std::int64_t, most_dimensions> shape{static_cast<std::int64_t>(count)};
+    const std::size_t count = samples(k), nbytes = count * column.row_bytes();
+    std::array<std::int64_t, most_dimensions> shape{
+        static_cast<std::int64_t>(count * column.times)};
     for (std::size_t i = 1; i < all.ndim(); ++i) {
       shape[i] = static_cast<std::int64_t>(all.shape(i));
     }
     const std::span<const std::int64_t> sizes(shape.data(), all.ndim());
-    const auto* from = static_cast<const std::uint8_t*>(all.data()) + first(k) * nbytes;
+    const auto* from = static_cast<const std::uint8_t*>(all.data()) + first(k) * column.row_bytes();
+    const auto copy = [&](std::uint8_t* to) {
+      for (std::size_t v = 0; v < column.times; ++v) std::memcpy(to + v * nbytes, from, nbytes);
+    };
     if (!column.pinned.is_none()) {
       nb::object tensor = column.pinned(tuple_of(sizes));
-      std::memcpy(data_of(tensor), from, count * nbytes);
+      copy(data_of(tensor));
       return tensor;
     }
-    const std::shared_ptr<std::uint8_t[]> memory(new std::uint8_t[count * nbytes]);
-    std::memcpy(memory.get(), from, count * nbytes);
+    const auto memory = std::make_shared_for_overwrite<std::uint8_t[]>(nbytes * column.times);
+    copy(memory.get());
     return make_tensor(request_.from_dlpack, memory, {memory.get(), all.dtype(), sizes});
   }
 
   const RowRequest request_;
+  PyPool& pool_;
   BatchCounts& made_;
   std::deque<std::vector<Filling>> fillings_;  // by batch, of each field that becomes rows
+  std::vector<RowPart> parts_;                 // of the field that is begun
   bool is_good_ = true;
   const pid_t pid_ = getpid();
 };
@@ -301,28 +342,47 @@ nb::dlpack::dtype dtype_of(const nb::object& dtype) {
   return {static_cast<std::uint8_t>(found - kinds), bits, 1};
 }
 
-void make_rows_output(RowsOutput* self, nb::object work, std::vector<std::size_t> shape,
-                      const nb::object& dtype, bool channels_last, nb::object ring,
-                      nb::object pinned) {
-  if (shape.size() + 1 > most_dimensions || (channels_last && shape.size() != 3)) {
-    throw nb::value_error("shape: expected at most 7 axes, and 3 for channels_last");
+void make_rows_output(RowsOutput* self, nb::object work,
+                      std::vector<std::vector<std::size_t>> shapes, const nb::object& dtype,
+                      bool channels_last, std::vector<nb::object> rings, nb::object pinned,
+                      bool is_list) {
+  const auto* filler = nb::cast<const RowWork*>(work);
+  if (shapes.empty() || (shapes.size() > 1 && !is_list) || filler->views % shapes.size() != 0) {
+    throw nb::value_error("shapes: expected one, or for a list one of each view");
   }
-  if (ring.is_none() == pinned.is_none()) throw nb::value_error("expected a ring, or pinned");
-  RowFormat format{std::move(shape), dtype_of(dtype), channels_last, 0};
-  format.row_bytes = format.dtype.bits / 8U;
-  for (const std::size_t size : format.shape) format.row_bytes *= size;
-  const RowWork* filler = nb::cast<const RowWork*>(work);
-  new (self)
-      RowsOutput{std::move(work), filler, std::move(format), std::move(ring), std::move(pinned)};
+  if (rings.size() != (pinned.is_none() ? shapes.size() : 0)) {
+    throw nb::value_error("expected a ring for each shape, or pinned");
+  }
+  std::vector<RowFormat> formats;
+  for (std::vector<std::size_t>& shape : shapes) {
+    if (shape.size() + 1 > most_dimensions || (channels_last && shape.size() != 3)) {
+      throw nb::value_error("shape: expected at most 7 axes, and 3 for channels_last");
+    }
+    RowFormat format{std::move(shape), dtype_of(dtype), channels_last, 0};
+    format.row_bytes = format.dtype.bits / 8U;
+    for (const std::size_t size : format.shape) format.row_bytes *= size;
+    formats.push_back(std::move(format));
+  }
+  std::vector<fastio::BufferRing*> lenders;
+  for (const nb::object& ring : rings) lenders.push_back(&nb::cast<fastio::BufferRing&>(ring));
+  const std::size_t times = filler->views / formats.size();
+  new (self) RowsOutput{std::move(work),
+                        filler,
+                        std::move(formats),
+                        std::move(rings),
+                        std::move(lenders),
+                        std::move(pinned),
+                        times,
+                        is_list};
 }
 
 void make_column_output(ColumnOutput* self, std::optional<Labels> values, nb::object make,
-                        nb::object pinned) {
+                        nb::object pinned, std::size_t times) {
   if (values.has_value() != make.is_none()) throw nb::value_error("expected values, or make");
   if (values && (values->ndim() < 1 || values->ndim() > most_dimensions)) {
     throw nb::value_error("values: expected 1 to 8 axes");
   }
-  new (self) ColumnOutput{std::move(values), std::move(make), std::move(pinned)};
+  new (self) ColumnOutput{std::move(values), std::move(make), std::move(pinned), times};
 }
 
 Container container_of(const std::string& name, std::size_t values) {
@@ -403,23 +463,28 @@ void bind_row_batches(nb::module_& m) {
       .def_ro("yielded", &RowBatches::yielded, nb::lock_self(),
               "How many batches iterating has yielded.");
   nb::class_<RowsOutput>(m, "RowsOutput", "A field of batches that becomes rows: see row_batches.")
-      .def(
-          "__init__", &make_rows_output, "work"_a, nb::kw_only(), "shape"_a, "dtype"_a,
-          "channels_last"_a, "ring"_a.none(), "pinned"_a.none(),
-          nb::sig("def __init__(self, work: RowWork, *, shape: Sequence[int], "
-                  "dtype: np.dtype[Any], channels_last: bool, ring: BufferRing | None, "
-                  "pinned: Callable[[tuple[int, ...]], Any] | None) -> None"),
-          "Each sample is a row of ``shape`` and ``dtype``, in memory of ``ring``, or in a tensor\n"
-          "that ``pinned`` makes of a shape. ``channels_last`` hands rows of (H, W, C) out as\n"
-          "(C, H, W).");
+      .def("__init__", &make_rows_output, "work"_a, nb::kw_only(), "shapes"_a, "dtype"_a,
+           "channels_last"_a, "rings"_a, "pinned"_a.none() = nb::none(), "is_list"_a = false,
+           nb::sig("def __init__(self, work: RowWork, *, shapes: Sequence[Sequence[int]], "
+                   "dtype: np.dtype[Any], channels_last: bool, rings: Sequence[BufferRing], "
+                   "pinned: Callable[[tuple[int, ...]], Any] | None = None, "
+                   "is_list: bool = False) -> None"),
+           "Each sample is a row of one of the ``shapes`` and of ``dtype``, in memory of a ring, "
+           "or\n"
+           "in a tensor that ``pinned`` makes of a shape. ``channels_last`` hands rows of (H, W, "
+           "C)\n"
+           "out as (C, H, W). The views of a ``work`` become a list of tensors with a shape each, "
+           "or\n"
+           "without ``is_list`` one tensor: that of the first view, behind it the second one.");
   nb::class_<ColumnOutput>(m, "ColumnOutput", "A column of batches: see row_batches.")
       .def("__init__", &make_column_output, "values"_a.noconvert().none(), nb::kw_only(),
-           "make"_a.none(), "pinned"_a.none(),
+           "make"_a.none(), "pinned"_a.none(), "times"_a = 1,
            nb::sig("def __init__(self, values: NDArray[Any] | None, *, "
                    "make: Callable[[int, int], Any] | None, "
-                   "pinned: Callable[[tuple[int, ...]], Any] | None) -> None"),
+                   "pinned: Callable[[tuple[int, ...]], Any] | None, times: int = 1) -> None"),
            "One row of ``values`` for each sample, copied, into what ``pinned`` makes if it is\n"
-           "given; or what ``make(first, last)`` returns for the samples of a batch.");
+           "given, and all rows so many ``times`` one behind the other; or what ``make(first, "
+           "last)`` returns for the samples of a batch.");
   m.def(
       "row_batches", &row_batches, "outputs"_a, "cuts"_a.noconvert(), nb::kw_only(), "container"_a,
       "names"_a, "pool"_a, "from_dlpack"_a, "made"_a, "pictures"_a, "proof"_a, "repair"_a,

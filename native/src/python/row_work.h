@@ -5,7 +5,7 @@
 
 namespace fastio::python {
 
-/// Neighbouring samples of a chunk, and the rows that they go to.
+/// Neighbouring samples of a chunk, and the rows that they go to; one of these for each view.
 struct RowPart {
   std::size_t first, count;
   std::uint8_t* out;                   ///< row behind row, in C order
@@ -14,11 +14,12 @@ struct RowPart {
   std::int32_t* status;
 };
 
-/// The samples of a chunk and how each becomes a row; see `plain_rows` and `transformed_rows`.
+/// The samples of a chunk and how each becomes a row, or one row in each of several `views`; see
+/// `plain_rows`, `transformed_rows` and `view_rows`.
 class RowWork {
  public:
-  RowWork(Spans spans, bool verify)
-      : spans_(std::move(spans)), checksums_(spans_.checksums(verify)) {
+  RowWork(Spans spans, bool verify, std::size_t views = 1)
+      : views(views), spans_(std::move(spans)), checksums_(spans_.checksums(verify)) {
     expect_length("shard", spans_.shard.size(), size());
     expect_length("sizes", spans_.sizes.size(), size());
     (void)checked(checksums_, size());
@@ -29,13 +30,16 @@ class RowWork {
 
   [[nodiscard]] std::size_t size() const { return spans_.size(); }
 
-  /// A task that fills these rows, and how it is cut up for so many `threads`. Rows, status and
-  /// this object must outlive it. Throws where something does not fit.
+  /// A task that fills these rows, those of each view, and how it is cut up for so many
+  /// `threads`. Rows, status and this object must outlive it. Throws where something does not fit.
   [[nodiscard]] virtual std::pair<std::unique_ptr<fastio::Task>, Cut> task(
-      const RowPart& part, std::size_t threads) const = 0;
+      std::span<const RowPart> parts, std::size_t threads) const = 0;
+
+  [[nodiscard]] const Spans& spans() const { return spans_; }
+
+  const std::size_t views;
 
  protected:
-  [[nodiscard]] const Spans& spans() const { return spans_; }
   [[nodiscard]] const std::uint32_t* checksums(const RowPart& part) const {
     return checksums_ ? checksums_->data() + part.first : nullptr;
   }

@@ -1,6 +1,7 @@
 // Transforms bound to Python: batches by plans, and the numbers that plans are drawn from.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <array>
 #include <cstring>
@@ -111,7 +112,21 @@ class TransformedRows final : public RowWork {
   }
 
   [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(
-      const RowPart& part, std::size_t threads) const override {
+      std::span<const RowPart> parts, std::size_t threads) const override {
+    const RowPart& part = parts.front();
+    TransformBatch all = batch(part);
+    if (wishes_.stored) {
+      const auto [height, width] = *wishes_.stored;
+      return {transform_raw_task(std::move(all), height, width),
+              Cut{part.count, grain_for(part.row_bytes)}};
+    }
+    const std::size_t bands = bands_for(all, part.count, threads);
+    if (bands == 1) return {transform_task(std::move(all)), Cut{part.count, 1}};
+    return {banded_transform_task(std::move(all), part.count, bands), Cut{part.count * bands, 1}};
+  }
+
+  /// These samples on their way into their rows.
+  [[nodiscard]] TransformBatch batch(const RowPart& part) const {
     if (part.shape.size() != 3) refuse("rows of pictures have three axes");
     const std::size_t first = wishes_.planar ? 1 : 0;
     const std::size_t channels = part.shape[wishes_.planar ? 0 : 2];
@@ -125,16 +140,13 @@ class TransformedRows final : public RowWork {
                          {row, checksums(part), part.status},
                          function(part),
                          programs(wishes_.colours, part.first, row, part.count)};
-    if (wishes_.stored) {
-      const auto [height, width] = *wishes_.stored;
-      return {transform_raw_task(std::move(batch), height, width),
-              Cut{part.count, grain_for(part.row_bytes)}};
+    if (intervals_ && !wishes_.stored) {
+      batch.intervals = resolve(*intervals_, part.first, part.count);
     }
-    if (intervals_) batch.intervals = resolve(*intervals_, part.first, part.count);
-    const std::size_t bands = bands_for(batch, part.count, threads);
-    if (bands == 1) return {transform_task(std::move(batch)), Cut{part.count, 1}};
-    return {banded_transform_task(std::move(batch), part.count, bands), Cut{part.count * bands, 1}};
+    return batch;
   }
+
+  [[nodiscard]] const Wishes& wishes() const { return wishes_; }
 
  private:
   /// The plans by copy, so that nobody changes them under a running batch.
@@ -161,6 +173,48 @@ class TransformedRows final : public RowWork {
   const std::optional<Spans> intervals_;
 };
 
+/// Several ways of transforming the same pictures, which are decoded once.
+class ViewRows final : public RowWork {
+ public:
+  /// `views` are TransformedRows of the same spans.
+  explicit ViewRows(std::vector<nb::object> views)
+      : RowWork(at(views, 0).spans(), false, views.size()), objects_(std::move(views)) {
+    const auto& stored = at(objects_, 0).wishes().stored;
+    for (std::size_t v = 0; v < objects_.size(); ++v) {
+      views_.push_back(&at(objects_, v));
+      expect_length("views", views_.back()->size(), size());
+      if (views_.back()->wishes().stored != stored) refuse("views of pictures of several sizes");
+      if (views_.back()->wishes().fast) refuse("views are exact: fast goes with one alone");
+    }
+  }
+
+  [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(std::span<const RowPart> parts,
+                                                                   std::size_t) const override {
+    std::vector<TransformBatch> batches;
+    std::size_t row_bytes = 0;
+    for (std::size_t v = 0; v < views_.size(); ++v) {
+      batches.push_back(views_[v]->batch(parts[v]));
+      row_bytes += parts[v].row_bytes;
+    }
+    const std::size_t count = parts.front().count;
+    const auto& stored = views_.front()->wishes().stored;
+    if (!stored) return {views_task(std::move(batches)), Cut{count, 1}};
+    const auto [height, width] = *stored;
+    return {raw_views_task(std::move(batches), height, width), Cut{count, grain_for(row_bytes)}};
+  }
+
+ private:
+  static const TransformedRows& at(const std::vector<nb::object>& views, std::size_t v) {
+    if (v >= views.size()) refuse("no views");
+    const auto* rows = dynamic_cast<const TransformedRows*>(&nb::cast<const RowWork&>(views[v]));
+    if (rows == nullptr) refuse("views are those of transformed_rows");
+    return *rows;
+  }
+
+  const std::vector<nb::object> objects_;  // keeps the views
+  std::vector<const TransformedRows*> views_;
+};
+
 PassOrder order_of(bool cheaper_first) {
   return cheaper_first ? PassOrder::cheaper_first : PassOrder::horizontal_first;
 }
@@ -169,17 +223,31 @@ nb::object borrowed(const FunctionHandle& function) {
   return function ? nb::borrow(*function) : nb::none();
 }
 
-/// Begins the work for rows of Python's.
-PyJob begin_rows(std::shared_ptr<TransformedRows> work, const Array<std::uint8_t, 4>& out,
+/// Begins the work for rows of Python's, of each view one array.
+PyJob begin_rows(std::shared_ptr<RowWork> work, const std::vector<Array<std::uint8_t, 4>>& outs,
                  const StatusArray& status, const PoolHandle& pool) {
   const std::size_t count = work->size();
-  expect_length("out", out.shape(0), count);
+  expect_length("outs", outs.size(), work->views);
   expect_length("status", status.size(), count);
-  const std::array shape{out.shape(1), out.shape(2), out.shape(3)};
+  std::vector<std::array<std::size_t, 3>> shapes;
+  for (const auto& out : outs) {
+    expect_length("out", out.shape(0), count);
+    shapes.push_back({out.shape(1), out.shape(2), out.shape(3)});
+  }
+  std::vector<RowPart> parts;
+  for (std::size_t v = 0; v < outs.size(); ++v) {
+    const auto& shape = shapes[v];
+    parts.push_back(
+        {0, count, outs[v].data(), shape, shape[0] * shape[1] * shape[2], status.data()});
+  }
   const std::size_t threads = pool ? nb::cast<PyPool&>(*pool).used() : 1;
-  auto [task, cut] = work->task(
-      {0, count, out.data(), shape, shape[0] * shape[1] * shape[2], status.data()}, threads);
-  return begin(std::move(task), cut, pool, keep(std::move(work), out, status));
+  auto [task, cut] = work->task(parts, threads);
+  return begin(std::move(task), cut, pool, keep(std::move(work), outs, status));
+}
+
+PyJob fill_views(std::vector<nb::object> views, const std::vector<Array<std::uint8_t, 4>>& outs,
+                 const StatusArray& status, const PoolHandle& pool) {
+  return begin_rows(std::make_shared<ViewRows>(std::move(views)), outs, status, pool);
 }
 
 PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
@@ -200,7 +268,7 @@ PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
                 numbers,
                 {},
                 colours};
-  return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), out,
+  return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), {out},
                     status, pool);
 }
 
@@ -222,7 +290,7 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                 numbers,
                 std::array{height, width},
                 colours};
-  return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), out,
+  return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), {out},
                     status, pool);
 }
 
@@ -347,6 +415,21 @@ void bind_transforms(nb::module_& m) {
         "Change pictures where they lie, (n, H, W, C) or, ``planar``, (n, C, H, W), of 1 or 3\n"
         "channels. ``colours`` (n, steps, 14) has each picture's steps: a number of\n"
         "``fastio.transforms.batch.program.Step``, then its amounts.");
+  m.def(
+      "view_rows",
+      [](std::vector<nb::object> views) -> std::unique_ptr<RowWork> {
+        return std::make_unique<ViewRows>(std::move(views));
+      },
+      "views"_a, nb::sig("def view_rows(views: list[RowWork]) -> RowWork"),
+      "Several rows of each picture, as these ``transformed_rows`` of the same spans fill them;\n"
+      "each picture is decoded once, for the region that all need together.");
+  m.def(
+      "fill_views", &fill_views, "views"_a, "outs"_a.noconvert(), "status"_a.noconvert(),
+      "pool"_a = nb::none(),
+      nb::sig("def fill_views(views: list[RowWork], outs: list[NDArray[np.uint8]], "
+              "status: NDArray[np.int32], pool: ThreadPool | None = None) -> Job"),
+      "The same into ``outs``, an array (n, H, W, C) or (n, C, H, W) for each view. ``status`` is\n"
+      "that of the pictures, not OK if one of the views cannot be had.");
   m.def("philox", &philox, "seed"_a, "epoch"_a, "indices"_a.noconvert(), "out"_a.noconvert(),
         nb::sig("def philox(seed: int, epoch: int, indices: NDArray[np.int64], "
                 "out: NDArray[np.float64]) -> None"),

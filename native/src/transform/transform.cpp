@@ -243,6 +243,16 @@ void Transformer::place(const PixelView& in, int in_channels, const Picture& out
 
 namespace {
 
+/// Asks for the first bytes of a value while the two before it are worked on: samples in
+/// random order lie where the processor does not expect them.
+void prefetch(Bytes value) noexcept {
+  constexpr std::size_t most_bytes = 4096;
+  constexpr std::size_t line_bytes = 64;
+  for (std::size_t at = 0; at < std::min(value.size(), most_bytes); at += line_bytes) {
+    __builtin_prefetch(value.data() + at);
+  }
+}
+
 /// What pictures and raw pixels have in common: checksum, plan, row.
 class TransformTask : public Task {
  public:
@@ -260,8 +270,22 @@ class TransformTask : public Task {
     }
   }
 
- protected:
   [[nodiscard]] const TransformBatch& batch() const noexcept { return batch_; }
+
+  [[nodiscard]] Status check(std::size_t i) const noexcept {
+    const TransformedRows& rows = batch_.rows;
+    const bool sound = rows.checksums == nullptr || crc32(batch_.spans[i]) == rows.checksums[i];
+    return sound ? Status::ok : Status::bad_checksum;
+  }
+
+  /// Fills row i of a value that has been checked.
+  [[nodiscard]] Status transform_checked(Worker& worker, std::size_t i) const noexcept {
+    Picture out = batch_.rows.first;
+    out.data += i * out.height * out.row_bytes();
+    return changes_rows() ? change(worker, i, out) : fill(worker, i, out);
+  }
+
+ protected:
   [[nodiscard]] const TransformOptions& options() const noexcept { return options_; }
   [[nodiscard]] bool verify_data() const noexcept { return batch_.rows.checksums == nullptr; }
 
@@ -279,34 +303,11 @@ class TransformTask : public Task {
   [[nodiscard]] virtual Status transform(Worker& worker, const Sample& sample,
                                          const Picture& out) const noexcept = 0;
 
-  [[nodiscard]] Status check(std::size_t i) const noexcept {
-    const TransformedRows& rows = batch_.rows;
-    const bool sound = rows.checksums == nullptr || crc32(batch_.spans[i]) == rows.checksums[i];
-    return sound ? Status::ok : Status::bad_checksum;
-  }
-
-  /// Fills row i of a value that has been checked.
-  [[nodiscard]] Status transform_checked(Worker& worker, std::size_t i) const noexcept {
-    Picture out = batch_.rows.first;
-    out.data += i * out.height * out.row_bytes();
-    return changes_rows() ? change(worker, i, out) : fill(worker, i, out);
-  }
-
   [[nodiscard]] Intervals intervals(std::size_t i) const noexcept {
     return batch_.intervals ? Intervals(batch_.intervals[i]) : Intervals();
   }
 
  private:
-  /// Asks for the first bytes of a value while the two before it are worked on: samples in
-  /// random order lie where the processor does not expect them.
-  static void prefetch(Bytes value) noexcept {
-    constexpr std::size_t most_bytes = 4096;
-    constexpr std::size_t line_bytes = 64;
-    for (std::size_t at = 0; at < std::min(value.size(), most_bytes); at += line_bytes) {
-      __builtin_prefetch(value.data() + at);
-    }
-  }
-
   [[nodiscard]] Status transform(Worker& worker, std::size_t i) const noexcept {
     const Status status = check(i);
     return status == Status::ok ? transform_checked(worker, i) : status;
@@ -510,6 +511,114 @@ class BandedTask final : public PictureTask {
   const std::unique_ptr<Shared[]> shared_;  // nullptr: no memory, one thread a picture
 };
 
+/// One view of pictures, whose pixels the worker has decoded.
+class ViewTask final : public PictureTask {
+ public:
+  using PictureTask::channels;
+  using PictureTask::intervals;
+  using PictureTask::PictureTask;
+
+ private:
+  [[nodiscard]] Status transform(Worker& worker, const Sample&,
+                                 const Picture& out) const noexcept override {
+    const auto& [part, pixels] = worker.decoded;
+    const Region& region = worker.transformer.region();
+    const std::size_t left = (region.x - part.x) * static_cast<std::size_t>(channels());
+    const PixelView view{pixels.data + (region.y - part.y) * pixels.stride + left, pixels.stride};
+    const bool done = worker.transformer.finish(view, channels(), out);
+    return done ? Status::ok : Status::unsupported;
+  }
+};
+
+/// The smallest region that has both; one without pixels has none.
+Region united(const Region& one, const Region& other) noexcept {
+  if (one.width == 0) return other;
+  const std::size_t x = std::min(one.x, other.x), y = std::min(one.y, other.y);
+  return {x, y, std::max(one.x + one.width, other.x + other.width) - x,
+          std::max(one.y + one.height, other.y + other.height) - y};
+}
+
+/// What a plan reads at most.
+Region read_by(const Plan& plan) noexcept {
+  if (plan.resamples()) return box_of(plan);
+  return {unsign(plan.box_x + plan.window_x), unsign(plan.box_y + plan.window_y),
+          unsign(plan.window_w), unsign(plan.window_h)};
+}
+
+/// Several tasks of the same values, whose rows are filled one after the other.
+template <typename View>
+class ViewsTask : public Task {
+ public:
+  explicit ViewsTask(std::vector<std::unique_ptr<View>> views) noexcept
+      : views_(std::move(views)) {}
+
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.decode"; }
+
+  void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
+    const TransformBatch& batch = views_.front()->batch();
+    for (std::size_t i = first; i < last; ++i) {
+      if (i + 2 < last) prefetch(batch.spans[i + 2]);
+      const Status status = views_.front()->check(i);
+      batch.rows.status[i] = static_cast<std::int32_t>(status == Status::ok ? fill(worker, i)  //
+                                                                            : status);
+    }
+  }
+
+ protected:
+  [[nodiscard]] const std::vector<std::unique_ptr<View>>& views() const noexcept { return views_; }
+
+  /// Fills all rows of a value that has been checked.
+  [[nodiscard]] virtual Status fill(Worker& worker, std::size_t i) const noexcept {
+    for (const auto& view : views_) {
+      const Status status = view->transform_checked(worker, i);
+      if (status != Status::ok) return status;
+    }
+    return Status::ok;
+  }
+
+ private:
+  const std::vector<std::unique_ptr<View>> views_;
+};
+
+/// Views of pictures: decoded once for those that take equally many channels.
+class PictureViewsTask final : public ViewsTask<ViewTask> {
+ public:
+  using ViewsTask<ViewTask>::ViewsTask;
+
+ private:
+  [[nodiscard]] Status fill(Worker& worker, std::size_t i) const noexcept override {
+    for (const int channels : {1, 3, 4}) {
+      Status status = decode(worker, i, channels);
+      for (const auto& view : views()) {
+        if (status == Status::ok && view->channels() == channels) {
+          status = view->transform_checked(worker, i);
+        }
+      }
+      if (status != Status::ok) return status;
+    }
+    return Status::ok;
+  }
+
+  /// Decodes what the views with so many channels need.
+  [[nodiscard]] Status decode(Worker& worker, std::size_t i, int channels) const noexcept {
+    Region box{}, region{};
+    for (const auto& view : views()) {
+      const Plan& plan = view->batch().plans[i];
+      if (view->channels() != channels || plan.is_empty()) continue;
+      box = united(box, box_of(plan));
+      region = united(region, read_by(plan));
+    }
+    if (region.width == 0) return Status::ok;
+    const ViewTask& any = *views().front();
+    const TransformBatch& batch = any.batch();
+    const PicturePart part{
+        box, region, channels, 1, any.intervals(i), {}, batch.options.max_pixels};
+    worker.decoded.region = region;
+    const bool verify_data = batch.rows.checksums == nullptr;
+    return or_pillow(decode_part(worker, batch.spans[i], part, verify_data, worker.decoded.pixels));
+  }
+};
+
 class RawTask final : public TransformTask {
  public:
   RawTask(TransformBatch batch, std::size_t height, std::size_t width) noexcept
@@ -613,6 +722,21 @@ std::unique_ptr<Task> colour_task(ColouredRows rows) noexcept {
 std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,
                                          std::size_t width) noexcept {
   return std::make_unique<RawTask>(std::move(batch), height, width);
+}
+
+std::unique_ptr<Task> views_task(std::vector<TransformBatch> views) noexcept {
+  std::vector<std::unique_ptr<ViewTask>> tasks;
+  for (TransformBatch& view : views) tasks.push_back(std::make_unique<ViewTask>(std::move(view)));
+  return std::make_unique<PictureViewsTask>(std::move(tasks));
+}
+
+std::unique_ptr<Task> raw_views_task(std::vector<TransformBatch> views, std::size_t height,
+                                     std::size_t width) noexcept {
+  std::vector<std::unique_ptr<RawTask>> tasks;
+  for (TransformBatch& view : views) {
+    tasks.push_back(std::make_unique<RawTask>(std::move(view), height, width));
+  }
+  return std::make_unique<ViewsTask<RawTask>>(std::move(tasks));
 }
 
 }  // namespace fastio

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "core/bytes.h"
 #include "core/thread_pool.h"
@@ -91,6 +92,12 @@ struct ColouredRows {
 /// A task whose item i is picture i; `unsupported` where there is no memory.
 [[nodiscard]] std::unique_ptr<Task> colour_task(ColouredRows rows) noexcept;
 
+/// What a worker has decoded of a picture for the views of it.
+struct DecodedPart {
+  Region region;
+  PixelView pixels;  ///< its first one
+};
+
 // Batches of pictures cropped, resampled and mirrored on their way into the rows of an array.
 
 /// Where a batch goes. `first` is the first row, planar or not; rows follow without gaps.
@@ -146,5 +153,17 @@ inline constexpr std::size_t most_bands = 16;
 /// of the rows; with `grey` 1 or 3, as the span's size says. Any other size is `bad_shape`.
 [[nodiscard]] std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,
                                                        std::size_t width) noexcept;
+
+// Views: several plans for the same pictures, which are decoded once.
+
+/// The same for several batches of the same spans, by one decoding of each picture, for the region
+/// that its views need together: `views[v]` fills its own rows, to the pixels that it would fill
+/// alone. Statuses go to those of the first; checksums, intervals and limits are its. No view may
+/// be `fast`.
+[[nodiscard]] std::unique_ptr<Task> views_task(std::vector<TransformBatch> views) noexcept;
+
+/// The same for raw pixels.
+[[nodiscard]] std::unique_ptr<Task> raw_views_task(std::vector<TransformBatch> views,
+                                                   std::size_t height, std::size_t width) noexcept;
 
 }  // namespace fastio
