@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
 
@@ -40,7 +39,7 @@ from fastio.converters.write.encoder import (
 from fastio.converters.write.fields import Fields, FieldsAsked
 from fastio.converters.write.pieces import Ledger, PartWork, PieceWriter, Refused, encoded_parts
 from fastio.errors import SampleError, SchemaError, StoreError
-from fastio.store import check_target, create_store, open_store
+from fastio.store import SampleWriter, check_target, create_store, open_store
 from fastio.store.files.local import path_text
 from fastio.store.kinds.scan import Problem
 from fastio.types.options import explains_names
@@ -103,6 +102,8 @@ class Writer:
     does. Raises StoreError if nothing can be written under the name, and SchemaError for impossible fields.
     """
 
+    _threads: int | None = None  # that look into JPEGs; None: the CPUs that this process may use
+
     @explains_names()
     def __init__(  # noqa: PLR0913 - an option of the class each
         self,
@@ -125,7 +126,7 @@ class Writer:
         self._source: dict[str, Any] = source_record("python", os.path.basename(self.path))  # noqa: PTH119
         self._options = (tokenizer, progress, jump)
         self._ledger = Ledger(self.path, on_error)
-        self._create = partial(create_store, self.path, overwrite=overwrite, shard_bytes=shard_bytes)
+        self._overwrite, self._shard_bytes = overwrite, shard_bytes
         self._fields = Fields.of(fields)
         self._pid, self._lock = os.getpid(), threading.RLock()
         self._first: list[tuple[str, dict[str, Any]]] = []
@@ -135,7 +136,7 @@ class Writer:
         self._keys: set[str] = set()  # of the samples that are not written yet
         self._pieces: PieceWriter | None = None
         self._report: WriteReport | None = None
-        check_target(self.path, overwrite=overwrite, shard_bytes=shard_bytes)
+        self._check_target()
         schema = self._fields.schema
         if schema is not None:
             self._begin(schema)
@@ -394,8 +395,16 @@ class Writer:
         if tokenizer is not None and not any(each.traits.is_tokens for each in schema.fields):
             raise SchemaError(f"{self.path}: the tokenizer has no use, for no field is of the type 'tokens'")
         self._encoder = SampleEncoder(schema, tokenizer=tokenizer, classes=classes_of(self._metadata, schema))
-        store = self._create(schema)
-        self._pieces = PieceWriter(schema, store, self._ledger, tokenizer, progress, jump)
+        self._pieces = PieceWriter(
+            schema, self._new_store(schema), self._ledger, tokenizer, progress, jump, jobs=self._threads
+        )
+
+    def _check_target(self) -> None:
+        """Raise StoreError if nothing can be written. This, ``_new_store`` and ``_finish`` say where samples go."""
+        check_target(self.path, overwrite=self._overwrite, shard_bytes=self._shard_bytes)
+
+    def _new_store(self, schema: Schema) -> SampleWriter:
+        return create_store(self.path, schema, overwrite=self._overwrite, shard_bytes=self._shard_bytes)
 
     def _flush(self, refused: Refused = ()) -> None:
         """Write the piece. Raises SampleError for ``refused`` and what the piece shows, after the good samples."""
@@ -424,6 +433,7 @@ class Writer:
         return None
 
     def _finish(self) -> None:
+        """Give the store its name, and report. Raises StoreError if it has no sample."""
         pieces, skipped = self._pieces, self._ledger.skipped
         if pieces is None or not pieces.packed:
             reason = "no sample was written"

@@ -6,22 +6,23 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, Self
 
 from fastio.converters.pictures.counts import lossy_mask_lines
-from fastio.converters.write.encoder import KeyRule
+from fastio.converters.sources.options import source_record
+from fastio.converters.write.encoder import KeyRule, Misfit, SampleForm
 from fastio.converters.write.fields import Fields, FieldsAsked
-from fastio.converters.write.writer import WriteReport, checked_metadata
+from fastio.converters.write.writer import Writer, WriteReport, checked_metadata
 from fastio.errors import FastioError, SchemaError, StoreError, StoreNotFound
 from fastio.integrations.packages import imported
 from fastio.ray.packing import remove_partials
-from fastio.ray.row_writer import RowRules, RowWriter, TaskResult, WrittenShard, set_metadata
-from fastio.store import FORMATS, SampleWriter
+from fastio.store import FORMATS, SampleBatch, SampleWriter
 from fastio.store.address import target_format
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import Remote
@@ -29,6 +30,7 @@ from fastio.store.folders import folder_of
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import find_seal
 from fastio.store.index.sealed import Shard, bytes_from
+from fastio.store.kinds.scan import Problem
 from fastio.store.sets.names import SET_SUFFIX, set_path
 from fastio.store.sets.seal import read_member, seal_set
 from fastio.store.sets.set_object import SetMember, SetObject, read_set
@@ -60,10 +62,10 @@ class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
         print(sink.report)
 
     ``fields`` gives the type of each field by the name of its column, as for ``fastio.Writer``; other columns are left
-    out. Types that are None are inferred by each task from its first 64 rows, and must come out alike in all of them:
-    name them for a long run. ``key`` is the column with a sample's key (which the store then leaves out, unless
-    ``fields`` names it), or a function of the row, a dict; by default, samples are called by task and row. Keys must be
-    unique. ``shard_bytes`` bounds a shard (default: 1 GiB); a task writes at least one shard if it has rows, so
+    out. Types that are None are inferred by each task from its first 64 rows or 4 MiB, and must come out alike in all
+    of them: name them for a long run. ``key`` is the column with a sample's key (which the store then leaves out,
+    unless ``fields`` names it), or a function of the row, a dict; by default, samples are called by task and row. Keys
+    must be unique. ``shard_bytes`` bounds a shard (default: 1 GiB); a task writes at least one shard if it has rows, so
     ``ds.repartition(n)`` decides how many there are. ``metadata``, ``on_error``, ``overwrite`` and ``jump``
     are those of ``fastio.Writer``. ``path`` must be one that all nodes see, or a URL with its ``storage_options``.
 
@@ -134,22 +136,20 @@ class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
         """Write the rows of one task; called by Ray in a worker."""
         from ray.data.block import BlockAccessor
 
-        with self._target.opened(shard_bytes=self._rules.shard_bytes) as shards:
-            rows = RowWriter(self._rules, ctx.task_idx, partial(shards.begin, ctx.task_idx))
+        with ShardDestination(self._target.folder(), shard_bytes=self._rules.shard_bytes) as destination:
+            writer = TaskWriter(self._rules, self._target, ctx.task_idx, destination)
             try:
                 for block in blocks:
-                    dicts: Iterable[Mapping[str, Any]] = BlockAccessor.for_block(block).iter_rows(
-                        public_row_format=True
-                    )
-                    for row in dicts:
-                        rows.write(row)
-                result = rows.finish()
-                shards.wait()
+                    rows: Iterable[Mapping[str, Any]] = BlockAccessor.for_block(block).iter_rows(public_row_format=True)
+                    for row in rows:
+                        writer.write_row(row)
+                result = writer.finish()
+                destination.wait()
             except FastioError as exc:
-                rows.give_up(shards.remove)
+                writer.give_up()
                 raise exc.with_traceback(None) from None  # Ray shows the user every frame of every cause
             except BaseException:
-                rows.give_up(shards.remove)
+                writer.give_up()
                 raise
         return result
 
@@ -232,6 +232,215 @@ def _joined_masks(results: list[TaskResult], masks: int) -> dict[str, dict[str, 
     return joined
 
 
+# TaskWriter: what a task makes of its rows: samples, shards, and an account of both.
+
+
+@dataclass(frozen=True, slots=True)
+class RowRules:
+    """How rows become samples and shards: the same for every task of a write."""
+
+    path: str  # as the user named it
+    fields: Fields
+    key: KeyRule
+    on_error: Literal["raise", "skip"]
+    shard_bytes: int
+    metadata: Mapping[str, Any]  # the user's
+    jump: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenShard:
+    """A finished shard: its name in the folder of the set, and its samples."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What one task has written, as it reaches the driver."""
+
+    task: int
+    rows: int  # that the task was given: those packed and those skipped
+    schema: Schema | None  # None: no row could be packed
+    shards: tuple[WrittenShard, ...]
+    skipped: tuple[Problem, ...]
+    payload_bytes: int
+    made_pngs: int
+    lossy_masks: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def packed(self) -> int:
+        """Samples in the shards."""
+        return sum(shard.count for shard in self.shards)
+
+
+class TaskWriter(Writer):
+    """
+    The ``Writer`` of one task, whose samples go into shards of a set that the driver makes.
+
+    Without a key rule, samples are named by task and row: ``000003-00000012``. Columns that the user has not named are
+    left out.
+    """
+
+    _threads = 1  # Ray counts a task as one CPU
+
+    def __init__(self, rules: RowRules, target: SinkTarget, task: int, destination: ShardDestination) -> None:
+        self._rules = rules
+        self._task = task
+        self._shards_of = partial(TaskShards, target, task, destination, rules.shard_bytes, self._shard_metadata)
+        self._shards: TaskShards | None = None
+        self._listed = 0  # skipped samples that the metadata of an earlier shard lists
+        self._form: SampleForm | None = None
+        super().__init__(
+            rules.path, rules.fields.named, metadata=rules.metadata, on_error=rules.on_error, jump=rules.jump
+        )
+
+    def write_row(self, row: Mapping[str, Any]) -> None:
+        """Add one row. Raises what ``Writer.write`` raises."""
+        names = self._fields.names
+        key: Any = f"{self._task:06d}-{self._count:08d}"
+        try:
+            if self._form is None:
+                self._form = SampleForm.of(row, names, self._rules.key)
+            key = self._form.key_of(row, key)
+            sample = self._form.mapping(row) if names is None else {name: row[name] for name in names if name in row}
+        except Misfit as exc:
+            self._count += 1
+            self._ledger.refuse([(str(key), exc)])
+            return
+        self.write(sample, key=key)
+
+    def finish(self) -> TaskResult:
+        """Write what is left, and return what this task has done. Raises what ``Writer.flush`` raises."""
+        self.flush()
+        self.close()
+        pieces = self._pieces
+        return TaskResult(
+            task=self._task,
+            rows=self._count,
+            schema=None if pieces is None or not pieces.packed else pieces.schema,
+            shards=() if self._shards is None else tuple(self._shards.written),
+            skipped=tuple(self._ledger.skipped),
+            payload_bytes=0 if pieces is None else pieces.size_bytes,
+            made_pngs=0 if pieces is None else pieces.made_pngs,
+            lossy_masks={} if pieces is None else pieces.lossy_masks.metadata.get("lossy_masks", {}),
+        )
+
+    def give_up(self) -> None:
+        """Remove all shards of this task, also after ``finish``."""
+        self.abort()
+        if self._shards is not None:
+            self._shards.abort()
+
+    def _check_target(self) -> None:
+        """The driver has done that."""
+
+    def _new_store(self, schema: Schema) -> SampleWriter:
+        self._shards = self._shards_of(schema)
+        return self._shards
+
+    def _finish(self) -> None:
+        """End the last shard; a task without samples has none."""
+        if self._shards is not None:
+            self._shards.close()
+        self._state = "closed"
+
+    def _shard_metadata(self) -> dict[str, Any]:
+        """What a shard says of itself; of the skipped samples, those since the shard before."""
+        first, self._listed = self._listed, len(self._ledger.skipped)
+        return set_metadata(self._rules, self._ledger.skipped[first:], {})
+
+
+def set_metadata(rules: RowRules, skipped: Sequence[Problem], lossy_masks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a shard or a set."""
+    return {
+        "classes": None,
+        **rules.metadata,
+        **({"lossy_masks": dict(lossy_masks)} if lossy_masks else {}),
+        "source": source_record("ray", rules.path.rpartition("/")[2]),
+        "skipped": [{"key": problem.key, "problem": problem.problem} for problem in skipped],
+    }
+
+
+class TaskShards:
+    """
+    The shards of one task, one after the other, each sealed alone; see ``SampleWriter`` for the contract.
+
+    A shard ends with the batch that fills it. Names that an earlier attempt of the task has left stay as they are.
+    ``abort`` removes finished shards, too, also after ``close``.
+    """
+
+    def __init__(
+        self,
+        target: SinkTarget,
+        task: int,
+        destination: ShardDestination,
+        shard_bytes: int,
+        metadata_now: Callable[[], Mapping[str, Any]],
+        schema: Schema,
+    ) -> None:
+        self.written: list[WrittenShard] = []
+        self._target = target
+        self._task = task
+        self._destination = destination
+        self._shard_bytes = shard_bytes
+        self._metadata_now = metadata_now
+        self._schema = schema
+        self._folder = target.folder()
+        self._slot = 0  # the next number of this task that may be free
+        self._name = ""
+        self._writer: SampleWriter | None = None
+        self._count = self._size_bytes = 0
+
+    def append(self, batch: SampleBatch) -> None:
+        """See SampleWriter."""
+        if self._writer is None:
+            self._name, number = self._free_name(), self._task + len(self.written) * _TASKS
+            self._writer = self._destination.writer(self._name, self._schema, plan=self._target.run, number=number)
+        self._writer.append(batch)
+        self._count += len(batch.keys)
+        self._size_bytes += sum(int(spans.sizes.sum()) for spans in batch.spans.values())
+        if self._size_bytes >= self._shard_bytes:
+            self.close()
+
+    def close(self, metadata: Mapping[str, Any] | None = None) -> None:
+        """End the shard that is under way, if there is one."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close(self._metadata_now() if metadata is None else metadata)
+            self.written.append(WrittenShard(self._name, self._count))
+            self._count = self._size_bytes = 0
+
+    def abort(self) -> None:
+        """Remove all shards."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abort()
+        self._destination.close()
+        while self.written:
+            self._folder.remove(self.written[-1].name)
+            self.written.pop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _free_name(self) -> str:
+        while True:
+            name = self._target.name(self._target.first + self._task + self._slot * _TASKS)
+            self._slot += 1
+            if self._folder.etag(name) is None:
+                return name
+
+
 # SinkTarget: where a Sink writes: names for the shards of its tasks, the set at the end, and what must go then.
 
 _TASKS = 1_000_000  # numbers of tasks; shard j of task t is number t + j * _TASKS
@@ -301,20 +510,13 @@ class SinkTarget:
             )
         return None
 
-    @contextmanager
-    def opened(self, *, shard_bytes: int) -> Iterator[TaskFolder]:
-        """Give a task what it writes shards with."""
-        folder = self._folder()
-        with ShardDestination(folder, shard_bytes=shard_bytes) as destination:
-            yield TaskFolder(self, folder, destination)
-
     def seal(self, shards: Sequence[WrittenShard], metadata: bytes) -> Sequence[SetMember]:
         """Make the set of these shards, in this order, then remove what it replaces and what else this run left."""
         with self._claimed():
             return self._seal(shards, metadata)
 
     def _seal(self, shards: Sequence[WrittenShard], metadata: bytes) -> Sequence[SetMember]:
-        folder = self._folder()
+        folder = self.folder()
         before = self._current()
         sealed = seal_set(
             set_path(self.path),
@@ -333,7 +535,7 @@ class SinkTarget:
 
     def remove_run(self, keep: Sequence[SetMember] = ()) -> None:
         """Remove what this run has written, but for the shards to keep. Raises StoreError that names what stays."""
-        folder = self._folder()
+        folder = self.folder()
         if is_local(self.path):
             remove_partials(self.names)
         for name in sorted(set(self._taken()) - {member.name for member in keep}):
@@ -382,46 +584,14 @@ class SinkTarget:
 
     def _current(self) -> SetObject | None:
         try:
-            return read_set(self._folder().open(Path(set_path(self.path)).name), with_index=False)
+            return read_set(self.folder().open(Path(set_path(self.path)).name), with_index=False)
         except StoreNotFound:
             return None
 
     def _taken(self) -> list[str]:
         """Return the names in the folder that the pattern stands for, sorted."""
-        return [name for name in self._folder().entries() if self.names.number_of(name) is not None]
+        return [name for name in self.folder().entries() if self.names.number_of(name) is not None]
 
-    def _folder(self) -> StoreFolder:
+    def folder(self) -> StoreFolder:
+        """Return where the shards go."""
         return folder_of(self.path, self.options)[0]
-
-
-class TaskFolder:
-    """Writes the shards of one task into the folder of the set."""
-
-    def __init__(self, target: SinkTarget, folder: StoreFolder, destination: ShardDestination) -> None:
-        self._target = target
-        self._folder = folder
-        self._destination = destination
-        self._slot = 0  # the next number of this task that may be free
-
-    def begin(self, task: int, schema: Schema, piece: int) -> tuple[str, SampleWriter]:
-        """Return the name and the writer of a shard; names that an earlier attempt of the task has left stay."""
-        name = self._free_name(task)
-        number = task + piece * _TASKS
-        return name, self._destination.writer(name, schema, plan=self._target.run, number=number)
-
-    def wait(self) -> None:
-        """Return when all finished shards are in the folder. Raises StoreError for one that could not be uploaded."""
-        self._destination.wait()
-
-    def remove(self, shards: Sequence[WrittenShard]) -> None:
-        """Remove finished shards of this task."""
-        self._destination.close()
-        for shard in shards:
-            self._folder.remove(shard.name)
-
-    def _free_name(self, task: int) -> str:
-        while True:
-            name = self._target.name(self._target.first + task + self._slot * _TASKS)
-            self._slot += 1
-            if self._folder.etag(name) is None:
-                return name
