@@ -538,11 +538,12 @@ Region united(const Region& one, const Region& other) noexcept {
           std::max(one.y + one.height, other.y + other.height) - y};
 }
 
-/// What a plan reads at most.
-Region read_by(const Plan& plan) noexcept {
-  if (plan.resamples()) return box_of(plan);
-  return {unsign(plan.box_x + plan.window_x), unsign(plan.box_y + plan.window_y),
-          unsign(plan.window_w), unsign(plan.window_h)};
+/// What a plan reads of its picture: no more, for behind it damage does not matter.
+Region read_by(Transformer& transformer, const Plan& plan,
+               const TransformOptions& options) noexcept {
+  const bool is_whole = plan.window_w == plan.virtual_w && plan.window_h == plan.virtual_h;
+  const bool is_known = plan.resamples() && is_whole && options.filter != Filter::nearest;
+  return !is_known && transformer.begin(plan, options, 1) ? transformer.region() : box_of(plan);
 }
 
 /// Several tasks of the same values, whose rows are filled one after the other.
@@ -606,7 +607,7 @@ class PictureViewsTask final : public ViewsTask<ViewTask> {
       const Plan& plan = view->batch().plans[i];
       if (view->channels() != channels || plan.is_empty()) continue;
       box = united(box, box_of(plan));
-      region = united(region, read_by(plan));
+      region = united(region, read_by(worker.transformer, plan, view->batch().options));
     }
     if (region.width == 0) return Status::ok;
     const ViewTask& any = *views().front();
