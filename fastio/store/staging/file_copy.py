@@ -342,9 +342,9 @@ class DownloadMover:
             for copy, block in _tasks(copies, left):
                 under_way.append(self._begin(copy, block))
                 if len(under_way) == _BLOCKS:
-                    self._take(under_way.popleft(), left, finish, progress)
+                    self._take(under_way, left, finish, progress)
             while under_way:
-                self._take(under_way.popleft(), left, finish, progress)
+                self._take(under_way, left, finish, progress)
         except BaseException:
             for arriving in under_way:
                 arriving.claim.release()
@@ -384,10 +384,22 @@ class DownloadMover:
             raise
         return _PendingBlock(copy, block, downloads, claim)
 
-    def _take(self, arriving: _PendingBlock, left: dict[FileCopy, int], finish: Finish, progress: Progress) -> None:
-        """Wait for a block, and write it."""
+    def _take(
+        self, under_way: deque[_PendingBlock], left: dict[FileCopy, int], finish: Finish, progress: Progress
+    ) -> None:
+        """Wait for the first block, and write it. Epochs wait for no claim while a whole file is checked."""
+        arriving = under_way.popleft()
+        self._write(arriving)
+        if left[arriving.copy] == 1:
+            for later in under_way:
+                self._write(later)
+        _count(arriving.copy, arriving.block, left, finish, progress)
+
+    def _write(self, arriving: _PendingBlock) -> None:
+        """Wait for a block, write it, and release it; twice does no harm."""
         try:
-            for download in arriving.downloads:
+            while arriving.downloads:
+                download = arriving.downloads.pop(0)
                 data = download.result()
                 self.pause(0)
                 if isinstance(data, RequestFailed):
@@ -395,12 +407,11 @@ class DownloadMover:
                 arriving.copy.write(download.range.start, data)
         finally:
             arriving.claim.release()
-        _count(arriving.copy, arriving.block, left, finish, progress)
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingBlock:
-    """A block on its way: the downloads of what is missing of it."""
+    """A block on its way: the downloads of what is missing of it, until they are written."""
 
     copy: FileCopy
     block: int

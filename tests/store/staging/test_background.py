@@ -204,6 +204,34 @@ def test_a_copy_under_way_of_the_last_release(url: str, served: Served, tmp_path
     assert [".fastio-stage.lock", ".in.fastio-set.staged"] == sorted(p.name for p in tmp_path.glob(".*"))
 
 
+def test_no_claim_is_kept_while_a_file_is_checked(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is compared with its checksums once the blocks of the next ones that are on their way were written."""
+    check, claimed = movers.FileCopy.check, list[str]()
+    with open_store(url) as store:
+        known = [
+            hidden_copy(tmp_path / name, CopyContent(name, shard.data.size, shard.content_crc, always_at(-128)))
+            for shard in store.shards
+            for name in [Path(shard.path).name]
+        ]
+
+    def check_while_none_is_claimed(self: movers.FileCopy, *args: Any) -> None:
+        for copy in known:
+            claim = copy.claim(0, 1 << 30)
+            if claim is None:
+                claimed.append(f"{copy.path.name} while {self.path.name} is checked")
+            else:
+                claim.release()
+        check(self, *args)
+
+    monkeypatch.setattr(movers.FileCopy, "check", check_while_none_is_claimed)
+    with open_store(url, remote=Remote(stage=str(tmp_path))) as store:
+        assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
+
+    assert claimed == []
+    assert len(known) > 1
+    assert (tmp_path / "in.fastio-set").exists()
+
+
 def test_two_stages_fetch_once(url: str, served: Served, tmp_path: Path) -> None:
     """Two commands that begin together copy the set once, and both end well."""
     served.server.set_faults(Fault(kind="delay", seconds=0.05, path=".tar"))
