@@ -184,7 +184,9 @@ class CachedObject:
     def pieces(self, start: int, stop: int) -> list[Piece]:
         """See LocalBytes."""
         pieces = self._pieces(start, stop)
-        self._cache.count_hit(sum(last - first for first, last, data in pieces if data is not None))
+        found = sum([last - first for first, last, data in pieces if data is not None])
+        if found:
+            self._cache.count_hit(found)
         return pieces
 
     def claim(self, start: int, stop: int) -> Claim | None:

@@ -28,7 +28,7 @@ __all__ = [
 
 
 _DAMAGED = "it came so twice: put the shard there again (fastio repair)"
-_COPIER_WAIT_S = 1.0  # for who copies: he may compare another shard with its checksums before he writes a block
+_COPIER_WAIT_S = 1.0  # for who copies: he may wait for others himself before he writes a block
 _MOST_FAILURES = 10_000  # samples that could not be read, whose reasons are remembered
 
 
