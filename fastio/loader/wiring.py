@@ -9,13 +9,12 @@ from itertools import dropwhile, takewhile
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
 from fastio.loader.device.delivery import Delivery
-from fastio.loader.device.lane import lane_to
+from fastio.loader.device.lane import device_of, lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer
 from fastio.loader.producer.cache_contents import CacheContents, cache_contents, check_cache
@@ -180,7 +179,7 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
 def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) -> int:
     """Return how many of the transforms of batches native threads run on the pictures that they decode."""
     device = _device(pixels)
-    is_here = device is not None and torch.device(device).type == "cpu" and not pixels.makes_on_device
+    is_here = device is not None and device_of(device).type == "cpu" and not pixels.makes_on_device
     if not is_here or not (decodes_pictures(dataset) or has_fields(dataset)):
         return 0
     return Colours.leading(later)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-__all__ = ["CudaLane", "HostLane", "Lane", "Mark", "dense_parts", "lane_to"]
+__all__ = ["CudaLane", "HostLane", "Lane", "Mark", "dense_parts", "device_of", "lane_to"]
 
 
 class Mark(Protocol):
@@ -201,12 +201,17 @@ def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return (tensor,)
 
 
-def lane_to(device: torch.device | str | int) -> Lane:
-    """Return the lane to a device. Raises ValueError that says what to do if there is none."""
+def device_of(device: torch.device | str | int) -> torch.device:
+    """Return the device of this name, whether it is there or not. Raises ValueError if no device has such a name."""
     try:
-        chosen = torch.device(device)
+        return torch.device(device)
     except RuntimeError as exc:
         raise ValueError(f"device={device!r}: expected 'cpu', 'cuda' or 'cuda:N'") from exc
+
+
+def lane_to(device: torch.device | str | int) -> Lane:
+    """Return the lane to a device. Raises ValueError that says what to do if there is none."""
+    chosen = device_of(device)
     if chosen.type == "cpu":
         return HostLane()
     if chosen.type != "cuda":

@@ -336,7 +336,7 @@ class RandomErasing(ColourTransform):
         if images.device.type != "cpu" and images.shape[1] in (1, 3):
             return super().run(pictures, parameters)
         erased = images.clone()
-        colour = torch.tensor(self.value).to(images.dtype).reshape(-1, 1, 1)
+        colour = torch.tensor(self.value, device=images.device).to(images.dtype).reshape(-1, 1, 1)
         for image, (top, left, bottom, right) in zip(erased, parameters["boxes"].T.tolist(), strict=True):
             image[:, top:bottom, left:right] = colour
         return Pictures(erased, pictures.labels)
