@@ -1,1 +1,1 @@
-"""Input pipelines of whole trainings, compared with what people write for them: views of one picture."""
+"""Input pipelines of whole trainings, compared with what people write for them: views, colours."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform
+from fastio.transforms.batch.program import ColourTransform, check_channels, paint
 from fastio.transforms.canvas import BoxRule, Canvas, GeometryRule, PointRule
+from fastio.transforms.joint import JointTransform
 from fastio.transforms.transform import Transform
 from fastio.types.options import explains_fields, explains_names
+from fastio.types.schema import Field
 
 __all__ = [
     "Compose",
@@ -26,17 +31,21 @@ class Compose(Transform):
     """
     Several transforms of fastio as one, for ``FastDataset(path, transform=Compose([...]))``.
 
-    Raises TypeError for transforms of batches and other functions.
+    Transforms of colours change the finished picture, in the bytes that FastLoader's threads give. Raises TypeError for
+    other transforms of batches and other functions, and SchemaError where samples have masks, boxes or points that
+    could not follow.
     """
 
-    transforms: tuple[Transform, ...]
+    transforms: tuple[Transform | ColourTransform, ...]
 
     @explains_names()
-    def __init__(self, transforms: Iterable[Transform]) -> None:
+    def __init__(self, transforms: Iterable[Transform | ColourTransform]) -> None:
         if not isinstance(transforms, Iterable):
             raise TypeError(f"{transforms!r}: expected a list of transforms")
         object.__setattr__(self, "transforms", tuple(transforms))
         for transform in self.transforms:
+            if isinstance(transform, ColourTransform):
+                continue
             if isinstance(transform, BatchTransform):
                 raise TypeError(
                     f"{transform!r} works on batches: "
@@ -59,8 +68,29 @@ class Compose(Transform):
         first = 0
         for transform in self.transforms:
             canvas.doing = transform
-            transform.run(canvas, numbers[:, first : first + transform.draws])
+            own = numbers[:, first : first + transform.draws]
+            if isinstance(transform, ColourTransform):
+                canvas.call(partial(_paint, transform), own)
+            else:
+                transform.run(canvas, own)
             first += transform.draws
+
+    def for_fields(self, fields: Iterable[Field]) -> JointTransform:
+        """As Transform.for_fields."""
+        fields = tuple(fields)
+        moving = next((step for step in self.transforms if isinstance(step, ColourTransform) and step.moves), None)
+        targets = [field.name for field in fields if field.traits.is_mask or field.geometry or field.owner]
+        if moving is not None and targets:
+            raise SchemaError(
+                f"{moving} would change pictures without {', '.join(targets)}, which cannot follow: drop it"
+            )
+        return super().for_fields(fields)
+
+
+def _paint(transform: ColourTransform, pixels: NDArray[np.uint8], numbers: NDArray[np.float64]) -> None:
+    """Change one picture (H, W, C) in place."""
+    check_channels(pixels.shape[2], transform)
+    paint(pixels[None], transform.program(numbers[None], (pixels.shape[0], pixels.shape[1])))
 
 
 # KeepBoxes, KeepPoints, KeepGeometry: rules for what moves with pictures, as entries of a list of transforms.

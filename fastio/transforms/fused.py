@@ -15,7 +15,7 @@ from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill
 from fastio.transforms.batch.geometry import RenderTarget
-from fastio.transforms.batch.program import Program, Programs, paint
+from fastio.transforms.batch.program import ColourTransform, Program, Programs, paint
 from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames
@@ -77,6 +77,7 @@ class Fused:
         colours: Programs | None = None,
     ) -> None:
         self.transforms = Compose(transforms)
+        _check_flat(self.transforms)
         self._seed = seed
         self._mode = mode
         self._is_raw = is_raw
@@ -246,6 +247,15 @@ class Fused:
             result = np.ascontiguousarray(result)
             paint(result[None], planned.colours[[position]])
         return result
+
+
+def _check_flat(transforms: Compose) -> None:
+    """Raise SchemaError for colours within a Compose: the numbers that they draw depend on their place in the list."""
+    for transform in transforms.transforms:
+        if isinstance(transform, Compose):
+            if any(isinstance(step, ColourTransform) for step in transform.transforms):
+                raise SchemaError(f"{transform} is for FastDataset: pass its list, transforms=[...]")
+            _check_flat(transform)
 
 
 # The random numbers of transforms: a pure function of seed, epoch and sample.

@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -15,6 +16,7 @@ from fastio.errors import SchemaError
 from fastio.transforms import (
     AugMix,
     ColorJitter,
+    Compose,
     GaussianBlur,
     Normalize,
     RandAugment,
@@ -118,3 +120,12 @@ def test_a_kernel_larger_than_the_picture_is_refused(store: Path) -> None:
     """In one line, when the first batch is planned."""
     with pytest.raises(SchemaError, match="too large for pictures of 16x16"):
         epoch(store, [GaussianBlur(33)])
+
+
+def test_a_compose_of_colours_is_for_datasets(store: Path) -> None:
+    """In a loader's list it would draw other numbers than its list does."""
+    with pytest.raises(SchemaError, match=r"is for FastDataset: pass its list, transforms=\[...\]"):
+        epoch(store, [Compose([RandomGrayscale()])])
+    data = FastDataset(store, mode="RGB", transform=Compose([RandomCrop(16), RandomGrayscale(1.0)]))
+    pixels = np.array(data[0])
+    assert (pixels == pixels[..., :1]).all()

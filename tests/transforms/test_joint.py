@@ -13,22 +13,28 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fastio import FastDataset
+from fastio.errors import SchemaError
 from fastio.transforms import (
     CenterCrop,
+    ColorJitter,
     Compose,
+    GaussianBlur,
     Grayscale,
     KeepBoxes,
     KeepGeometry,
     Letterbox,
     Pad,
     RandomCrop,
+    RandomGrayscale,
     RandomHorizontalFlip,
     RandomResizedCrop,
+    RandomRotation,
     Resize,
     Transform,
     invert_geometry,
     move_boxes,
 )
+from fastio.transforms.batch.program import ColourTransform, paint
 from fastio.transforms.joint import JointTransform
 from fastio.types.field_types import field_of
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
@@ -180,3 +186,26 @@ def test_the_geometry_leads_back() -> None:
     assert np.array_equal(got["geometry"], values[-1])
     assert np.allclose([[-1.6, 0, 64], [0, 1.6, 8]], got["geometry"])
     assert np.allclose(sample["boxes"], back, atol=1e-4)
+
+
+def test_colours_of_one_sample() -> None:
+    """Compose changes colours as native threads do, of PIL images and tensors; masks stay."""
+    steps = [RandomCrop(8), ColorJitter(0.4, 0.4, 0.4, 0.1), RandomGrayscale(0.5), GaussianBlur(3)]
+    transform, (number, *_) = Compose(steps), [np.random.default_rng(3).random(Compose(steps).draws)]
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 20, 3), np.uint8)
+    expected = np.array(Compose(steps[:1]).apply(Image.fromarray(pixels), number[: steps[0].draws]))
+    first = steps[0].draws
+    for step in steps[1:]:
+        assert isinstance(step, ColourTransform)
+        paint(expected[None], step.program(number[None, first : first + step.draws], (8, 8)))
+        first += step.draws
+
+    np.testing.assert_array_equal(expected, np.array(transform.apply(Image.fromarray(pixels), number)))
+    tensor = transform.apply(torch.from_numpy(pixels).permute(2, 0, 1), number)
+    np.testing.assert_array_equal(expected, tensor.permute(1, 2, 0))
+
+
+def test_moves_beside_masks_are_refused() -> None:
+    """A rotation that a mask could not follow ends in one line."""
+    with pytest.raises(SchemaError, match=r"^RandomRotation.* without mask, .*cannot follow"):
+        Compose([RandomRotation(3)]).for_fields(FIELDS)

@@ -16,11 +16,9 @@ from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import CollateWish, Layout, PixelOptions, Quality
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.choice import OneOf, RandomApply
 from fastio.transforms.batch.mix import CutMix, MixUp
-from fastio.transforms.batch.policy import AugMix, AutoAugment, RandAugment, TrivialAugmentWide
+from fastio.transforms.batch.program import ColourTransform
 from fastio.transforms.batch.recipe import Colours
-from fastio.transforms.batch.warp import RandomAffine, RandomPerspective, RandomRotation, RandomVerticalFlip
 from fastio.transforms.fused import Fused
 from fastio.transforms.joint import GEOMETRY
 from fastio.transforms.transform import Transform
@@ -292,20 +290,6 @@ def no_place_for_geometry(dataset: FastDataset) -> SchemaError:
 
 # What transforms of batches may do to samples of many fields: change pictures, but not where their pixels are.
 
-# Besides crops and flips, those that move pixels, or mix those of two pictures.
-_MOVING = (
-    AugMix,
-    AutoAugment,
-    RandAugment,
-    TrivialAugmentWide,
-    RandomAffine,
-    RandomPerspective,
-    RandomRotation,
-    RandomVerticalFlip,
-    MixUp,
-    CutMix,
-)
-
 
 def batch_roles(dataset: FastDataset) -> BatchRoles | None:
     """Return where batches of dicts or tuples have pictures and label; None for other batches."""
@@ -341,10 +325,10 @@ def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
 
 
 def _moves(transform: object) -> bool:
-    """Whether a transform, or one that it may apply, moves or mixes pixels."""
-    if isinstance(transform, (RandomApply, OneOf)):
-        return any(map(_moves, transform.transforms))
-    return isinstance(transform, (Transform, *_MOVING))
+    """Whether a transform moves pixels, or mixes those of two pictures."""
+    return isinstance(transform, (Transform, MixUp, CutMix)) or (
+        isinstance(transform, ColourTransform) and transform.moves
+    )
 
 
 def _keeps_fields(dataset: FastDataset) -> bool:

@@ -33,6 +33,11 @@ class RandomApply(ColourTransform):
         object.__setattr__(self, "transforms", _checked(self, self.transforms))
 
     @property
+    def moves(self) -> bool:
+        """Whether one of them does."""
+        return any(transform.moves for transform in self.transforms)
+
+    @property
     def draws(self) -> int:
         """One number, and those of each transform."""
         return 1 + sum(transform.draws for transform in self.transforms)
@@ -63,6 +68,11 @@ class OneOf(ColourTransform):
         if len(weights) != len(self.transforms) or min(weights) < 0 or not sum(weights) > 0:
             raise ValueError(f"p={self.p!r}: expected a weight of at least 0 for each of {len(self.transforms)}")
         object.__setattr__(self, "p", weights)
+
+    @property
+    def moves(self) -> bool:
+        """Whether one of them does."""
+        return any(transform.moves for transform in self.transforms)
 
     @property
     def draws(self) -> int:

@@ -130,6 +130,11 @@ class _Policy(ColourTransform):
         return f"{type(self).__name__}({', '.join(given)})"
 
     @property
+    def moves(self) -> bool:
+        """Policies shear, shift and rotate."""
+        return True
+
+    @property
     def _look(self) -> Look:
         return Look.of(self.interpolation, self.fill)
 

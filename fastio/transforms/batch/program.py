@@ -88,6 +88,11 @@ class ColourTransform(BatchTransform, Protocol):
     On uint8 pictures in host memory, native threads run it: in FastLoader without a device, those that decode.
     """
 
+    @property
+    def moves(self) -> bool:
+        """Whether pixels may go elsewhere: masks, boxes and points could not follow."""
+        return False
+
     @abstractmethod
     def program(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Program:
         """Return the program of n samples; ``numbers`` is ``(n, draws)``, ``size`` their (height, width)."""

@@ -104,6 +104,11 @@ class RandomVerticalFlip(ColourTransform):
         return True
 
     @property
+    def moves(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def draws(self) -> int:
         """One number: whether to flip."""
         return 1
@@ -137,6 +142,11 @@ class RandomRotation(ColourTransform):
         object.__setattr__(self, "degrees", _range("degrees", self.degrees))
         object.__setattr__(self, "center", _pair("center", self.center))
         Look.of(self.interpolation, self.fill)
+
+    @property
+    def moves(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def draws(self) -> int:
@@ -185,6 +195,11 @@ class RandomAffine(ColourTransform):
         Look.of(self.interpolation, self.fill)
 
     @property
+    def moves(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def draws(self) -> int:
         """Six numbers: the angle, two for the shift, the scale, two for the shear."""
         return 6
@@ -231,6 +246,11 @@ class RandomPerspective(ColourTransform):
         Look.of(self.interpolation, self.fill)
 
     @property
+    def moves(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def draws(self) -> int:
         """Nine numbers: whether, and two for each corner."""
         return 9
@@ -266,7 +286,8 @@ def perspective_matrices(starts: NDArray[np.float64], ends: NDArray[np.float64])
 
 def _within(limits: object, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     low, high = np.asarray(limits, np.float64)
-    return low + (high - low) * numbers
+    amounts: NDArray[np.float64] = low + (high - low) * numbers
+    return amounts
 
 
 def _range(name: str, value: object) -> tuple[float, float]:
