@@ -66,7 +66,7 @@ def tune(  # noqa: PLR0913 - one argument an option
 
     DATA is a store (tunes FastLoader), a folder of pictures, or MODULE:FUNCTION that returns a map-style dataset
     (both tune torch's DataLoader). Only the CPUs that affinity, cgroup and SLURM allow are used, and prefetched
-    batches take at most a quarter of the free memory. Among settings within 3 % of the best, the cheapest wins.
+    batches take at most a quarter of the free memory. Among settings within 3% of the best, the cheapest wins.
 
     \b
     Example:

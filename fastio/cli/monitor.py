@@ -19,7 +19,7 @@ import click
 from fastio.cli.options import command_argument
 from fastio.cli.result import form, html_option, write_html
 from fastio.cli.screen import printable, table
-from fastio.types.units import counted, number, size
+from fastio.types.units import counted, number, percent, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -329,16 +329,16 @@ class MonitorScreen:
         bars = Table.grid("", "", "", "", expand=True, padding=(0, 2, 0, 0))
         bars.columns[1].ratio, bars.columns[3].ratio = 3, 4
         bars.columns[2].justify = "right"
-        for name, percent, text in _used(sample):
-            bar = ProgressBar(100, percent or 0.0, complete_style=_color(percent or 0.0), finished_style="red")
-            bars.add_row(name, bar, "unknown" if percent is None else f"{percent:.1f} %", Text(text, style="dim"))
+        for name, busy, text in _used(sample):
+            bar = ProgressBar(100, busy or 0.0, complete_style=_color(busy or 0.0), finished_style="red")
+            bars.add_row(name, bar, "unknown" if busy is None else percent(busy, 1), Text(text, style="dim"))
         bars.add_row()
         for name, rate in _rates(sample).items():
             bars.add_row(name, "", f"{size(rate)}/s", Text(f"at most {size(self._highest[name])}/s", style="dim"))
         for grid in (head, bars):
             for column in grid.columns:
                 column.no_wrap = True
-        foot = Text(f"Ctrl-C ends; this monitor itself: {sample.own_cpu_percent:.1f} % of a CPU", style="dim")
+        foot = Text(f"Ctrl-C ends; this monitor itself: {percent(sample.own_cpu_percent, 1)} of a CPU", style="dim")
         if self.problems:
             foot = Text(printable(self.problems[-1]), style="bold red")
         foot.no_wrap, foot.overflow = True, "ellipsis"
@@ -350,9 +350,9 @@ def _used(sample: Sample) -> Iterator[tuple[str, float | None, str]]:
     percents = sample.cpu_percents
     yield "CPU", sample.cpu_percent, f"of {counted(len(percents), 'CPU')}"
     if len(percents) <= _SHOWN_CPUS:
-        yield from ((f"CPU {number}", percent, "") for number, percent in enumerate(percents))
+        yield from ((f"CPU {number}", busy, "") for number, busy in enumerate(percents))
     else:
-        yield "busiest CPU", max(percents), f"{number(sum(percent > 90 for percent in percents))} above 90 %"
+        yield "busiest CPU", max(percents), f"{number(sum(busy > 90 for busy in percents))} above 90%"
     used, whole = sample.memory_used_bytes, sample.memory_total_bytes
     yield "memory", 100 * used / whole, f"{size(used)} of {size(whole)}"
     process = sample.process
@@ -362,7 +362,7 @@ def _used(sample: Sample) -> Iterator[tuple[str, float | None, str]]:
     for gpu in sample.gpus:
         memory = "" if gpu.memory_used_bytes is None else size(gpu.memory_used_bytes)
         known = [
-            "" if gpu.sm_active_percent is None else f"SM {gpu.sm_active_percent:.0f} %",
+            "" if gpu.sm_active_percent is None else f"SM {percent(gpu.sm_active_percent)}",
             f"{memory} of {size(gpu.memory_total_bytes)}" if memory and gpu.memory_total_bytes else memory,
             "" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} C",
             printable(gpu.name),
@@ -384,8 +384,8 @@ def _rates(sample: Sample) -> dict[str, float]:
     return {name: rate for name, rate in rates.items() if rate is not None}
 
 
-def _color(percent: float) -> str:
-    return "red" if percent >= _FULL else "yellow" if percent >= _BUSY else "green"
+def _color(busy: float) -> str:
+    return "red" if busy >= _FULL else "yellow" if busy >= _BUSY else "green"
 
 
 @contextmanager
@@ -416,9 +416,9 @@ def _tracked(trackers: TrackerArguments, problems: _Problems) -> Iterator[Callab
 def _line(sample: Sample) -> str:
     """Return a sample as one line, for logs and pipes."""
     clock = time.strftime("%H:%M:%S", time.localtime(sample.time_s))
-    parts = [f"{clock}  CPU {sample.cpu_percent:.0f} %"]
+    parts = [f"{clock}  CPU {percent(sample.cpu_percent)}"]
     if sample.process is not None:
-        parts.append(f"process {sample.process.cpu_percent:.0f} % of a CPU, {size(sample.process.rss_bytes)}")
+        parts.append(f"process {percent(sample.process.cpu_percent)} of a CPU, {size(sample.process.rss_bytes)}")
     parts += [
         f"memory {size(sample.memory_used_bytes)} of {size(sample.memory_total_bytes)}",
         f"disk read {size(sample.disk_read_bytes_per_s)}/s, written {size(sample.disk_written_bytes_per_s)}/s",
@@ -426,7 +426,7 @@ def _line(sample: Sample) -> str:
     ]
     for gpu in sample.gpus:
         busy = gpu.activity_percent
-        parts.append(_gpu_name(gpu) if busy is None else f"{_gpu_name(gpu)} {busy:.0f} %")
+        parts.append(_gpu_name(gpu) if busy is None else f"{_gpu_name(gpu)} {percent(busy)}")
     return "; ".join(parts)
 
 
@@ -461,44 +461,44 @@ def _watch(
 def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
     """Map the name of each figure to its value and the way it is shown."""
 
-    def percent(value: float) -> str:
-        return f"{value:.1f} %"
+    def share(value: float) -> str:
+        return percent(value, 1)
 
     def rate(value: float) -> str:
         return size(value) + "/s"
 
-    figures: dict[str, tuple[float, Callable[[float], str]]] = {"all CPUs": (sample.cpu_percent, percent)}
+    figures: dict[str, tuple[float, Callable[[float], str]]] = {"all CPUs": (sample.cpu_percent, share)}
     if len(sample.cpu_percents) <= _SHOWN_CPUS:
-        figures |= {f"CPU {index}": (value, percent) for index, value in enumerate(sample.cpu_percents)}
+        figures |= {f"CPU {index}": (value, share) for index, value in enumerate(sample.cpu_percents)}
     else:
-        figures["busiest CPU"] = (max(sample.cpu_percents), percent)
-        figures["CPUs above 90 %"] = (sum(value > 90 for value in sample.cpu_percents), number)
+        figures["busiest CPU"] = (max(sample.cpu_percents), share)
+        figures["CPUs above 90%"] = (sum(value > 90 for value in sample.cpu_percents), number)
     if sample.process is not None:
-        figures["process, CPU (100 %: one core)"] = (sample.process.cpu_percent, percent)
+        figures["process, CPU (100%: one core)"] = (sample.process.cpu_percent, share)
         figures["process, memory"] = (sample.process.rss_bytes, size)
         if sample.process.disk_read_bytes_per_s is not None and sample.process.disk_written_bytes_per_s is not None:
             figures["process, disk read"] = (sample.process.disk_read_bytes_per_s, rate)
             figures["process, disk written"] = (sample.process.disk_written_bytes_per_s, rate)
     figures["memory used"] = (sample.memory_used_bytes, size)
-    figures["memory used, share"] = (100 * sample.memory_used_bytes / sample.memory_total_bytes, percent)
+    figures["memory used, share"] = (100 * sample.memory_used_bytes / sample.memory_total_bytes, share)
     figures["disk read"] = (sample.disk_read_bytes_per_s, rate)
     figures["disk written"] = (sample.disk_written_bytes_per_s, rate)
     figures["network received"] = (sample.network_received_bytes_per_s, rate)
     figures["network sent"] = (sample.network_sent_bytes_per_s, rate)
     for gpu in sample.gpus:
         known: tuple[tuple[str, float | None, Callable[[float], str]], ...] = (
-            ("utilisation", gpu.utilization_percent, percent),
-            ("SM active", gpu.sm_active_percent, percent),
-            ("SM occupancy", gpu.sm_occupancy_percent, percent),
-            ("Tensor cores", gpu.tensor_active_percent, percent),
-            ("DRAM active", gpu.dram_active_percent, percent),
+            ("utilisation", gpu.utilization_percent, share),
+            ("SM active", gpu.sm_active_percent, share),
+            ("SM occupancy", gpu.sm_occupancy_percent, share),
+            ("Tensor cores", gpu.tensor_active_percent, share),
+            ("DRAM active", gpu.dram_active_percent, share),
             ("memory", gpu.memory_used_bytes, size),
             ("temperature", gpu.temperature_c, lambda value: f"{value:.0f} C"),
             ("PCIe received", gpu.pcie_received_bytes_per_s, rate),
             ("PCIe sent", gpu.pcie_sent_bytes_per_s, rate),
         )
         figures |= {f"{_gpu_name(gpu)} {name}": (value, show) for name, value, show in known if value is not None}
-    figures["this monitor, CPU (100 %: one core)"] = (sample.own_cpu_percent, percent)
+    figures["this monitor, CPU (100%: one core)"] = (sample.own_cpu_percent, share)
     return figures
 
 

@@ -152,7 +152,7 @@ _OPTIONS = (
     click.option(
         "--jump/--no-jump",
         default=None,
-        help="Note in the index (about 1 % more bytes) where to start within each JPEG of 8 KiB and more: files stay "
+        help="Note in the index (about 1% more bytes) where to start within each JPEG of 8 KiB and more: files stay "
         "as they are, crops decode faster, damaged files are found.  [default: jump; for --resume and --part, as "
         "the shards that are there]",
     ),

@@ -182,7 +182,7 @@ _NAMED = 5  # damaged pictures in a line
     "--jump/--no-jump",
     default=True,
     show_default=True,
-    help="Note where to start within each JPEG (about 1 % of its bytes), so that crops decode faster.",
+    help="Note where to start within each JPEG (about 1% of its bytes), so that crops decode faster.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @remote_options

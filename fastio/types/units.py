@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["counted", "duration", "gain", "number", "parse_size", "per_second", "quantity", "size"]
+__all__ = ["counted", "duration", "gain", "number", "parse_size", "per_second", "percent", "quantity", "size"]
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\Z", re.IGNORECASE)
@@ -66,6 +66,16 @@ def per_second(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 99.95 else f"{rate:.3g}"
 
 
+def percent(value: float, digits: int = 0) -> str:
+    """
+    Format a percentage, as ``f"{share:.0%}"`` does a share.
+
+    >>> percent(97.4), percent(0.38, 1)
+    ('97%', '0.4%')
+    """
+    return f"{value:.{digits}f}%"
+
+
 def counted(count: int, noun: str, plural: str = "") -> str:
     """
     Format a count with its noun; the plural ends in s unless it is given.
@@ -81,12 +91,14 @@ def quantity(value: float, unit: str) -> str:
     Format a figure in its unit: seconds and bytes in the largest that fits, others unchanged.
 
     >>> quantity(0.0042, "s"), quantity(2e6, "bytes/s"), quantity(3, "%")
-    ('4.2 ms', '2.0 MB/s', '3 %')
+    ('4.2 ms', '2.0 MB/s', '3%')
     """
     if unit == "s":
         return duration(value) if value > 0 else "0 s"
     if unit.startswith("bytes"):
         return size(value) + unit.removeprefix("bytes")
+    if unit == "%":
+        return f"{number(value)}%"
     return f"{number(value)} {unit}".rstrip()
 
 

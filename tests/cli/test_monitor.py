@@ -41,7 +41,7 @@ def test_a_command_is_watched_to_its_end(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in log.read_text().splitlines()]
 
     assert "maximum" in output
-    assert "process, CPU (100 %: one core)" in output
+    assert "process, CPU (100%: one core)" in output
     assert all(line["process"]["processes"] >= 1 for line in lines)
     assert lines
 
@@ -117,7 +117,7 @@ def test_without_a_terminal_a_line_per_sample() -> None:
     """What a pipe or a log gets while it runs; the table follows at the end."""
     lines = run(*SHORT, "--seconds", "0.1").splitlines()
 
-    assert re.match(r"\d\d:\d\d:\d\d  CPU \d+ %; memory .+ of .+; disk read .+/s, written .+/s; network in ", lines[0])
+    assert re.match(r"\d\d:\d\d:\d\d  CPU \d+%; memory .+ of .+; disk read .+/s, written .+/s; network in ", lines[0])
     assert any("maximum" in line for line in lines[1:])
 
 
@@ -146,7 +146,7 @@ def test_many_cpus_are_not_listed() -> None:
 
     assert {"CPU 0", "CPU 1", "CPU 2"} <= set(monitor._figures(few))
     assert monitor._figures(many)["busiest CPU"][0] == 99.0
-    assert monitor._figures(many)["CPUs above 90 %"][0] == 2
+    assert monitor._figures(many)["CPUs above 90%"][0] == 2
     assert "CPU 0" not in monitor._figures(many)
 
 
@@ -155,7 +155,7 @@ def test_figures_of_a_slice() -> None:
     sample = Sample(0.0, 1.0, (1.0,), 1, 2, 0.0, 0.0, 0.0, 0.0, 0.1, None, (GPU,), "NVML", "NVML GPM")
     shown = {name: show(value) for name, (value, show) in monitor._figures(sample).items() if "GPU" in name}
 
-    assert shown == {"GPU 1 slice 0 SM active": "52.0 %", "GPU 1 slice 0 memory": "3.0 GB"}
+    assert shown == {"GPU 1 slice 0 SM active": "52.0%", "GPU 1 slice 0 memory": "3.0 GB"}
 
 
 def test_a_terminal_has_a_screen_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,14 +46,14 @@ def test_what_is_seen_at_a_glance() -> None:
     lines = drawn(SAMPLE)
 
     assert "fastio monitor process 4242 0:01:01" == row(lines, "fastio")
-    assert "CPU 50.0 % of 2 CPUs" == row(lines, "CPU")
-    assert "CPU 1 75.0 %" == row(lines, "CPU 1")
-    assert "GPU 0 97.0 % SM 60 %, 70.0 GB of 140.0 GB, 61 C, NVI…" == row(lines, "GPU 0")
-    assert "GPU 1 slice 3 50.0 % SM 50 %, H200 MIG" == row(lines, "GPU 1")
-    assert "memory 25.0 % 10.0 GB of 40.0 GB" == row(lines, "memory")
-    assert "watched 50.0 % of all CPUs, 4.2 GB in 5 processes" == row(lines, "watched")
+    assert "CPU 50.0% of 2 CPUs" == row(lines, "CPU")
+    assert "CPU 1 75.0%" == row(lines, "CPU 1")
+    assert "GPU 0 97.0% SM 60%, 70.0 GB of 140.0 GB, 61 C, NVID…" == row(lines, "GPU 0")
+    assert "GPU 1 slice 3 50.0% SM 50%, H200 MIG" == row(lines, "GPU 1")
+    assert "memory 25.0% 10.0 GB of 40.0 GB" == row(lines, "memory")
+    assert "watched 50.0% of all CPUs, 4.2 GB in 5 processes" == row(lines, "watched")
     assert "disk read 240.0 MB/s at most 240.0 MB/s" == row(lines, "disk read")
-    assert "Ctrl-C ends; this monitor itself: 0.4 % of a CPU" == row(lines, "Ctrl-C")
+    assert "Ctrl-C ends; this monitor itself: 0.4% of a CPU" == row(lines, "Ctrl-C")
 
 
 def test_a_bar_is_as_long_as_its_figure() -> None:
@@ -79,7 +79,7 @@ def test_of_many_cpus_the_busiest_is_shown() -> None:
     """With how many of them are busy."""
     sample = replace(SAMPLE, cpu_percents=tuple(100.0 * (number % 2) for number in range(128)))
 
-    assert "busiest CPU 100.0 % 64 above 90 %" == row(drawn(sample), "busiest CPU")
+    assert "busiest CPU 100.0% 64 above 90%" == row(drawn(sample), "busiest CPU")
 
 
 def test_the_highest_rate_is_kept() -> None:

@@ -9,6 +9,7 @@ from fastio.measure.doctor.loading import SATURATED_PERCENT
 from fastio.measure.doctor.paste import pack_command
 from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
 from fastio.measure.machine.disk_kind import DiskKind, kind_in_words
+from fastio.types.units import percent
 
 __all__ = [
     "CAUTION_RULES",
@@ -70,9 +71,9 @@ def saturated_cpus(facts: Facts) -> Iterator[Caution]:
     if machine.cpu_percent is not None and machine.cpu_percent >= SATURATED_PERCENT:
         own = "" if machine.process_cpus is None else f"; this training uses {machine.process_cpus:.1f} CPUs of them"
         yield Caution(
-            f"the machine's CPUs are {machine.cpu_percent:.0f} % busy{own}",
+            f"the machine's CPUs are {percent(machine.cpu_percent)} busy{own}",
             f"more workers or threads will not help: {', or '.join(_less_for_cpus(facts))}",
-            f"limit: {SATURATED_PERCENT:.0f} %",
+            f"limit: {percent(SATURATED_PERCENT)}",
         )
 
 
@@ -136,9 +137,9 @@ def waiting_for_disks(facts: Facts) -> Iterator[Caution]:
         read = "" if rate is None else f", while disks deliver {_mb(rate)}/s"
         asked = _asked_of(None if facts.loader is None else facts.loader.data_disk)
         yield Caution(
-            f"CPUs are idle and wait for disks {machine.iowait_percent:.0f} % of the time{read}",
+            f"CPUs are idle and wait for disks {percent(machine.iowait_percent)} of the time{read}",
             f"{asked}: `fastio bench disk` measures yours",
-            f"limit: {_IOWAIT_PERCENT:.0f} %; measured by the kernel's iowait",
+            f"limit: {percent(_IOWAIT_PERCENT)}; measured by the kernel's iowait",
         )
 
 
@@ -177,9 +178,9 @@ def idle_gpus(facts: Facts) -> Iterator[Caution]:
     for gpu in facts.gpus:
         if gpu.utilization_percent is not None and gpu.utilization_percent < _GPU_PERCENT:
             yield Caution(
-                f"{gpu.name}: {gpu.utilization_percent:.0f} % utilisation",
-                "expected 90 % or more; NVML counts any running kernel, so the real use may be even lower",
-                f"limit: {_GPU_PERCENT:.0f} %; measured by NVML",
+                f"{gpu.name}: {percent(gpu.utilization_percent)} utilisation",
+                "expected 90% or more; NVML counts any running kernel, so the real use may be even lower",
+                f"limit: {percent(_GPU_PERCENT)}; measured by NVML",
             )
 
 

@@ -26,7 +26,7 @@ from fastio.measure.doctor.paste import (
     packed_loader,
     reads_packed,
 )
-from fastio.types.units import counted, size
+from fastio.types.units import counted, percent, size
 
 __all__ = [
     "LOADING_RULES",
@@ -199,7 +199,7 @@ def jump_tables(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice 
     return Advice(
         "decode only what crops need: add start points to the store",
         "decoding is the limit, and where a crop begins in a JPEG is known then; the store stays as it is, and "
-        f"{loader.jump_percent:.1f} % of its pictures' bytes are put beside it",
+        f"{percent(loader.jump_percent, 1)} of its pictures' bytes are put beside it",
         f"$ fastio index {shlex.quote(loader.data_path)}    # used from then on, whenever the store is opened",
     )
 

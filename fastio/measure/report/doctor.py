@@ -20,7 +20,7 @@ from fastio.measure.report.page import (
     Table,
     verdict_of,
 )
-from fastio.types.units import counted, gain, quantity
+from fastio.types.units import counted, gain, percent, quantity
 
 __all__ = [
     "doctor_page",
@@ -117,7 +117,8 @@ def _utilisation(samples: Sequence[Mapping[str, Any]]) -> Plot:
         series.append(Series(f"GPU {gpu['index']}", used, "device"))
     return Plot(
         "The whole machine while steps were timed, including other programs",
-        f"{counted(len(samples), 'sample')}: all CPUs {sum(cpu) / len(cpu):.0f} % busy, memory {max(memory):.0f} %.",
+        f"{counted(len(samples), 'sample')}: all CPUs {percent(sum(cpu) / len(cpu))} busy, "
+        f"memory {percent(max(memory))}.",
         "s",
         [sample["time_s"] - begun for sample in samples],
         "%",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
 from fastio.measure.machine.disk_kind import DiskKind, kind_in_words
 from fastio.measure.report.page import Bar, Bars, Page, Part, Plot, Prose, ReferenceLine, Section, Series, Table
-from fastio.types.units import duration, number, per_second, size
+from fastio.types.units import duration, number, per_second, percent, size
 
 __all__ = [
     "bandwidth_page",
@@ -251,9 +251,9 @@ def _summary(samples: Sequence[Sample], seconds: float) -> list[tuple[str, str]]
     figures = [
         ("watched for", duration(seconds)),
         ("samples", number(len(samples))),
-        ("all CPUs, mean", f"{busy:.1f}%"),
+        ("all CPUs, mean", percent(busy, 1)),
         (f"most memory used, of {size(last['memory_total_bytes'])}", size(most)),
-        ("this monitor (100 %: one core)", f"{sum(s['own_cpu_percent'] for s in samples) / len(samples):.1f}%"),
+        ("this monitor (100%: one core)", percent(sum(s["own_cpu_percent"] for s in samples) / len(samples), 1)),
     ]
     if last["gpu_source"] is None:
         return [*figures, ("GPUs", "none seen")]
@@ -261,7 +261,7 @@ def _summary(samples: Sequence[Sample], seconds: float) -> list[tuple[str, str]]
         used = [sample["gpus"][index]["utilization_percent"] for sample in samples if index < len(sample["gpus"])]
         known = [percent for percent in used if percent is not None]
         if known:
-            figures.append((f"{_named(gpu)}, mean utilization", f"{sum(known) / len(known):.1f}%"))
+            figures.append((f"{_named(gpu)}, mean utilization", percent(sum(known) / len(known), 1)))
     return [*figures, ("GPU figures from", " and ".join(filter(None, (last["gpu_source"], last["sm_source"]))))]
 
 

@@ -119,7 +119,7 @@ def tune_page(report: Mapping[str, Any]) -> Page:
         )
         for point in shown
     ]
-    caption = "Samples per second, median of the rounds; among settings within 3 % of the best, the cheapest wins"
+    caption = "Samples per second, median of the rounds; among settings within 3% of the best, the cheapest wins"
     rows = [(_words(point["settings"]), per_second(point["samples_per_s"]), str(point["rounds"])) for point in tried]
     order = "Ordered by how long each stayed in the race"
     table = Table(("setting", "samples/s", "rounds"), rows, (1, 2), order, shown=_LISTED)
@@ -183,7 +183,7 @@ def decode_page(report: Mapping[str, Any]) -> Page:
         )
         for decoder in decoders
     ]
-    titles = ("decoder", "images/CPU-s", "rounds", f"of {base['name']}", "mean difference", "99 % below", "greatest")
+    titles = ("decoder", "images/CPU-s", "rounds", f"of {base['name']}", "mean difference", "99% below", "greatest")
     caption = f"Differences are those from the pixels of {base['name']}, of 255"
     table = Table(titles, rows, range(1, len(titles)), caption)
     figures = [("pictures", number(report["pictures"])), ("rounds", number(report["rounds"]))]

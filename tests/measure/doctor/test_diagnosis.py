@@ -267,7 +267,7 @@ def test_a_store_without_jump_tables() -> None:
 
     assert said.part == "slow_decode"
     assert "$ fastio index 'my photos.lmdb'    #" in jump.code
-    assert "1.3 %" in jump.reason
+    assert "1.3%" in jump.reason
     assert "$ fastio pack 'my photos.lmdb' small.lmdb --short-side 256\n" in smaller.code
     assert "unpack" not in titles(said)
     assert "start points" not in titles(decoding(PACKED))
@@ -367,15 +367,15 @@ CAUTIONS = [
     ("in /dev/shm, but the loader", Facts(machine=MachineFacts(shm_free_bytes=GB, shm_total_bytes=GB), loader=LOADER)),
     ("only 67.1 MB", Facts(machine=MachineFacts(shm_free_bytes=1, shm_total_bytes=64 << 20), loader=LOADER)),
     ("16 workers on 4", Facts(machine=MachineFacts(cpus=4), loader=replace(LOADER, workers=16))),
-    ("CPUs are 98 % busy", Facts(machine=MachineFacts(cpu_percent=98.0, process_cpus=2.0))),
+    ("CPUs are 98% busy", Facts(machine=MachineFacts(cpu_percent=98.0, process_cpus=2.0))),
     ("waiting for a CPU", Facts(loader=replace(LOADER, making=replace(MAKING, queued_s=0.1)))),
-    ("for disks 40 %", Facts(machine=MachineFacts(iowait_percent=40.0, disk_read_bytes_per_s=3e7))),
+    ("for disks 40%", Facts(machine=MachineFacts(iowait_percent=40.0, disk_read_bytes_per_s=3e7))),
     ("3,731 page faults a second", Facts(loader=replace(LOADER, making=replace(MAKING, major_faults=500)))),
     ("90.0 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=90e6),))),
     ("900 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=9e8, kind="nvme"),))),
     ("95% of 10,000 MB", Facts(machine=MachineFacts(memory_used_bytes=95 * GB // 10, memory_total_bytes=10 * GB))),
     ("the network carries", Facts(machine=MachineFacts(network_bytes_per_s=1.2e9, network_limit_bytes_per_s=1.25e9))),
-    ("52 % utilisation", Facts(gpus=by_gpu(52.0))),
+    ("52% utilisation", Facts(gpus=by_gpu(52.0))),
     ("99% of its memory", Facts(gpus=(GpuFacts(name="G", memory_used_bytes=99, memory_total_bytes=100),))),
 ]
 BIG_BATCH = replace(LOADER, batch_bytes=300_000_000)

@@ -113,8 +113,8 @@ def test_monitor_and_profile_together(tmp_path: Path) -> None:
     said = diagnose(facts)
 
     assert said.pattern == "launch_bound"
-    assert {"40 % utilisation", "of memory are in use"} == {
-        words for words in ("40 % utilisation", "of memory are in use") if words in str(said.cautions)
+    assert {"40% utilisation", "of memory are in use"} == {
+        words for words in ("40% utilisation", "of memory are in use") if words in str(said.cautions)
     }
     assert facts.machine is not None
     assert (75.0, 7.0) == (facts.machine.cpu_percent, facts.machine.network_bytes_per_s)
