@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from fastio.converters.fields.types import FieldChoice
-from fastio.converters.labels.file import LabelFile, LabelOptions
+from fastio.converters.labels.file import LABEL_SUFFIXES, LabelFile, LabelOptions
+from fastio.converters.sources.listed import ListedSource
+from fastio.converters.sources.of_url import TextOfUrl, source_of_url
 from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.source import Source
 from fastio.errors import SourceError
-from fastio.store.files.local import path_text
+from fastio.store.files.local import is_local, path_text
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.kinds.names import is_pattern
 from fastio.store.kinds.recognise import Recognised, find_text, first_level, recognise
 from fastio.store.kinds.registry import SOURCES, SourceKind
@@ -19,11 +23,12 @@ from fastio.store.kinds.scan import SourcePath, check_exists
 
 if TYPE_CHECKING:
     from fastio.converters.sources.documents import TextOptions, TextSource
+    from fastio.store.kinds.remote_copy import RemoteCopy
 
 __all__ = ["open_source", "open_text"]
 
 
-def open_source(
+def open_source(  # noqa: PLR0913 - an option each
     path: str | os.PathLike[str] | Recognised,
     *,
     kind: str = "auto",
@@ -33,35 +38,64 @@ def open_source(
     fields: Sequence[FieldChoice] = (),
     root: str | os.PathLike[str] | None = None,
     as_recorded: bool = False,
+    remote: Remote = DEFAULT,
 ) -> Source:
     """
     Open a dataset to be packed: only names and sizes are scanned.
 
     ``kind`` is a name in SOURCES, or "auto": decided by what is in ``path``, if only one kind fits. ``labels`` names
     a label file, for kinds that take one. ``split`` is a folder in ``path``, which then is the source. ``fields``,
-    ``root`` and ``as_recorded`` are described in ``SourceOptions``. Raises SourceError if the source is not as
-    expected, holds pictures that would not be packed, or could be meant in two ways; it says what was found and what
-    to choose from.
+    ``root`` and ``as_recorded`` are described in ``SourceOptions``. ``path`` may be the URL of a single table, and
+    ``labels`` that of a label file: they are read as ``remote`` says, from temporary copies. Raises SourceError if the
+    source is not as expected, holds pictures that would not be packed, or could be meant in two ways; it says what was
+    found and what to choose from. Raises StoreError if a URL cannot be read.
     """
     found = path
     if not isinstance(found, Recognised):
         has_labels = labels is not None
         found = recognise(
-            found, kind=kind, split=split, has_fields=bool(fields), has_labels=has_labels, with_text=False
+            found,
+            kind=kind,
+            split=split,
+            has_fields=bool(fields),
+            has_labels=has_labels,
+            with_text=False,
+            remote=remote,
         )
     place, chosen = found.place, found.kind
     assert chosen.open is not None, "text is opened by open_text"
     label_path = None if labels is None else path_text(labels, "the path of a label file as labels=")
     if label_path is not None and chosen.own_labels:
-        raise SourceError(f"{place.path}: {chosen.own_labels}: drop --labels {label_path}")
+        path = place.path if found.copy is None else found.copy.url
+        raise SourceError(f"{path}: {chosen.own_labels}: drop --labels {label_path}")
     columns = label_options or LabelOptions()
-    file = None if label_path is None else LabelFile(label_path, columns)
+    label_copy = None if label_path is None or is_local(label_path) else _brought(label_path, remote, LABEL_SUFFIXES)
+    file = None
+    if label_path is not None:
+        file = LabelFile(label_path if label_copy is None else label_copy.path, columns)
     files_root = None if root is None else path_text(root, "the folder of the files as root=")
+    if files_root is not None and not is_local(files_root):
+        raise SourceError(f"{files_root}: expected a folder of this machine for --root, got a URL")
+    if files_root is not None and found.copy is not None:
+        files_root = os.path.abspath(files_root)  # noqa: PTH100 - nothing is relative to a temporary file
     options = SourceOptions(file, columns, tuple(fields), files_root, as_recorded=as_recorded)
-    _check_taken(place, chosen, options)
     opener = chosen.open if found.is_named else chosen.open_detected or chosen.open
-    source: Source = opener(place, options)
-    return source
+    with ExitStack() as named:
+        for copy in (found.copy, label_copy):
+            if copy is not None:
+                named.enter_context(copy.named())
+        _check_taken(place, chosen, options)
+        source: Source = opener(place, options)
+        if found.copy is None:
+            return source
+        assert isinstance(source, ListedSource)  # all tables are
+        return source_of_url(source, found.copy)
+
+
+def _brought(url: str, remote: Remote, suffixes: tuple[str, ...] = ()) -> RemoteCopy:
+    from fastio.store.kinds.remote_copy import RemoteCopy
+
+    return RemoteCopy(url, remote, suffixes)
 
 
 def _check_taken(place: SourcePath, kind: SourceKind, options: SourceOptions) -> None:
@@ -79,13 +113,28 @@ def _check_taken(place: SourcePath, kind: SourceKind, options: SourceOptions) ->
             )
 
 
-def open_text(path: str | os.PathLike[str], *, kind: str = "auto", options: TextOptions | None = None) -> TextSource:
+def open_text(
+    path: str | os.PathLike[str] | Recognised,
+    *,
+    kind: str = "auto",
+    options: TextOptions | None = None,
+    remote: Remote = DEFAULT,
+) -> TextSource:
     """
     Open a source of text, ready to be packed: only names and sizes are read.
 
-    ``auto`` goes by names. Raises SourceError if they do not tell, or if the source is not as expected.
+    ``auto`` goes by names. The URL of a single table or .txt is read from a temporary copy, as ``remote`` says. Raises
+    SourceError if names do not tell, or if the source is not as expected; StoreError if a URL cannot be read.
     """
+    copy = None
+    if isinstance(path, Recognised):
+        copy, path = path.copy, path.place.path
     path = os.fspath(path)
+    if not is_local(path):
+        copy = _brought(path, remote)
+    if copy is not None:
+        with copy.named():
+            return TextOfUrl(open_text(copy.path, kind=kind, options=options), copy)
     if not is_pattern(path):
         check_exists(path)
     texts = {each.name: each for each in SOURCES.values() if each.open_text is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -32,7 +33,7 @@ _SECTIONS = {
     "Pictures": _PICTURES,
     "Text": TextArguments.__slots__,
     "Sets of shards": ("shard_size", "resume", "part", "append", "new_classes"),
-    "OUT behind a URL": REMOTE_NAMES,
+    "SRC, FILE or OUT behind a URL": REMOTE_NAMES,
 }
 
 _SIZE_CHANGE = 1.5  # changes of the pictures' sizes by less are no reason to speak of shards
@@ -123,11 +124,11 @@ def pack(  # noqa: PLR0913 - an option each
         raise click.UsageError("--append keeps what OUT has, --overwrite replaces it: give one of them")
     if new_classes and not append:
         raise click.UsageError("--new-classes is for sets that grow: add --append")
-    _check_remote(out, remote)
+    _check_remote([src, pictures.of_source.labels, out], remote)
     # Checked before a source is scanned, which may take long.
     check_one_file(out, resume=resume, append=append, part=part)
     check_target(out, overwrite=overwrite or append or resume or part is not None, shard_bytes=shard_size)
-    source = _opened(src, kind, split, pictures, text)
+    source = _opened(src, kind, split, pictures, text, remote)
     click.echo(_text_line(source) if is_streamed(source) else _source_line(source), err=True)
     with noted() as facts:
         parts = 1 if part is None else part.count
@@ -178,32 +179,34 @@ def pack(  # noqa: PLR0913 - an option each
 
 
 def _opened(
-    src: str, kind: str, split: str | None, pictures: PictureArguments, text: TextArguments
+    src: str, kind: str, split: str | None, pictures: PictureArguments, text: TextArguments, remote: Remote
 ) -> Source | TextSamples:
     """Open SRC as what it is: samples, or text."""
     src, pictures = pictures.of_split(src, split)
     of_source = pictures.of_source
     about_text = bool(text.given) and not of_source.fields
-    found = of_source.recognised(src, kind, about_text=about_text)
+    found = of_source.recognised(src, kind, about_text=about_text, remote=remote)
     if not found.is_text:
         if about_text:
             raise click.UsageError(f"{text.given[0]} is for text, but {no_text(src)}")
-        return pictures.source(found, text.tokens() if text.given else None)
+        return pictures.source(found, text.tokens() if text.given else None, remote)
     if pictures.given:
         raise click.UsageError(f"{pictures.given[0]} is for pictures and tables; {src} is packed as text")
-    return text.samples(src, kind, of_source)
+    return text.samples(found, kind, of_source)
 
 
-def _check_remote(out: str, remote: Remote) -> None:
-    """Raise UsageError for options of URLs that nothing would use."""
+def _check_remote(paths: Sequence[str | None], remote: Remote) -> None:
+    """Raise UsageError for options of URLs that none of SRC, the label file and OUT would use."""
     from fastio.store.files.local import check_address, is_local
     from fastio.store.files.remote_options import DEFAULT
 
-    check_address(out)
-    if is_local(out) and remote != DEFAULT:
-        given = ", ".join(remote.shown())
+    given = [path for path in paths if path is not None]
+    for path in given:
+        check_address(path)
+    if all(map(is_local, given)) and remote != DEFAULT:
+        options = ", ".join(remote.shown())
         raise click.UsageError(
-            f"{out}: is on this machine, and nothing is packed from URLs: options of URLs ({given}) have no use here: "
+            f"{given[-1]}: is on this machine, and so is all else: options of URLs ({options}) have no use here: "
             "drop them"
         )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fastio.converters.fields.types import FieldChoice
     from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
     from fastio.converters.text.encode import TextTokens
+    from fastio.store.files.remote_options import Remote
     from fastio.store.kinds.recognise import Recognised
 
 __all__ = [
@@ -223,8 +224,11 @@ class SourceArguments:
         """Return these with ``--without COLUMN``."""
         return replace(self, ignore_columns=(*self.ignore_columns, column))
 
-    def recognised(self, src: str, kind: str, *, about_text: bool = False) -> Recognised:
-        """Answer what SRC is; ``about_text`` says that options were given that only text has."""
+    def recognised(self, src: str, kind: str, *, about_text: bool = False, remote: Remote | None = None) -> Recognised:
+        """
+        Answer what SRC is; ``about_text`` says that options were given that only text has. ``remote`` says how a URL
+        is read; without it, none is.
+        """
         from fastio.store.kinds.recognise import recognise
 
         return recognise(
@@ -234,12 +238,16 @@ class SourceArguments:
             has_labels=self.labels is not None,
             is_table=bool(self.of_tables),
             about_text=about_text,
+            remote=remote,
         )
 
-    def open(self, src: Recognised, fields: Sequence[FieldChoice] | None = None) -> Source:
-        """Open SRC; ``fields`` replace those given."""
+    def open(
+        self, src: Recognised, fields: Sequence[FieldChoice] | None = None, remote: Remote | None = None
+    ) -> Source:
+        """Open SRC; ``fields`` replace those given, and ``remote`` says how a label file behind a URL is read."""
         from fastio.converters import SOURCES, LabelOptions, open_source
         from fastio.converters.fields.types import parse_choice
+        from fastio.store.files.remote_options import DEFAULT
 
         columns = LabelOptions(
             label_columns=self.label_column,
@@ -250,7 +258,14 @@ class SourceArguments:
             many_classes=self.many_classes,
         )
         choices = [parse_choice(words) for words in self.fields] if fields is None else fields
-        source: Source = open_source(src, labels=self.labels, label_options=columns, fields=choices, root=self.root)
+        source: Source = open_source(
+            src,
+            labels=self.labels,
+            label_options=columns,
+            fields=choices,
+            root=self.root,
+            remote=DEFAULT if remote is None else remote,
+        )
         self._check_columns(SOURCES[source.kind])
         return source
 
@@ -341,16 +356,16 @@ class PictureArguments:
         src, filters = split_of(src, split, self.of_source.filters)
         return src, replace(self, of_source=replace(self.of_source, filters=filters))
 
-    def source(self, src: Recognised, tokens: TextTokens | None = None) -> Source:
+    def source(self, src: Recognised, tokens: TextTokens | None = None, remote: Remote | None = None) -> Source:
         """Open SRC, in the order in which to store it; ``tokens`` makes token ids of text in its fields."""
         if tokens is None:
-            source = self.of_source.open(src)
+            source = self.of_source.open(src, remote=remote)
         else:
             from fastio.converters.fields.types import parse_choice
             from fastio.converters.sources.derived import TokenizedSource, as_text
 
             choices, of_tokens = as_text([parse_choice(words) for words in self.of_source.fields])
-            source = TokenizedSource(self.of_source.open(src, choices), of_tokens, tokens)
+            source = TokenizedSource(self.of_source.open(src, choices, remote), of_tokens, tokens)
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 
 
@@ -478,7 +493,7 @@ class TextArguments:
             is_per_sample=self.per_sample,
         )
 
-    def samples(self, src: str, kind: str, of_source: SourceArguments) -> TextSamples:
+    def samples(self, src: Recognised, kind: str, of_source: SourceArguments) -> TextSamples:
         """Open SRC as text, with what makes samples of its documents."""
         from fastio.converters.text import TextSamples, open_text
 

@@ -58,9 +58,10 @@ def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[...
 def split_of(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
     from fastio.converters.sources.tables.rows import has_split_column
+    from fastio.store.files.local import is_local
     from fastio.store.kinds.recognise import split_folder
 
-    if has_split_column(src, split):
+    if not is_local(src) or has_split_column(src, split):
         return src, (*filters, ("split", split))
     return split_folder(src, split), filters
 

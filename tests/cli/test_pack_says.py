@@ -103,7 +103,7 @@ def test_help_begins_with_what_most_people_use() -> None:
 
     assert ["--labels", "--split", "--shuffle", "--on-error", "--overwrite"] == options[:5]
     assert "--download-timeout" == options[-1]
-    titles = ["Labels, tables and fields", "Pictures", "Text", "Sets of shards", "OUT behind a URL"]
+    titles = ["Labels, tables and fields", "Pictures", "Text", "Sets of shards", "SRC, FILE or OUT behind a URL"]
     assert titles == re.findall(r"^([A-Z][^:\n]*):$", text[2], re.MULTILINE)
 
 

@@ -112,13 +112,31 @@ def test_a_folder_that_is_not_there(bucket: Bucket, options: list[str]) -> None:
 
 
 def test_packing_from_a_url(tmp_path: Path) -> None:
-    """One line says how to get a copy that can be packed, before a request is sent; nothing is written."""
+    """Of a folder, one line says how to get a copy that can be packed, before a request; nothing is written."""
     result = CliRunner().invoke(cli, ["pack", "s3://bucket/photos/", str(tmp_path / "x.lmdb")])
     assert result.exit_code == 1
     (line,) = result.output.strip().splitlines()
     assert "s3://bucket/photos/: is a URL" in line
     assert "fastio stage s3://bucket/photos/ DIR" in line
     assert not any(tmp_path.iterdir())
+
+
+def test_packing_a_table_from_a_bucket(bucket: Bucket, options: list[str], tmp_path: Path) -> None:
+    """The options of URLs are those of SRC and the label file, too; a set beside it is packed from it and resumed."""
+    folder, _ = folder_of(f"{bucket.url}/in/", Remote(bucket.options))
+    table = tmp_path / "a.jsonl"
+    table.write_text("".join(f'{{"text": "line {i}", "label": "{i % 2}"}}\n' for i in range(100)))
+    folder.put("a.jsonl", table)
+    line = ["pack", f"{bucket.url}/in/a.jsonl", f"{bucket.url}/out/a-%06d.tar", *options, "--shard-size", "256B"]
+    line += ["--label-column", "label"]
+
+    said = run(*line).output
+    assert f"{bucket.url}/in/a.jsonl: a table, text in 'text', 100 samples" in said
+    assert "packed 100 of 100 samples" in said
+    assert "100 were there" in run(*line, "--resume").output
+    table.write_text(table.read_text().replace("line 7", "LINE 7"))
+    folder.put("a.jsonl", table, replace=True)
+    assert "Give the same source and options" in run(*line, "--resume", code=1).output
 
 
 @pytest.mark.parametrize(

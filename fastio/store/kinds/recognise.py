@@ -6,9 +6,10 @@ import glob
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local, path_text
@@ -19,6 +20,10 @@ from fastio.store.kinds.registry import IMAGEFOLDER, SOURCES, SourceKind, later
 from fastio.store.kinds.scan import SourcePath, check_exists, is_hidden
 from fastio.store.kinds.unknown import holds_pictures, unknown
 from fastio.types.picture_kinds import kind_by_name
+
+if TYPE_CHECKING:
+    from fastio.store.files.remote_options import Remote
+    from fastio.store.kinds.remote_copy import RemoteCopy
 
 __all__ = [
     "Recognised",
@@ -35,7 +40,8 @@ __all__ = [
 class Recognised:
     """
     What a path is: samples of a kind in SOURCES, or text of one (``is_text``). ``signs`` are the words for what
-    indicates it, "" if the user said so (``is_named``) or it is text, which names indicate.
+    indicates it, "" if the user said so (``is_named``) or it is text, which names indicate. ``copy`` is what was
+    brought here of a URL: ``place`` is the copy.
     """
 
     place: SourcePath
@@ -43,9 +49,10 @@ class Recognised:
     is_text: bool
     is_named: bool
     signs: str = ""
+    copy: RemoteCopy | None = None
 
 
-def recognise(
+def recognise(  # noqa: PLR0913 - an option each
     path: str | os.PathLike[str],
     *,
     kind: str = "auto",
@@ -55,22 +62,40 @@ def recognise(
     is_table: bool = False,
     with_text: bool = True,
     about_text: bool = False,
+    remote: Remote | None = None,
 ) -> Recognised:
     """
     Answer what ``path`` is, by the names in it and the beginnings of files; ``kind`` is the user's own answer.
 
     A table is text unless it holds pictures, or options were given that only samples have (``is_table``); those that
-    only text has (``about_text``) decide for text. Without ``with_text``, everything is samples. Raises SourceError if
-    the path is nothing that is known, saying what was seen in it, or if it could be meant in two ways.
+    only text has (``about_text``) decide for text. Without ``with_text``, everything is samples. A table behind a URL
+    is brought here as ``remote`` says; without it, URLs are refused. Raises SourceError if the path is nothing that is
+    known, saying what was seen in it, or if it could be meant in two ways.
     """
     path = path_text(
         path, "one path to pack: a folder, a file, or a pattern such as 'data/*.parquet' for several files"
     )
     if not is_local(path):
-        raise SourceError(
-            f"{path}: is a URL, from which nothing is packed: a packed store is copied by `fastio stage {path} DIR`, "
-            "other files by the tools of their server; then pack the copy"
-        )
+        if remote is None:
+            raise SourceError(
+                f"{path}: is a URL: a single table is packed from there by `fastio pack`, a packed store is copied by "
+                f"`fastio stage {path} DIR`, other files by the tools of their server"
+            )
+        from fastio.store.kinds.remote_copy import RemoteCopy
+
+        copy = RemoteCopy(path, remote)
+        with copy.named():
+            brought = recognise(
+                copy.path,
+                kind=kind,
+                split=split,
+                has_fields=has_fields,
+                has_labels=has_labels,
+                is_table=is_table,
+                with_text=with_text,
+                about_text=about_text,
+            )
+        return replace(brought, copy=copy)
     text = _text(path, kind, is_table=is_table, about_text=about_text) if with_text else None
     if text is not None:
         return Recognised(SourcePath(path), text, is_text=True, is_named=kind != "auto")
