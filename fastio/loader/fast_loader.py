@@ -364,7 +364,7 @@ class LoaderReceipts:
         self._base = wiring.selection.base
         self._position = position
         self._verify = wiring.options.verify
-        self._views = wiring.views
+        self._views = 1 if wiring.views is None else wiring.views.count
         self._expected = ExpectedNumber(wiring.selection, tuple(self._base.readers))
 
     def own(self) -> Receipt:

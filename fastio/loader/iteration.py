@@ -60,6 +60,7 @@ class BatchIteration:
         self._position = position
         self._path = selection.base.store.path
         self._late_crop = wiring.late_crop
+        self._views = wiring.views
         self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
         self._fields = tuple(selection.base.readers)
         self._reader = WindowReader(selection.base, selection.indices)
@@ -187,14 +188,23 @@ class BatchIteration:
         return self._reader.run(left, submitted) if self._held is None else self._held.run(left, submitted, held)
 
     def _say_unlabelled(self, batches: Batches) -> None:
-        """Warn once if a batch is a single tensor that ``images, labels = batch`` would unpack without an error."""
-        if self._may_be_unpacked and len(batches) and batches.cuts[1] == 2 and self._selection.base.labels is None:
+        """Warn once if a batch is a single value that ``images, labels = batch`` would unpack without an error."""
+        if not (self._may_be_unpacked and len(batches)) or self._selection.base.labels is not None:
+            return
+        views = self._views
+        is_list = views is not None and views.is_list
+        parts = views.count if views is not None and is_list else batches.cuts[1] * (views.count if views else 1)
+        if parts == 2:
             self._may_be_unpacked = False
+            one = "view" if is_list else "picture"
             log.warning(
-                "%s: has no labels, so a batch is a single tensor, here of two pictures; `for images, labels in "
-                "loader` would take the second picture for labels: write `for images in loader`, or pack with "
+                "%s: has no labels, so a batch is a single %s, here of two %ss; `for images, labels in "
+                "loader` would take the second %s for labels: write `for images in loader`, or pack with "
                 "labels",
                 self._path,
+                "list" if is_list else "tensor",
+                one,
+                one,
             )
 
     def _settle(self, ledger: EpochLedger, skipped: set[int], finished: FinishedBatch, number: int) -> None:

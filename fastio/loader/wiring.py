@@ -56,7 +56,7 @@ class Wiring:
 
     ``reads_store`` is False where batches are made of a cache. ``delivery`` is None where batches stay as they are
     made. ``values`` says, for states, what is done to the values of samples. ``late_crop`` says which crop or resize
-    comes too late to make pictures equal, "" if none does. ``views`` is their number, of each sample.
+    comes too late to make pictures equal, "" if none does. ``views`` are those of each picture, None if it has none.
     """
 
     selection: Selection
@@ -66,7 +66,7 @@ class Wiring:
     delivery: Delivery | None
     values: Mapping[str, Any]
     late_crop: str
-    views: int
+    views: Views | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     reads_store = pixels.cache is None
     late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
     values = {**stages.described, "quality": pixels.quality, **_described(base)}
-    return Wiring(selection, work, make_producer(context), reads_store, delivery, values, late_crop, stages.count)
+    return Wiring(selection, work, make_producer(context), reads_store, delivery, values, late_crop, stages.views)
 
 
 def _context(

@@ -34,6 +34,7 @@ from fastio.transforms import (
     Resize,
     Views,
 )
+from fastio.transforms.batch.recipe import Colours
 from fastio.transforms.fused import Fused
 from fastio.transforms.views import view_seed
 from fastio.types.spans import Spans
@@ -213,6 +214,21 @@ def test_transforms_of_batches_run_per_view(store: Path) -> None:
     assert shapes == [(4, 3, 24, 24), (4, 3, 24, 24), (3, 3, 24, 24)]
 
 
+@pytest.mark.parametrize("is_native", [True, False])
+def test_colours_of_repeats_are_those_of_each_view(
+    store: Path, is_native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawn for each view, whether the threads that decode run them, or torch behind them."""
+    if not is_native:
+        monkeypatch.setattr(Colours, "leading", lambda later: 0)
+    steps: list[Any] = [*BIG, ColorJitter(0.5), Normalize((0.5,) * 3, (0.5,) * 3)]
+    with FastLoader(store, 4, transforms=steps, repeats=2, seed=SEED) as loader:
+        batches = list(loader)
+    first, second = (alone(store, steps, view) for view in range(2))
+    for (images, _), (one, _), (other, _) in zip(batches, first, second, strict=True):
+        assert torch.equal(torch.cat([one, other]), images)
+
+
 def test_mixing_takes_the_neighbours_of_a_view(store: Path) -> None:
     """Repeats are mixed with other photos, and their labels with them."""
     mix: list[Any] = [CenterCrop(32), MixUp(1.0, num_classes=4)]
@@ -296,6 +312,17 @@ class TestEpochs:
         for view, transforms in enumerate(EACH[: len(views)]):
             expected = alone(path, transforms, view, on_error=on_error)[1][0]
             assert torch.equal(expected, views[view])
+
+
+def test_two_views_without_labels_are_no_pictures_and_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What would unpack without an error is said, once."""
+    with Writer(tmp_path / "x.lmdb", {"image": "image"}) as writer:
+        for number in range(4):
+            writer.write({"image": encoded("PNG", number)})
+    with FastLoader(tmp_path / "x.lmdb", 4, views=2, transforms=BIG) as loader:
+        first, second = next(iter(loader))
+    assert first.shape == second.shape
+    assert "a batch is a single list, here of two views" in caplog.text
 
 
 def test_pinned_views(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
