@@ -74,7 +74,7 @@ def _open_shards(files: Sequence[str], form: Format, way: Way) -> list[Shard]:
         try:
             return list(threads.map(opened, files))
         except KeyboardInterrupt:
-            from fastio.store.files.remote.request_thread import end_requests
+            from fastio.store.files.remote.request_threads import end_requests
 
             end_requests(threads)
             raise

@@ -22,10 +22,9 @@ from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote.disk import POLL_S, Claim, DiskObject, Range
-from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread, InFlight
 from fastio.store.files.remote.loaders import RangeLoader
 from fastio.store.files.remote.remote_source import RemoteSource
-from fastio.store.files.remote.request_thread import end_requests
+from fastio.store.files.remote.request_threads import ByteRange, Download, DownloadThread, InFlight, end_requests
 from fastio.store.formats import FORMATS
 from fastio.store.index.seal import find_seal, unsealed_regions
 from fastio.store.index.sealed import bytes_from, read_shard

@@ -18,7 +18,7 @@ from fastio.store.files import ByteSource, Read
 from fastio.store.files.local import aligned, is_local
 from fastio.store.files.remote.disk import Claim, Piece
 from fastio.store.files.remote.remote_source import RemoteSource
-from fastio.store.files.remote.request_thread import close_at_exit
+from fastio.store.files.remote.request_threads import close_at_exit
 from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats.format import Format

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ __all__ = [
     "Precondition",
     "RequestFailed",
     "after_attempts",
+    "claim_process",
     "pause_s",
     "repeated",
     "split_url",
@@ -176,3 +178,24 @@ def after_attempts(path: str, failure: RequestFailed, attempts: int) -> RequestF
 # The schemes of URLs that obstore reads.
 
 OBSTORE_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https"})
+
+
+# Forked processes, in which the client of an object store would hang.
+
+_owner: int | None = None
+
+
+def claim_process() -> None:
+    """
+    Remember that this process uses object stores.
+
+    Raises StoreError in a process forked from one that did: threads of the client are missing there.
+    """
+    global _owner  # noqa: PLW0603 - the client's threads belong to the process too
+    if _owner is None:
+        _owner = os.getpid()
+    elif _owner != os.getpid():
+        raise StoreError(
+            "object stores cannot be read in a forked process: use FastLoader, which needs no worker processes, or "
+            'DataLoader(..., multiprocessing_context="spawn")'
+        )

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastio.errors import StoreError
-from fastio.store.files.remote.client import OBSTORE_SCHEMES, Client, split_url
+from fastio.store.files.remote.client import OBSTORE_SCHEMES, Client, claim_process, split_url
 from fastio.store.files.remote_options import Remote
 
 __all__ = [
-    "claim_process",
     "client_of",
     "hub_url",
     "with_token",
@@ -100,24 +99,3 @@ def _stored_token() -> str | None:
     except ImportError:
         return os.environ.get("HF_TOKEN")
     return get_token()
-
-
-# Forked processes, in which the client of an object store would hang.
-
-_owner: int | None = None
-
-
-def claim_process() -> None:
-    """
-    Remember that this process uses object stores.
-
-    Raises StoreError in a process forked from one that did: threads of the client are missing there.
-    """
-    global _owner  # noqa: PLW0603 - the client's threads belong to the process too
-    if _owner is None:
-        _owner = os.getpid()
-    elif _owner != os.getpid():
-        raise StoreError(
-            "object stores cannot be read in a forked process: use FastLoader, which needs no worker processes, or "
-            'DataLoader(..., multiprocessing_context="spawn")'
-        )

@@ -15,8 +15,8 @@ from fastio.errors import StoreNotFound
 from fastio.store.files.remote.client import Answer, Precondition, RequestFailed, after_attempts, pause_s
 from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.disk import POLL_S, Claim, LocalBytes, Piece, gaps_of
-from fastio.store.files.remote.download_thread import ByteRange, InFlight
 from fastio.store.files.remote.remote_source import RemoteSource
+from fastio.store.files.remote.request_threads import ByteRange, InFlight
 from fastio.types.spans import Spans
 
 __all__ = [

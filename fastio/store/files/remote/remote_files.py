@@ -16,9 +16,9 @@ from fastio.errors import StoreError
 from fastio.store.files.byte_source import Fetched, Prefetch
 from fastio.store.files.pread import PreadFiles, PreadSource
 from fastio.store.files.remote.client import RequestFailed
-from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread, InFlight
 from fastio.store.files.remote.loaders import DiskLoader, RangeLoader, joined_ranges
 from fastio.store.files.remote.remote_source import RemoteSource
+from fastio.store.files.remote.request_threads import ByteRange, Download, DownloadThread, InFlight
 from fastio.types.spans import Spans
 
 __all__ = [

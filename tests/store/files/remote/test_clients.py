@@ -19,7 +19,7 @@ from fastio.store import open_store
 from fastio.store.files import open_file
 from fastio.store.files.remote.client import Precondition
 from fastio.store.files.remote.clients import client_of, hub_url, with_token
-from fastio.store.files.remote.storage_options import client_config
+from fastio.store.files.remote.obstore_client import client_config
 from fastio.store.files.remote_options import Remote
 from fastio.store.protocol import read_values
 from tests.store.build import make_samples, write

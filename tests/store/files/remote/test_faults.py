@@ -20,9 +20,9 @@ from fastio.errors import SampleError, StoreError
 from fastio.store.files import files_of, open_file
 from fastio.store.files.remote import client as retry
 from fastio.store.files.remote import loaders
-from fastio.store.files.remote.download_thread import FEWEST, MOST, InFlight
 from fastio.store.files.remote.loaders import Hedging
 from fastio.store.files.remote.remote_files import RemoteFiles
+from fastio.store.files.remote.request_threads import FEWEST, MOST, InFlight
 from fastio.store.files.remote_options import Remote
 from fastio.types.spans import Spans
 from tests.store.files.conformance import DATA

@@ -21,9 +21,9 @@ from fastio.errors import StoreError
 from fastio.store import open_store
 from fastio.store.files import files_of, open_file
 from fastio.store.files.remote.clients import client_of
-from fastio.store.files.remote.download_thread import ByteRange
 from fastio.store.files.remote.loaders import joined_ranges
 from fastio.store.files.remote.remote_files import RemoteFiles
+from fastio.store.files.remote.request_threads import ByteRange
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.types.spans import Spans
 from tests.forking import answer_of_fork

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.errors import StoreError
-from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread, InFlight
 from fastio.store.files.remote.remote_files import HeldRanges
+from fastio.store.files.remote.request_threads import ByteRange, Download, DownloadThread, InFlight
 from fastio.types.spans import Spans
 
 
