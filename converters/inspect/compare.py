@@ -21,6 +21,7 @@ from fastio.converters.sources.record import origin_of, recorded_kind
 from fastio.converters.sources.source import Chunk, Source
 from fastio.converters.text import Encoder, Sequences, TextOptions
 from fastio.converters.text.decode import tokenizer_of
+from fastio.converters.text.huggingface import HuggingFaceTokenizer
 from fastio.converters.text.samples import TextSamples
 from fastio.errors import SourceError
 from fastio.store import SampleStore
@@ -294,15 +295,25 @@ def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextSamples:
         text_field=origin.get("text_field"),
         label_field=origin.get("label_field"),
         max_document_bytes=origin["max_document_bytes"],
-        without=(ALL_OTHERS,) if "text_field" in origin else (),  # decided when it was packed
+        without=(ALL_OTHERS,) if {"text_field", "chat"} & origin.keys() else (),  # decided when it was packed
+        chat=origin.get("chat"),
     )
     source = open_text(path, kind=recorded_kind(origin), options=options)
     rule = said.get("options") or {}
     sequences = (
         Sequences(**{name: rule[name] for name in ("bos", "eos", "max_length", "over")}) if rule else Sequences()
     )
+    tokenizer = tokenizer_of(metadata)
+    if "chat" in metadata:
+        from fastio.converters.text.chat import ChatEncoder
+        from fastio.converters.text.chat_template import ChatTemplate
+
+        assert isinstance(tokenizer, HuggingFaceTokenizer)
+        chat, is_per_sample = metadata["chat"], store.schema.is_per_sample
+        template = ChatTemplate.from_json(chat)
+        return TextSamples(source, ChatEncoder(tokenizer, template, chat["loss"], sequences, is_per_sample))
     encoder = Encoder(
-        tokenizer_of(metadata),
+        tokenizer,
         sequences,
         is_ids=source.is_ids,
         has_labels=source.has_labels,

@@ -66,6 +66,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "fields": {field.name: _payload(store, field, sizes[field.name]) for field in store.schema.payload},
         "source": _source(store.metadata),
         "tokenizer": _tokenizer(store.metadata),
+        "chat": store.metadata.get("chat"),
         "packing": [*packing_lines(store.metadata), *jump_lines(store), *jump_advice(store)],
         "options": {name: store.metadata[name] for name in ("packing", "shuffle") if name in store.metadata},
         "shuffle": _shuffling(store),

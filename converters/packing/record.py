@@ -144,7 +144,7 @@ class PackRecord:
         if self.texts is not None:
             record["texts"] = list(self.texts)
         if self.documents is not None:
-            record["documents"] = list(self.documents)
+            record["documents"] = self.documents.recorded
         if self.misnamed:
             record["misnamed"] = ledger(self.misnamed)
         return {**record, **self.jpegs.metadata, **self.lossy_masks.metadata, "skipped": self._ledger}
@@ -234,6 +234,8 @@ def _metadata_of_text(source: Mapping[str, Any], record: Mapping[str, Any]) -> d
     metadata = {name: value for name, value in source["metadata"].items() if name != "tokenizer"}
     metadata["skipped"] = skipped
     metadata["document_counts"] = {"found": found, "packed": counts.documents, "skipped": kinds, "left_out": left_out}
+    if "chat" in metadata:
+        metadata["chat"] = {**metadata["chat"], "loss_tokens": counts.loss_tokens}
     if "tokenizer" not in source["metadata"]:
         return metadata
     tokenizer = source["metadata"]["tokenizer"]

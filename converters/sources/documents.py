@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import ThreadPool
-from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES, Stream
+from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem
 from fastio.types.spans import Spans
@@ -34,9 +34,11 @@ _MEANING = {
     "text_field": "because only tables have fields",
     "label_field": "because only tables have fields; class folders give labels too",
     "without": "because only tables have columns",
+    "chat": "because only tables hold chats",
 }
+_MEANING_OF_CHATS = "because the columns of a chat are packed together"
 
-_ASKED_FIRST = ("split", "label_field", "text_field", "without")  # of options, which an error names
+_ASKED_FIRST = ("chat", "split", "label_field", "text_field", "without")  # of options, which an error names
 _OPTIONS = {"split": "--document", "text_field": "--text-column", "label_field": "--label-column"}
 
 
@@ -47,8 +49,8 @@ class TextOptions:
 
     ``split`` says what a single .txt file is cut into. The text of a table is its column ``text_field``, "text" by
     default (lists of integers there are token ids); labels are in ``label_field``. Of the other columns, those that
-    hold pictures must be named in ``without`` (``*``: all). A document of more than ``max_document_bytes`` is a
-    problem.
+    hold pictures must be named in ``without`` (``*``: all). With ``chat``, the documents are the chats in that column
+    and in those that belong to it. A document of more than ``max_document_bytes`` is a problem.
     """
 
     split: Literal["line", "paragraph"] | None = None
@@ -56,6 +58,7 @@ class TextOptions:
     label_field: str | None = None
     max_document_bytes: int = MAX_DOCUMENT_BYTES
     without: tuple[str, ...] = ()
+    chat: str | None = None
 
     def refuse(self, path: str, *names: str) -> None:
         """Raise SourceError if an option was given that has no effect for this source."""
@@ -64,7 +67,9 @@ class TextOptions:
             if value is not None and value != ():
                 option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
                 words = ",".join(value) if isinstance(value, tuple) else value
-                raise SourceError(f"{path}: {option} {words} has no effect, {_MEANING[name]}")
+                is_of_chats = self.chat is not None and name in ("text_field", "label_field")
+                why = _MEANING_OF_CHATS if is_of_chats else _MEANING[name]
+                raise SourceError(f"{path}: {option} {words} has no effect, {why}")
 
     @property
     def too_long(self) -> str:
@@ -187,12 +192,22 @@ class TextSource(Protocol):
         ...
 
 
+class _Read(Protocol):
+    """A file that documents are read from: how far, and how many blank lines were passed over."""
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def blank_lines(self) -> int: ...
+
+
 @dataclass(slots=True)
 class Gathering:
     """Collects documents one by one until there are enough for a piece of work."""
 
     limits: Limits
-    stream: Stream
+    stream: _Read
     has_labels: bool = False
     keys: list[str] = field(default_factory=list)
     texts: list[bytes] = field(default_factory=list)

@@ -155,4 +155,10 @@ def open_text(
     opener = texts[kind].open_text
     assert opener is not None
     source: TextSource = opener(path, options or TextOptions())
-    return source
+    if options is None or options.chat is None:
+        return source
+    from fastio.converters.sources.text_chats import chats_of
+    from fastio.converters.sources.text_table import TextTable
+
+    assert isinstance(source, TextTable), "other kinds refuse the option"
+    return chats_of(source)

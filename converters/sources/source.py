@@ -73,6 +73,12 @@ class DocumentCounts(NamedTuple):
     split_documents: int
     probed_documents: int  # decoded again, to see whether that gives their text
     exact_documents: int  # of these, those that came back byte by byte
+    loss_tokens: int = 0  # ids of chats that count in the loss
+
+    @property
+    def recorded(self) -> list[int]:
+        """The numbers as shards keep them; the last is in those of chats alone."""
+        return [*self] if self.loss_tokens else [*self[:-1]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def open_folder(path: str, options: TextOptions) -> FolderSource:
     A class folder without a text is a problem, but stays a class; texts beside class folders have no class, so they
     are problems.
     """
-    options.refuse(path, "split", "text_field", "label_field", "without")
+    options.refuse(path, "split", "text_field", "label_field", "without", "chat")
     top = scan_root(path, TEXTS)
     classes = [shown(name) for name in top.folders]
     found, values = (top, None) if not top.folders else _classes(path, top)

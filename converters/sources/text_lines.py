@@ -98,7 +98,7 @@ def open_lines(path: str, options: TextOptions) -> LinesSource:
     """Open a .txt, .txt.gz or .txt.zst file; ``options.split`` says what a document is, by default a line."""
     if not Path(path).is_file():
         raise SourceError(f"{path}: expected a file")
-    options.refuse(path, "text_field", "label_field", "without")
+    options.refuse(path, "text_field", "label_field", "without", "chat")
     return LinesSource(path, options.split or "line", options)
 
 

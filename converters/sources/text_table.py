@@ -27,6 +27,7 @@ from fastio.converters.sources.arrow.reading import (
     sound,
     value_bytes,
 )
+from fastio.converters.sources.chat_forms import CHATS, chat_column
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.converters.sources.documents import Documents, Gathering, Limits, TextOptions
 from fastio.converters.sources.file_set import FileSet
@@ -39,12 +40,19 @@ from fastio.errors import SourceError
 from fastio.store.kinds.names import COMPRESSED, plain_name
 from fastio.store.kinds.scan import Problem, SourcePath, shown
 
-__all__ = ["OtherColumns", "TextTable", "open_saved_text", "open_text_table"]
+__all__ = [
+    "FIRST_ROWS",
+    "OtherColumns",
+    "TextTable",
+    "listed",
+    "open_saved_text",
+    "open_text_table",
+    "slices",
+]
 
 DEFAULT_FIELD = "text"
-_FIRST_ROWS, _MOST_FIRST_ROWS = 64, 1000  # that tell which columns there are; the latter if one is looked for
+FIRST_ROWS, _MOST_FIRST_ROWS = 64, 1000  # that tell which columns there are; the latter if one is looked for
 _SHOWN = 8  # columns in a message
-_CHATS = ("messages", "conversations", "conversation", "dialog")  # what columns of lists of turns are called
 
 
 def open_text_table(kind: str, suffixes: tuple[str, ...], path: str, options: TextOptions) -> TextTable:
@@ -68,10 +76,13 @@ def open_saved_text(path: str, options: TextOptions) -> TextTable:
 
 def _opened(kind: str, place: SourcePath, files: FileSet, options: TextOptions) -> TextTable:
     """Look at the first file's columns, and at all labels where these are names."""
-    options.refuse(place.path, "split")
-    first = TableFile(files.place(files.names[0]), kind=_format(kind))
+    options.refuse(place.path, "split", *(() if options.chat is None else ("text_field", "label_field")))
+    unread = TextTable(kind, place, files, options, ("",), None, None, OtherColumns.none())
+    if options.chat is not None:
+        return unread  # ``open_text`` looks for the chats
+    first = unread.first_file
     head = _head_of_columns if first.has_columns else _head_of_rows
-    source = head(TextTable(kind, place, files, options, ("",), None, None, OtherColumns.none()), first)
+    source = head(unread, first)
     rule = source.label_rule
     if rule is not None and rule.known is None:
         try:
@@ -119,10 +130,10 @@ def _head_of_rows(source: TextTable, first: TableFile) -> TextTable:
         if not isinstance(row, str):
             found |= dict.fromkeys(row)
             missing -= row.keys()
-            if count <= _FIRST_ROWS:
+            if count <= FIRST_ROWS:
                 rows.append(row)
         is_found = not missing and all(column_path(name, found) for name in asked)
-        if count >= (_FIRST_ROWS if is_found else _MOST_FIRST_ROWS):
+        if count >= (FIRST_ROWS if is_found else _MOST_FIRST_ROWS):
             break
     text = column_path(source.text_field, found) or (source.text_field,)
     label = None
@@ -138,9 +149,9 @@ def _head_of_rows(source: TextTable, first: TableFile) -> TextTable:
     if found and not any(isinstance(_value(row, text), str) for row in rows):
         raise SourceError(f"{path}: {_no_text(source.text_field, text, list(found))}")
     if found and label is not None and label[0] not in found:
-        listed = _listed(list(found))
         raise SourceError(
-            f"{path}: has no column {options.label_field!r}, only {listed}: name another with --label-column"
+            f"{path}: has no column {options.label_field!r}, only {listed(list(found))}: name another with "
+            "--label-column"
         )
     rule = None if label is None else TableLabels(is_typed=first.is_typed)
     return replace(source, text=text, label=label, label_rule=rule, others=others)
@@ -157,11 +168,12 @@ def _value(row: Mapping[str, Any], path: Sequence[str]) -> Any:
 def _no_text(where: str, path: Sequence[str], names: Sequence[str]) -> str:
     """What to say where no row has text in its column."""
     is_there = path[0] in names
-    there = f"no string in the column {where!r}" if is_there else f"no column {where!r}, only {_listed(names)}"
+    there = f"no string in the column {where!r}" if is_there else f"no column {where!r}, only {listed(names)}"
     return f"has {there}: {_other_ways(where, names)}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of columns, for messages; "" for none."""
     return ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
 
 
@@ -230,6 +242,11 @@ class TextTable:
     def path(self) -> str:
         """As the user named it."""
         return self.place.path
+
+    @property
+    def first_file(self) -> TableFile:
+        """The file that tells which columns there are."""
+        return TableFile(self.files.place(self.files.names[0]), kind=_format(self.kind))
 
     @property
     def has_labels(self) -> bool:
@@ -349,7 +366,7 @@ class TextTable:
             for batch in file.batches:
                 for name in columns:
                     sound(batch, name)
-                for part in _slices(batch, limits):
+                for part in slices(batch, limits):
                     documents, problems = self._documents(part, key, row)
                     labels = self._labels(part, positions, problems)
                     read_bytes, position = file.position() - position, file.position()
@@ -358,15 +375,19 @@ class TextTable:
 
     def _see(self, table: TableFile, schema: Any) -> None:
         """Check the columns of a file, and take those that the first one lacks."""
+        self._see_others(table, schema)
+        _known_path(table.path, schema, self.text[0], option="--text-column")
+        if _kind_of(table.path, schema, self.text) != ("ids" if self.is_ids else "text"):
+            raise SourceError(f"{table.path}: column {self.text_field!r} is of another kind than in the first file")
+        self._check_label(table, schema)
+
+    def _see_others(self, table: TableFile, schema: Any) -> None:
+        """Take the columns that are not packed and that the first file lacks."""
         others, options = self.others, self.options
         further = {name: table.path for name in schema.names if name not in {*others.used, *others.names}}
         if further:
             without = [name for name in options.without if name in further or name == ALL_OTHERS]
             others.names.extend(columns_of(table.kind, further, schema, without).left_out((), ()))
-        _known_path(table.path, schema, self.text[0], option="--text-column")
-        if _kind_of(table.path, schema, self.text) != ("ids" if self.is_ids else "text"):
-            raise SourceError(f"{table.path}: column {self.text_field!r} is of another kind than in the first file")
-        self._check_label(table, schema)
 
     def _check_label(self, table: TableFile, schema: Any = None) -> None:
         """Raise SourceError if a file that keeps columns lacks that of the labels."""
@@ -457,16 +478,18 @@ def _kind_of(place: str, schema: Any, path: Sequence[str]) -> Literal["text", "i
 
 def _other_ways(where: str, names: Sequence[str]) -> str:
     """What to type for columns of which none is text, or not ``where``."""
-    chat = next((name for name in (where, *_CHATS) if name in names), "")
+    chat = where if where in CHATS and where in names else chat_column(names)
     if chat:
-        packs = f"--field {chat}={chat} keeps it as JSON, chats are not tokenized"
+        packs = f"--tokenizer FILE --chat {chat} packs chats as token ids, --field {chat}={chat} keeps it as JSON"
+    elif where in names:
+        packs = f"--field {where}={where} keeps it as JSON"
     else:
         packs = f"--field packs columns as fields, as in --field {names[0].lower()}={names[0]}"
     return f"{packs}; --text-column names another column of text"
 
 
-def _slices(batch: Any, limits: Limits) -> Iterator[Any]:
-    """A batch as it came, cut where it is too large for one piece of work."""
+def slices(batch: Any, limits: Limits) -> Iterator[Any]:
+    """Yield a batch as it came, cut where it is too large for one piece of work."""
     rows = max(batch.num_rows, 1)
     each = max(1, min(limits.block_documents, rows * limits.block_bytes // max(size_bytes(batch), 1)))
     for start in range(0, batch.num_rows, each):

@@ -3,6 +3,8 @@ from fastio.converters.sources.documents import Limits as Limits
 from fastio.converters.sources.documents import TextOptions as TextOptions
 from fastio.converters.sources.documents import TextSource as TextSource
 from fastio.converters.sources.opening import open_text as open_text
+from fastio.converters.text.chat import ChatEncoder as ChatEncoder
+from fastio.converters.text.chat_template import ChatTemplate as ChatTemplate
 from fastio.converters.text.encode import Encoder as Encoder
 from fastio.converters.text.encode import Sequences as Sequences
 from fastio.converters.text.huggingface import HuggingFaceTokenizer as HuggingFaceTokenizer

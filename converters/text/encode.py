@@ -90,6 +90,11 @@ class Encoder:
         return self.tokenizer.vocab_size if self.tokenizer is not None else self.vocab_size
 
     @property
+    def record(self) -> dict[str, Any]:
+        """What a store keeps besides the tokenizer: nothing."""
+        return {}
+
+    @property
     def special(self) -> Mapping[str, int | None]:
         """The tokenizer's special ids."""
         return {} if self.tokenizer is None else self.tokenizer.special

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -19,9 +19,12 @@ from fastio.converters.text.tokenizer import ROLES, BytesTokenizer, Encoding, To
 from fastio.errors import SourceError
 
 __all__ = [
+    "CONFIG",
     "HuggingFaceTokenizer",
+    "configuration",
     "in_our_threads",
     "load_tokenizer",
+    "special_tokens",
 ]
 
 
@@ -33,7 +36,7 @@ _USUAL = {
     "unk": ("<unk>", "[UNK]", "<|unk|>"),
 }
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
-_CONFIG = "tokenizer_config.json"  # of transformers, beside the tokenizer's own file
+CONFIG = "tokenizer_config.json"  # of transformers, beside the tokenizer's own file
 
 
 class HuggingFaceTokenizer:
@@ -78,9 +81,10 @@ class HuggingFaceTokenizer:
         except Exception as exc:  # the library raises no other class for a bad file
             raise _no_json(path, exc) from exc
         special: dict[str, int | None] = {}
-        configured = _configured(Path(path).with_name(_CONFIG))
+        configured = special_tokens(configuration(Path(path).with_name(CONFIG)))
         for role in ROLES:
-            special[role] = _find(loaded, role, (named or {}).get(role), configured.get(role), os.fspath(path))
+            token = configured.get(f"{role}_token")
+            special[role] = _find(loaded, role, (named or {}).get(role), token, os.fspath(path))
         return cls(text, Path(path).name, special)
 
     def encode(self, documents: Documents) -> Encoding:
@@ -96,6 +100,16 @@ class HuggingFaceTokenizer:
     def _encoded(self, documents: Documents) -> list[list[int]]:
         texts = _texts(documents)
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Return the ids of each text, and the characters that each is of; the tokenizer's template adds nothing."""
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [(each.ids, each.offsets) for each in encodings]
+
+    def token(self, role: str) -> str | None:
+        """Return the text of the special token of a role."""
+        found = self.special[role]
+        return None if found is None else str(self._tokenizer.id_to_token(found))
 
     def _refused(self, documents: Documents) -> dict[int, str]:
         """What the library says of the documents that it cannot encode, by position."""
@@ -153,20 +167,24 @@ def in_our_threads() -> Iterator[None]:
         os.environ.pop(_PARALLELISM, None)
 
 
-def _configured(path: Path) -> dict[str, str]:
-    """Special tokens by role, as transformers keeps them beside a tokenizer."""
+def configuration(path: Path) -> dict[str, Any]:
+    """Return what transformers keeps beside a tokenizer; empty if there is no file. Raises SourceError for no JSON."""
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
         raise SourceError(f"{path}: is beside the tokenizer, but cannot be read ({exc}): move it away") from exc
+    return said if isinstance(said, dict) else {}
+
+
+def special_tokens(said: Mapping[str, Any]) -> dict[str, str]:
+    """Return the special tokens in such a configuration, by their names in it, such as "bos_token"."""
     found = {}
-    for role in ROLES:
-        token = said.get(f"{role}_token") if isinstance(said, dict) else None
-        token = token.get("content") if isinstance(token, dict) else token
-        if isinstance(token, str):
-            found[role] = token
+    for name, token in said.items():
+        text = token.get("content") if isinstance(token, dict) else token
+        if name.endswith("_token") and isinstance(text, str):
+            found[name] = text
     return found
 
 

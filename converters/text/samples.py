@@ -8,7 +8,7 @@ import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from fastio.converters.text.encode import Encoder
 from fastio.converters.text.huggingface import in_our_threads
 from fastio.store.kinds.scan import Problem
 from fastio.types.schema import Schema
+
+if TYPE_CHECKING:
+    from fastio.converters.text.chat import ChatEncoder
 
 __all__ = ["TextSamples"]
 
@@ -37,7 +40,7 @@ class TextSamples:
     """
 
     source: TextSource
-    encoder: Encoder
+    encoder: Encoder | ChatEncoder
     classes: Sequence[str] | None = None
     numbers: NDArray[np.int64] | None = None
 
@@ -53,7 +56,7 @@ class TextSamples:
 
     @property
     def schema(self) -> Schema:
-        """Tokens or text, and the label if there are labels."""
+        """Tokens or text, and the label if there are labels; of chats, tokens and which of them count in the loss."""
         return self.encoder.schema
 
     @property
@@ -64,7 +67,7 @@ class TextSamples:
             metadata["classes"] = self.classes
         if "tokens" in self.schema:
             metadata["tokenizer"] = {**self.encoder.to_json(), "options": self.encoder.sequences.to_json()}
-        return metadata
+        return {**metadata, **self.encoder.record}
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -77,7 +80,9 @@ class TextSamples:
             names.update(os.fsencode(name if name != path else os.path.basename(path)) + b"\0")  # noqa: PTH119 - many
             sizes.update(size.to_bytes(8, "little"))
             total += size
+        chat = {"chat": _digest(metadata["chat"])} if "chat" in metadata else {}
         return {
+            **chat,
             "bytes": total,
             "files": names.hexdigest(),
             "sizes": sizes.hexdigest(),

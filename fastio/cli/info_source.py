@@ -90,6 +90,7 @@ def _source(
     """Describe samples; with ``needs_fields``, the command asks for each field, as the path would be text otherwise."""
     from fastio.converters import SOURCES
     from fastio.converters.inspect.describe import describe_source, field_places
+    from fastio.converters.sources.chat_forms import chat_column
     from fastio.converters.sources.columns import ColumnRefusedError
     from fastio.store.kinds.recognise import pack_command
 
@@ -113,7 +114,11 @@ def _source(
     if report["problems_shown"]:
         options = [*options, "--on-error", "skip"]
     command = pack_command(asked.path, *asked.words(), *options) if report["first_samples"] else None
-    return {**report, "command": command}
+    chat = chat_column([row["from"] for row in report["fields"]]) if needs_fields else None
+    if chat is None or command is None:
+        return {**report, "command": command}
+    of_chats = pack_command(asked.path, *asked.words(), "--tokenizer", "tokenizer.json", "--chat", chat)
+    return {**report, "command": command, "command_for_chats": of_chats}
 
 
 def _text(asked: SourceAsked, path: str) -> dict[str, Any]:
@@ -238,6 +243,8 @@ def _print_source(report: dict[str, Any]) -> None:
         raise _nothing_good(report, "sample")
     command = printable(report["command"])
     click.echo(f"\npack it: {command}")
+    if "command_for_chats" in report:
+        click.echo(f"or as token ids of chats: {printable(report['command_for_chats'])}")
     choices = [f"--field {row['name']}={printable(row['from'])}" for row in report["fields"] if row["from"]]
     keeps_others = report["kind"] in ("table", "metadata")  # whose other columns stay beside those asked for
     if len(choices) > 1 and "--field" not in command and not keeps_others:

@@ -18,7 +18,7 @@ from fastio.types.units import counted, number, per_second, size
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Source
     from fastio.converters.sources.source import DocumentCounts
-    from fastio.converters.text import Encoder, TextSamples
+    from fastio.converters.text import ChatEncoder, Encoder, TextSamples
     from fastio.store.files.remote_options import Remote
     from fastio.types.schema import Field
 
@@ -34,6 +34,18 @@ _SECTIONS = {
     "Text": TextArguments.__slots__,
     "Sets of shards": ("shard_size", "resume", "part", "append", "new_classes"),
     "SRC, FILE or OUT behind a URL": REMOTE_NAMES,
+}
+
+# What counts in the loss of chats, and what says where it lies.
+_RULES = {
+    "assistant": "the assistant's turns, {}",
+    "last": "the assistant's last turn, {}",
+    "completion": "what follows the prompt",
+    "all": "all tokens",
+}
+_TURNS_BY = {
+    "generation": "by {% generation %} in the template",
+    "prefixes": "found by rendering the turns before each",
 }
 
 _SIZE_CHANGE = 1.5  # changes of the pictures' sizes by less are no reason to speak of shards
@@ -109,6 +121,7 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack ./photos-of-may 'photos-%06d.tar' --append
       fastio pack ./imagenet 'photos-%06d.tar' --part auto        # in each task of a SLURM array
       fastio pack corpus.txt corpus.lmdb --document paragraph --tokenizer bpe.json --eos
+      fastio pack sft.jsonl sft.h5 --tokenizer tokenizer.json --chat messages
       fastio pack ./corpus 'text-%06d.tar' --tokenizer bytes --shard-size 64MB --resume
     """
     from fastio.converters import pack as run
@@ -256,6 +269,8 @@ def _text_line(samples: TextSamples) -> str:
     origin = source.metadata["source"]
     if "split" in origin:
         what = f"one sample per {origin['split']}"
+    elif "chat" in origin:
+        what = f"{source.kind}, chats in {printable(origin['chat'])!r} ({origin['form']})"
     elif "text_field" in origin:
         what = f"{source.kind}, {'token ids' if source.is_ids else 'text'} in {printable(origin['text_field'])!r}"
     else:
@@ -265,6 +280,13 @@ def _text_line(samples: TextSamples) -> str:
     if not source.has_labels and "text_field" in origin:
         labels += f" (--text-column {printable(origin['text_field'])} --label-column NAME takes them from a column)"
     files = counted(source.files_opened, "file")
+    chat = encoder.record.get("chat")
+    if chat is not None:
+        rule = _RULES[chat["loss"]].format(_TURNS_BY[chat["turns_by"]])
+        return (
+            f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}; {_stored(encoder)}\n"
+            f"chat template {printable(chat['name'])}; in the loss: {rule}"
+        )
     line = f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}, {labels}; {_stored(encoder)}"
     template = " ".join(getattr(encoder.tokenizer, "template", ()))
     if not template:
@@ -275,7 +297,7 @@ def _text_line(samples: TextSamples) -> str:
     )
 
 
-def _stored(encoder: Encoder) -> str:
+def _stored(encoder: Encoder | ChatEncoder) -> str:
     field = encoder.schema.payload[0]
     if field.name == "text":
         return "stored as UTF-8 (--tokenizer bytes or FILE stores tokens)"
@@ -361,6 +383,9 @@ def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str) -> 
     if counts.tokens:
         per_token = f", {counts.text_bytes / counts.tokens:.2f} bytes of text per token" if counts.text_bytes else ""
         lines.append(f"tokens: {number(counts.tokens)} in {counted(counts.samples, 'sample')}{per_token}")
+    if counts.loss_tokens:
+        share = 100 * counts.loss_tokens / counts.tokens
+        lines.append(f"in the loss: {counted(counts.loss_tokens, 'token')} ({share:.1f} %)")
     if counts.exact_documents < counts.probed_documents:
         words = probe_words(counts.exact_documents, counts.probed_documents, report.packed)
         lines.append(f"this tokenizer changes text: {words}")

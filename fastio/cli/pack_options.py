@@ -398,6 +398,24 @@ _TEXT_OPTIONS = (
         help="Pack SRC as text alone: the column with the text, or with token ids.  [default: text]",
     ),
     click.option(
+        "--chat",
+        metavar="NAME",
+        help="Pack chats as token ids, and which of them count in the loss: the column of lists of turns, or prompt "
+        "(with completion), or instruction (with output).",
+    ),
+    click.option(
+        "--chat-template",
+        metavar="FILE",
+        help="The Jinja template that writes chats.  [default: chat_template.jinja or tokenizer_config.json beside the "
+        "tokenizer]",
+    ),
+    click.option(
+        "--loss",
+        type=click.Choice(("assistant", "last", "all", "completion")),
+        help="What of a chat counts in the loss: the assistant's turns, the last of them, all, or what follows the "
+        "prompt.  [default: assistant; with prompt or instruction completion]",
+    ),
+    click.option(
         "--tokenizer",
         metavar="bytes|FILE",
         help="Store token ids: UTF-8 bytes, or those of a tokenizer.json of Hugging Face tokenizers.",
@@ -442,6 +460,9 @@ class TextArguments:
 
     document: Literal["line", "paragraph"] | None
     text_column: str | None
+    chat: str | None
+    chat_template: str | None
+    loss: Literal["assistant", "last", "all", "completion"] | None
     tokenizer: str | None
     bos: bool
     eos: bool
@@ -468,6 +489,7 @@ class TextArguments:
             label_field=of_source.label_of_text,
             max_document_bytes=self.max_document or MAX_DOCUMENT_BYTES,
             without=of_source.ignore_columns,
+            chat=self.chat,
         )
 
     def encoder(self, source: TextSource) -> Encoder:
@@ -497,8 +519,32 @@ class TextArguments:
         """Open SRC as text, with what makes samples of its documents."""
         from fastio.converters.text import TextSamples, open_text
 
+        if self.chat is not None:
+            return self._chats(src, kind, of_source)
+        alone = next((name for name in ("--chat-template", "--loss") if name in self.given), None)
+        if alone is not None:
+            raise click.UsageError(f"{alone} is for chats: add --chat COLUMN, such as --chat messages")
         source = open_text(src, kind=kind, options=self.options(of_source))
         return TextSamples(source, self.encoder(source))
+
+    def _chats(self, src: str, kind: str, of_source: SourceArguments) -> TextSamples:
+        """Open SRC as chats, with what makes samples of them."""
+        from fastio.converters.sources.text_chats import ChatTable
+        from fastio.converters.text import HuggingFaceTokenizer, Sequences, TextSamples, open_text
+        from fastio.converters.text.chat import ChatEncoder, default_loss
+        from fastio.converters.text.chat_template import ChatTemplate
+
+        if self.tokenizer is None or self.tokenizer == "bytes":
+            raise click.UsageError("--chat needs the tokenizer of a model: add --tokenizer FILE, its tokenizer.json")
+        if self.vocab_size is not None:
+            raise click.UsageError("--vocab-size is for columns of token ids, without --tokenizer")
+        tokenizer = HuggingFaceTokenizer.load(self.tokenizer, self._named())
+        template = ChatTemplate.load(tokenizer, self.tokenizer, self.chat_template, named=self._named())
+        source = open_text(src, kind=kind, options=self.options(of_source))
+        assert isinstance(source, ChatTable)
+        loss = self.loss or default_loss(source.form)
+        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=self.too_long or "refuse")
+        return TextSamples(source, ChatEncoder(tokenizer, template, loss, sequences, self.per_sample))
 
     def tokens(self) -> TextTokens:
         """Return what makes token ids of the text in fields, ``--field caption=caption:tokens``."""

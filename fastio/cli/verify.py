@@ -99,6 +99,7 @@ def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | Non
 
     record = origin_of(store.metadata)
     is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()
+    is_text = is_text or "chat" in store.metadata
     if not is_text or names_store(against):
         return reopen_source(store.metadata, against, kind=kind, labels=labels)
     if labels is not None or kind != "auto":

@@ -48,6 +48,14 @@ def test_classes_of_texts_are_learned(folder: Path) -> None:
     assert numbers("accuracy", output)[-1] > 75
 
 
+def test_a_model_learns_from_chats() -> None:
+    """From chats that the script makes: the loss over the assistant's turns falls within 20 steps."""
+    losses = numbers("loss", run_example("chats.py"))
+
+    assert 4 == len(losses)
+    assert losses[-1] < 0.8 * losses[0]
+
+
 def test_a_small_gpt_learns_to_count(folder: Path) -> None:
     """Paragraphs of one pattern: losses fall far below a guess among the characters, and what it writes are those."""
     paragraphs = ["abcdefghij" * (1 + number % 4) for number in range(200)]

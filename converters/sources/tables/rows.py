@@ -25,6 +25,7 @@ __all__ = [
     "document_in",
     "has_split_column",
     "kind_in_json",
+    "twice_in",
     "value_in",
 ]
 
@@ -242,6 +243,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = _Twice(found)
         found.name = next(name for i, name in enumerate(names) if name in names[:i])
     return found
+
+
+def twice_in(value: object) -> str:
+    """Return a name that comes twice in an object of JSON that rows hold, or in one below it; "" if none does."""
+    if isinstance(value, _Twice):
+        return value.name
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return next(filter(None, map(twice_in, parts)), "")
 
 
 def _fields(found: object) -> Mapping[str, Any] | str:

@@ -36,7 +36,7 @@ def store_page(report: Mapping[str, Any], *, epoch: str, pictures: PictureGrid |
         sections.append(Section("Fields", [_schema(report)]))
         sections += [Section(f"Field {name}", _field(field)) for name, field in report["fields"].items()]
     if report["tokenizer"] is not None:
-        sections.append(Section("Tokens", [Prose(line) for line in _tokenizer(report["tokenizer"])]))
+        sections.append(Section("Tokens", [Prose(line) for line in _tokenizer(report["tokenizer"], report["chat"])]))
     if report["classes"] is not None:
         sections.append(Section("Classes", _classes(report["classes"])))
     if report["labels"] is not None:
@@ -232,8 +232,8 @@ def _lengths(histogram: list[dict[str, int]], unit: str) -> Bars:
     return Bars(f"How many samples have how many {unit}", bars)
 
 
-def _tokenizer(tokenizer: Mapping[str, Any]) -> list[str]:
-    """Return the tokenizer's name, its vocabulary and special tokens, and how documents became sequences."""
+def _tokenizer(tokenizer: Mapping[str, Any], chat: Mapping[str, Any] | None) -> list[str]:
+    """Return the tokenizer's name, its vocabulary and special tokens, and how documents or chats became sequences."""
     from fastio.converters.text.decode import probe_words
 
     options = tokenizer.get("options") or {}
@@ -247,6 +247,9 @@ def _tokenizer(tokenizer: Mapping[str, Any]) -> list[str]:
     )
     added = " and ".join(role for role in ("bos", "eos") if options.get(role))
     rules = [f"{added} added" if added else "no bos, no eos"]
+    if chat is not None:
+        counted_ids = "" if "loss_tokens" not in chat else f", {counted(chat['loss_tokens'], 'token')}"
+        rules = [f"chats by the template {chat['name']}; in the loss: {chat['loss']}{counted_ids}"]
     if options.get("max_length"):
         over = {"refuse": "longer ones refused", "truncate": "longer ones truncated", "split": "longer ones split"}
         rules.append(f"at most {number(options['max_length'])} tokens, {over[options['over']]}")

@@ -1,0 +1,179 @@
+"""ChatTable: the chat of each row of a table, as the JSON of its parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from fastio.converters.sources.arrow.columns import columns_of
+from fastio.converters.sources.arrow.reading import OpenTable, plain_array, python_values, reading, sound
+from fastio.converters.sources.chat_forms import OPTIONAL, form_of_turns, parts_of
+from fastio.converters.sources.columns import SourceColumns
+from fastio.converters.sources.documents import Documents, Gathering, Limits
+from fastio.converters.sources.options import source_record
+from fastio.converters.sources.tables.rows import TableFile, kind_in_json, twice_in, value_in
+from fastio.converters.sources.tables.titles import column_path
+from fastio.converters.sources.text_table import FIRST_ROWS, OtherColumns, TextTable, listed, slices
+from fastio.errors import SourceError
+from fastio.store.kinds.names import plain_name
+
+__all__ = ["ChatTable", "chats_of"]
+
+
+def chats_of(source: TextTable) -> ChatTable:
+    """
+    Return the chats of a table that was opened with the option ``chat``, by the first rows of its first file.
+
+    Raises SourceError if its column is missing, or if no row has a chat there.
+    """
+    options, path, first = source.options, source.path, source.first_file
+    column = options.chat or ""
+    rows = replace(first, limit=options.max_document_bytes).rows()
+    good = [row for _, row in islice(rows, FIRST_ROWS) if not isinstance(row, str)]
+    names = list(dict.fromkeys(name for row in good for name in row))
+    where = column_path(column, names)
+    if where is None:
+        raise SourceError(f"{path}: has no column {column!r}, only {listed(names) or 'none'}: --chat names another")
+    form, parts = parts_of(where, names)
+    turns = [] if form else list(filter(None, (_value(row, where) for row in good)))
+    form = form or next(filter(None, map(form_of_turns, turns)), "")
+    if not form:
+        found = kind_in_json(turns[0]) if turns else "nothing"
+        raise SourceError(
+            f"{path}: has {found} in the column {column!r}, expected a list of turns; a prompt needs a column "
+            "'completion' beside it, an instruction a column 'output'"
+        )
+    used = frozenset(each[0] for each in parts.values())
+    if first.has_columns:
+        with reading(first.kind, first.path, []) as file:
+            schema = file.schema
+        columns = columns_of(first.kind, dict.fromkeys(schema.names, first.path), schema, options.without)
+        others = OtherColumns(columns, used, columns.left_out(used, used))
+    else:
+        others = OtherColumns(SourceColumns(path, (), lambda _: (), options.without, root=source.files.folder), used)
+        for row in good:
+            others.see(row)
+    return ChatTable(
+        source.kind, source.place, source.files, options, where, None, None, others, form=form, parts=parts
+    )
+
+
+def _value(row: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    try:
+        return value_in(row, path)
+    except (KeyError, ValueError, RecursionError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTable(TextTable):
+    """
+    The chats in the rows of one or several files. Satisfies ``TextSource``: a document is the JSON of a row's
+    ``form`` and of the ``parts`` of its chat, for ``chat_of``.
+    """
+
+    form: str = ""
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Which column was used, and how it keeps chats."""
+        fields = {
+            "chat": self.options.chat,
+            "form": self.form,
+            "max_document_bytes": self.options.max_document_bytes,
+            "left_out": list(self.others.names),
+        }
+        return {"classes": None, "source": source_record(self.kind, plain_name(self.place.name), **fields)}
+
+    def _add(
+        self,
+        gathering: Gathering,
+        positions: dict[str, int],
+        key: str,
+        row: Mapping[str, Any] | str,
+        has_bytes: bool,
+    ) -> None:
+        """One row: a document, or a problem."""
+        del positions
+        if isinstance(row, str):
+            gathering.refuse(key, row)
+            return
+        self.others.see(row)
+        document = self._document(row, has_bytes=has_bytes)
+        if isinstance(document, str):
+            gathering.refuse(key, document)
+        elif len(document) > self.options.max_document_bytes:
+            gathering.refuse(key, self.options.too_long)
+        else:
+            gathering.add(key, document)
+
+    def _document(self, row: Mapping[str, Any], *, has_bytes: bool) -> bytes | str:
+        """The JSON of a row's chat, or a sentence on why there is none."""
+        document: dict[str, Any] = {"form": self.form}
+        for part, path in self.parts.items():
+            where = ".".join(path)
+            if path[0] not in row:
+                if part in OPTIONAL:
+                    continue
+                return f"has no field {where!r}, only {listed(list(row)) or 'none'}: --chat names another"
+            try:
+                document[part] = value_in(row, path)
+            except (KeyError, ValueError, RecursionError):
+                return f"has no field {where!r}: there is {row[path[0]]!r:.60}"
+        name = twice_in(document)
+        if name:
+            return f"has the name {name!r} twice in an object, so it is unclear which one counts"
+        try:
+            return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError:
+            return "is not UTF-8; convert it" if has_bytes else "has half of a character (a lone surrogate)"
+        except (TypeError, RecursionError) as exc:
+            return f"has a value that is no JSON: {exc}"
+
+    def _read_columns(
+        self, table: TableFile, key: str, limits: Limits, positions: dict[str, int]
+    ) -> Iterator[Documents]:
+        """The documents of a file that keeps columns."""
+        number = 0
+        names = list(dict.fromkeys(path[0] for path in self.parts.values()))
+        with reading(table.kind, table.path, names) as file:
+            self._see(table, file.schema)
+            gathering = Gathering(limits, _Columns(file))
+            for part in (part for batch in file.batches for part in slices(batch, limits)):
+                try:
+                    columns = [python_values(plain_array(sound(part, name))) for name in names]
+                except UnicodeDecodeError as exc:  # within lists and structs, where Arrow decodes text itself
+                    raise SourceError(f"{table.path}: from row {number + 1} on: not UTF-8: {exc.reason}") from exc
+                for values in zip(*columns, strict=True):
+                    number += 1
+                    row = dict(zip(names, values, strict=True))
+                    self._add(gathering, positions, f"{key}:{number}", row, has_bytes=True)
+                    if gathering.is_full:
+                        yield gathering.take()
+            yield gathering.take()
+
+    def _see(self, table: TableFile, schema: Any) -> None:
+        """Check the columns of a file, and take those that the first one lacks."""
+        self._see_others(table, schema)
+        for path in self.parts.values():
+            if schema.names.count(path[0]) != 1:
+                raise SourceError(
+                    f"{table.path}: has {schema.names.count(path[0])} columns named {path[0]!r}, expected one, as in "
+                    "the first file"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """How far a file of columns has been read, for ``Gathering``: it has no lines."""
+
+    file: OpenTable
+    blank_lines: int = 0
+
+    @property
+    def position(self) -> int:
+        return self.file.position()
