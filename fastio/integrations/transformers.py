@@ -284,8 +284,10 @@ def _check_same(loader: FastLoader, saved: Mapping[str, Any], accumulated: int, 
     """Raise ValueError if a number of steps does not mean the same samples as in a checkpoint without a position."""
     steps, place = saved.get("gradient_accumulation_steps"), loader.place
     division, known = loader.state_dict()["division"], saved.get("division", saved)
+    # Either may leave out options that have their defaults; the oldest states have no division of their own.
+    names = list(division) if known is saved else sorted(division.keys() | known.keys())
     try:
-        check_state({name: known.get(name) for name in division}, division, owner="loader")
+        check_state(*({name: options.get(name) for name in names} for options in (known, division)), owner="loader")
         loader.load_state_dict({**saved, "epoch": place[0], "consumed": None, "batch": 0})
         loader.skip_to(place)
         if steps != accumulated:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -107,7 +107,7 @@ class PackRule:
     """
     How PackSampler divides samples; the names are its options. Raises ValueError for impossible numbers.
 
-    States of 0.1.0 lack the options that have defaults here.
+    States and receipts of 0.1.0 lack the options that have defaults here, which are what it did.
     """
 
     max_tokens: int
@@ -128,8 +128,9 @@ class PackRule:
         Division(0, 1, self.world_size, self.uneven)  # refuses unknown values
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options as plain values."""
-        return plain(asdict(self))
+        """Return the options as plain values, named as 0.1.0 did: the same position is told in the same words."""
+        options = asdict(self)
+        return plain({one.name: options[one.name] for one in fields(self) if options[one.name] != one.default})
 
     def check_longest(self, lengths: NDArray[np.int32]) -> None:
         """Raise ValueError if a sample has more tokens than a batch may have."""

@@ -16,6 +16,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from fastio.integrations.transformers import as_inputs, language_model_inputs, use_loaders
+from fastio.samplers.pack import Packing
 from fastio.types.schema import RAW, TOKENS, Field
 from tests.conftest import write_store
 from tests.integrations.conftest import COUNT
@@ -237,6 +238,32 @@ def test_a_checkpoint_that_counts_batches(store: Path, tmp_path: Path, expected:
     assert expected[8:] == second.model.seen
     with pytest.raises(ValueError, match=r"checkpoint of step 8: .* batch_size is 4 in the state and 2 here"):
         resized(store, tmp_path, 2).train(resume_from_checkpoint=str(tmp_path / "checkpoint-8"))
+
+
+@pytest.mark.parametrize(("before", "after"), [("mixed", "longest_first"), ("longest_first", "mixed")])
+def test_a_checkpoint_that_counts_other_packs_is_refused(
+    store: Path, tmp_path: Path, before: Packing, after: Packing
+) -> None:
+    """A number of packs means other samples where they are packed in another way."""
+
+    def trainer(packing: Packing, callbacks: Any = (), **options: Any) -> Trainer:
+        def train(rank: int, world_size: int, device: Any) -> FastLoader:
+            sampler = PackSampler([1] * COUNT, max_tokens=4, packing=packing, rank=rank, world_size=world_size)
+            return FastLoader(store, batch_sampler=sampler, threads=1)
+
+        made = Trainer(Model(), arguments(tmp_path, **options), callbacks=list(callbacks))
+        use_loaders(made, train=train)
+        return made
+
+    with pytest.raises(Interrupted):
+        trainer(before, [StopAfter(3)], save_strategy="steps", save_steps=3).train()
+    path = tmp_path / "checkpoint-3" / "trainer_state.json"
+    state = json.loads(path.read_text())
+    del state["stateful_callbacks"]["ResumedEpoch"]["attributes"]["position"]
+    path.write_text(json.dumps(state))
+
+    with pytest.raises(ValueError, match=r"checkpoint of step 3: .* packing is .* in the state and .* here"):
+        trainer(after).train(resume_from_checkpoint=True)
 
 
 def test_a_trainer_that_cannot_be_told_refuses(

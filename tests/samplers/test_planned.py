@@ -197,7 +197,7 @@ def test_packs_of_a_state_of_0_1_0_were_packed_longest_first() -> None:
     batches = iter(before)
     handed = next(batches)
     state = before.state_dict()
-    del state["consumed"][0]["packing"], state["consumed"][0]["rows"]
+    assert state["consumed"] == [{"max_tokens": 12, "window": 6, "world_size": 1, "uneven": "pad", "steps": 1}]
 
     for packing in get_args(Packing):
         resumed = PackSampler(lengths, max_tokens=12, packing=packing, window=6, seed=1)

@@ -20,6 +20,7 @@ from torch.utils.data import Subset
 from fastio import DevicePrefetcher, FastDataset, FastLoader, LengthBucketSampler, Mixture, PackSampler
 from fastio.loader.producer.native import NativeProducer
 from fastio.samplers.batches import Batches, OrderSampler
+from fastio.samplers.pack import Packing
 from fastio.transforms import Normalize, RandomCrop
 from fastio.types.schema import RAW, TOKENS, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
@@ -117,6 +118,25 @@ def test_an_epoch_of_tokens_equals_the_store(tmp_path: Path, kind: str) -> None:
         receipt = loader.receipt()
 
         assert (30, number_of_store(loader)) == (receipt.samples, receipt.number)
+
+
+@pytest.mark.parametrize("packing", ["mixed", "longest_first"])
+def test_a_receipt_of_packs_that_0_1_0_began_goes_on(numbered: FastDataset, packing: Packing) -> None:
+    """Positions in a state of 0.1.0 name neither rows nor packing; the parts of its receipt end there."""
+    lengths = 1 + np.arange(COUNT) % 7
+
+    def packs(how: Packing) -> FastLoader:
+        return FastLoader(numbered, batch_sampler=PackSampler(lengths, max_tokens=12, packing=how), threads=1)
+
+    with packs("longest_first") as before, packs(packing) as resumed:
+        _ = next(iter(before))
+        state = json.loads(json.dumps(before.state_dict()))
+        place = [{"max_tokens": 12, "window": 65536, "world_size": 1, "uneven": "pad", "steps": 1}]
+        assert [place, place] == [state["consumed"], state["receipt"][0]["stop"]]
+        resumed.load_state_dict(state)
+        exhaust(resumed)
+
+        assert resumed.receipt().is_exact
 
 
 def test_an_epoch_of_many_fields_equals_the_store(tmp_path: Path) -> None:
