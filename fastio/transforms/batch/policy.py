@@ -63,13 +63,13 @@ def _strengths(space: _Space, kind: str, bins: int, size: Size) -> NDArray[np.fl
     """
     if kind == "posterize":
         most, least = space.bits
-        return (most - torch.arange(bins) / ((bins - 1) / (most - least))).round().double().numpy()
+        return (most - torch.arange(bins, device="cpu") / ((bins - 1) / (most - least))).round().double().numpy()
     if kind == "solarize":
-        return torch.linspace(1.0, 0.0, bins).double().numpy() * 255
+        return torch.linspace(1.0, 0.0, bins, device="cpu").double().numpy() * 255
     ends = {"shear_x": space.shear, "shear_y": space.shear, "rotate": space.angle}
     for name, side in (("translate_x", size[1]), ("translate_y", size[0])):
         ends[name] = space.shift if space.shift >= 1 else space.shift * side
-    return torch.linspace(0.0, ends.get(kind, space.colour), bins).double().numpy()
+    return torch.linspace(0.0, ends.get(kind, space.colour), bins, device="cpu").double().numpy()
 
 
 def _operations(

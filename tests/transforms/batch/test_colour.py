@@ -442,3 +442,16 @@ def test_a_name_without_defaults() -> None:
     """States of earlier releases name a policy without the options that it had not yet."""
     assert repr(RandAugment()) == "RandAugment(num_ops=2, magnitude=9, num_magnitude_bins=31)"
     assert repr(TrivialAugmentWide(fill=3)) == "TrivialAugmentWide(num_magnitude_bins=31, fill=3)"
+
+
+@pytest.mark.parametrize("transform", EVERY, ids=lambda transform: type(transform).__name__)
+def test_another_default_device(transform: ColourTransform) -> None:
+    """Where torch makes tensors by default does not matter."""
+    images, numbers = pictures(3, 24, 31), numbers_for(transform)
+    expected = natively(transform, images, numbers), by_torch(transform, images, numbers)
+    policies._strengths.cache_clear()
+    with torch.device("meta"):
+        got = natively(transform, images, numbers), by_torch(transform, images, numbers)
+
+    assert torch.equal(expected[0], got[0])
+    assert torch.equal(expected[1], got[1])
