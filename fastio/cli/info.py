@@ -1,30 +1,34 @@
-"""``fastio info``: what a store holds, and how to read it without fastio."""
+"""``fastio info``: what a store holds, and how to read it without fastio; of anything else, what could be packed."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
-from fastio.cli.group import Sections
-from fastio.cli.info_source import SourceAsked, describe_path, print_source
+from fastio.cli.group import Failed, Sections
 from fastio.cli.options import REMOTE_NAMES, remote_options
-from fastio.cli.pack_options import SourceArguments, source_options
+from fastio.cli.pack_options import OF_TEXT, SourceArguments, option_of, source_options
 from fastio.cli.result import html_option, print_page, wants_html, write_html
-from fastio.cli.screen import printable, problem_table
-from fastio.cli.source_kind import source_kind_option
-from fastio.types.units import number
+from fastio.cli.screen import printable, problem_table, table
+from fastio.cli.source_kind import no_text, source_kind_option, split_of
+from fastio.errors import SourceError
+from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from fastio.converters.text import Documents
     from fastio.measure.report.page import PictureGrid
     from fastio.store import SampleStore
     from fastio.store.files.remote_options import Remote
+    from fastio.store.kinds.recognise import Recognised
+    from fastio.store.kinds.registry import SourceKind
 
 __all__ = [
     "info",
@@ -196,3 +200,253 @@ def _jpeg(picture: Image) -> bytes:
     coded = io.BytesIO()
     picture.save(coded, "JPEG", quality=90, subsampling=0)
     return coded.getvalue()
+
+
+# What is not a store: a source that can be packed, text, or a format of another library.
+
+_SHOWN = 5  # problems, classes
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAsked:
+    """A path that is not packed yet, and the options of ``fastio pack`` that say what it is."""
+
+    path: str
+    kind: str
+    split: str | None
+    text_column: str | None
+    arguments: SourceArguments
+
+    def words(self) -> list[str]:
+        """Return the options given, as they are typed."""
+        own = {"--source-kind": self.kind if self.kind != "auto" else None, "--split": self.split}
+        text = {"--text-column": self.text_column}
+        words = [word for option, value in {**own, **text}.items() if value for word in (option, value)]
+        return [*words, *self.arguments.words()]
+
+
+def describe_path(asked: SourceAsked) -> dict[str, Any]:
+    """
+    Describe what is under a path and say what to type to pack it.
+
+    Raises SourceError if that is nothing, empty, or could be meant in two ways.
+    """
+    from fastio.store.foreign.other_libraries import library_of
+    from fastio.store.kinds.recognise import recognise
+
+    what = library_of(asked.path)
+    if what:
+        return {"path": asked.path, "is": "other", "what": what}
+    path, arguments, about_text = asked.path, asked.arguments, asked.text_column is not None
+    if asked.split is not None:
+        path, filters = split_of(path, asked.split, arguments.filters)
+        arguments = replace(arguments, filters=filters)
+    about_text = about_text and not arguments.fields
+    found = arguments.recognised(path, asked.kind, about_text=about_text)
+    if not found.is_text:
+        if asked.text_column is not None:
+            raise click.UsageError(f"--text-column is for text, but {no_text(path)}")
+        return _source(asked, found, arguments, [])
+    others = [name for name in arguments.of_tables if name not in OF_TEXT]
+    if others:
+        raise click.UsageError(f"{option_of(others[0])} is for pictures and tables; {path} is packed as text")
+    try:
+        return _text(asked, path)
+    except SourceError:
+        if about_text or not _is_table(found.kind):
+            raise
+        samples = recognise(path, kind=asked.kind, with_text=False)
+    return _source(asked, samples, arguments, [], needs_fields=True)
+
+
+def _is_table(kind: SourceKind) -> bool:
+    """Whether what is packed as text is a table, whose columns could be packed as fields instead."""
+    from fastio.converters import SOURCES
+
+    return any(kind.name in source.text_kinds and not source.needs_fields for source in SOURCES.values())
+
+
+def _source(
+    asked: SourceAsked, found: Recognised, arguments: SourceArguments, options: list[str], *, needs_fields: bool = False
+) -> dict[str, Any]:
+    """Describe samples; with ``needs_fields``, the command asks for each field, as the path would be text otherwise."""
+    from fastio.converters import SOURCES
+    from fastio.converters.inspect.describe import describe_source, field_places
+    from fastio.converters.sources.chat_forms import chat_column
+    from fastio.converters.sources.columns import ColumnRefusedError
+    from fastio.store.kinds.recognise import pack_command
+
+    refused = list[str]()
+    while True:
+        try:
+            source = arguments.open(found)
+            break
+        except ColumnRefusedError as exc:  # what else there is can be said all the same
+            if exc.column in arguments.ignore_columns:
+                raise
+            refused.append(str(exc))
+            arguments = arguments.leaving_out(exc.column)
+            asked = replace(asked, arguments=asked.arguments.leaving_out(exc.column))
+        except SourceError as exc:
+            raise SourceError(refused[0]) if refused else exc from None
+    report = {**describe_source(source, SOURCES[source.kind].what), "refused_columns": refused}
+    if needs_fields:
+        places = field_places(source.metadata).items()
+        options = [word for name, where in places for word in ("--field", f"{name}={where}")]
+    if report["problems_shown"]:
+        options = [*options, "--on-error", "skip"]
+    command = pack_command(asked.path, *asked.words(), *options) if report["first_samples"] else None
+    chat = chat_column([row["from"] for row in report["fields"]]) if needs_fields else None
+    if chat is None or command is None:
+        return {**report, "command": command}
+    of_chats = pack_command(asked.path, *asked.words(), "--tokenizer", "tokenizer.json", "--chat", chat)
+    return {**report, "command": command, "command_for_chats": of_chats}
+
+
+def _text(asked: SourceAsked, path: str) -> dict[str, Any]:
+    from fastio.converters.text import Limits, TextOptions, open_text
+    from fastio.converters.text.encode import checked
+    from fastio.store.kinds.recognise import pack_command
+
+    without = asked.arguments.ignore_columns
+    options = TextOptions(text_field=asked.text_column, label_field=asked.arguments.label_of_text, without=without)
+    source = open_text(path, kind=asked.kind, options=options)
+    first = next(iter(source.read(Limits())), None)
+    if first is not None and not source.is_ids:
+        first = checked(first)
+    origin = source.metadata["source"]
+    sizes = [] if first is None else first.sizes.tolist()
+    problems = [*source.problems, *(() if first is None else first.problems)]
+    skip = ["--on-error", "skip"] if problems else []
+    return {
+        "path": path,
+        "is": "text",
+        "kind": source.kind,
+        "what": "token ids" if source.is_ids else "text",
+        "text_field": origin.get("text_field"),
+        "files": source.files_opened,
+        "size_bytes": source.size_bytes,
+        "disk_bytes": source.disk_bytes,
+        "classes": source.metadata.get("classes"),
+        "first_samples": len(sizes),
+        "first_bytes": {"min": min(sizes), "max": max(sizes)} if sizes else {},
+        "urls": 0 if first is None or source.is_ids else _urls(first),
+        "problems": len(source.problems),
+        "problems_shown": [{"key": problem.key, "problem": problem.problem} for problem in problems[:_SHOWN]],
+        "left_out_columns": origin.get("left_out") or [],
+        "command": pack_command(asked.path, *asked.words(), *skip) if sizes else None,
+    }
+
+
+def _urls(first: Documents) -> int:
+    """How many documents are addresses on the web."""
+    starts = [bytes(first.data[start : start + 8]) for start in first.starts.tolist()]
+    return sum(data.startswith((b"http://", b"https://")) for data in starts)
+
+
+def print_source(report: dict[str, Any], *, as_json: bool) -> None:
+    """Print a description that ``describe_path`` returned."""
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    elif report["is"] == "other":
+        raise Failed(f"{printable(report['path'])}: is {report['what']}")
+    elif report["is"] == "text":
+        _print_text(report)
+    else:
+        _print_source(report)
+
+
+def _print_text(report: dict[str, Any]) -> None:
+    where = f" in the column {printable(report['text_field'])!r}" if report["text_field"] else ""
+    click.echo(
+        f"{printable(report['path'])}: {report['what']}{where} ({report['kind']}), {size(report['size_bytes'])} in "
+        f"{counted(report['files'], 'file')}"
+    )
+    if report["urls"]:
+        click.echo("its lines are addresses: to load what they lead to, use img2dataset, and pack what it writes")
+    if report["first_samples"]:
+        lengths = _range([report["first_bytes"]["min"], report["first_bytes"]["max"]])
+        unit = "bytes of ids" if report["what"] == "token ids" else "bytes"
+        click.echo(f"its first {counted(report['first_samples'], 'document')}: {lengths} {unit} each")
+    _print_problems(report)
+    _print_left_out(report)
+    if report["command"] is None:
+        raise _nothing_good(report, "document")
+    click.echo(f"pack it: {printable(report['command'])}")
+
+
+def _nothing_good(report: dict[str, Any], noun: str) -> Failed:
+    """What is said where no command would pack anything."""
+    if not report["problems_shown"]:
+        return Failed(f"{printable(report['path'])}: holds no {noun}: there is nothing to pack")
+    return Failed(
+        f"{printable(report['path'])}: none of the first {noun}s is good: correct them, or name another --source-kind"
+    )
+
+
+def _print_problems(report: dict[str, Any]) -> None:
+    if report["problems_shown"]:
+        problem_table([(shown["key"], shown["problem"]) for shown in report["problems_shown"]])
+
+
+def _print_left_out(report: dict[str, Any]) -> None:
+    from fastio.converters.packing.advice import left_out_columns
+
+    line = left_out_columns({"kind": report["kind"], "left_out": report["left_out_columns"]})
+    if line:
+        how = " (--field NAME=COLUMN packs columns as fields)" if report["is"] == "text" else ""
+        click.echo(printable(line) + how)
+
+
+def _print_source(report: dict[str, Any]) -> None:
+    click.echo(
+        f"{printable(report['path'])}: {report['what']} ({report['kind']}), not packed; "
+        f"{counted(report['samples'], 'sample')}, {size(report['size_bytes'])} in {counted(report['files'], 'file')}"
+    )
+    left = {"problem": report["problems"], "file or row left out": report["left_out"]}
+    plurals = {"file or row left out": "files or rows left out"}
+    notes = [counted(count, noun, plurals.get(noun, "")) for noun, count in left.items() if count]
+    if notes:
+        click.echo(", ".join(notes))
+    for refusal in report["refused_columns"]:
+        click.echo(printable(refusal))
+    click.echo()
+    table(
+        ("field", "from", "type", f"in the first {counted(report['first_samples'], 'sample')}"),
+        [(row["name"], printable(row["from"] or ""), row["type"], _values(row)) for row in report["fields"]],
+    )
+    if report["classes"]:
+        names = ", ".join(map(printable, report["classes"][:_SHOWN]))
+        more = ", ..." if len(report["classes"]) > _SHOWN else ""
+        click.echo(f"{counted(len(report['classes']), 'class', 'classes')}: {names}{more}")
+    _print_problems(report)
+    _print_left_out(report)
+    if report["command"] is None:
+        raise _nothing_good(report, "sample")
+    command = printable(report["command"])
+    click.echo(f"\npack it: {command}")
+    if "command_for_chats" in report:
+        click.echo(f"or as token ids of chats: {printable(report['command_for_chats'])}")
+    choices = [f"--field {row['name']}={printable(row['from'])}" for row in report["fields"] if row["from"]]
+    keeps_others = report["kind"] in ("table", "metadata")  # whose other columns stay beside those asked for
+    if len(choices) > 1 and "--field" not in command and not keeps_others:
+        click.echo(f"or some of it: {command} {choices[0]} --field ...")
+
+
+def _values(field: dict[str, Any]) -> str:
+    """The first values of a field, in words."""
+    first = field["first"]
+    if not first:
+        return ""
+    if "kinds" in first:
+        sizes = " x ".join(_range(first[name]) for name in ("heights", "widths"))
+        return f"{', '.join(first['kinds'])} of {sizes} (height x width)"
+    if "lengths" in first:
+        return f"{_range(first['lengths'])} rows"
+    if "bytes" in first:
+        return f"{_range([first['bytes']['min'], first['bytes']['max']])} bytes"
+    return f"{first['min']} to {first['max']}"
+
+
+def _range(pair: list[int]) -> str:
+    return number(pair[0]) if pair[0] == pair[1] else f"{number(pair[0])} to {number(pair[1])}"
