@@ -16,14 +16,14 @@ from fastio.converters.sources.chat_forms import COMPLETIONS, Chat, ChatError, c
 from fastio.converters.sources.documents import Documents
 from fastio.converters.sources.source import Chunk, DocumentCounts
 from fastio.converters.text.chat_template import ChatTemplate, Rendered, has_marks
-from fastio.converters.text.encode import Sequences
+from fastio.converters.text.encode import Encoder, Sequences
 from fastio.converters.text.huggingface import HuggingFaceTokenizer
 from fastio.converters.text.tokenizer import id_dtype
 from fastio.errors import SourceError
 from fastio.store.protocol import SampleBatch
 from fastio.types.field_types import FIELD_TYPES
 from fastio.types.runs import runs_of_mask
-from fastio.types.schema import TOKENS, Field, Schema
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = ["LOSSES", "ChatEncoder", "Loss", "default_loss"]
@@ -71,7 +71,7 @@ class ChatEncoder:
     @property
     def schema(self) -> Schema:
         """Tokens, and which of them count in the loss."""
-        tokens = Field("tokens", TOKENS, id_dtype(self.tokenizer.vocab_size), (None,))
+        tokens = Encoder(self.tokenizer, self.sequences).schema["tokens"]
         return Schema((tokens, Field("loss", *FIELD_TYPES["loss"])), is_per_sample=self.is_per_sample)
 
     def to_json(self) -> dict[str, Any]:
