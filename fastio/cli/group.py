@@ -91,6 +91,7 @@ GONE: Mapping[str, Mapping[str, str]] = {
 }
 # What a former option said besides: columns of labels are for tables, too. What the user says goes before it.
 _IMPLIED = {"--label-field": ("--text-column", "text")}
+_IMPLIED_HERE = "fastio.implied"  # in a context: implied options that the user did not type, and the words that did
 
 
 def present_words(command: str, words: Sequence[str]) -> list[str]:
@@ -143,7 +144,26 @@ class Group(click.Group):
         if self._of_paths and self.get_command(ctx, args[0]) is None and os.path.lexists(args[0]):
             ctx.fail(f"{args[0]} is a path, not a command: {ctx.command_path} {self._of_paths} {args[0]}")
         name, command, words = super().resolve_command(ctx, args)
-        return name, command, words if name is None else present_words(name, words)
+        if name is not None:
+            typed = {word.partition("=")[0] for word in words}
+            former = FORMER.get(name, {})
+            typed |= {former[word] for word in typed & former.keys()}
+            said = {_IMPLIED[word][0]: word for word in typed & _IMPLIED.keys() & former.keys()}
+            ctx.meta[_IMPLIED_HERE] = {option: word for option, word in said.items() if option not in typed}
+            words = present_words(name, words)
+        return name, command, words
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error about an option that a former word implied names the word that was typed."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as exc:
+            message = exc.message
+            for option, word in ctx.meta.get(_IMPLIED_HERE, {}).items():
+                message = message.replace(option, word)
+            if message == exc.message:
+                raise
+            raise click.UsageError(message, exc.ctx) from exc
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of registration."""

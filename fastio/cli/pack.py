@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +15,7 @@ from fastio.cli.options import REMOTE_NAMES, WholeNumber, max_pixels_option, rem
 from fastio.cli.pack_options import PictureArguments, TextArguments, part_option, picture_options, text_options
 from fastio.cli.screen import SIZE, by_reason, meter, printable, problem_table
 from fastio.cli.source_kind import no_text, source_kind_option, source_words, target_words
+from fastio.errors import SourceError
 from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
@@ -141,7 +144,11 @@ def pack(  # noqa: PLR0913 - an option each
     # Checked before a source is scanned, which may take long.
     check_one_file(out, resume=resume, append=append, part=part)
     check_target(out, overwrite=overwrite or append or resume or part is not None, shard_bytes=shard_size)
-    source = _opened(src, kind, split, pictures, text, remote)
+    try:
+        source = _opened(src, kind, split, pictures, text, remote)
+    except SourceError as exc:
+        message = _with_target(str(exc), out, append=append)
+        raise (exc if message == str(exc) else SourceError(message)) from None
     click.echo(_text_line(source) if is_streamed(source) else _source_line(source), err=True)
     with noted() as facts:
         parts = 1 if part is None else part.count
@@ -206,6 +213,18 @@ def _opened(
     if pictures.given:
         raise click.UsageError(f"{pictures.given[0]} is for pictures and tables; {src} is packed as text")
     return text.samples(found, kind, of_source)
+
+
+_WORD = r"""(?:[^\s'"`]|'[^']*'|"[^"]*")+"""
+_COMMAND = re.compile(rf"`(fastio pack {_WORD}) {_WORD}([^`]*)`")
+
+
+def _with_target(message: str, out: str, *, append: bool) -> str:
+    """Return the message with the user's OUT and ``--append`` in the command that it names, if that is a single one."""
+    if message.count("`fastio pack ") != 1 or "--split" in message:
+        return message  # each part of a dataset has an OUT of its own
+    more = " --append" if append else ""
+    return _COMMAND.sub(lambda found: f"`{found[1]} {shlex.quote(out)}{found[2]}{more}`", message)
 
 
 def _check_remote(paths: Sequence[str | None], remote: Remote) -> None:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from fastio.cli import COMMANDS, cli
 from fastio.cli.bench import bench
 from fastio.cli.group import FORMER, GONE, present_words
+from tests.converters.trees import flat
 
 GUIDE = Path(__file__).parents[2] / "fastio" / "guide"
 TOKENS = ["--tokenizer", "bytes", "--max-length", "4"]
@@ -124,3 +125,17 @@ def test_a_label_column_without_a_table(tmp_path: Path) -> None:
     said = CliRunner().invoke(cli, ["pack", str(tmp_path / "a.txt"), str(tmp_path / "o.lmdb"), "--label-field", "kind"])
 
     assert "a.txt: --label-column kind has no effect, because only tables have fields; class folders" in said.output
+
+
+@pytest.mark.parametrize("command", ["pack", "info"])
+def test_an_error_names_the_word_that_was_typed(tmp_path: Path, command: str) -> None:
+    """And the implied one only if that was typed, too."""
+    flat(tmp_path / "pngs")
+    line = [command, str(tmp_path / "pngs"), *([str(tmp_path / "o.lmdb")] if command == "pack" else [])]
+    said = CliRunner().invoke(cli, [*line, "--label-field", "kind"])
+    both = CliRunner().invoke(cli, [*line, "--label-field", "kind", "--text-field", "body"])
+
+    assert (2, 2) == (said.exit_code, both.exit_code)
+    assert "error: --label-field is for text" in said.output
+    assert "--text-column" not in said.output.partition("error: ")[2]
+    assert "--text-column is for text" in both.output

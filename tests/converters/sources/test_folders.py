@@ -77,9 +77,9 @@ def test_class_folders_one_level_further_down(tmp_path, monkeypatch, folder, bes
     message = run("pack", "my data", "x.lmdb", code=1)
 
     assert "'bee/', 'cat/' and 'dog/' in it look like the class folders" in message
-    assert [["pack", f"my data/{folder}", "my data.lmdb"]] == advised(message)
+    assert [["pack", f"my data/{folder}", "x.lmdb"]] == advised(message)
     run(*advised(message)[0])
-    with open_store("my data.lmdb") as store:
+    with open_store("x.lmdb") as store:
         assert (9, ["bee", "cat", "dog"]) == (len(store), store.metadata["classes"])
     run("pack", "my data", "y.lmdb", "--source-kind", "imagefolder", "--on-error", "skip")
     with open_store("y.lmdb") as store:
@@ -114,9 +114,25 @@ def test_a_single_folder_of_pictures(tmp_path, monkeypatch, folder, labels):
 
     assert f"'{folder}/' is its only folder" in message
     run(*advised(message)[0])
-    with open_store("data.lmdb") as store:
+    with open_store("x.lmdb") as store:
         assert bool(labels) == ("label" in store.schema)
     run("pack", "data", "y.lmdb", "--source-kind", "imagefolder", "--on-error", "skip")
+
+
+def test_a_single_folder_to_append(tmp_path, monkeypatch):
+    """The command has the user's OUT and --append, and works."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("may", "june"):
+        (tmp_path / name).mkdir()
+        flat(tmp_path / name / name)
+    for path in (tmp_path / "june" / "june").iterdir():
+        path.rename(path.with_name(f"june-{path.name}"))
+    run("pack", "may/may", "all of it-%06d.tar")
+    message = run("pack", "june", "all of it-%06d.tar", "--append", code=1)
+
+    (command,) = advised(message)
+    assert ["all of it-%06d.tar", "--append"] == command[2:]
+    run(*command)
 
 
 @pytest.mark.parametrize("beside", ["README.txt", "labels.csv", ".git/HEAD"])
@@ -193,7 +209,7 @@ def test_folders_of_the_same_names_are_no_classes(tmp_path, monkeypatch, one, ot
 
     assert f"'{one[0]}' and '{other[0]}' hold files of the same names" in message
     assert "--source-kind imagefolder --on-error skip` if they are classes" in message
-    run("pack", "s", "x.lmdb", "--source-kind", "imagefolder", "--on-error", "skip")
+    run("pack", "s", "y.lmdb", "--source-kind", "imagefolder", "--on-error", "skip")
     run(*advised(message)[0], "--on-error", "skip")  # one picture of "a" has no partner
 
 
