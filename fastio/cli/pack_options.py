@@ -527,13 +527,15 @@ class TextArguments:
         source = open_text(src, kind=kind, options=self.options(of_source))
         return TextSamples(source, self.encoder(source))
 
-    def _chats(self, src: str, kind: str, of_source: SourceArguments) -> TextSamples:
+    def _chats(self, src: Recognised, kind: str, of_source: SourceArguments) -> TextSamples:
         """Open SRC as chats, with what makes samples of them."""
         from fastio.converters.sources.text_chats import ChatTable
         from fastio.converters.text import HuggingFaceTokenizer, Sequences, TextSamples, open_text
         from fastio.converters.text.chat import ChatEncoder, default_loss
         from fastio.converters.text.chat_template import ChatTemplate
 
+        if src.copy is not None:
+            raise click.UsageError(f"{src.copy.url}: --chat is for tables of this machine: copy the table first")
         if self.tokenizer is None or self.tokenizer == "bytes":
             raise click.UsageError("--chat needs the tokenizer of a model: add --tokenizer FILE, its tokenizer.json")
         if self.vocab_size is not None:
