@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import fastio
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler, Ranks, Remote
 from fastio.converters import SOURCES, SourceKind, text
 from fastio.converters.text import Encoder, Sequences, open_text, pack_text
+from fastio.converters.text.encode import TextTokens
 from fastio.store.files import remote_options
 from tests.conftest import encode, pictures, write_store
 
@@ -136,3 +138,11 @@ def test_the_table_of_texts(name: str, now: str) -> None:
     kinds = {kind: each for kind, each in SOURCES.items() if each.open_text}
     assert value == (kinds if name == "TEXT_SOURCES" else SourceKind)
     assert name not in text.__all__
+
+
+def test_the_module_of_text_in_fields() -> None:
+    """The guide of 0.1 imported ``TextTokens`` from a module of its own."""
+    with pytest.warns(DeprecationWarning, match=r"write from fastio\.converters\.text\.encode import TextTokens"):
+        value = import_module("fastio.converters.record_tokens").TextTokens
+
+    assert value is TextTokens

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
@@ -127,14 +128,14 @@ class PadCollate:
         width = _rounded(int(lengths.max()), _checked_multiple(self.pad_to_multiple))
         ids = lengths.new_full((len(tokens), width), self.pad_id)
         mask = torch.zeros_like(ids, dtype=torch.bool)
-        targets = torch.full_like(ids, IGNORED)
+        targets = torch.full_like(ids, IGNORED) if counted else None
         for row, each in enumerate(tokens):
             columns = slice(width - len(each), width) if self.pads_before else slice(len(each))
             ids[row, columns] = each
             mask[row, columns] = True
-            if counted:
+            if targets is not None:
                 targets[row, columns] = counted[row]
-        labels = {"labels": targets} if counted else labels
+        labels = labels if targets is None else {"labels": targets}
         return {"input_ids": ids, "attention_mask": mask, "lengths": lengths, **labels}
 
 
@@ -194,26 +195,20 @@ class PackCollate:
         tokens, labels, counted = _apart(samples)
         lengths = _lengths(tokens)
         starts, cuts = self._places(lengths.tolist())
-        shape = (self.tokens or cuts[-1],) if self.rows is None else (self.rows, self.width)
-        ids = lengths.new_full(shape, self.pad_id)
-        positions, documents = torch.zeros_like(ids), torch.full_like(ids, -1, dtype=torch.int32)
-        targets = torch.full_like(ids, IGNORED)
-        for number, (start, each) in enumerate(zip(starts, tokens, strict=True)):
-            place = slice(start, start + len(each))
-            ids.view(-1)[place] = each
-            positions.view(-1)[place] = torch.arange(len(each), device=each.device)
-            documents.view(-1)[place] = number
-            if counted:
-                targets.view(-1)[place] = counted[number]
-        return {
-            "input_ids": ids,
-            "position_ids": positions,
-            **({} if self.rows is None else {"document_ids": documents}),
-            "cu_seqlens": torch.tensor(cuts, dtype=torch.int32, device=ids.device),
-            "max_seqlen": max(stop - start for start, stop in pairwise(cuts)),
-            "lengths": lengths,
-            **({"labels": targets} if counted else labels),
+        size = (self.tokens or cuts[-1]) * (self.rows or 1)
+        shape = (size,) if self.rows is None else (self.rows, self.width)
+        counts = [torch.arange(len(each), device=each.device) for each in tokens]
+        batch: Batch = {
+            "input_ids": _joined(tokens, starts, size, self.pad_id).view(shape),
+            "position_ids": _joined(counts, starts, size, 0).view(shape),
         }
+        if self.rows is not None:
+            numbers = [torch.full_like(each, number, dtype=torch.int32) for number, each in enumerate(tokens)]
+            batch["document_ids"] = _joined(numbers, starts, size, -1).view(shape)
+        batch["cu_seqlens"] = torch.tensor(cuts, dtype=torch.int32, device=lengths.device)
+        batch["max_seqlen"] = max(map(operator.sub, cuts[1:], cuts))
+        targets = {"labels": _joined(counted, starts, size, IGNORED).view(shape)} if counted else labels
+        return {**batch, "lengths": lengths, **targets}
 
     def _places(self, lengths: Sequence[int]) -> tuple[list[int], list[int]]:
         """
@@ -309,6 +304,19 @@ def _checked_multiple(wish: int | torch.dtype) -> int:
 
 def _rounded(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
+
+
+def _joined(parts: Sequence[torch.Tensor], starts: Sequence[int], size: int, fill: int) -> torch.Tensor:
+    """Return the parts from their starts on, in ``size`` elements; what is between them and behind is ``fill``."""
+    if starts[-1] + len(parts[-1]) == sum(map(len, parts)):  # nothing is between them
+        return torch.cat([*parts, parts[0].new_full((size - starts[-1] - len(parts[-1]),), fill)])
+    pieces, at = [], 0
+    for start, part in zip(starts, parts, strict=True):
+        if start > at:
+            pieces.append(part.new_full((start - at,), fill))
+        pieces.append(part)
+        at = start + len(part)
+    return torch.cat([*pieces, parts[0].new_full((size - at,), fill)])
 
 
 def _lengths(tokens: Sequence[torch.Tensor]) -> torch.Tensor:
