@@ -298,6 +298,8 @@ def usage(error: click.UsageError, below: str = "fastio") -> click.ClickExceptio
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return error
     command = below if error.ctx is None else error.ctx.command_path
+    if near := getattr(error, "possibilities", None):  # the best first
+        return _Usage(f"{error.message.rstrip('.')}: did you mean '{near[0]}'? See '{command} --help'")
     return _Usage(f"{error.format_message().rstrip('.')}; see '{command} --help'")
 
 

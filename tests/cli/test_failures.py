@@ -163,8 +163,15 @@ def test_an_unknown_option_is_no_command(command: str) -> None:
     result = run(command, "--sconds", "3", "--", "train.py")
 
     assert result.exit_code == 2
-    near = r"[.;]? Did you mean '?--seconds'?\?"  # as this version of click words it
-    assert re.fullmatch(f"error: No such option:? '?--sconds'?{near}; see 'fastio {command} --help'\n", result.output)
+    near = r"did you mean '--seconds'\?"
+    assert re.fullmatch(f"error: No such option:? '?--sconds'?: {near} See 'fastio {command} --help'\n", result.output)
+
+
+def test_only_the_nearest_option_is_proposed() -> None:
+    """Of --bos, --eos and --labels, which are all near by click's measure."""
+    result = run("pack", "a", "b.lmdb", "--lables", "c.csv")
+
+    assert re.search(r"'?--lables'?: did you mean '--labels'\? See 'fastio pack --help'\n$", result.output)
 
 
 def test_control_characters_of_a_message_are_escaped(tmp_path: Path) -> None:
