@@ -151,7 +151,9 @@ def _texts(tokenizer: Path, path: str | os.PathLike[str] | None, configured: obj
         file = beside if path is None else Path(path)
         try:
             return {"default": file.read_text(encoding="utf-8")}, str(file if path is not None else file.name)
-        except (OSError, UnicodeDecodeError) as exc:
+        except OSError as exc:
+            raise SourceError(f"{file}: the chat template cannot be read: {exc.strerror or exc}") from exc
+        except UnicodeDecodeError as exc:
             raise SourceError(f"{file}: the chat template cannot be read: {exc}") from exc
     if isinstance(configured, str):
         return {"default": configured}, CONFIG

@@ -122,7 +122,7 @@ def _group(group: Any) -> tuple[int, tuple[AnyTransform, ...]]:
         raise TypeError(f"views: expected pairs (count, [transforms]), got {group!r}")
     count, transforms = group
     if count < 1:
-        raise ValueError(f"views: expected a count from 1, got {count}")
+        raise ValueError(f"views: expected a count of at least 1, got {count}")
     steps = list(transforms) if isinstance(transforms, Sequence) else [transforms]
     for step in steps:
         if isinstance(step, type) or not (isinstance(step, BaseTransform) or callable(step)):

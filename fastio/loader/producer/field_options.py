@@ -321,7 +321,7 @@ def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
         remedy = f"put it before {type(first).__name__}, where they move together"
     else:
         remedy = f"drop it, or leave {' and '.join(targets)} out by fields="
-    raise SchemaError(f"{path}: {moving} would change pictures on the device without {', '.join(targets)}: {remedy}")
+    raise SchemaError(f"{path}: {moving} would change pictures without {', '.join(targets)}: {remedy}")
 
 
 def _moves(transform: object) -> bool:

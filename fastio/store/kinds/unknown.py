@@ -162,7 +162,7 @@ def unknown(path: str, kinds: Sequence[Kind]) -> SourceError:
 
 def _nearest(near: Sequence[str]) -> str:
     if not near:
-        return "; nothing in it is near to one: fastio pack --help says which there are"
+        return "; fastio pack --help lists the kinds"
     return f"; nearest: {'; or '.join(near[:_MOST_NEAR])}"
 
 

@@ -383,6 +383,8 @@ def test_where_templates_are(path: Path, tokenizer: HuggingFaceTokenizer, tmp_pa
         loaded = ChatTemplate.load(tokenizer, tmp_path / "t.json", tmp_path / name if name == "own" else None)
         found.append((loaded.text, loaded.special["eos_token"]))
     assert [("1", "</s>"), ("2", "</s>"), ("3", "</s>")] == found
+    with pytest.raises(SourceError, match=r"t\.jinja: the chat template cannot be read: No such file or directory$"):
+        ChatTemplate.load(tokenizer, tmp_path / "t.json", tmp_path / "t.jinja")
     (tmp_path / "own").write_text("{% for %}")
     with pytest.raises(SourceError, match="own: the chat template is not Jinja: line 1"):
         ChatTemplate.load(tokenizer, tmp_path / "t.json", tmp_path / "own")

@@ -367,7 +367,7 @@ def test_one_sample_has_the_list_of_its_views(store: Path) -> None:
         ({"views": [(2, BIG)], "transforms": BIG}, "transforms and views: each view has a list of its own"),
         ({"views": 2, "repeats": 2}, "both say how many views a picture has"),
         ({"views": []}, "at least one pair"),
-        ({"views": [(0, BIG)]}, "a count from 1, got 0"),
+        ({"views": [(0, BIG)]}, "a count of at least 1, got 0"),
         ({"views": 2, "quality": "fast"}, "views with quality='fast'"),
         ({"repeats": 2, "cache": "ram"}, "repeats with cache='ram'"),
         ({"repeats": 0}, "repeats=0: expected 1 or more"),
