@@ -157,17 +157,48 @@ void test_slots_are_filled_and_nothing_else(fastio::SimdLevel level) {
     std::vector<std::int64_t> positions(size + 3, -1);
     std::vector<std::uint8_t> mask(size + 3, 9);
     const std::vector<std::int64_t> slots{0, static_cast<std::int64_t>(size + 3)};
-    std::int32_t status = -1;
-    auto spans = std::make_unique<fastio::Bytes[]>(1);
-    spans[0] = bytes;
-    const auto task = fastio::fill_tokens_task(
-        std::move(spans), {slots.data(), ids.data(), mask.data(), positions.data(), nullptr,
-                           &status, 2, 77, 0, true});
-    fastio::Worker worker;
-    task->run(worker, 0, 1);
-    EXPECT(status == 0);
-    EXPECT(ids[2] == 77 && mask[2] == 0 && positions[2] == 0);
-    EXPECT(std::equal(wide.begin(), wide.end(), ids.begin() + 3));
+    std::vector<std::int32_t> documents(size + 3, -9);
+    std::vector<std::int64_t> targets(size + 3, -9);
+    const std::int32_t number = 5;
+    const auto outside = static_cast<std::int32_t>(size / 2);
+    for (const bool is_whole : {true, false}) {
+      const std::vector<std::int32_t> runs{outside,
+                                           static_cast<std::int32_t>(size) - outside + !is_whole};
+      std::vector<std::uint8_t> loss(2 * sizeof(std::int32_t));
+      std::memcpy(loss.data(), runs.data(), loss.size());
+      const fastio::Bytes loss_span = loss;
+      std::int32_t status = -1;
+      auto spans = std::make_unique<fastio::Bytes[]>(1);
+      spans[0] = bytes;
+      const fastio::TokenSlots to{slots.data(),
+                                  ids.data(),
+                                  mask.data(),
+                                  positions.data(),
+                                  documents.data(),
+                                  &number,
+                                  targets.data(),
+                                  &loss_span,
+                                  nullptr,
+                                  nullptr,
+                                  &status,
+                                  2,
+                                  77,
+                                  0,
+                                  true};
+      const auto task = fastio::fill_tokens_task(std::move(spans), to);
+      fastio::Worker worker;
+      task->run(worker, 0, 1);
+      const auto expected = is_whole ? fastio::Status::ok : fastio::Status::failed;
+      EXPECT(status == static_cast<std::int32_t>(expected));
+      EXPECT(ids[2] == 77 && mask[2] == 0 && positions[2] == 0);
+      EXPECT(documents[2] == -1 && targets[2] == fastio::ignored);
+      for (std::size_t i = 0; i < size; ++i) {
+        const bool counts = is_whole && i >= size / 2;
+        EXPECT(ids[3 + i] == (is_whole ? wide[i] : 77));
+        EXPECT(documents[3 + i] == (is_whole ? 5 : -1));
+        EXPECT(targets[3 + i] == (counts ? wide[i] : fastio::ignored));
+      }
+    }
   }
 }
 
