@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -145,16 +146,17 @@ def _misnamed_line(metadata: Mapping[str, Any]) -> list[str]:
     return [f"named wrongly: {len(entries):,} pictures, which keep their bytes and their names; the first: {first}"]
 
 
+_ROW = re.compile(r":\d+\)$")  # the end of "... (table.csv:12)"
+
+
 def _left_aside_line(metadata: Mapping[str, Any]) -> list[str]:
     """Files that are no samples, counted by the reason."""
     entries = metadata.get("left_aside") or []
     if not entries:
         return []
-    firsts: dict[str, str] = {}
-    for each in entries:
-        firsts.setdefault(each["problem"], each["key"])
-    counts = Counter(each["problem"] for each in entries)
-    parts = [f"{_such_as(firsts[why], count)} ({why})" for why, count in counts.most_common()]
+    reasons = [_ROW.sub(")", each["problem"]) for each in entries]  # rows that a filter leaves out differ in this alone
+    firsts = {why: each["key"] for why, each in zip(reversed(reasons), reversed(entries), strict=True)}
+    parts = [f"{_such_as(firsts[why], count)} ({why})" for why, count in Counter(reasons).most_common()]
     total = "" if len(parts) == 1 else f"{_files(len(entries))}: "
     return [f"left out: {total}{'; '.join(parts)}"]
 

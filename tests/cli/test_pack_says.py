@@ -214,3 +214,14 @@ def test_metadata_of_a_writer(tmp_path: Path) -> None:
     said("pack", picture_csv(tmp_path / "p", "filename,category"), tmp_path / "c.lmdb", code=0)
 
     assert "no labels\n" in said("pack", tmp_path / "c.lmdb", tmp_path / "d.lmdb", code=0)
+
+
+def test_rows_that_a_filter_leaves_out_are_one_reason(tmp_path: Path) -> None:
+    """Millions of them would be a line of megabytes, if each named its row."""
+    flat(tmp_path / "p", 5)
+    names = sorted(path.name for path in (tmp_path / "p").iterdir())
+    rows = "".join(f"{name},{'train' if name == names[0] else 'val'}\n" for name in names)
+    (tmp_path / "list.csv").write_text(f"file_name,split\n{rows}")
+    command = ("pack", tmp_path / "list.csv", tmp_path / "o.lmdb", "--root", tmp_path / "p", "--filter", "split=train")
+
+    assert f"left out: 4 such as {names[1]} (does not pass the filters (list.csv))\n" in said(*command, code=0)
