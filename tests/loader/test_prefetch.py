@@ -304,7 +304,7 @@ def test_no_thread_is_started(slow: SlowLane) -> None:
     iterator = iter(DevicePrefetcher(DataLoader(Rows(), 2), "cpu"))
     next(iterator)
 
-    assert before == threading.active_count()
+    assert threading.active_count() <= before
 
 
 @FORMS

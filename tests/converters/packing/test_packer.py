@@ -186,7 +186,7 @@ def test_an_interrupt_leaves_nothing(tmp_path, out, small_chunks):
         pack(open_source(tmp_path / "c"), out, jobs=3, progress=interrupt)
 
     assert [] == visible(tmp_path)
-    assert threads == threading.active_count()
+    assert threading.active_count() <= threads
 
 
 def test_an_error_while_reading_arrives(tmp_path, out, monkeypatch, small_chunks):

@@ -294,7 +294,7 @@ def test_an_interrupt_keeps_finished_shards(tmp_path):
     assert left
     assert left.items() <= expected.items() - {("out.fastio-set", expected["out.fastio-set"])}
     assert re.search(r"\d of \d shards are finished and stay: go on with --resume", interrupted.value.__notes__[0])
-    assert threads == threading.active_count()
+    assert threading.active_count() <= threads
     report = go_on(tmp_path)
 
     assert expected == files(tmp_path / "out")

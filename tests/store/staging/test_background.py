@@ -466,7 +466,7 @@ def test_closing_ends_the_copying(url: str, tmp_path: Path, held: threading.Sema
     other.store.close()
     del other
 
-    assert before == threading.active_count()
+    assert threading.active_count() <= before
     held.release(1_000)
     stage(url, str(tmp_path))
 
