@@ -46,6 +46,10 @@ def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> 
     tokens = dataset.token_reader
     if tokens is None or (wish is None and not dataset.is_as_stored):
         return None
+    if wish != "pack" and not isinstance(wish, TokenCollate) and isinstance(sampler, PackSampler) and sampler.rows:
+        raise ValueError(
+            f"collate={wish!r}: the PackSampler plans rows={sampler.rows} a batch: expected collate='pack'"
+        )
     if wish is None or wish == "pad":
         multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
         return PadCollate(tokens.pad_id, pad_to_multiple=multiple)

@@ -249,6 +249,17 @@ def test_rows_that_do_not_fit(one: FastDataset) -> None:
         PackCollate(40, rows=2)([torch.arange(41)])
 
 
+def test_rows_without_a_collate_that_makes_them(one: FastDataset) -> None:
+    """Padding would make one row of each sample, and a batch far larger than was planned."""
+    sampler = PackSampler(one.lengths, max_tokens=64, rows=3)
+    with pytest.raises(
+        ValueError, match=r"collate=None: the PackSampler plans rows=3 a batch: expected collate='pack'"
+    ):
+        FastLoader(one, batch_sampler=sampler)
+    with FastLoader(one, batch_sampler=sampler, collate=PackCollate(64, rows=3), threads=1) as loader:
+        assert next(iter(loader))["input_ids"].shape == (3, 64)
+
+
 kinds = st.sampled_from(["batch_size", "max_tokens", "packed", "rows"])
 collates: dict[str, CollateName] = {"batch_size": "pad", "max_tokens": "pad", "packed": "pack", "rows": "pack"}
 

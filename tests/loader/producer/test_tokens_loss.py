@@ -69,9 +69,11 @@ def test_runs_of_another_length_are_refused(runs: list[int]) -> None:
         mask_of_runs(runs, 2)
 
 
+@pytest.mark.parametrize("read", ["map", "pread"])
 @pytest.mark.parametrize("collate", COLLATES, ids=repr)
-def test_native_labels_equal_the_plain_function(chats: FastDataset, collate: TokenCollate) -> None:
-    """What native threads fill is what the collate makes of the samples in a DataLoader."""
+def test_native_labels_equal_the_plain_function(chats: FastDataset, collate: TokenCollate, read: Any) -> None:
+    """What native threads fill is what the collate makes of the samples in a DataLoader, however they are read."""
+    chats = FastDataset(chats.store.path, read=read)
     sampler = LengthBucketSampler(chats.lengths, max_tokens=300, window=30)
     expected = list(DataLoader(chats, batch_sampler=sampler, collate_fn=collate))
     with FastLoader(chats, batch_sampler=sampler, collate=collate, threads=2) as loader:
