@@ -11,7 +11,7 @@ import numpy as np
 from fastio._native import ThreadPool
 from fastio.converters.fields.types import FieldChoice
 from fastio.converters.fields.values import joined
-from fastio.converters.sources.source import Chunk, Scanned, Source, TextCounts
+from fastio.converters.sources.source import Chunk, PassedOn, Scanned, Source, TextCounts
 from fastio.converters.text.decode import tokenizer_of
 from fastio.converters.text.encode import Sequences, TextTokens
 from fastio.errors import SourceError
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class DerivedSource:
+class DerivedSource(PassedOn):
     """Whatever of ``Source`` is that of ``source``; a subclass adds what it changes."""
 
     __slots__ = ()
@@ -40,28 +40,8 @@ class DerivedSource:
         return self.source.path
 
     @property
-    def kind(self) -> str:
-        return self.source.kind
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        return self.source.problems
-
-    @property
     def left_out(self) -> Sequence[Problem]:
         return self.source.left_out
-
-    @property
-    def size_bytes(self) -> int:
-        return self.source.size_bytes
-
-    @property
-    def disk_bytes(self) -> int:
-        return self.source.disk_bytes
-
-    @property
-    def files_opened(self) -> int:
-        return self.source.files_opened
 
     @property
     def is_stored(self) -> bool:

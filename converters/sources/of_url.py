@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastio import _native
 from fastio.converters.sources.documents import Documents, Limits, TextSource
 from fastio.converters.sources.listed import Indices, ListedSource, Values
-from fastio.store.kinds.scan import Problem
+from fastio.converters.sources.source import PassedOn
 
 if TYPE_CHECKING:
     from fastio.store.kinds.remote_copy import RemoteCopy
@@ -40,7 +40,7 @@ def _recorded(source: ListedSource | TextSource, copy: RemoteCopy) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class TextOfUrl:
+class TextOfUrl(PassedOn):
     """The documents of a table or text that was brought here. Satisfies ``TextSource``."""
 
     source: TextSource
@@ -52,11 +52,6 @@ class TextOfUrl:
         return self.copy.url
 
     @property
-    def kind(self) -> str:
-        """The name in SOURCES."""
-        return self.source.kind
-
-    @property
     def is_ids(self) -> bool:
         """Whether the documents are token ids."""
         return self.source.is_ids
@@ -65,26 +60,6 @@ class TextOfUrl:
     def has_labels(self) -> bool:
         """Whether there is a column of labels."""
         return self.source.has_labels
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        """Problems found while scanning."""
-        return self.source.problems
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of the object."""
-        return self.source.size_bytes
-
-    @property
-    def disk_bytes(self) -> int:
-        """The space that the copy takes on disk."""
-        return self.source.disk_bytes
-
-    @property
-    def files_opened(self) -> int:
-        """One."""
-        return self.source.files_opened
 
     def file_sizes(self) -> Iterator[tuple[str, int]]:
         """Yield the URL and the size of the object."""

@@ -25,6 +25,7 @@ __all__ = [
     "LARGE_BYTES",
     "Chunk",
     "DocumentCounts",
+    "PassedOn",
     "Scanned",
     "Source",
     "Stage",
@@ -189,6 +190,41 @@ class ScannedSource(Protocol):
     def files_opened(self) -> int:
         """How many files are opened to read all of it."""
         ...
+
+
+class PassedOn:
+    """What a source that is made of another, ``source``, says of it unchanged."""
+
+    __slots__ = ()
+
+    source: Any
+
+    @property
+    def kind(self) -> str:
+        """The name in SOURCES."""
+        kind: str = self.source.kind
+        return kind
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Problems found while scanning."""
+        problems: Sequence[Problem] = self.source.problems
+        return problems
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all files that will be read."""
+        return int(self.source.size_bytes)
+
+    @property
+    def disk_bytes(self) -> int:
+        """The space that the source takes on disk."""
+        return int(self.source.disk_bytes)
+
+    @property
+    def files_opened(self) -> int:
+        """How many files are read."""
+        return int(self.source.files_opened)
 
 
 class StreamedSource(ScannedSource, Protocol):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastio._native import ThreadPool
 from fastio.converters.packing.pipeline import in_order
 from fastio.converters.sources.documents import Documents, Limits, TextSource
-from fastio.converters.sources.source import Chunk
+from fastio.converters.sources.source import Chunk, PassedOn
 from fastio.converters.text.encode import Encoder
 from fastio.converters.text.huggingface import in_our_threads
 from fastio.store.kinds.scan import Problem
@@ -32,7 +32,7 @@ _KNOWN_LATER = ("between", "left_out")  # of the record of a source
 
 
 @dataclass(frozen=True, slots=True)
-class TextSamples:
+class TextSamples(PassedOn):
     """
     The documents of ``source`` as ``encoder`` makes samples of them. Satisfies ``StreamedSource``.
 
@@ -48,11 +48,6 @@ class TextSamples:
     def path(self) -> str:
         """The path as the user named it."""
         return self.source.path
-
-    @property
-    def kind(self) -> str:
-        """The name in SOURCES."""
-        return self.source.kind
 
     @property
     def schema(self) -> Schema:
@@ -93,29 +88,9 @@ class TextSamples:
         }
 
     @property
-    def problems(self) -> Sequence[Problem]:
-        """Problems found while scanning."""
-        return self.source.problems
-
-    @property
     def left_out(self) -> Sequence[Problem]:
         """None: what is no text is a problem, or no file of this kind."""
         return ()
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all files that will be read."""
-        return self.source.size_bytes
-
-    @property
-    def disk_bytes(self) -> int:
-        """The space that the source takes on disk."""
-        return self.source.disk_bytes
-
-    @property
-    def files_opened(self) -> int:
-        """How many files are read."""
-        return self.source.files_opened
 
     def files(self) -> Iterator[str]:
         """Yield the paths of the files."""
