@@ -34,7 +34,7 @@ _INTERNAL = (
     *("converters.sources.source.StreamedSource", "dataset.token_collate.TokenCollate"),
     *("measure.loop.step_timer._Timed", "samplers.lanes.Windows"),
     *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.sets.set_object.SetMember"),
-    *("transforms.batch.program.ColourTransform", "transforms.canvas.Canvas", "transforms.joint.JointTransform"),
+    *("transforms.batch.program.PixelTransform", "transforms.canvas.Canvas", "transforms.joint.JointTransform"),
     "types.receipt.ReceiptPart",
     *("types.traits.Traits",),
 )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.program import ColourTransform, check_channels, paint
+from fastio.transforms.batch.program import PixelTransform, check_channels, paint
 from fastio.transforms.canvas import BoxRule, Canvas, GeometryRule, PointRule
 from fastio.transforms.joint import JointTransform
 from fastio.transforms.transform import Transform
@@ -36,15 +36,15 @@ class Compose(Transform):
     could not follow.
     """
 
-    transforms: tuple[Transform | ColourTransform, ...]
+    transforms: tuple[Transform | PixelTransform, ...]
 
     @explains_names()
-    def __init__(self, transforms: Iterable[Transform | ColourTransform]) -> None:
+    def __init__(self, transforms: Iterable[Transform | PixelTransform]) -> None:
         if not isinstance(transforms, Iterable):
             raise TypeError(f"{transforms!r}: expected a list of transforms")
         object.__setattr__(self, "transforms", tuple(transforms))
         for transform in self.transforms:
-            if isinstance(transform, ColourTransform):
+            if isinstance(transform, PixelTransform):
                 continue
             if isinstance(transform, BatchTransform):
                 raise TypeError(
@@ -69,7 +69,7 @@ class Compose(Transform):
         for transform in self.transforms:
             canvas.doing = transform
             own = numbers[:, first : first + transform.draws]
-            if isinstance(transform, ColourTransform):
+            if isinstance(transform, PixelTransform):
                 canvas.call(partial(_paint, transform), own)
             else:
                 transform.run(canvas, own)
@@ -78,7 +78,7 @@ class Compose(Transform):
     def for_fields(self, fields: Iterable[Field]) -> JointTransform:
         """As Transform.for_fields."""
         fields = tuple(fields)
-        moving = next((step for step in self.transforms if isinstance(step, ColourTransform) and step.moves), None)
+        moving = next((step for step in self.transforms if isinstance(step, PixelTransform) and step.moves), None)
         targets = [field.name for field in fields if field.traits.is_mask or field.geometry or field.owner]
         if moving is not None and targets:
             raise SchemaError(
@@ -87,7 +87,7 @@ class Compose(Transform):
         return super().for_fields(fields)
 
 
-def _paint(transform: ColourTransform, pixels: NDArray[np.uint8], numbers: NDArray[np.float64]) -> None:
+def _paint(transform: PixelTransform, pixels: NDArray[np.uint8], numbers: NDArray[np.float64]) -> None:
     """Change one picture (H, W, C) in place."""
     check_channels(pixels.shape[2], transform)
     paint(pixels[None], transform.program(numbers[None], (pixels.shape[0], pixels.shape[1])))

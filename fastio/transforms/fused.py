@@ -15,7 +15,7 @@ from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill
 from fastio.transforms.batch.geometry import RenderTarget
-from fastio.transforms.batch.program import ColourTransform, Program, Programs, paint
+from fastio.transforms.batch.program import PixelTransform, Program, Programs, paint
 from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames
@@ -253,7 +253,7 @@ def _check_flat(transforms: Compose) -> None:
     """Raise SchemaError for colours within a Compose: the numbers that they draw depend on their place in the list."""
     for transform in transforms.transforms:
         if isinstance(transform, Compose):
-            if any(isinstance(step, ColourTransform) for step in transform.transforms):
+            if any(isinstance(step, PixelTransform) for step in transform.transforms):
                 raise SchemaError(f"{transform} is for FastDataset: pass its list, transforms=[...]")
             _check_flat(transform)
 

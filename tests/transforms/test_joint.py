@@ -34,7 +34,7 @@ from fastio.transforms import (
     invert_geometry,
     move_boxes,
 )
-from fastio.transforms.batch.program import ColourTransform, paint
+from fastio.transforms.batch.program import PixelTransform, paint
 from fastio.transforms.joint import JointTransform
 from fastio.types.field_types import field_of
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
@@ -196,7 +196,7 @@ def test_colours_of_one_sample() -> None:
     expected = np.array(Compose(steps[:1]).apply(Image.fromarray(pixels), number[: steps[0].draws]))
     first = steps[0].draws
     for step in steps[1:]:
-        assert isinstance(step, ColourTransform)
+        assert isinstance(step, PixelTransform)
         paint(expected[None], step.program(number[None, first : first + step.draws], (8, 8)))
         first += step.draws
 

@@ -17,7 +17,7 @@ from fastio.loader.options import CollateWish, Layout, PixelOptions, Quality
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.mix import CutMix, MixUp
-from fastio.transforms.batch.program import ColourTransform
+from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import Colours
 from fastio.transforms.fused import Fused
 from fastio.transforms.joint import GEOMETRY
@@ -327,7 +327,7 @@ def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
 def _moves(transform: object) -> bool:
     """Whether a transform moves pixels, or mixes those of two pictures."""
     return isinstance(transform, (Transform, MixUp, CutMix)) or (
-        isinstance(transform, ColourTransform) and transform.moves
+        isinstance(transform, PixelTransform) and transform.moves
     )
 
 

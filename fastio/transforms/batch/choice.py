@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.program import COLUMNS, ColourTransform, Program, check_probability, joined
+from fastio.transforms.batch.program import COLUMNS, PixelTransform, Program, check_probability, joined
 from fastio.types.options import explains_fields
 
 __all__ = ["OneOf", "RandomApply"]
@@ -17,7 +17,7 @@ __all__ = ["OneOf", "RandomApply"]
 
 @explains_fields
 @dataclass(frozen=True)
-class RandomApply(ColourTransform):
+class RandomApply(PixelTransform):
     """
     Apply all ``transforms`` in turn, with probability ``p``, or none of them.
 
@@ -25,7 +25,7 @@ class RandomApply(ColourTransform):
     Draws one number, whether, and then those of each transform.
     """
 
-    transforms: Sequence[ColourTransform]
+    transforms: Sequence[PixelTransform]
     p: float = 0.5
 
     def __post_init__(self) -> None:
@@ -50,14 +50,14 @@ class RandomApply(ColourTransform):
 
 @explains_fields
 @dataclass(frozen=True)
-class OneOf(ColourTransform):
+class OneOf(PixelTransform):
     """
     Apply one of ``transforms``, drawn with the weights ``p`` (equal ones without): torchvision's RandomChoice.
 
     They are transforms of colours, as in RandomApply. Draws one number, which one, and then those of each transform.
     """
 
-    transforms: Sequence[ColourTransform]
+    transforms: Sequence[PixelTransform]
     p: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
@@ -91,19 +91,19 @@ class OneOf(ColourTransform):
         return done
 
 
-def _checked(what: object, transforms: object) -> tuple[ColourTransform, ...]:
+def _checked(what: object, transforms: object) -> tuple[PixelTransform, ...]:
     name = type(what).__name__
     if not isinstance(transforms, Sequence) or not transforms:
         raise TypeError(f"{name}: transforms={transforms!r}: expected a list of transforms of colours")
     for transform in transforms:
-        if not isinstance(transform, ColourTransform):
+        if not isinstance(transform, PixelTransform):
             what = "works on whole batches" if isinstance(transform, BatchTransform) else "is none of colours"
             raise TypeError(f"{name}: {transform!r} {what}: it takes ColorJitter, GaussianBlur, RandAugment, ...")
     return tuple(transforms)
 
 
 def _programs(
-    transforms: Sequence[ColourTransform], numbers: NDArray[np.float64], size: tuple[int, int]
+    transforms: Sequence[PixelTransform], numbers: NDArray[np.float64], size: tuple[int, int]
 ) -> list[Program]:
     """Return the program of each, made of its own columns of numbers."""
     programs, first = [], 0

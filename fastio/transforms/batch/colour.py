@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import Parameters, Pictures
-from fastio.transforms.batch.program import COLUMNS, ColourTransform, Program, Step, check_probability, program_of
+from fastio.transforms.batch.program import COLUMNS, PixelTransform, Program, Step, check_probability, program_of
 from fastio.types.options import explains_fields
 
 __all__ = [
@@ -34,7 +34,7 @@ _NAMES = ("brightness", "contrast", "saturation", "hue")
 
 @explains_fields
 @dataclass(frozen=True)
-class ColorJitter(ColourTransform):
+class ColorJitter(PixelTransform):
     """
     Change brightness, contrast, saturation and hue of each picture by random amounts, in random order.
 
@@ -79,7 +79,7 @@ class ColorJitter(ColourTransform):
         return program
 
 
-class _Sometimes(ColourTransform):
+class _Sometimes(PixelTransform):
     """One step with probability ``p``."""
 
     p: float
@@ -207,7 +207,7 @@ class RandomAdjustSharpness(_Sometimes):
 
 @explains_fields
 @dataclass(frozen=True)
-class GaussianBlur(ColourTransform):
+class GaussianBlur(PixelTransform):
     """
     Blur by a Gaussian of ``kernel_size`` pixels (odd; one number, or width and height).
 
@@ -256,7 +256,7 @@ _MOST_CHANNELS = 4
 
 @explains_fields
 @dataclass(frozen=True)
-class RandomErasing(ColourTransform):
+class RandomErasing(PixelTransform):
     """
     Paint a rectangle of random area, proportions and position with ``value``, with probability ``p``.
 

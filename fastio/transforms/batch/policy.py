@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Interpolation
-from fastio.transforms.batch.program import COLUMNS, ColourTransform, Program, Step, joined, program_of
+from fastio.transforms.batch.program import COLUMNS, PixelTransform, Program, Step, joined, program_of
 from fastio.transforms.batch.warp import Look, affine_matrices, warp_program
 from fastio.types.options import explains_fields
 
@@ -114,7 +114,7 @@ def _operation(kind: str, amount: NDArray[np.float64], size: Size, look: Look) -
     return program_of(len(amount), (Step[kind.upper()], 1 + amount if kind in _FACTORS else amount))
 
 
-class _Policy(ColourTransform):
+class _Policy(PixelTransform):
     """What the four have in common: how pixels are read that were moved, and a name that leaves out defaults."""
 
     interpolation: Interpolation

@@ -25,7 +25,7 @@ from fastio.transforms.batch.torch_steps import CHANGES, MIXES, Mix
 
 __all__ = [
     "COLUMNS",
-    "ColourTransform",
+    "PixelTransform",
     "Program",
     "Programs",
     "Step",
@@ -81,7 +81,7 @@ class Programs(Protocol):
 
 
 @runtime_checkable
-class ColourTransform(BatchTransform, Protocol):
+class PixelTransform(BatchTransform, Protocol):
     """
     A transform of batches that is a program: each sample by itself, without a change of size.
 

@@ -20,7 +20,7 @@ from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.one_pass import HostPass, one_pass
 from fastio.transforms.batch.program import (
     COLUMNS,
-    ColourTransform,
+    PixelTransform,
     Program,
     Step,
     check_channels,
@@ -163,7 +163,7 @@ class Colours:
     @staticmethod
     def leading(transforms: Sequence[AnyTransform]) -> int:
         """Return how many of these transforms, behind those of the decoders, are such."""
-        kinds = (ColourTransform, RandomHorizontalFlip)
+        kinds = (PixelTransform, RandomHorizontalFlip)
         return len(list(takewhile(lambda transform: isinstance(transform, kinds), transforms)))
 
     def program(self, indices: NDArray[np.int64], shapes: NDArray[np.int64], *, epoch: int) -> Program:
@@ -189,7 +189,7 @@ class Colours:
         height, width, channels = shape
         if isinstance(stage, _Single):
             check_channels(channels, stage.transform)
-            assert isinstance(stage.transform, ColourTransform)
+            assert isinstance(stage.transform, PixelTransform)
             return stage.transform.program(numbers, (height, width))
         assert isinstance(stage, _Pass)
         plan = Plan(np.array([height]), np.array([width]))

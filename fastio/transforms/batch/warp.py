@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastio.transforms.arguments import Fill, Interpolation, as_fill, as_kernel
-from fastio.transforms.batch.program import ColourTransform, Program, Step, check_probability, program_of
+from fastio.transforms.batch.program import PixelTransform, Program, Step, check_probability, program_of
 from fastio.types.options import explains_fields
 
 __all__ = [
@@ -90,7 +90,7 @@ def warp_program(matrices: NDArray[np.float64], look: Look) -> Program:
 
 @explains_fields
 @dataclass(frozen=True)
-class RandomVerticalFlip(ColourTransform):
+class RandomVerticalFlip(PixelTransform):
     """Flip top and bottom with probability ``p``. Draws one number: whether to flip."""
 
     p: float = 0.5
@@ -121,7 +121,7 @@ class RandomVerticalFlip(ColourTransform):
 
 @explains_fields
 @dataclass(frozen=True)
-class RandomRotation(ColourTransform):
+class RandomRotation(PixelTransform):
     """
     Rotate by an angle between ``-degrees`` and ``degrees``, or of the range ``degrees``, counter-clockwise.
 
@@ -161,7 +161,7 @@ class RandomRotation(ColourTransform):
 
 @explains_fields
 @dataclass(frozen=True)
-class RandomAffine(ColourTransform):
+class RandomAffine(PixelTransform):
     """
     Rotate, shift, scale and shear by random amounts; the picture keeps its size.
 
@@ -226,7 +226,7 @@ class RandomAffine(ColourTransform):
 
 @explains_fields
 @dataclass(frozen=True)
-class RandomPerspective(ColourTransform):
+class RandomPerspective(PixelTransform):
     """
     Move the four corners inwards by random amounts with probability ``p``; the picture keeps its size.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastio.transforms import RandomAffine, RandomPerspective, RandomRotation
 from fastio.transforms.arguments import Fill
 from fastio.transforms.batch import policy
-from fastio.transforms.batch.program import ColourTransform, Program, Step, paint, program_of
+from fastio.transforms.batch.program import PixelTransform, Program, Step, paint, program_of
 from fastio.transforms.batch.warp import Look, affine_matrices, warp_program
 
 __all__ = [
@@ -264,7 +264,7 @@ def _nearest() -> Any:
     return InterpolationMode.NEAREST
 
 
-_WARPS: dict[str, tuple[ColourTransform, Callable[[Any, Any, Sequence[float]], Any]]] = {
+_WARPS: dict[str, tuple[PixelTransform, Callable[[Any, Any, Sequence[float]], Any]]] = {
     "RandomRotation": (RandomRotation((-40, 70), "bilinear", center=(3, 9), fill=9), _rotated),
     "RandomAffine": (RandomAffine(30, (0.1, 0.3), (0.5, 1.5), (-10, 20, -5, 5), fill=7), _moved),
     "RandomPerspective": (RandomPerspective(0.6, 1.0, "nearest"), _distorted),

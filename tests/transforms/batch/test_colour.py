@@ -40,7 +40,7 @@ from fastio.transforms import (
 )
 from fastio.transforms.batch import Pictures
 from fastio.transforms.batch import policy as policies
-from fastio.transforms.batch.program import ColourTransform, Program, Step, paint
+from fastio.transforms.batch.program import PixelTransform, Program, Step, paint
 from tests.transforms.batch.colour_cases import (
     CASES,
     GOLDEN,
@@ -58,7 +58,7 @@ from tests.transforms.batch.colour_cases import (
 from tests.transforms.batch.colour_cases import pictures as samples
 
 COUNT = 6
-EVERY: list[ColourTransform] = [
+EVERY: list[PixelTransform] = [
     ColorJitter(0.4, 0.3, (0.5, 1.8), 0.1),
     RandomGrayscale(0.5),
     RandomInvert(),
@@ -96,16 +96,16 @@ def pictures(channels: int = 3, height: int = 9, width: int = 12, seed: int = 0)
     return torch.from_numpy(images)
 
 
-def numbers_for(transform: ColourTransform, count: int = COUNT, seed: int = 1) -> NDArray[np.float64]:
+def numbers_for(transform: PixelTransform, count: int = COUNT, seed: int = 1) -> NDArray[np.float64]:
     return np.random.default_rng(seed).random((count, transform.draws))
 
 
-def natively(transform: ColourTransform, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
+def natively(transform: PixelTransform, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
     height, width = images.shape[2:]
     return transform.run(Pictures(images), transform.parameters(numbers, (height, width))).images
 
 
-def by_torch(transform: ColourTransform, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
+def by_torch(transform: PixelTransform, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
     """As on a device: floating pictures take torch's road wherever they are; these hold whole numbers / 255."""
     height, width = images.shape[2:]
     parameters = transform.parameters(numbers, (height, width))
@@ -164,7 +164,7 @@ def test_any_picture(name: str, sides: tuple[int, int], grey: bool, share: float
     assert np.abs(expected - got).max() <= max(CASES[name].levels, int("bilinear" in name or "filled" in name))
 
 
-class _Fixed(ColourTransform):
+class _Fixed(PixelTransform):
     """A program as a transform."""
 
     draws = 0
@@ -191,7 +191,7 @@ def test_steps_in_torch(name: str) -> None:
             assert (difference > 1).float().mean() < 0.01
 
 
-def on_device(step: ColourTransform, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
+def on_device(step: PixelTransform, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
     """uint8 through the road of devices, as int32."""
     from fastio.transforms.batch.program import _run_torch
 
@@ -200,7 +200,7 @@ def on_device(step: ColourTransform, images: torch.Tensor, numbers: NDArray[np.f
 
 
 @pytest.mark.parametrize("transform", EVERY, ids=lambda transform: type(transform).__name__)
-def test_native_and_device(transform: ColourTransform) -> None:
+def test_native_and_device(transform: PixelTransform) -> None:
     """All transforms give nearly the same on both roads; a level may be lost or won at each step."""
     images, numbers = torch.cat([pictures(3, 24, 31, seed) for seed in range(5)]), numbers_for(transform, 5 * COUNT)
     difference = (natively(transform, images, numbers).int() - on_device(transform, images, numbers)).abs()
@@ -210,7 +210,7 @@ def test_native_and_device(transform: ColourTransform) -> None:
 
 
 @pytest.mark.parametrize("transform", EVERY, ids=lambda transform: type(transform).__name__)
-def test_a_sample_does_not_depend_on_its_batch(transform: ColourTransform) -> None:
+def test_a_sample_does_not_depend_on_its_batch(transform: PixelTransform) -> None:
     """Alone, in either memory format, with or without threads, a picture becomes what it becomes in a batch."""
     images, numbers = pictures(3, 24, 31), numbers_for(transform)
     together = natively(transform, images, numbers)
@@ -277,7 +277,7 @@ def test_what_is_erased_natively() -> None:
 
 
 @pytest.mark.parametrize("augment", [RandAugment(3, 15), TrivialAugmentWide(), AutoAugment(), AugMix()])
-def test_every_operation_comes_up(augment: ColourTransform) -> None:
+def test_every_operation_comes_up(augment: PixelTransform) -> None:
     """Policies draw all of their operations."""
     program = augment.program(numbers_for(augment, 2000), (24, 24))
     kinds = {Step(int(kind)).name.lower() for kind in np.unique(program[:, :, 0])}
@@ -445,7 +445,7 @@ def test_a_name_without_defaults() -> None:
 
 
 @pytest.mark.parametrize("transform", EVERY, ids=lambda transform: type(transform).__name__)
-def test_another_default_device(transform: ColourTransform) -> None:
+def test_another_default_device(transform: PixelTransform) -> None:
     """Where torch makes tensors by default does not matter."""
     images, numbers = pictures(3, 24, 31), numbers_for(transform)
     expected = natively(transform, images, numbers), by_torch(transform, images, numbers)
