@@ -6,20 +6,23 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
+import numpy as np
 from PIL import Image
 
 from fastio.codec.pillow import FILTERS
+from fastio.errors import SchemaError
 
 __all__ = [
     "KERNELS",
-    "NO_MASK_FILL",
     "Fill",
     "Interpolation",
     "as_fill",
     "as_kernel",
+    "as_mask_fill",
     "as_padding",
     "as_size",
     "check_antialias",
+    "check_mask_fill",
 ]
 
 Fill = tuple[int, ...]  # one number for all channels, or one per channel
@@ -27,11 +30,6 @@ Interpolation = Any  # a name, torchvision's InterpolationMode or Pillow's Image
 
 # The antialiased filters by name, in the order of the native core's numbers.
 KERNELS: Final[dict[str, Image.Resampling]] = {each.name.lower(): each for each in FILTERS}
-
-
-_MASKS = "edges of masks are 0, and no other number can be chosen yet"
-# What is said about an option that transforms with edges do not have.
-NO_MASK_FILL: Final[Mapping[str, str]] = {"mask_fill": f"leave it out: {_MASKS}; fill is for pictures"}
 
 
 def as_kernel(interpolation: Interpolation) -> str:
@@ -93,10 +91,31 @@ def as_fill(fill: float | Sequence[float] | None, padding_mode: str = "constant"
             f"padding_mode={padding_mode!r}: only 'constant' is supported; for others use torchvision's transform"
         )
     if isinstance(fill, Mapping):
-        raise TypeError(f"fill={fill!r}: expected a number from 0 to 255, or one per channel; {_MASKS}")
+        raise TypeError(
+            f"fill={fill!r}: expected a number from 0 to 255, or one per channel; for masks write mask_fill=255"
+        )
     values = (0,) if fill is None else (fill,) if isinstance(fill, (int, float)) else tuple(fill)
     are_numbers = all(isinstance(value, (int, float)) and 0 <= value <= 255 for value in values)
     if len(values) not in (1, 3, 4) or not are_numbers:
         raise ValueError(f"fill={fill!r}: expected a number from 0 to 255, or one per channel")
     whole = tuple(int(value) for value in values)
     return whole[:1] if len(set(whole)) == 1 else whole
+
+
+def as_mask_fill(mask_fill: int) -> int:
+    """Return the number of edges of masks. Raises ValueError for what is no whole number."""
+    if not isinstance(mask_fill, (int, np.integer)) or isinstance(mask_fill, bool):
+        raise ValueError(f"mask_fill={mask_fill!r}: expected a whole number, such as 255")
+    return int(mask_fill)
+
+
+def check_mask_fill(mask_fill: int, dtype: np.dtype[Any], *, where: str) -> None:
+    """Raise SchemaError if masks of this dtype cannot hold the number of their edges."""
+    if dtype.kind == "b":
+        least, most = 0, 1
+    elif dtype.kind in "iu":
+        least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    else:
+        return
+    if not least <= mask_fill <= most:
+        raise SchemaError(f"{where}: mask_fill={mask_fill}: masks of {dtype} hold numbers from {least} to {most}")

@@ -51,8 +51,8 @@ class Canvas(Protocol):
         """Resample, antialiased, with one of ``arguments.KERNELS``."""
         ...
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
-        """Add edges of one colour; sizes of 0 add none."""
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
+        """Add edges of one colour, those of masks of one number; sizes of 0 add none."""
         ...
 
     def flip(self, mask: NDArray[np.bool_]) -> None:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import (
-    NO_MASK_FILL,
     Interpolation,
     as_fill,
     as_kernel,
+    as_mask_fill,
     as_padding,
     as_size,
     check_antialias,
 )
 from fastio.transforms.canvas import Canvas, Ints
 from fastio.transforms.transform import Transform
-from fastio.types.options import explains_fields
+from fastio.types.options import brief_repr, explains_fields
 
 __all__ = ["CenterCrop", "RandomCrop", "RandomResizedCrop"]
 
@@ -30,14 +29,26 @@ _TRIES = 10
 
 
 @explains_fields
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CenterCrop(Transform):
-    """Crop the centre to ``size``, (height, width) or one number for both; a smaller picture gets black edges."""
+    """
+    Crop the centre to ``size``, (height, width) or one number for both; a smaller picture gets edges.
+
+    They have the colour ``fill``, one number or one per channel; those of masks the number ``mask_fill``.
+    """
 
     size: int | Sequence[int]
+    fill: float | Sequence[float] | None = 0
+    mask_fill: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", as_size(self.size))
+        as_fill(self.fill)
+        object.__setattr__(self, "mask_fill", as_mask_fill(self.mask_fill))
+
+    def __repr__(self) -> str:
+        """Leave out edges that are 0."""
+        return brief_repr(self, newer=("fill", "mask_fill"))
 
     @property
     def draws(self) -> int:
@@ -48,32 +59,37 @@ class CenterCrop(Transform):
         assert isinstance(self.size, tuple)
         height, width = (np.array([side]) for side in self.size)
         lacks_x, lacks_y = np.maximum(width - canvas.width, 0), np.maximum(height - canvas.height, 0)
-        canvas.pad(lacks_x // 2, lacks_y // 2, (lacks_x + 1) // 2, (lacks_y + 1) // 2, fill=(0,))
+        sides = (lacks_x // 2, lacks_y // 2, (lacks_x + 1) // 2, (lacks_y + 1) // 2)
+        canvas.pad(*sides, fill=as_fill(self.fill), mask_fill=self.mask_fill)
         left, top = np.rint((canvas.width - width) / 2), np.rint((canvas.height - height) / 2)
         canvas.crop(left.astype(np.int64), top.astype(np.int64), width=width, height=height)
 
 
 @explains_fields
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RandomCrop(Transform):
     """
     Crop ``size``, (height, width) or one number for both, at a random position, all positions equally likely.
 
-    ``padding`` (left, top, right, bottom; two numbers or one mean equal sides) is added first, in the colour ``fill``;
-    ``pad_if_needed`` then adds what is missing, on both sides. A picture that is still too small raises SchemaError.
-    Draws two numbers: top, left.
+    ``padding`` (left, top, right, bottom; two numbers or one mean equal sides) is added first, in the colour ``fill``,
+    to masks with the number ``mask_fill``; ``pad_if_needed`` then adds what is missing, on both sides. A picture that
+    is still too small raises SchemaError. Draws two numbers: top, left.
     """
-
-    _ELSEWHERE: ClassVar[Mapping[str, str]] = NO_MASK_FILL
 
     size: int | Sequence[int]
     padding: int | Sequence[int] | None = None
     pad_if_needed: bool = False
     fill: float | Sequence[float] | None = 0
     padding_mode: str = "constant"
+    mask_fill: int = 0
+
+    def __repr__(self) -> str:
+        """Leave out edges of masks that are 0."""
+        return brief_repr(self, newer=("mask_fill",))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", as_size(self.size))
+        object.__setattr__(self, "mask_fill", as_mask_fill(self.mask_fill))
         if self.padding is not None:
             object.__setattr__(self, "padding", as_padding(self.padding))
         object.__setattr__(self, "fill", as_fill(self.fill, self.padding_mode))
@@ -106,7 +122,8 @@ class RandomCrop(Transform):
         if self.pad_if_needed:
             more_x = np.maximum(width - (canvas.width + left + right), 0)
             more_y = np.maximum(height - (canvas.height + top + bottom), 0)
-        canvas.pad(more_x + left, more_y + top, more_x + right, more_y + bottom, fill=self.fill)
+        sides = (more_x + left, more_y + top, more_x + right, more_y + bottom)
+        canvas.pad(*sides, fill=self.fill, mask_fill=self.mask_fill)
 
 
 @explains_fields

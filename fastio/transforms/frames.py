@@ -126,7 +126,7 @@ class Frames:
         self.y.stretch(height / np.maximum(self.height, 1))
         self._resized(height, width)
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
         self.x.shift(left)
         self.y.shift(top)
         self._resized(self.height + top + bottom, self.width + left + right)

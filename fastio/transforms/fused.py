@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from fastio import _native
 from fastio.codec.codec import Geometry
 from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
-from fastio.transforms.arguments import KERNELS, Fill
+from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
 from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.batch.program import PixelTransform, Program, Programs, paint
 from fastio.transforms.compiled import native_function
@@ -46,6 +47,7 @@ class Planned:
     rows: NDArray[np.int32]  # (n, 13), as Plan.rows
     shapes: NDArray[np.int64]  # (n, 3), after transforms; zeros if a header is bad
     fill: Fill
+    mask_fill: int = 0
     numbers: NDArray[np.float64] | None = None  # (n, k), for a function called on each picture
     colours: Program | None = None  # (n, steps, 14), for each finished picture
 
@@ -53,8 +55,14 @@ class Planned:
         """Return some of them, by position."""
         numbers = None if self.numbers is None else self.numbers[part]
         colours = None if self.colours is None else np.ascontiguousarray(self.colours[part])
-        return Planned(
-            self.indices[part], self.stored[part], self.rows[part], self.shapes[part], self.fill, numbers, colours
+        return replace(
+            self,
+            indices=self.indices[part],
+            stored=self.stored[part],
+            rows=self.rows[part],
+            shapes=self.shapes[part],
+            numbers=numbers,
+            colours=colours,
         )
 
 
@@ -140,7 +148,7 @@ class Fused:
         if good.numbers is not None:
             numbers = np.zeros((len(indices), good.numbers.shape[1]))
             numbers[known] = good.numbers
-        return Planned(indices, stored, rows, shapes, good.fill, numbers)
+        return Planned(indices, stored, rows, shapes, good.fill, good.mask_fill, numbers)
 
     def _plan(
         self, indices: NDArray[np.int64], stored: NDArray[np.int64], sizes: NDArray[np.int64], *, epoch: int
@@ -153,7 +161,8 @@ class Fused:
         columns = np.broadcast_arrays(plan.height, plan.width, self._channels or sizes[:, 2])
         shapes = np.broadcast_to(np.stack(columns, axis=1), (len(indices), 3))
         numbers = None if plan.numbers is None else np.ascontiguousarray(plan.numbers)
-        return Planned(indices, stored, plan.rows(len(indices)), shapes, plan.fill or (0,), numbers)
+        fill = plan.fill or (0,)
+        return Planned(indices, stored, plan.rows(len(indices)), shapes, fill, plan.mask_fill, numbers)
 
     def frames(self, planned: Planned, *, epoch: int) -> Frames:
         """
@@ -204,9 +213,15 @@ class Fused:
         frames.follow(self.transforms, np.zeros((1, self.transforms.draws)))
         return frames.keeps_geometry
 
-    def check_masks(self) -> None:
-        """Raise SchemaError for transforms whose plan would not choose torchvision's pixels of a mask."""
+    def check_masks(self, *dtypes: np.dtype[Any]) -> None:
+        """
+        Raise SchemaError for transforms whose plan would not choose torchvision's pixels of a mask, or whose
+        ``mask_fill`` masks of one of these dtypes cannot hold.
+        """
         self.transforms.run(Plan(_ANY_SIDE, _ANY_SIDE, has_masks=True), np.zeros((1, self.transforms.draws)))
+        for transform in _leaves(self.transforms):
+            for dtype in dtypes:
+                check_mask_fill(getattr(transform, "mask_fill", 0), dtype, where=str(transform))
 
     def check_on_device(self) -> None:
         """Raise SchemaError or ValueError for transforms that torch cannot run from a plan on a device."""
@@ -247,6 +262,15 @@ class Fused:
             result = np.ascontiguousarray(result)
             paint(result[None], planned.colours[[position]])
         return result
+
+
+def _leaves(transforms: Compose) -> Iterator[Transform | PixelTransform]:
+    """Yield the transforms of a list, and of lists in it."""
+    for transform in transforms.transforms:
+        if isinstance(transform, Compose):
+            yield from _leaves(transform)
+        else:
+            yield transform
 
 
 def _check_flat(transforms: Compose) -> None:

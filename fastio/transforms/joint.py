@@ -97,8 +97,8 @@ class _Together:
     def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
         self._each(lambda canvas: canvas.resize(width, height, kernel=kernel))
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
-        self._each(lambda canvas: canvas.pad(left, top, right, bottom, fill=fill))
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
+        self._each(lambda canvas: canvas.pad(left, top, right, bottom, fill=fill, mask_fill=mask_fill))
 
     def flip(self, mask: NDArray[np.bool_]) -> None:
         self._each(lambda canvas: canvas.flip(mask))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.codec.mask import nearest_positions
-from fastio.transforms.arguments import KERNELS, Fill
+from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
 from fastio.transforms.canvas import Ints, PixelFunction, Rule
 
 __all__ = [
@@ -62,7 +62,7 @@ class PlainPicture:
         resized = [np.array(Image.fromarray(plane).resize(size, KERNELS[kernel])) for plane in planes]
         self._set(torch.from_numpy(np.stack(resized)).reshape(*self.picture.shape[:-2], size[1], size[0]))
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
         x, y = int(left[0]), int(top[0])
         w, h = int(self.width[0]), int(self.height[0])
         size = (x + w + int(right[0]), y + h + int(bottom[0]))
@@ -129,8 +129,8 @@ class PlainMask:
     """
     A canvas of one mask: a PIL image of any mode, a NumPy array ``(H, W[, C])``, or a tensor ``(..., H, W)``.
 
-    As in torchvision, pixels are never interpolated, whatever the kernel; edges are 0, whatever the colour of those of
-    pictures; and Grayscale and functions leave masks alone.
+    As in torchvision, pixels are never interpolated, whatever the kernel; edges have a number of their own, and
+    Grayscale and functions leave masks alone.
     """
 
     def __init__(self, mask: Any) -> None:
@@ -168,10 +168,14 @@ class PlainMask:
         )
         self._set(self._numbers[lines[:, None], columns])
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
-        """Add edges of 0."""
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
+        """Add edges of ``mask_fill``. Raises SchemaError if the mask cannot hold that number."""
+        sides = [(int(top[0]), int(bottom[0])), (int(left[0]), int(right[0]))]
+        if not any(map(any, sides)):
+            return
+        check_mask_fill(mask_fill, self._numbers.dtype, where=str(self.doing))
         more = [(0, 0)] * (self._numbers.ndim - 2)
-        self._set(np.pad(self._numbers, [(int(top[0]), int(bottom[0])), (int(left[0]), int(right[0])), *more]))
+        self._set(np.pad(self._numbers, [*sides, *more], constant_values=mask_fill))
 
     def flip(self, mask: NDArray[np.bool_]) -> None:
         if mask[0]:

@@ -48,10 +48,10 @@ class Plan:
     """
     A canvas without pixels: it records what to do with pictures of these sizes.
 
-    ``kernel`` is the filter of the resampling (None: none); ``fill`` the colour of edges; ``channels`` what a
-    Grayscale leaves (None: no Grayscale); ``is_grey_first`` whether it comes before the resampling; ``function`` is
-    called last (None: no function), with ``numbers`` ``(n, k)``. ``has_masks``: the plan is for masks, too, whose
-    pixels are not interpolated.
+    ``kernel`` is the filter of the resampling (None: none); ``fill`` the colour of edges, and ``mask_fill`` the number
+    of those of masks; ``channels`` what a Grayscale leaves (None: no Grayscale); ``is_grey_first`` whether it comes
+    before the resampling; ``function`` is called last (None: no function), with ``numbers`` ``(n, k)``. ``has_masks``:
+    the plan is for masks, too, whose pixels are not interpolated.
     """
 
     def __init__(self, height: Ints, width: Ints, *, has_masks: bool = False) -> None:
@@ -60,6 +60,7 @@ class Plan:
         self.doing: object = None
         self.kernel: str | None = None
         self.fill: Fill | None = None
+        self.mask_fill = 0
         self.channels: int | None = None
         self.is_grey_first = False
         self.function: PixelFunction | None = None
@@ -122,7 +123,7 @@ class Plan:
         self.kernel, self._resizer = kernel, self.doing
         self.is_grey_first = self.channels is not None
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
         """Add edges. Raises SchemaError if there already are edges of another colour."""
         if not any(side.any() for side in (left, top, right, bottom)):
             return
@@ -131,7 +132,9 @@ class Plan:
             raise SchemaError(f"{self.doing}: fill={fill} after Grayscale; one number is a shade of grey")
         if self._padder is not None and fill != self.fill:
             raise self._unfit(self._padder, "edges would have two colours")
-        self.fill, self._padder = fill, self.doing
+        if self._padder is not None and mask_fill != self.mask_fill:
+            raise self._unfit(self._padder, "edges of masks would have two numbers")
+        self.fill, self.mask_fill, self._padder = fill, mask_fill, self.doing
         self.width, self.height = self.width + left + right, self.height + top + bottom
         # In the unflipped picture, the left edge of the flipped one is on the right.
         left = left if self._flipper is None else np.where(self._flip, right, left)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import (
-    NO_MASK_FILL,
     Interpolation,
     as_fill,
     as_kernel,
+    as_mask_fill,
     as_padding,
     as_size,
     check_antialias,
 )
 from fastio.transforms.canvas import Canvas, Ints
 from fastio.transforms.transform import Transform
-from fastio.types.options import explains_fields
+from fastio.types.options import brief_repr, explains_fields
 
 __all__ = [
     "Letterbox",
@@ -99,25 +99,30 @@ Position = Literal["center", "top-left"]
 
 
 @explains_fields
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Letterbox(Transform):
     """
     Resize to fit into ``size``, (height, width) or one number for both, and fill the rest with edges.
 
     Proportions stay. The picture stands in the centre, or in the upper left corner (``position="top-left"``), where
     boxes need no shift. ``upscale=False`` leaves pictures that fit as large as they are. ``fill`` is one number or one
-    per channel. ``KeepGeometry`` gives the matrix by which predictions are taken back to the stored picture.
+    per channel, ``mask_fill`` the number of the edges of masks. ``KeepGeometry`` gives the matrix by which predictions
+    are taken back to the stored picture.
     """
-
-    _ELSEWHERE: ClassVar[Mapping[str, str]] = NO_MASK_FILL
 
     size: int | Sequence[int]
     fill: float | Sequence[float] | None = 0
     interpolation: Interpolation = "bilinear"
     position: Position = "center"
     upscale: bool = True
+    mask_fill: int = 0
+
+    def __repr__(self) -> str:
+        """Leave out edges of masks that are 0."""
+        return brief_repr(self, newer=("mask_fill",))
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "mask_fill", as_mask_fill(self.mask_fill))
         object.__setattr__(self, "size", as_size(self.size))
         object.__setattr__(self, "fill", as_fill(self.fill))
         object.__setattr__(self, "interpolation", as_kernel(self.interpolation))
@@ -143,28 +148,32 @@ class Letterbox(Transform):
         canvas.resize(new_width, new_height, kernel=self.interpolation)
         spare_x, spare_y = width - new_width, height - new_height
         left, top = (spare // 2 if self.position == "center" else spare * 0 for spare in (spare_x, spare_y))
-        canvas.pad(left, top, spare_x - left, spare_y - top, fill=self.fill)
+        canvas.pad(left, top, spare_x - left, spare_y - top, fill=self.fill, mask_fill=self.mask_fill)
 
 
 # Pad: adds edges of one colour.
 
 
 @explains_fields
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Pad(Transform):
     """
     Add edges of ``padding`` pixels: left, top, right, bottom; two numbers (left and right, top and bottom); or one.
 
-    ``fill``, from 0 to 255, is one number or one per channel.
+    ``fill``, from 0 to 255, is one number or one per channel, ``mask_fill`` the number of the edges of masks.
     """
-
-    _ELSEWHERE: ClassVar[Mapping[str, str]] = NO_MASK_FILL
 
     padding: int | Sequence[int]
     fill: float | Sequence[float] | None = 0
     padding_mode: str = "constant"
+    mask_fill: int = 0
+
+    def __repr__(self) -> str:
+        """Leave out edges of masks that are 0."""
+        return brief_repr(self, newer=("mask_fill",))
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "mask_fill", as_mask_fill(self.mask_fill))
         object.__setattr__(self, "padding", as_padding(self.padding))
         object.__setattr__(self, "fill", as_fill(self.fill, self.padding_mode))
 
@@ -176,4 +185,4 @@ class Pad(Transform):
         assert isinstance(self.padding, tuple)
         assert isinstance(self.fill, tuple)
         left, top, right, bottom = (np.array([side]) for side in self.padding)
-        canvas.pad(left, top, right, bottom, fill=self.fill)
+        canvas.pad(left, top, right, bottom, fill=self.fill, mask_fill=self.mask_fill)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = [
+    "brief_repr",
     "check_verify",
     "explains_fields",
     "explains_names",
@@ -83,6 +85,19 @@ def explains_fields(dataclass: type[_Class]) -> type[_Class]:
     return dataclass
 
 
+def brief_repr(value: Any, *, newer: Collection[str]) -> str:
+    """
+    Return the repr of a dataclass, without those of the ``newer`` fields that have their defaults: states that earlier
+    releases saved do not know them.
+    """
+    given = [
+        f"{field.name}={getattr(value, field.name)!r}"
+        for field in fields(value)
+        if field.name not in newer or getattr(value, field.name) != field.default
+    ]
+    return f"{type(value).__name__}({', '.join(given)})"
+
+
 def _translated(name: str, options: Mapping[str, Any], same: Mapping[str, str]) -> dict[str, Any]:
     """Return options by their own names, whatever other libraries call them."""
     for word, option in same.items():
@@ -97,15 +112,15 @@ def _grouped(
     """Return options with those of ``homes``, which have become fields of a group, in a value of that group."""
     grouped = {option: value for option, value in options.items() if option not in homes}
     for group, kind in groups.items():
-        fields = {option: value for option, value in options.items() if homes.get(option) == group}
-        if not fields:
+        given = {option: value for option, value in options.items() if homes.get(option) == group}
+        if not given:
             continue
-        listed = ", ".join(f"{field}=..." for field in fields)
+        listed = ", ".join(f"{field}=..." for field in given)
         now = f"{group}={kind.__name__}({listed})"
         if group in options:
-            raise TypeError(f"{name}: {', '.join(fields)}: {group}= has that too: write {now}")
+            raise TypeError(f"{name}: {', '.join(given)}: {group}= has that too: write {now}")
         warnings.warn(f"{name}({listed}): write {name}({now}) instead", DeprecationWarning, stacklevel=3)
-        grouped[group] = kind(**fields)
+        grouped[group] = kind(**given)
     return grouped
 
 

@@ -64,7 +64,7 @@ class StepByStep:
         self.points = [[a * x, b * y] for a, b in self.points]
         self.width, self.height = width, height
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: tuple[int, ...]) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: tuple[int, ...], mask_fill: int) -> None:
         self._shift(int(left[0]), int(top[0]))
         self.width, self.height = self.width + left + right, self.height + top + bottom
         self.clamp()

@@ -18,15 +18,23 @@ from fastio.transforms import (
 )
 from fastio.transforms.arguments import KERNELS
 
-__all__ = ["FILL", "chains", "flips_last", "is_fusible", "sizes", "tolerance"]
+__all__ = ["FILL", "MASK_FILL", "chains", "flips_last", "is_fusible", "sizes", "tolerance"]
 
 FILL = (9, 200, 77)
+MASK_FILL = 251
 
 sides = st.integers(1, 40)
 sizes = st.tuples(sides, sides)
 flips = st.builds(RandomHorizontalFlip, st.sampled_from([0.0, 0.5, 1.0]))
-pads = st.builds(Pad, st.tuples(*[st.integers(0, 9)] * 4), st.just(FILL))
-crops = st.builds(RandomCrop, sizes, st.none() | st.integers(0, 50), pad_if_needed=st.just(True), fill=st.just(FILL))
+pads = st.builds(Pad, st.tuples(*[st.integers(0, 9)] * 4), st.just(FILL), mask_fill=st.just(MASK_FILL))
+crops = st.builds(
+    RandomCrop,
+    sizes,
+    st.none() | st.integers(0, 50),
+    pad_if_needed=st.just(True),
+    fill=st.just(FILL),
+    mask_fill=st.just(MASK_FILL),
+)
 resizes = st.one_of(
     st.builds(Resize, st.one_of(sides, sizes), st.sampled_from(sorted(KERNELS))),
     st.builds(
@@ -36,6 +44,7 @@ resizes = st.one_of(
         st.sampled_from(sorted(KERNELS)),
         st.sampled_from(["center", "top-left"]),
         st.booleans(),
+        st.just(MASK_FILL),
     ),
     st.builds(RandomResizedCrop, sizes, st.just((0.1, 1.0)), interpolation=st.sampled_from(sorted(KERNELS))),
 )

@@ -9,8 +9,8 @@ import pytest
 
 import fastio.transforms
 from fastio.transforms import (
+    CenterCrop,
     Compose,
-    Letterbox,
     MixUp,
     Normalize,
     Pad,
@@ -72,11 +72,10 @@ def test_every_name_of_torchvision_is_explained() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "expected"),
     [
-        (lambda: RandomCrop(8, fill={"mask": 255}), TypeError, "^fill={'mask': 255}: expected a number .* masks are 0"),  # type: ignore[arg-type]
+        (lambda: RandomCrop(8, fill={"mask": 255}), TypeError, "^fill={'mask': 255}: .* masks write mask_fill"),  # type: ignore[arg-type]
         (lambda: RandomCrop(8, fill="255"), ValueError, "^fill='255': expected a number from 0 to 255, or one per"),  # type: ignore[arg-type]
-        (lambda: Pad(10, mask_fill=255), TypeError, "^Pad has no option mask_fill: leave it out: edges of masks are 0"),  # type: ignore[call-arg]
-        (lambda: Letterbox(8, mask_fill=255), TypeError, "^Letterbox has no option mask_fill: leave it out"),  # type: ignore[call-arg]
-        (lambda: RandomCrop(8, mask_fill=255), TypeError, "^RandomCrop has no option mask_fill: leave it out"),  # type: ignore[call-arg]
+        (lambda: Pad(10, mask_fill=2.5), ValueError, "^mask_fill=2.5: expected a whole number, such as 255"),  # type: ignore[arg-type]
+        (lambda: CenterCrop(8, mask_fill="x"), ValueError, "^mask_fill='x': expected a whole number"),  # type: ignore[arg-type]
         (lambda: RandomCrop(None), ValueError, "^size=None: expected a number of at least 1, or"),  # type: ignore[arg-type]
         (lambda: Pad(None), ValueError, "^padding=None: expected one, two or four numbers"),  # type: ignore[arg-type]
         (lambda: RandomResizedCrop(8, scale=0.5), ValueError, "^scale=0.5: expected two numbers"),  # type: ignore[arg-type]

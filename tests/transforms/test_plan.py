@@ -85,6 +85,13 @@ def test_a_window_of_a_window(size: tuple[int, int], pad: int, crop: tuple[int, 
     assert np.array_equal(expected, execute(image, plan.rows(1)[0], (1, 1), kernel="nearest", fill=FILL))
 
 
+def test_names_of_earlier_releases() -> None:
+    """States know transforms by these words: a new option is left out where it is as before."""
+    assert "CenterCrop(size=(8, 8))" == str(CenterCrop(8))
+    assert "Pad(padding=(2, 2, 2, 2), fill=(0,), padding_mode='constant')" == str(Pad(2))
+    assert "CenterCrop(size=(8, 8), fill=7, mask_fill=255)" == str(CenterCrop(8, fill=7, mask_fill=255))
+
+
 def test_a_row_of_fill() -> None:
     """Where a crop sees edges only, the window is empty."""
     plan = Plan(np.array([8]), np.array([8]))
@@ -111,6 +118,10 @@ def test_the_columns() -> None:
         ([Pad(4), Resize(32)], r"Pad.* and then Resize.* edges would be resampled"),
         ([RandomCrop(32, padding=4), Resize(8)], r"RandomCrop.* and then Resize"),
         ([Pad(4, fill=1), RandomCrop(8, padding=2)], r"Pad.* and then RandomCrop.* two colours"),
+        (
+            [Pad(4, mask_fill=255), RandomCrop(8, padding=2)],
+            r"Pad.* and then RandomCrop.* masks would have two numbers",
+        ),
         ([RandomHorizontalFlip(), Resize(8, "nearest")], r"RandomHorizontalFlip.* and then Resize.*'nearest'"),
     ],
 )

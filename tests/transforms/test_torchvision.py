@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fastio.codec import CODECS
-from fastio.codec.codec import Geometry
+from fastio.loader.producer.decoding import _mask_geometry
 from fastio.transforms import Compose, Transform
 from fastio.transforms.frames import Rows, move_targets
 from fastio.transforms.fused import Fused, Planned, uniform
@@ -50,7 +50,7 @@ def fast(fused: Fused, planned: Planned, sample: dict[str, Any], fields: Any, *,
     ).wait()
     assert not status.any()
     masks = spans_of([CODECS["mask"].encode(np.asarray(sample["mask"]))])
-    CODECS["mask"].decode(masks, mask, status, geometry=Geometry(planned.rows)).wait()
+    CODECS["mask"].decode(masks, mask, status, geometry=_mask_geometry(planned)).wait()
     assert not status.any()
     ragged = {field.name: sample[field.name] for field in fields if field.role}
     rows = {name: Rows(value, np.array([len(value)])) for name, value in ragged.items()}

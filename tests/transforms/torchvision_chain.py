@@ -67,7 +67,7 @@ def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample
     theirs: Any
     if isinstance(transform, RandomCrop):
         theirs = v2.RandomCrop(
-            transform.size, _sides(transform.padding), transform.pad_if_needed, _fill(transform.fill), "constant"
+            transform.size, _sides(transform.padding), transform.pad_if_needed, _fill(transform), "constant"
         )
         return _with_parameters(theirs, sample, _crop_parameters(theirs, sample, numbers))
     if isinstance(transform, RandomResizedCrop):
@@ -86,7 +86,7 @@ def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample
         theirs = v2.CenterCrop(transform.size)
     else:
         assert isinstance(transform, Pad)
-        theirs = v2.Pad(_sides(transform.padding), _fill(transform.fill))
+        theirs = v2.Pad(_sides(transform.padding), _fill(transform))
     result: Sample = theirs(sample)
     return result
 
@@ -101,7 +101,7 @@ def _letterbox(transform: Letterbox, height: int, width: int) -> Any:
     h, w = max(round(height * scale), 1), max(round(width * scale), 1)
     spare_x, spare_y = transform.size[1] - w, transform.size[0] - h
     left, top = (spare_x // 2, spare_y // 2) if transform.position == "center" else (0, 0)
-    pad = v2.Pad([left, top, spare_x - left, spare_y - top], _fill(transform.fill))
+    pad = v2.Pad([left, top, spare_x - left, spare_y - top], _fill(transform))
     return v2.Compose([v2.Resize((h, w), _kernel(transform)), pad])
 
 
@@ -123,9 +123,12 @@ def _sides(padding: Any) -> list[int] | None:
     return None if padding is None else list(padding)
 
 
-def _fill(fill: Any) -> dict[Any, Any]:
-    """The colour for pictures, and 0 for masks."""
-    return {PIL.Image.Image: list(fill) if len(fill) > 1 else fill[0], "others": 0}
+def _fill(transform: Any) -> dict[Any, Any]:
+    """The colour for pictures, and the number for masks."""
+    from torchvision.tv_tensors import Mask
+
+    fill = transform.fill
+    return {PIL.Image.Image: list(fill) if len(fill) > 1 else fill[0], Mask: transform.mask_fill, "others": 0}
 
 
 def _kernel(transform: Any) -> Any:

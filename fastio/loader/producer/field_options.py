@@ -186,8 +186,9 @@ def view_roles(dataset: FastDataset) -> BatchRoles:
 def _keeps_geometry(dataset: FastDataset, fused: Fused | None) -> bool:
     """Return whether batches get another field. Raises SchemaError for transforms that do not go with the fields."""
     form, path = dataset.form, dataset.store.path
-    if fused is not None and any(reader.is_mask for reader in dataset.readers.values()):
-        fused.check_masks()
+    masks = [reader.dtype for reader in dataset.readers.values() if reader.is_mask]
+    if fused is not None and masks:
+        fused.check_masks(*masks)
     if fused is None or not fused.keeps_geometry:
         return False
     if not form.is_joint:

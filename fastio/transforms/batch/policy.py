@@ -9,7 +9,7 @@ are those that torchvision documents. Each sample draws its own changes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fastio.transforms.arguments import Interpolation
 from fastio.transforms.batch.program import COLUMNS, PixelTransform, Program, Step, joined, program_of
 from fastio.transforms.batch.warp import Look, affine_matrices, warp_program
-from fastio.types.options import explains_fields
+from fastio.types.options import brief_repr, explains_fields
 
 __all__ = ["AugMix", "AutoAugment", "RandAugment", "TrivialAugmentWide"]
 
@@ -121,13 +121,8 @@ class _Policy(PixelTransform):
     fill: float | Sequence[float] | None
 
     def __repr__(self) -> str:
-        """Leave out how pixels are read where it is the default: states of earlier releases do not know it."""
-        given = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)  # type: ignore[arg-type] # each of the four is a dataclass
-            if field.name not in ("interpolation", "fill") or getattr(self, field.name) != field.default
-        ]
-        return f"{type(self).__name__}({', '.join(given)})"
+        """Leave out how pixels are read where it is the default."""
+        return brief_repr(self, newer=("interpolation", "fill"))
 
     @property
     def moves(self) -> bool:

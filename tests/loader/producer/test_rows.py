@@ -17,12 +17,14 @@ from fastio import FastDataset, FastLoader, SampleError, SchemaError
 from fastio.dataset.record_collate import FieldCollate
 from fastio.store import SampleBatch, create_store
 from fastio.transforms import (
+    CenterCrop,
     Compose,
     KeepBoxes,
     KeepGeometry,
     KeepPoints,
     Letterbox,
     Pad,
+    RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
     Resize,
@@ -164,6 +166,33 @@ def test_masks_are_not_resampled_after_a_flip(store: Path) -> None:
         FastLoader(store, 2, transforms=steps)
     with FastDataset(store, fields=("image", "boxes")) as dataset, FastLoader(dataset, 2, transforms=steps) as loader:
         assert (2, 3, 9, 9) == next(iter(loader))[0].shape
+
+
+def test_edges_of_masks_have_a_number_of_their_own(store: Path) -> None:
+    """Masks of 8 and 16 bits get it in every transform with edges, pictures their colour."""
+    for transform in (
+        CenterCrop(60, fill=7, mask_fill=255),
+        RandomCrop(60, pad_if_needed=True, fill=7, mask_fill=255),
+        Letterbox((48, 200), fill=7, mask_fill=255),
+        Pad((3, 60), fill=7, mask_fill=255),
+    ):
+        with FastDataset(store, fields=("image", "mask", "depth")) as dataset:
+            for image, mask, depth in FastLoader(dataset, 1, transforms=[transform], pin_memory=False):
+                edges = (image == 7).all(1) & (mask == 255)
+                assert (255 == depth[edges]).all()
+                assert edges.float().mean() > 0.05
+                assert (mask[~edges] < 20).all()
+
+
+def test_a_mask_fill_that_does_not_fit(store: Path) -> None:
+    """The loader names transform, number and dtype before it starts; a picture alone has no such edges."""
+    steps = [Pad(2, mask_fill=256)]
+    with pytest.raises(SchemaError, match=r"^Pad\(.*mask_fill=256: masks of uint8 hold numbers from 0 to 255$"):
+        FastLoader(store, 2, transforms=steps)
+    with pytest.raises(SchemaError, match=r"^Pad\(.*masks of uint8 hold numbers from 0 to 255$"):
+        Compose(steps).for_fields((field_of("mask", "mask"),))((np.zeros((9, 9), np.uint8),))
+    with FastDataset(store, fields=("image", "depth")) as dataset:
+        assert 256 == next(iter(FastLoader(dataset, 1, transforms=steps)))[1][0, 0, 0]
 
 
 # FastLoader of masks: those that native code decodes and those of Pillow, through the plan of their pictures.
