@@ -67,7 +67,8 @@ class FastLoader:
     **Which samples, in which order**
 
     * ``indices``: a part of the samples: integers, which may repeat or be negative, or a mask of booleans.
-    * ``weights``: draws ``samples_per_epoch`` samples by one weight per sample, or by ``{class: weight}``.
+    * ``weights``: draws ``samples_per_epoch`` samples by one weight per sample, by ``{class: weight}`` (1 for classes
+      left out), or by what a function returns for the number of an epoch. ``set_weights`` changes them.
     * ``sampler``, ``batch_sampler``: torch's, your own, LengthBucketSampler or PackSampler.
     * ``shuffle``: False, True (trains as well as "full", and reads whole blocks if memory does not hold the store) or
       "full". ``seed`` and epoch determine the order; ``drop_last`` as in torch.
@@ -214,6 +215,21 @@ class FastLoader:
         warning.
         """
         self._position.set_epoch(epoch)
+
+    def set_weights(self, weights: Any) -> None:
+        """
+        Draw by other weights from the next epoch on; an epoch under way, or half of one that a state continues, keeps
+        its own::
+
+            for epoch in range(90):
+                loader.set_weights(hardness ** (epoch / 90))
+                for images, labels in loader:
+
+        ``weights`` are as for FastLoader: one number per sample, ``{class: weight}``, or a function that returns either
+        for the number of an epoch. States have a checksum of the weights of their epoch; on several ranks, all set the
+        same. Raises ValueError for a loader built without ``weights=``, and as there for weights that are none.
+        """
+        self._selection.set_weights(weights, epoch=self._position.next_whole_epoch)
 
     @property
     def remaining(self) -> int:

@@ -307,8 +307,8 @@ OPTIONS_ELSEWHERE: Final[Mapping[str, str]] = {
 # Torch's words for options of FastLoader.
 TORCHS_WORDS: Final[Mapping[str, str]] = {"collate_fn": "collate", "memory_format": "layout"}
 _ATTRIBUTES: Final[Mapping[str, str]] = {
-    "weights": "for other weights in each epoch, pass sampler=WeightedRandomSampler(...), whose weights you change "
-    "between epochs, or build another loader",
+    "weights": "call set_weights(w), which draws by them from the next epoch on, or pass weights=f, a function of the "
+    "epoch",
     "epoch": "call set_epoch(n)",
 }
 

@@ -80,6 +80,11 @@ class LoaderPosition:
         """The epoch of the next iteration."""
         return self._next.epoch
 
+    @property
+    def next_whole_epoch(self) -> int:
+        """The next epoch that begins: not one that goes on in the middle, as after a loaded state."""
+        return self._next.epoch + (1 if self._next.batch or self._next.consumed else 0)
+
     def iterate(self) -> Cursor:
         """The cursor of a new iteration, which counts as an epoch when ``begin`` is called for it."""
         self._saved = self._latest = replace(self._next)
@@ -189,7 +194,7 @@ class LoaderPosition:
             proof["receipt"] = [part.to_json() for part in self._parts(epoch)]
         division = {"division": sampler.division_options()}
         place = {"version": _STATE_VERSION, "epoch": epoch, "consumed": consumed}
-        return place | self._configuration() | division | proof
+        return place | self._configuration() | self._selection.weights_of(epoch) | division | proof
 
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """
@@ -212,6 +217,7 @@ class LoaderPosition:
         parts = unique_parts(part for one in states for part in _receipt(one))
         if self._selection.plan.order is not None and order is not None:
             self._selection.plan.order.adopt(order)
+        self._selection.adopt_weights(states[0], epoch)
         self._ledger, self._earlier, self._others = None, (epoch, parts), ()
         self._next = self._saved = Cursor(epoch, consumed or None)
 
@@ -257,6 +263,7 @@ class LoaderPosition:
         epoch, consumed, batch = place
         options = self._selection.sampler.configuration()
         begun: dict[str, Any] = {"consumed": consumed or None, "batch": batch}
+        begun |= self._selection.weights_of(epoch)
         foreign = self._selection.plan.foreign
         if foreign is not None:
             return begun if self._selection.plan.is_own_share else begun | {"order_crc32": foreign.order_crc32(epoch)}

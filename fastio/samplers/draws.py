@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,20 +110,129 @@ class DrawnSampler:
         return self.division(0).to_json() | {"world_size": self.world_size}
 
 
-# Draws samples by weight, with replacement, as a pure function of seed and epoch.
+# Draws samples by weight, with replacement, as a pure function of seed, epoch and the epoch's weights.
 
 _MANTISSA = 53
+_KEPT = 2  # epochs whose weights are kept: the one under way, and the one before or after it
+
+Weights = NDArray[np.float64]
 
 
 class WeightedDraw:
     """
     Draws ``samples_per_epoch`` positions with the probabilities of their weights, like WeightedRandomSampler.
 
-    ``weights`` is float64 ``(n,)``. Raises ValueError if a weight is negative or not finite, or all are zero. The
-    numbers come from Philox, keyed by seed and epoch: all ranks, and a resumed training, draw the same.
+    ``weights`` is float64 ``(n,)``, or a function that returns such an array for the number of an epoch. Raises
+    ValueError if a weight is negative or not finite, or all are zero. The numbers come from Philox, keyed by seed and
+    epoch: all ranks, and a resumed training, draw the same.
     """
 
-    def __init__(self, weights: NDArray[np.float64], *, samples_per_epoch: int, seed: int) -> None:
+    def __init__(self, weights: Weights | Callable[[int], Weights], *, samples_per_epoch: int, seed: int) -> None:
+        # The weights from an epoch on, by that epoch, ascending; None: they have been let go.
+        self._changes: dict[int, _Table | Callable[[int], Weights] | None] = {0: _as_table(weights)}
+        self._made: dict[int, _Table] = {}  # of functions, by epoch
+        self._expected: tuple[int, int] | None = None
+        self._count = samples_per_epoch
+        self._seed = seed
+        self._samples = len(self._table(0).ends)
+
+    def count(self, epoch: int) -> int:
+        """Return the number of positions, the same in every epoch."""
+        return self._count
+
+    def order(self, epoch: int) -> NDArray[np.int64]:
+        """
+        Return the positions of an epoch in the order in which they are drawn.
+
+        Raises ValueError if a loaded state had other weights for it.
+        """
+        self._check_expected(epoch)
+        table = self._table(epoch)
+        raw = np.random.Philox(key=np.array([self._seed, epoch], np.uint64)).random_raw(self._count)
+        uniform = (raw >> np.uint64(64 - _MANTISSA)) * 2.0**-_MANTISSA
+        drawn: NDArray[np.int64] = np.searchsorted(table.ends, uniform * table.ends[-1], side="right")
+        return drawn.clip(max=table.last)
+
+    def change(self, weights: Weights | Callable[[int], Weights], *, epoch: int) -> None:
+        """Use other weights from an epoch on. Raises ValueError for those that ``__init__`` refuses."""
+        table = _as_table(weights)
+        changes = {first: each for first, each in self._changes.items() if first < epoch}
+        for first in list(changes)[:-_KEPT]:
+            changes[first] = None
+        self._changes = {**changes, epoch: table}
+        self._made = {number: made for number, made in self._made.items() if number < epoch}
+        self._expected = None
+
+    def to_json(self, epoch: int) -> dict[str, Any]:
+        """Return what a state says of the weights: those of its epoch, and those that come later if they are set."""
+        values: dict[str, Any] = {"weights_crc32": self._table(epoch).crc32}
+        later = next((first for first in self._changes if first > epoch), None)
+        if later is not None:
+            values["weights_later"] = {"epoch": later, "crc32": self._table(later).crc32}
+        return values
+
+    def adopt(self, state: Mapping[str, Any], epoch: int, *, has_begun: bool) -> None:
+        """
+        Compare the weights with those of a state. Raises ValueError if ``epoch`` has begun with others.
+
+        If others were only about to come, ``order`` raises it, unless ``change`` sets weights until then.
+        """
+        crc32 = state.get("weights_crc32")
+        if crc32 != self._table(epoch).crc32 and has_begun:
+            raise ValueError(
+                f"the weights of epoch {epoch} are not those with which it began: weights_crc32 is {crc32!r} in the "
+                f"state and {self._table(epoch).crc32} here: pass the same weights, by set_weights before "
+                f"load_state_dict if they were set so, or begin the next epoch, with set_epoch({epoch + 1})"
+            )
+        later = state.get("weights_later") if has_begun else {"epoch": epoch, "crc32": crc32}
+        if later is not None and not (isinstance(later, Mapping) and {"epoch", "crc32"} <= later.keys()):
+            raise ValueError(f"weights_later={later!r}: expected epoch and crc32 in the state: it is damaged")
+        self._expected = None if later is None else (later["epoch"], later["crc32"])
+
+    def _check_expected(self, epoch: int) -> None:
+        if self._expected is None or epoch < self._expected[0]:
+            return
+        first, crc32 = self._expected
+        own = self._table(first).crc32
+        if own != crc32:
+            raise ValueError(
+                f"the weights from epoch {first} on are not those of the loaded state: weights_crc32 is {crc32!r} "
+                f"there and {own} here: call set_weights(...) after load_state_dict, or build the loader with the "
+                "same weights"
+            )
+
+    def _table(self, epoch: int) -> _Table:
+        """Return the weights of an epoch."""
+        known = self._changes[max(first for first in self._changes if first <= epoch)]
+        if isinstance(known, _Table):
+            return known
+        if known is None:
+            raise ValueError(
+                f"the weights of epoch {epoch} have been let go since set_weights replaced them: build another loader "
+                "for that epoch"
+            )
+        made = self._made
+        if epoch not in made:
+            latest = list(made.items())[-(_KEPT - 1) :]
+            made = self._made = {**dict(latest), epoch: _Table.of(known(epoch))}
+        return made[epoch]
+
+    def configuration(self) -> dict[str, Any]:
+        """Return what identifies the draw in all epochs; ``to_json`` has what may change."""
+        return {"samples": self._samples, "samples_per_epoch": self._count, "seed": self._seed}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Weights to draw by: their sums up to each position, the last position that has one, and their checksum."""
+
+    ends: Weights
+    last: int
+    crc32: int
+
+    @classmethod
+    def of(cls, weights: Weights) -> Self:
+        """Raises ValueError for weights by which nothing can be drawn."""
         wrong = ~(np.isfinite(weights) & (weights >= 0))
         if wrong.any():
             at = int(wrong.argmax())
@@ -132,28 +241,8 @@ class WeightedDraw:
             raise ValueError(
                 f"weights: all {len(weights)} are 0, so nothing can be drawn: give some samples a positive weight"
             )
-        self._ends = np.cumsum(weights / weights.max())
-        self._last = int(np.flatnonzero(weights)[-1])
-        self._checksum = _native.crc32(weights)
-        self._count = samples_per_epoch
-        self._seed = seed
+        return cls(np.cumsum(weights / weights.max()), int(np.flatnonzero(weights)[-1]), _native.crc32(weights))
 
-    def count(self, epoch: int) -> int:
-        """Return the number of positions, the same in every epoch."""
-        return self._count
 
-    def order(self, epoch: int) -> NDArray[np.int64]:
-        """Return the positions of an epoch in the order in which they are drawn."""
-        raw = np.random.Philox(key=np.array([self._seed, epoch], np.uint64)).random_raw(self._count)
-        uniform = (raw >> np.uint64(64 - _MANTISSA)) * 2.0**-_MANTISSA
-        drawn: NDArray[np.int64] = np.searchsorted(self._ends, uniform * self._ends[-1], side="right")
-        return drawn.clip(max=self._last)
-
-    def configuration(self) -> dict[str, Any]:
-        """Return what identifies the draw."""
-        return {
-            "samples": len(self._ends),
-            "weights_crc32": self._checksum,
-            "samples_per_epoch": self._count,
-            "seed": self._seed,
-        }
+def _as_table(weights: Weights | Callable[[int], Weights]) -> _Table | Callable[[int], Weights]:
+    return weights if callable(weights) else _Table.of(weights)

@@ -431,11 +431,11 @@ CASES = {
     "weights and a shuffle": Case(
         "equal", {"weights": [1.0] * 5, "shuffle": True}, "drop it here", ({"weights": [1.0] * 5},)
     ),
-    "a class without a weight": Case(
+    "a weight for a class that is none": Case(
         "equal",
-        {"weights": {0: 1, 1: 1, 2: 1, 3: 2}},
-        r"no weight for '4' \(one class\): give each class one, or 0 to leave it out",
-        ({"weights": {0: 1, 1: 1, 2: 1, 3: 2, 4: 0}},),
+        {"weights": {0: 1, 5: 2}},
+        "weights: no class 5 among 0, 1, 2, 3, 4",
+        ({"weights": {0: 1, 4: 2}},),
     ),
     "a weight a class": Case(
         "two classes",

@@ -250,9 +250,9 @@ def own(batch: Any) -> Any:
         ),
         ({"transforms": own}, TypeError, "function own .* a function of batches behind a transform of batches"),
         (
-            {"weights": {0: 5}},
+            {"weights": {2: 5}},
             ValueError,
-            r"no weight for '1' \(one class\): give each class one, or 0 to leave it out$",
+            r"weights: no class 2 among",
         ),
     ],
 )

@@ -38,6 +38,14 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
+class DrawWeights:
+    """The draw of a loader by weights, and what brings into its form what users pass."""
+
+    draw: WeightedDraw
+    parsed: Callable[[Any], NDArray[np.float64] | Callable[[int], NDArray[np.float64]]]
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPlan:
     """The sampler of a loader, which plans by positions in the dataset that the user sees, and its properties."""
 
@@ -48,6 +56,7 @@ class BatchPlan:
     order: ChosenOrder | None = None  # if it is one of fastio's orders
     foreign: ForeignDraw | ForeignBatchSampler | None = None  # only the user's sampler knows the order
     is_own_share: bool = False  # it is already this rank's part
+    weights: DrawWeights | None = None  # by which samples are drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,25 @@ class Selection:
                 f"{self.base.store.path}: the dataset got its transform after this FastLoader was built, which "
                 "decodes without one: set it first, or build the loader again"
             )
+
+    def set_weights(self, weights: Any, *, epoch: int) -> None:
+        """Draw by other weights from an epoch on. Raises ValueError for a loader that does not draw by weights."""
+        path, own = self.base.store.path, self.plan.weights
+        if own is None:
+            remedy = "mixture.at(step=...) changes those of a Mixture" if self.mixture is not None else "pass weights="
+            raise ValueError(
+                f"{path}: this FastLoader was built without weights=, so set_weights has none to replace: {remedy}"
+            )
+        own.draw.change(own.parsed(weights), epoch=epoch)
+
+    def weights_of(self, epoch: int) -> dict[str, Any]:
+        """Return what a state says of the weights by which an epoch is drawn."""
+        return {} if self.plan.weights is None else self.plan.weights.draw.to_json(epoch)
+
+    def adopt_weights(self, state: Mapping[str, Any], epoch: int) -> None:
+        """Raise ValueError if an epoch has begun with other weights than this loader's."""
+        if self.plan.weights is not None:
+            self.plan.weights.draw.adopt(state, epoch, has_begun=_has_begun(state))
 
     def proof(self, epoch: int) -> dict[str, Any]:
         """
@@ -219,13 +247,11 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderO
     if samples.weights is not None:
         labels = _at(partial(sample_labels, base), indices)
         per_epoch = count if samples.samples_per_epoch is None else samples.samples_per_epoch
-        draw = WeightedDraw(
-            as_weights(samples.weights, base, labels, count),
-            samples_per_epoch=whole("samples_per_epoch", per_epoch, "a whole number of at least 1", least=1),
-            seed=order.seed,
-        )
+        per_epoch = whole("samples_per_epoch", per_epoch, "a whole number of at least 1", least=1)
+        parsed = partial(_parsed_weights, dataset=base, labels=labels, count=count)
+        draw = WeightedDraw(parsed(samples.weights), samples_per_epoch=per_epoch, seed=order.seed)
         drawn = _drawn(draw, order, share)
-        return BatchPlan(drawn, share, order.batch_size, drawn.division(per_epoch))
+        return BatchPlan(drawn, share, order.batch_size, drawn.division(per_epoch), weights=DrawWeights(draw, parsed))
     division = Division(count, order.batch_size, share.world_size, order.uneven, order.drop_last)
     sampler, ordered = _ordered(base, indices, options, division, share)
     return BatchPlan(sampler, share, order.batch_size, division, ordered)
@@ -306,12 +332,21 @@ def _planned_by(base: FastDataset, sampler: BatchSampler, order: OrderOptions, c
 # Parses weights as users write them, one per sample or one per class, into an array with one entry per sample.
 
 
+def _parsed_weights(
+    weights: Any, *, dataset: FastDataset, labels: NDArray[Any] | None, count: int
+) -> NDArray[np.float64] | Callable[[int], NDArray[np.float64]]:
+    """Return weights, or a function that returns them for the number of an epoch."""
+    if callable(weights):
+        return lambda epoch: as_weights(weights(epoch), dataset, labels, count)
+    return as_weights(weights, dataset, labels, count)
+
+
 def as_weights(weights: Any, dataset: FastDataset, labels: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
     """
     Return the weight of each of ``count`` samples with these ``labels``; ``dataset`` names them and its classes.
 
-    A mapping holds the weight of each sample of a class, by label or class name. Raises ValueError for a wrong count
-    of weights, an unknown class, or a class without a weight.
+    A mapping holds the weight of each sample of a class, by label or class name; other classes have 1. Raises
+    ValueError for a wrong count of weights, or an unknown class.
     """
     if isinstance(weights, Mapping):
         return _by_class(weights, dataset, labels)
@@ -334,22 +369,17 @@ def _by_class(weights: Mapping[Any, Any], dataset: FastDataset, labels: NDArray[
     if labels is None or labels.ndim != 1 or labels.dtype != np.int64:
         kind = "none" if labels is None else f"{labels.dtype} {labels.shape}"
         raise ValueError(f"{path}: weights by class need a class for each sample, but labels are {kind}")
+    present, places = np.unique(labels, return_inverse=True)
+    known = {*present.tolist(), *dataset.class_to_idx.values()}
     table: dict[int, float] = {}
     for name, weight in weights.items():
         label = dataset.class_to_idx.get(name) if isinstance(name, str) else name
-        if isinstance(label, bool) or not isinstance(label, (int, np.integer)):
+        if isinstance(label, bool) or not isinstance(label, (int, np.integer)) or int(label) not in known:
             raise ValueError(f"{path}: weights: no class {name!r} among {_some(dataset.classes)}")
         if int(label) in table:
             raise ValueError(f"{path}: weights: class {label} comes twice, as {name!r} too")
         table[int(label)] = float(weight)
-    present, places = np.unique(labels, return_inverse=True)
-    missing = [label for label in present.tolist() if label not in table]
-    if missing:
-        names = {label: name for name, label in dataset.class_to_idx.items()}
-        listed = _some([repr(names.get(label, label)) for label in missing])
-        some = f"{len(missing)} of {len(present)} classes" if len(missing) > 1 else "one class"
-        raise ValueError(f"{path}: no weight for {listed} ({some}): give each class one, or 0 to leave it out")
-    return np.array([table[label] for label in present.tolist()], np.float64)[places]
+    return np.array([table.get(label, 1.0) for label in present.tolist()], np.float64)[places]
 
 
 def _some(names: list[str]) -> str:

@@ -120,11 +120,14 @@ def test_resume_at_every_batch(numbered: FastDataset, step: int, rank: int) -> N
     with FastLoader(numbered, 2, weights=BY_SAMPLE, **options) as resumed:
         resumed.load_state_dict(state)
         assert rest == taken(resumed)
-    with (
-        FastLoader(numbered, 2, weights=BY_SAMPLE + 1, **options) as other,
-        pytest.raises(ValueError, match="weights_crc32"),
-    ):
-        other.load_state_dict(state)
+    with FastLoader(numbered, 2, weights=BY_SAMPLE + 1, **options) as other:
+        if step:
+            with pytest.raises(ValueError, match="weights_crc32"):
+                other.load_state_dict(state)
+        else:  # of an epoch that had not begun, weights may still be set before its first batch
+            other.load_state_dict(state)
+            with pytest.raises(ValueError, match="weights_crc32"):
+                next(iter(other))
 
 
 def test_a_device_and_a_cache(numbered: FastDataset) -> None:
@@ -143,11 +146,8 @@ def test_a_device_and_a_cache(numbered: FastDataset) -> None:
         ({"weights": np.where(np.arange(COUNT) == 4, np.nan, 1)}, ValueError, r"weights\[4\] is nan"),
         ({"weights": ["a"] * COUNT}, TypeError, "expected one number per sample"),
         ({"weights": np.ones((COUNT, 2))}, TypeError, "expected one number per sample"),
-        (
-            {"weights": {0: 1.0}},
-            ValueError,
-            "no weight for '1', '2', '3', '4', '5', ... .*\\(.* of .* classes\\): give each class one, or 0",
-        ),
+        ({"weights": {COUNT: 1.0}}, ValueError, f"no class {COUNT} among 0, 1, 2, 3, 4, ..."),
+        ({"weights": lambda epoch: [1.0, epoch]}, ValueError, f"2 weights for {COUNT} samples"),
         ({"weights": {"horse": 1.0}}, ValueError, "no class 'horse' among 0, 1, 2, 3, 4, ..."),
         ({"weights": {0: 1.0, "0": 1.0}}, ValueError, "class 0 comes twice"),
         ({"weights": np.ones(COUNT), "samples_per_epoch": 0}, ValueError, "samples_per_epoch=0"),
@@ -165,3 +165,133 @@ def test_three_weights_for_three_classes(png_stores: dict[str, Path]) -> None:
     """A list of one weight a class is answered with the form that means it."""
     with pytest.raises(ValueError, match=r"3 weights for 50 samples; for one weight per class, pass \{class: weight\}"):
         FastLoader(png_stores["tar"], 4, weights=[1, 2, 3])
+
+
+# Weights that change with the epoch.
+
+
+def by_epoch(epoch: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Of epoch k, the samples whose number leaves k when divided by 4."""
+    return (BY_SAMPLE == epoch % 4).astype(np.float64)
+
+
+def epochs(loader: FastLoader, count: int) -> list[list[int]]:
+    """The samples of the next epochs."""
+    return [[value for values in taken(loader) for value in values] for _ in range(count)]
+
+
+def test_classes_without_a_weight_have_one(numbered: FastDataset) -> None:
+    """A weight for one class leaves the others at 1."""
+    every = dict.fromkeys(range(COUNT), 1.0)
+
+    assert drawn(numbered, weights={**every, 3: 5.0}) == drawn(numbered, weights={3: 5})
+
+
+@pytest.mark.parametrize("form", ["array", "classes"])
+def test_a_function_of_the_epoch(numbered: FastDataset, form: str) -> None:
+    """Each epoch draws by what the function returns for it, as a loader of these weights alone draws."""
+    forms: dict[str, Any] = {"array": by_epoch, "classes": lambda epoch: dict(enumerate(by_epoch(epoch).tolist()))}
+    with FastLoader(numbered, 4, weights=forms[form], threads=1) as loader:
+        got = epochs(loader, 3)
+    expected = []
+    for epoch in range(3):
+        with FastLoader(numbered, 4, weights=by_epoch(epoch), threads=1) as alone:
+            alone.set_epoch(epoch)
+            expected += epochs(alone, 1)
+
+    assert expected == got
+    assert [{0}, {1}, {2}] == [set(BY_SAMPLE[values].tolist()) for values in got]
+
+
+@pytest.mark.parametrize("more", [{}, {"device": "cpu"}, {"indices": np.arange(COUNT)[::-1]}])
+def test_set_weights_holds_from_the_next_epoch_on(numbered: FastDataset, more: dict[str, Any]) -> None:
+    """The epoch under way keeps its weights; the next ones have the new, until others are set."""
+    by_position = by_epoch if "indices" not in more else lambda epoch: by_epoch(epoch)[::-1]
+    with FastLoader(numbered, 4, weights=by_position(0), threads=1, **more) as loader:
+        batches = iter(loader)
+        first = next(batches)[0].tolist()
+        loader.set_weights(by_position(1))
+        rest = [value for values in taken(batches) for value in values]
+        second, third = epochs(loader, 2)
+        loader.set_weights({3: 1.0, **{label: 0.0 for label in range(COUNT) if label != 3}})
+        fourth = epochs(loader, 1)[0]
+        receipt = loader.receipt()
+
+    assert {0} == set(BY_SAMPLE[[*first, *rest]].tolist())
+    assert {1} == set(BY_SAMPLE[[*second, *third]].tolist())
+    assert {3} == set(fourth)
+    assert receipt.is_exact
+    assert second != third
+
+
+@settings(max_examples=12, deadline=None)
+@given(step=st.integers(0, 5), world_size=st.integers(1, 3))
+def test_resume_with_weights_that_were_set(numbered: FastDataset, step: int, world_size: int) -> None:
+    """A loader to which the same weights are set goes on as if nothing had been, in another number of ranks too."""
+    options: dict[str, Any] = {"samples_per_epoch": 24, "threads": 1}
+    with FastLoader(numbered, 4, weights=by_epoch(0), **options) as loader:
+        epochs(loader, 1)
+        loader.set_weights(by_epoch(1))
+        batches = iter(loader)
+        taken(islice(batches, step))
+        loader.set_weights(by_epoch(2))
+        state = json.loads(json.dumps(loader.state_dict()))
+        rest, after = [value for values in taken(batches) for value in values], epochs(loader, 1)[0]
+    got_rest, got_after = [], []
+    for rank in range(world_size):
+        ranks: dict[str, Any] = {"rank": rank, "world_size": world_size, "uneven": "pad"}
+        with FastLoader(numbered, 4, weights=by_epoch(1 if step else 2), **options, **ranks) as resumed:
+            resumed.load_state_dict(state)
+            if step:
+                got_rest += epochs(resumed, 1)[0]
+                resumed.set_weights(by_epoch(2))
+            else:
+                rest = []
+                resumed.set_epoch(2)
+            got_after += epochs(resumed, 1)[0]
+
+    assert set(rest) == set(got_rest)
+    assert set(after) == set(got_after)
+
+
+def test_a_state_of_other_weights(numbered: FastDataset) -> None:
+    """Within an epoch it is refused, naming both; for an epoch to come, by the first batch, unless weights are set."""
+    with FastLoader(numbered, 4, weights=by_epoch(0), threads=1) as loader:
+        next(iter(loader))
+        begun = loader.state_dict()
+        loader.set_weights(by_epoch(1))
+        pending = loader.state_dict()
+    named = r"weights of epoch 0 .* weights_crc32 is \d+ in the state and \d+ here"
+    with FastLoader(numbered, 4, weights=by_epoch(1), threads=1) as other, pytest.raises(ValueError, match=named):
+        other.load_state_dict(begun)
+    with FastLoader(numbered, 4, weights=by_epoch(0), threads=1) as same:
+        same.load_state_dict(pending)
+        epochs(same, 1)
+        with pytest.raises(ValueError, match=r"weights from epoch 1 on .* call set_weights"):
+            next(iter(same))
+    with FastLoader(numbered, 4, weights=by_epoch(0), threads=1) as told:
+        told.load_state_dict(pending)
+        told.set_weights(by_epoch(1))
+        epochs(told, 1)
+
+        assert {1} == set(BY_SAMPLE[epochs(told, 1)[0]].tolist())
+
+
+def test_weights_long_gone(numbered: FastDataset) -> None:
+    """Of weights that were replaced, the latest are kept; an epoch of earlier ones is refused."""
+    with FastLoader(numbered, 4, weights=by_epoch(0), threads=1) as loader:
+        for epoch in range(4):
+            loader.set_weights(by_epoch(epoch))
+            epochs(loader, 1)
+        loader.set_epoch(0)
+        with pytest.raises(ValueError, match="weights of epoch 0 have been let go"):
+            next(iter(loader))
+
+
+def test_set_weights_needs_weights(numbered: FastDataset) -> None:
+    """A loader that draws by no weights says what to build; an assignment names set_weights."""
+    with FastLoader(numbered, 4, shuffle=True) as loader:
+        with pytest.raises(ValueError, match="was built without weights="):
+            loader.set_weights(by_epoch(0))
+        with pytest.raises(AttributeError, match=r"call set_weights\(w\)"):
+            loader.weights = by_epoch(0)  # type: ignore[attr-defined]
