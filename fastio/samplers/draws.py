@@ -131,7 +131,7 @@ class WeightedDraw:
         # The weights from an epoch on, by that epoch, ascending; None: they have been let go.
         self._changes: dict[int, _Table | Callable[[int], Weights] | None] = {0: _as_table(weights)}
         self._made: dict[int, _Table] = {}  # of functions, by epoch
-        self._expected: tuple[int, int] | None = None
+        self._expected: tuple[int, Any] | None = None  # the epoch from which on a state has weights of this checksum
         self._count = samples_per_epoch
         self._seed = seed
         self._samples = len(self._table(0).ends)
@@ -184,10 +184,10 @@ class WeightedDraw:
                 f"state and {self._table(epoch).crc32} here: pass the same weights, by set_weights before "
                 f"load_state_dict if they were set so, or begin the next epoch, with set_epoch({epoch + 1})"
             )
-        later = state.get("weights_later") if has_begun else {"epoch": epoch, "crc32": crc32}
-        if later is not None and not (isinstance(later, Mapping) and {"epoch", "crc32"} <= later.keys()):
+        later: Any = state.get("weights_later") if has_begun else {"epoch": epoch, "crc32": crc32}
+        if later is not None and not (isinstance(later, Mapping) and type(later.get("epoch")) is int):
             raise ValueError(f"weights_later={later!r}: expected epoch and crc32 in the state: it is damaged")
-        self._expected = None if later is None else (later["epoch"], later["crc32"])
+        self._expected = None if later is None else (later["epoch"], later.get("crc32"))
 
     def _check_expected(self, epoch: int) -> None:
         if self._expected is None or epoch < self._expected[0]:
