@@ -5,6 +5,7 @@ from fastio.dataset.record_collate import FieldCollate as FieldCollate
 from fastio.dataset.token_collate import ChunkCollate as ChunkCollate
 from fastio.dataset.token_collate import PackCollate as PackCollate
 from fastio.dataset.token_collate import PadCollate as PadCollate
+from fastio.dataset.token_collate import PreferenceCollate as PreferenceCollate
 from fastio.errors import FastioError as FastioError
 from fastio.errors import SampleError as SampleError
 from fastio.errors import SchemaError as SchemaError

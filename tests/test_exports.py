@@ -16,6 +16,7 @@ PUBLIC = {
     "ChunkCollate",
     "PackCollate",
     "PadCollate",
+    "PreferenceCollate",
     "Ranks",
     "Receipt",
     "Remote",

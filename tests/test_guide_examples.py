@@ -22,6 +22,8 @@ from fastio.cli import cli
 from fastio.measure.trackers import CSV
 from fastio.store import open_store
 from tests.conftest import encode, pictures, write_store
+from tests.converters.text.bpe import saved, train
+from tests.converters.text.chat_templates import SPECIAL, TEMPLATES
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
 GUIDE = Path(__file__).parent.parent / "fastio" / "guide"
@@ -50,13 +52,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = ["pack", str(path / "corpus.txt"), str(path / f"{name}.h5"), "--tokenizer", "bytes"]
         result = CliRunner().invoke(cli, words)
         assert result.exit_code == 0, result.output
-    rows = [{"prompt": "why " * (1 + i % 5), "chosen": "so " * (1 + i % 7), "rejected": "no"} for i in range(20)]
-    (path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (command,) = re.findall(r"fastio (pack pairs.jsonl .*) --tokenizer bpe.json", (GUIDE / "text.md").read_text())
+    rows = [{"en": "why " * (1 + i % 5), "de": "warum " * (1 + i % 7)} for i in range(20)]
+    (path / "words.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pairs = [{"prompt": "why " * (1 + i % 5), "chosen": "so " * (1 + i % 7), "rejected": "no"} for i in range(20)]
+    (path / "dpo.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    (path / "model").mkdir()
+    saved(train(special=SPECIAL), path / "model" / "tokenizer.json")
+    (path / "model" / "chat_template.jinja").write_text(TEMPLATES["im_start"])
+    text = (GUIDE / "text.md").read_text()
+    (of_words,) = re.findall(r"fastio (pack words.jsonl .*) --tokenizer bpe.json", text)
+    (of_pairs,) = re.findall(r"fastio (pack dpo.jsonl .*\S) +#", text)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
-        result = CliRunner().invoke(cli, shlex.split(f"{command} --tokenizer bytes"))
-    assert result.exit_code == 0, result.output
+        for command in (f"{of_words} --tokenizer bytes", of_pairs):
+            result = CliRunner().invoke(cli, shlex.split(command))
+            assert result.exit_code == 0, result.output
     return path
 
 

@@ -295,7 +295,8 @@ def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextSamples:
         text_field=origin.get("text_field"),
         label_field=origin.get("label_field"),
         max_document_bytes=origin["max_document_bytes"],
-        without=(ALL_OTHERS,) if {"text_field", "chat"} & origin.keys() else (),  # decided when it was packed
+        # Decided when it was packed; a column of these would change the form of chats.
+        without=(*origin.get("left_out", ()), ALL_OTHERS) if {"text_field", "chat"} & origin.keys() else (),
         chat=origin.get("chat"),
     )
     source = open_text(path, kind=recorded_kind(origin), options=options)
@@ -305,13 +306,15 @@ def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextSamples:
     )
     tokenizer = tokenizer_of(metadata)
     if "chat" in metadata:
-        from fastio.converters.text.chat import ChatEncoder
         from fastio.converters.text.chat_template import ChatTemplate
+        from fastio.converters.text.preference import encoder_of
 
         assert isinstance(tokenizer, HuggingFaceTokenizer)
         chat, is_per_sample = metadata["chat"], store.schema.is_per_sample
         template = ChatTemplate.from_json(chat)
-        return TextSamples(source, ChatEncoder(tokenizer, template, chat["loss"], sequences, is_per_sample))
+        form, loss = origin["form"], chat["loss"]
+        chats = encoder_of(form, tokenizer, template, loss, sequences, is_per_sample=is_per_sample)
+        return TextSamples(source, chats)
     encoder = Encoder(
         tokenizer,
         sequences,

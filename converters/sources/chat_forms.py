@@ -1,24 +1,31 @@
-"""The forms in which rows keep chats: recognised by their columns, and made into the turns that a template takes."""
+"""
+The forms in which rows keep chats and preferences: recognised by their columns, and made into the turns that a template
+takes.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fastio.converters.sources.tables.rows import kind_in_json
 
 __all__ = [
     "CHATS",
     "COMPLETIONS",
+    "LABELLED",
     "OPTIONAL",
+    "PREFERENCES",
     "Chat",
     "ChatError",
+    "Preference",
     "chat_column",
     "chat_of",
     "form_of_turns",
     "parts_of",
+    "preference_of",
 ]
 
 CHATS: Final = ("messages", "conversations", "conversation", "dialog")  # what columns of lists of turns are called
@@ -28,6 +35,10 @@ FROM_VALUE: Final = "from and value"
 PROMPT: Final = "prompt and completion"
 INSTRUCTION: Final = "instruction and output"
 COMPLETIONS: Final = (PROMPT, INSTRUCTION)  # the forms that say where the completion begins
+PAIR: Final = "prompt, chosen and rejected"
+SHARED: Final = "chosen and rejected"
+LABELLED: Final = "prompt, completion and label"
+PREFERENCES: Final = (PAIR, SHARED, LABELLED)  # the forms that say which answers are better than others
 
 OPTIONAL: Final = ("input", "system", "tools")  # the parts of a chat that a row may lack
 _BESIDE: Final = ("system", "tools")  # columns that belong to a chat of any form
@@ -49,18 +60,33 @@ class Chat:
     Turns as templates take them, each with "role" and "content", and the tools that they may call.
 
     The first ``prompt`` turns are the prompt, None in a form that does not say. ``added`` turns come before the row's
-    own: the system prompt of a column.
+    own: the system prompt of a column. ``is_text`` says that the row has no turns, but strings alone.
     """
 
     turns: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] | None
     prompt: int | None
     added: int
+    is_text: bool = False
 
     def name(self, position: int) -> str:
         """Return what a sentence calls the turn at ``position``: its number in the row, and its role."""
         role = self.turns[position]["role"]
         return "the system prompt" if position < self.added else f"turn {position - self.added + 1} ({role})"
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """
+    A prompt, and the answers to it by the names of their columns: "chosen" and "rejected", or "completion". Each is a
+    chat that begins with the ``prompt`` turns, and has some more.
+
+    ``label`` says of a completion whether it is wanted; None for pairs.
+    """
+
+    prompt: int
+    answers: Mapping[str, Chat]
+    label: bool | None
 
 
 def chat_column(names: Collection[str]) -> str | None:
@@ -69,7 +95,11 @@ def chat_column(names: Collection[str]) -> str | None:
 
     >>> chat_column(["id", "messages"]), chat_column(["prompt", "completion"]), chat_column(["prompt", "chosen"])
     ('messages', 'prompt', None)
+    >>> chat_column(["messages", "prompt", "chosen", "rejected"]), chat_column(["chosen", "rejected"])
+    ('prompt', 'chosen')
     """
+    if {"chosen", "rejected"} <= {*names}:
+        return "prompt" if "prompt" in names else "chosen"
     found = next((name for name in CHATS if name in names), None)
     if found is None and {"prompt", "completion"} <= {*names}:
         return "prompt"
@@ -82,10 +112,16 @@ def parts_of(column: tuple[str, ...], names: Collection[str]) -> tuple[str, dict
 
     >>> parts_of(("prompt",), ["prompt", "completion", "id"])
     ('prompt and completion', {'prompt': ('prompt',), 'completion': ('completion',)})
+    >>> parts_of(("chosen",), ["chosen", "rejected"])
+    ('chosen and rejected', {'chosen': ('chosen',), 'rejected': ('rejected',)})
     """
     form, found = "", {"turns": column}
-    if column == ("prompt",) and "completion" in names:
-        form, found = PROMPT, {"prompt": column, "completion": ("completion",)}
+    if column in (("prompt",), ("chosen",)) and {"chosen", "rejected"} <= {*names}:
+        form = PAIR if "prompt" in names else SHARED
+        found = {name: (name,) for name in ("prompt", "chosen", "rejected") if name in names}
+    elif column == ("prompt",) and "completion" in names:
+        form = LABELLED if "label" in names else PROMPT
+        found = {name: (name,) for name in ("prompt", "completion", "label") if name in names}
     elif column == ("instruction",) and "output" in names:
         inputs = {"input": ("input",)} if "input" in names else {}
         form, found = INSTRUCTION, {"instruction": column, **inputs, "output": ("output",)}
@@ -111,11 +147,12 @@ def chat_of(document: Mapping[str, Any]) -> Chat:
     >>> chat_of({"form": "from and value", "turns": [{"from": "human", "value": "Hi"}]}).turns
     [{'role': 'user', 'content': 'Hi'}]
     """
-    form, prompt = document["form"], None
+    form, prompt, is_text = document["form"], None, False
     if form == PROMPT:
         asked = _side(document["prompt"], "prompt", "user")
         turns = [*asked, *_side(document["completion"], "completion", "assistant")]
         prompt = len(asked)
+        is_text = _is_text(document["prompt"]) and _is_text(document["completion"])
     elif form == INSTRUCTION:
         asked_for, further = _text(document, "instruction"), document.get("input")
         if further is not None and not isinstance(further, str):
@@ -125,6 +162,73 @@ def chat_of(document: Mapping[str, Any]) -> Chat:
         prompt = 1
     else:
         turns = _turns(document["turns"], "", form)
+    system, tools = _system(document, turns), _tools(document.get("tools"))
+    added = len(system)
+    return Chat([*system, *turns], tools, None if prompt is None else prompt + added, added, is_text and not system)
+
+
+def preference_of(document: Mapping[str, Any]) -> Preference:
+    """
+    Return the preference of a row: its "form", one of PREFERENCES, and the value of each of its parts.
+
+    Without a prompt, it is what both answers begin with: turns, or characters of two strings. Answers that begin with
+    the turns of the prompt, as some sets repeat them, do not say them twice. Raises ChatError for a malformed row.
+
+    >>> shared = {"form": "chosen and rejected", "chosen": "2 + 2 is 4", "rejected": "2 + 2 is 5"}
+    >>> [turn["content"] for turn in preference_of(shared).answers["chosen"].turns]
+    ['2 + 2 is', ' 4']
+    """
+    form = document["form"]
+    names = ("completion",) if form == LABELLED else ("chosen", "rejected")
+    values = {name: document[name] for name in names}
+    is_text = all(_is_text(document[name]) for name in (*names, "prompt") if name in document)
+    if form != SHARED:
+        prompt = _side(document["prompt"], "prompt", "user")
+        answers = {name: _side(value, name, "assistant") for name, value in values.items()}
+        if all(answer[: len(prompt)] == prompt for answer in answers.values()):
+            answers = {name: answer[len(prompt) :] for name, answer in answers.items()}
+    elif is_text:
+        text = _shared(*values.values())
+        prompt = [_turn("user", text)]
+        answers = {name: [_turn("assistant", value[len(text) :])] for name, value in values.items()}
+    else:
+        whole = {name: _turns(value, f"{name}: ", ROLE_CONTENT) for name, value in values.items()}
+        count = len(_shared(*whole.values()))
+        prompt = whole["chosen"][:count]
+        answers = {name: turns[count:] for name, turns in whole.items()}
+    if not prompt:
+        raise ChatError(f"has answers that begin with different turns, so they have no prompt in common: {_ADD_PROMPT}")
+    for name, answer in answers.items():
+        if not answer or not (is_text or any(turn.get("content") or turn.get("tool_calls") for turn in answer)):
+            raise ChatError(f"has nothing in {name!r} after the prompt")
+    system, tools = _system(document, prompt), _tools(document.get("tools"))
+    added, before = len(system), [*system, *prompt]
+    is_text = is_text and not system
+    chats = {name: Chat([*before, *answer], tools, len(before), added, is_text) for name, answer in answers.items()}
+    label = None
+    if form == LABELLED:
+        label = document["label"]
+        if not isinstance(label, bool) and label not in (0, 1):
+            found = kind_in_json(label) if isinstance(label, (list, dict, str)) else json.dumps(label)
+            raise ChatError(f"has {found} in the field 'label', expected true or false")
+    return Preference(len(before), chats, None if label is None else bool(label))
+
+
+_ADD_PROMPT = "add a column 'prompt'"
+_Turns = TypeVar("_Turns", str, list[dict[str, Any]])
+
+
+def _shared(first: _Turns, second: _Turns) -> _Turns:
+    """What both begin with; of strings, without the space before they differ, which belongs to the words after it."""
+    count = next((i for i, (one, other) in enumerate(zip(first, second, strict=False)) if one != other), None)
+    count = min(len(first), len(second)) if count is None else count
+    if isinstance(first, str) and count and first[count - 1] == " ":
+        count -= 1
+    return first[:count]
+
+
+def _system(document: Mapping[str, Any], turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The system prompt of a column, as turns that come before the others; none if the column is empty."""
     system = document.get("system")
     if system is not None and not isinstance(system, str):
         raise ChatError(f"has {kind_in_json(system)} in the field 'system', expected a string")
@@ -132,10 +236,7 @@ def chat_of(document: Mapping[str, Any]) -> Chat:
         raise ChatError(
             "has a system prompt in the field 'system' and another as turn 1, so it is unclear which counts"
         )
-    if system:
-        turns = [_turn("system", system), *turns]
-        prompt = None if prompt is None else prompt + 1
-    return Chat(turns, _tools(document.get("tools")), prompt, int(bool(system)))
+    return [_turn("system", system)] if system else []
 
 
 def _turn(role: str, content: str) -> dict[str, Any]:
@@ -150,12 +251,17 @@ def _text(document: Mapping[str, Any], name: str) -> str:
 
 
 def _side(value: object, name: str, role: str) -> list[dict[str, Any]]:
-    """A prompt or a completion: turns, or the text of one turn."""
-    if isinstance(value, str):
-        return [_turn(role, value)]
-    if not isinstance(value, list):
+    """A prompt or a completion: turns, which may be JSON, or the text of one turn."""
+    if _is_text(value):
+        return [_turn(role, str(value))]
+    if not isinstance(value, (str, list)):
         raise ChatError(f"has {kind_in_json(value)} in the field {name!r}, expected a string or a list of turns")
     return _turns(value, f"{name}: ", ROLE_CONTENT)
+
+
+def _is_text(value: object) -> bool:
+    """Whether a prompt or a completion is text: a string that is not the JSON of turns."""
+    return isinstance(value, str) and not (value.lstrip().startswith("[") and form_of_turns(value))
 
 
 def _turns(value: object, where: str, form: str) -> list[dict[str, Any]]:

@@ -37,14 +37,14 @@ def chats_of(source: TextTable) -> ChatTable:
     where = column_path(column, names)
     if where is None:
         raise SourceError(f"{path}: has no column {column!r}, only {listed(names) or 'none'}: --chat names another")
-    form, parts = parts_of(where, names)
+    form, parts = parts_of(where, [name for name in names if name not in options.without])
     turns = [] if form else list(filter(None, (_value(row, where) for row in good)))
     form = form or next(filter(None, map(form_of_turns, turns)), "")
     if not form:
         found = kind_in_json(turns[0]) if turns else "nothing"
         raise SourceError(
             f"{path}: has {found} in the column {column!r}, expected a list of turns; a prompt needs a column "
-            "'completion' beside it, an instruction a column 'output'"
+            "'completion' beside it, or 'chosen' and 'rejected', and an instruction a column 'output'"
         )
     used = frozenset(each[0] for each in parts.values())
     if first.has_columns:
@@ -72,7 +72,7 @@ def _value(row: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 class ChatTable(TextTable):
     """
     The chats in the rows of one or several files. Satisfies ``TextSource``: a document is the JSON of a row's
-    ``form`` and of the ``parts`` of its chat, for ``chat_of``.
+    ``form`` and of the ``parts`` of its chat, for ``chat_of`` or ``preference_of``.
     """
 
     form: str = ""

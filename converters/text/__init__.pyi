@@ -10,6 +10,7 @@ from fastio.converters.text.encode import Sequences as Sequences
 from fastio.converters.text.huggingface import HuggingFaceTokenizer as HuggingFaceTokenizer
 from fastio.converters.text.huggingface import load_tokenizer as load_tokenizer
 from fastio.converters.text.pack import pack_text as pack_text
+from fastio.converters.text.preference import PreferenceEncoder as PreferenceEncoder
 from fastio.converters.text.samples import TextSamples as TextSamples
 from fastio.converters.text.tokenizer import BytesTokenizer as BytesTokenizer
 from fastio.converters.text.tokenizer import Tokenizer as Tokenizer

@@ -26,7 +26,7 @@ from fastio.types.runs import runs_of_mask
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
-__all__ = ["LOSSES", "ChatEncoder", "Loss", "default_loss"]
+__all__ = ["LOSSES", "ChatEncoder", "Loss", "check_plain", "check_sequences", "default_loss", "joined_values"]
 
 Loss = Literal["assistant", "last", "all", "completion"]
 LOSSES: tuple[Loss, ...] = ("assistant", "last", "all", "completion")
@@ -43,6 +43,22 @@ def default_loss(form: str) -> Loss:
     ('completion', 'assistant')
     """
     return "completion" if form in COMPLETIONS else "assistant"
+
+
+def check_sequences(sequences: Sequences) -> None:
+    """Raise SourceError for rules that are not for chats."""
+    if sequences.bos or sequences.eos:
+        raise SourceError("the chat template writes bos and eos: drop --bos and --eos")
+    if sequences.over == "split":
+        raise SourceError("a chat is one sequence: truncate longer ones (--too-long truncate), or refuse them")
+
+
+def check_plain(template: ChatTemplate, chat: Chat) -> None:
+    """Raise ChatError for turns that would be joined as if they were strings."""
+    if template.is_plain and not chat.is_text:
+        raise ChatError(
+            "has turns or a system prompt, whose roles --chat-template none leaves out: name the model's template"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +79,7 @@ class ChatEncoder:
     is_per_sample: bool = False
 
     def __post_init__(self) -> None:
-        if self.sequences.bos or self.sequences.eos:
-            raise SourceError("the chat template writes bos and eos: drop --bos and --eos")
-        if self.sequences.over == "split":
-            raise SourceError("a chat is one sequence: truncate longer ones (--too-long truncate), or refuse them")
+        check_sequences(self.sequences)
 
     @property
     def schema(self) -> Schema:
@@ -113,7 +126,7 @@ class ChatEncoder:
                 "kept; please report this"
             )
         ids, runs = [each for each, _ in encoded], [runs_of_mask(mask) for _, mask in encoded]
-        batch = SampleBatch(documents.keys, {"tokens": _joined(ids), "loss": _joined(runs)}, {})
+        batch = SampleBatch(documents.keys, {"tokens": joined_values(ids), "loss": joined_values(runs)}, {})
         counts = DocumentCounts(
             documents=len(encoded),
             samples=len(encoded),
@@ -136,6 +149,7 @@ class ChatEncoder:
         if has_marks(text):
             raise ChatError("holds U+10FFFE or U+10FFFF, which are no characters: take them out")
         chat = chat_of(json.loads(text))
+        check_plain(self.template, chat)
         has_tools = chat.tools is not None
         whole = self.template.render(chat.turns, chat.tools)
         if self.loss == "all":
@@ -243,8 +257,8 @@ def _mask(places: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -
     return mask
 
 
-def _joined(values: Sequence[NDArray[Any]]) -> Spans:
-    """Arrays one after the other, as the values of a field."""
+def joined_values(values: Sequence[NDArray[Any]]) -> Spans:
+    """Return arrays one after the other, as the values of a field."""
     if not values:
         return Spans.joined(np.empty(0, np.uint8), np.empty(0, np.int64))
     sizes = np.array([each.nbytes for each in values], np.int64)

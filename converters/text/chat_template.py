@@ -24,13 +24,17 @@ from fastio.converters.sources.chat_forms import ChatError
 from fastio.converters.text.huggingface import CONFIG, HuggingFaceTokenizer, configuration, special_tokens
 from fastio.errors import SourceError
 
-__all__ = ["ChatTemplate", "Rendered", "has_marks"]
+__all__ = ["PLAIN", "ChatTemplate", "Rendered", "has_marks"]
+
+PLAIN = "none"  # in place of a template's file: prompts and answers are text, joined as they are
 
 _BESIDE = "chat_template.jinja"  # where transformers keeps the template beside a tokenizer
 _TOOL_USE = "tool_use"  # the name of the template for chats with tools, where there are several
 _REASONING = ("reasoning_content", "thinking", "reasoning")  # what the reasoning of a turn is called, the usual first
 _GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _DATE = "strftime_now"
+_JOINED = """{% for turn in messages %}{{ turn.content }}{% endfor %}
+{%- if not add_generation_prompt and not messages[-1].content.endswith(eos_token) %}{{ eos_token }}{% endif %}"""
 
 # Around what {% generation %} writes while a template is rendered: noncharacters, which no text for interchange has.
 _BEGIN, _END = "\U0010fffe", "\U0010ffff"
@@ -79,6 +83,9 @@ class ChatTemplate:
         """
         Read the template ``path``, or else ``chat_template.jinja`` or ``tokenizer_config.json`` beside the tokenizer.
 
+        The path PLAIN stands for no template: prompts and answers, which must be strings, are joined as they are, with
+        eos behind them, and bos before them if the tokenizer adds it to a text.
+
         Special tokens are those of the configuration, and those ``named`` by role (bos, ...); without a configuration
         those that the tokenizer has by their usual names.
         """
@@ -86,6 +93,8 @@ class ChatTemplate:
         config = configuration(config_path)
         roles = tokenizer.special if not config else {*(named or {})}
         special = special_tokens(config) | {f"{role}_token": tokenizer.token(role) for role in roles}
+        if path == PLAIN:
+            return cls(_joined(tokenizer, special, tokenizer_path), None, _known(special), None, PLAIN)
         texts, where = _texts(Path(tokenizer_path), path, config.get("chat_template"))
         if "default" not in texts:
             known = ", ".join(map(repr, texts)) or "none"
@@ -95,8 +104,7 @@ class ChatTemplate:
             )
         uses_date = any(_DATE in text for text in texts.values())
         today = date.today().isoformat() if uses_date else None
-        known_tokens = {name: token for name, token in special.items() if token is not None}
-        return cls(texts["default"], texts.get(_TOOL_USE), known_tokens, today, where)
+        return cls(texts["default"], texts.get(_TOOL_USE), _known(special), today, where)
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> ChatTemplate:
@@ -112,6 +120,11 @@ class ChatTemplate:
             "special": dict(self.special),
             "date": self.today,
         }
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is no template, and strings are joined as they are."""
+        return self.name == PLAIN
 
     def marks_generation(self, *, has_tools: bool) -> bool:
         """Return whether the template says itself what the model generates, by {% generation %}."""
@@ -144,6 +157,21 @@ class ChatTemplate:
         return self.tool_text if has_tools and self.tool_text is not None else self.text
 
 
+def _known(special: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: token for name, token in special.items() if token is not None}
+
+
+def _joined(tokenizer: HuggingFaceTokenizer, special: Mapping[str, str | None], path: str | os.PathLike[str]) -> str:
+    """The template that joins strings. Raises SourceError for a tokenizer that has no eos to put behind them."""
+    if special.get("eos_token") is None:
+        raise SourceError(
+            f"{os.fspath(path)}: --chat-template {PLAIN} ends each text with eos, which the tokenizer does not have: "
+            "name it with --special eos=TOKEN"
+        )
+    bos = special.get("bos_token")
+    return f"{{{{ bos_token }}}}{_JOINED}" if bos is not None and tokenizer.template[:1] == [bos] else _JOINED
+
+
 def _texts(tokenizer: Path, path: str | os.PathLike[str] | None, configured: object) -> tuple[dict[str, str], str]:
     """The templates by name, and where they are from."""
     beside = tokenizer.with_name(_BESIDE)
@@ -162,7 +190,7 @@ def _texts(tokenizer: Path, path: str | os.PathLike[str] | None, configured: obj
         return {str(each.get("name")): each["template"] for each in named}, CONFIG
     raise SourceError(
         f"{tokenizer}: has no chat template beside it, neither {_BESIDE} nor one in {CONFIG}: name a file with "
-        "--chat-template"
+        f"--chat-template, or {PLAIN} for prompts and answers that are plain text"
     )
 
 

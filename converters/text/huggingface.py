@@ -101,6 +101,19 @@ class HuggingFaceTokenizer:
         texts = _texts(documents)
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
+    def encode_each(self, texts: Sequence[str]) -> list[list[int] | str]:
+        """Return the ids of each text, or a sentence on why it has none; the tokenizer's template adds nothing."""
+        try:
+            return [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        except Exception:  # the library raises no other class, and does not say which text it was
+            return [self._encoded_alone(text) for text in texts]
+
+    def _encoded_alone(self, text: str) -> list[int] | str:
+        try:
+            return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        except Exception as exc:  # for each text, of no other class
+            return f"cannot be encoded by the tokenizer {self._name!r}: {exc}"
+
     def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Return the ids of each text, and the characters that each is of; the tokenizer's template adds nothing."""
         encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -113,13 +126,8 @@ class HuggingFaceTokenizer:
 
     def _refused(self, documents: Documents) -> dict[int, str]:
         """What the library says of the documents that it cannot encode, by position."""
-        problems = {}
-        for i, text in enumerate(_texts(documents)):
-            try:
-                self._tokenizer.encode(text, add_special_tokens=False)
-            except Exception as exc:  # for each document, of no other class
-                problems[i] = f"cannot be encoded by the tokenizer {self._name!r}: {exc}"
-        return problems
+        encoded = enumerate(map(self._encoded_alone, _texts(documents)))
+        return {i: each for i, each in encoded if isinstance(each, str)}
 
     def decode(self, ids: NDArray[Any]) -> bytes:
         """Return what the tokenizer's decoder makes of some ids; special tokens appear by name."""

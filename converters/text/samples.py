@@ -24,6 +24,7 @@ from fastio.types.schema import Schema
 
 if TYPE_CHECKING:
     from fastio.converters.text.chat import ChatEncoder
+    from fastio.converters.text.preference import PreferenceEncoder
 
 __all__ = ["TextSamples"]
 
@@ -40,7 +41,7 @@ class TextSamples(PassedOn):
     """
 
     source: TextSource
-    encoder: Encoder | ChatEncoder
+    encoder: Encoder | ChatEncoder | PreferenceEncoder
     classes: Sequence[str] | None = None
     numbers: NDArray[np.int64] | None = None
 
@@ -51,7 +52,10 @@ class TextSamples(PassedOn):
 
     @property
     def schema(self) -> Schema:
-        """Tokens or text, and the label if there are labels; of chats, tokens and which of them count in the loss."""
+        """
+        Tokens or text, and the label if there are labels; of chats, tokens and which of them count in the loss; of
+        preferences, the tokens of the prompt and of each answer.
+        """
         return self.encoder.schema
 
     @property
@@ -60,7 +64,7 @@ class TextSamples(PassedOn):
         metadata = dict(self.source.metadata)
         if self.numbers is not None:
             metadata["classes"] = self.classes
-        if "tokens" in self.schema:
+        if any(field.traits.is_tokens for field in self.schema.payload):
             metadata["tokenizer"] = {**self.encoder.to_json(), "options": self.encoder.sequences.to_json()}
         return {**metadata, **self.encoder.record}
 

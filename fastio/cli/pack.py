@@ -21,7 +21,7 @@ from fastio.types.units import counted, number, per_second, size
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Source
     from fastio.converters.sources.source import DocumentCounts
-    from fastio.converters.text import ChatEncoder, Encoder, TextSamples
+    from fastio.converters.text import ChatEncoder, Encoder, PreferenceEncoder, TextSamples
     from fastio.store.files.remote_options import Remote
     from fastio.types.schema import Field
 
@@ -284,12 +284,15 @@ def _source_line(source: Source) -> str:
 
 def _text_line(samples: TextSamples) -> str:
     """Return how the text was understood and how it will be stored; a second line if its tokenizer could add more."""
+    from fastio.converters.sources.chat_forms import PREFERENCES
+
     source, encoder = samples.source, samples.encoder
     origin = source.metadata["source"]
     if "split" in origin:
         what = f"one sample per {origin['split']}"
     elif "chat" in origin:
-        what = f"{source.kind}, chats in {printable(origin['chat'])!r} ({origin['form']})"
+        kind = "preferences" if origin["form"] in PREFERENCES else "chats"
+        what = f"{source.kind}, {kind} in {printable(origin['chat'])!r} ({origin['form']})"
     elif "text_field" in origin:
         what = f"{source.kind}, {'token ids' if source.is_ids else 'text'} in {printable(origin['text_field'])!r}"
     else:
@@ -316,7 +319,7 @@ def _text_line(samples: TextSamples) -> str:
     )
 
 
-def _stored(encoder: Encoder | ChatEncoder) -> str:
+def _stored(encoder: Encoder | ChatEncoder | PreferenceEncoder) -> str:
     field = encoder.schema.payload[0]
     if field.name == "text":
         return "stored as UTF-8 (--tokenizer bytes or FILE stores tokens)"

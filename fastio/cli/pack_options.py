@@ -401,13 +401,14 @@ _TEXT_OPTIONS = (
         "--chat",
         metavar="NAME",
         help="Pack chats as token ids, and which of them count in the loss: the column of lists of turns, or prompt "
-        "(with completion), or instruction (with output).",
+        "(with completion), or instruction (with output). Preferences: prompt (with chosen and rejected, or completion "
+        "and label), or chosen (with rejected).",
     ),
     click.option(
         "--chat-template",
-        metavar="FILE",
-        help="The Jinja template that writes chats.  [default: chat_template.jinja or tokenizer_config.json beside the "
-        "tokenizer]",
+        metavar="FILE|none",
+        help="The Jinja template that writes chats; none joins prompts and answers that are text, and ends them with "
+        "eos.  [default: chat_template.jinja or tokenizer_config.json beside the tokenizer]",
     ),
     click.option(
         "--loss",
@@ -531,8 +532,8 @@ class TextArguments:
         """Open SRC as chats, with what makes samples of them."""
         from fastio.converters.sources.text_chats import ChatTable
         from fastio.converters.text import HuggingFaceTokenizer, Sequences, TextSamples, open_text
-        from fastio.converters.text.chat import ChatEncoder, default_loss
         from fastio.converters.text.chat_template import ChatTemplate
+        from fastio.converters.text.preference import encoder_of
 
         if src.copy is not None:
             raise click.UsageError(f"{src.copy.url}: --chat is for tables of this machine: copy the table first")
@@ -544,9 +545,9 @@ class TextArguments:
         template = ChatTemplate.load(tokenizer, self.tokenizer, self.chat_template, named=self._named())
         source = open_text(src, kind=kind, options=self.options(of_source))
         assert isinstance(source, ChatTable)
-        loss = self.loss or default_loss(source.form)
         sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=self.too_long or "refuse")
-        return TextSamples(source, ChatEncoder(tokenizer, template, loss, sequences, self.per_sample))
+        encoder = encoder_of(source.form, tokenizer, template, self.loss, sequences, is_per_sample=self.per_sample)
+        return TextSamples(source, encoder)
 
     def tokens(self) -> TextTokens:
         """Return what makes token ids of the text in fields, ``--field caption=caption:tokens``."""

@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import default_collate
 
 from fastio.dataset.form import FieldTransform
-from fastio.dataset.token_collate import PadCollate
+from fastio.dataset.token_collate import PadCollate, PreferenceCollate, answers_of
 from fastio.dataset.tv_values import picture_tensor
 from fastio.errors import SchemaError
 from fastio.types.field_types import type_of
@@ -32,12 +32,13 @@ __all__ = [
     "mask_name",
     "nest_rows",
     "pad_rows",
+    "preference_of",
     "split_rows",
 ]
 
 RowsName = Literal["list", "pad", "nested"]
-Rows = RowsName | PadCollate
-RowsWish = Rows | Mapping[str, Rows]
+Rows = RowsName | PadCollate | PreferenceCollate
+RowsWish = Rows | Literal["preference"] | Mapping[str, Rows]
 
 
 def split_rows(rows: torch.Tensor, counts: NDArray[np.int64]) -> list[torch.Tensor]:
@@ -93,6 +94,10 @@ def choose_rows(schema: Schema, names: Sequence[str], wish: RowsWish | None, *, 
     }
     if wish is None:
         return chosen
+    if isinstance(wish, PreferenceCollate) or wish == "preference":
+        answers = _answers(fields, where)
+        wish = wish if isinstance(wish, PreferenceCollate) else PreferenceCollate()
+        return {**chosen, **dict.fromkeys(("prompt", *answers), wish)}
     if not chosen:
         raise SchemaError(
             f"{where}: collate= is for token ids and arrays of different lengths, but samples have "
@@ -120,6 +125,39 @@ def choose_rows(schema: Schema, names: Sequence[str], wish: RowsWish | None, *, 
     return chosen
 
 
+def _answers(fields: Mapping[str, Field], where: str) -> tuple[str, ...]:
+    """The fields of the answers. Raises SchemaError for samples that are no preferences."""
+    answers = answers_of(fields)
+    unfit = [name for name in ("prompt", *answers) if name in fields and not fields[name].traits.is_tokens]
+    if unfit or not answers:
+        found = ", ".join(f"{name} ({type_of(field)})" for name, field in fields.items())
+        raise SchemaError(
+            f"{where}: collate='preference' is for token ids named 'prompt' with 'chosen' and 'rejected', or with "
+            f"'completion', but samples have {found}: fastio pack --chat prompt makes them"
+        )
+    types = {name: type_of(fields[name]) for name in ("prompt", *answers)}
+    if len({*types.values()}) > 1:
+        listed = ", ".join(f"{name} is {each}" for name, each in types.items())
+        raise SchemaError(f"{where}: prompts and answers share rows, so they need ids of one type, but {listed}")
+    return answers
+
+
+def preference_of(chosen: Mapping[str, Rows], wish: object, dataset: FastDataset) -> PreferenceCollate | None:
+    """
+    Return the collate of the fields that are collated together, None if there are none; by name, with the tokenizer's
+    id for padding. Raises SchemaError for samples that are no dicts.
+    """
+    found = next((how for how in chosen.values() if isinstance(how, PreferenceCollate)), None)
+    if found is None:
+        return None
+    if dataset.form.kind != "dict":
+        raise SchemaError(
+            f"{dataset.store.path}: collate='preference' makes entries of other names, but samples are a "
+            f"{dataset.form.kind}: leave out the dataset's fields="
+        )
+    return found if isinstance(wish, PreferenceCollate) else PreferenceCollate(dataset.pad_id_of("prompt"))
+
+
 def is_padded(how: Rows | None) -> bool:
     """Whether a batch has a mask of such rows."""
     return how == "pad" or isinstance(how, PadCollate)
@@ -141,6 +179,8 @@ class FieldCollate:
       ids also a ``PadCollate``, whose ``input_ids`` and ``attention_mask`` these are
     * "nested": a nested tensor of the layout ``torch.jagged``
 
+    "preference", or a ``PreferenceCollate``, is for prompts and answers together, and for dicts alone.
+
     What a transform makes of a field is collated the same way if it is of the same kind. Anything else, and values
     under other names, are collated as ``default_collate`` does.
     """
@@ -151,6 +191,7 @@ class FieldCollate:
         names = self._form.names
         self._rows = choose_rows(schema, names, collate, where=dataset.store.path)
         self._fills = {name: dataset.pad_id_of(name) for name in self._rows}
+        self._preference = preference_of(self._rows, collate, dataset)
         self._lists = {name: _listed_types(schema[name]) for name in names if _is_listed(schema[name])}
         self._masks = {name for name in names if schema[name].traits.is_mask}
         # Transforms that know the fields leave them in place, and may add one behind them.
@@ -199,6 +240,11 @@ class FieldCollate:
 
     def _dict(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
+        if self._preference is not None:
+            ours = [name for name in columns if isinstance(self._rows.get(name), PreferenceCollate)]
+            rows = zip(*(map(torch.as_tensor, columns[name]) for name in ours), strict=True)
+            batch = self._preference([dict(zip(ours, row, strict=True)) for row in rows])
+            columns = {name: values for name, values in columns.items() if name not in ours}
         for name, values in columns.items():
             collated = self._collated(name, values)
             if is_padded(self._rows.get(name)):
@@ -241,6 +287,7 @@ def _collated_rows(values: Sequence[Any], how: Rows, fill: int) -> Any:
         return batch["input_ids"], batch["attention_mask"]
     if how == "list":
         return tensors
+    assert not isinstance(how, PreferenceCollate), "which is for several fields at once"
     counts = np.array([len(tensor) for tensor in tensors], np.int64)
     return collate_rows(torch.cat(tensors), counts, how, fill=fill)
 

@@ -1,9 +1,9 @@
-"""Batches of token ids: padded to one length, packed one after the other, or cut into rows of one length."""
+"""Batches of token ids: padded, packed one after the other, cut into rows of one length, or a prompt and answers."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -22,7 +22,9 @@ __all__ = [
     "ChunkCollate",
     "PackCollate",
     "PadCollate",
+    "PreferenceCollate",
     "TokenCollate",
+    "answers_of",
     "count_tokens",
     "tensor_core_multiple",
 ]
@@ -286,6 +288,85 @@ class ChunkCollate:
             targets = torch.cat([*counted, tokens[0].new_full((tail,), IGNORED)])
             batch["labels"] = targets.view(-1, self.tokens)
         return batch
+
+
+@explains_fields
+@dataclass(frozen=True, slots=True)
+class PreferenceCollate:
+    """
+    Puts prompts and their answers into rows, for DPO, KTO and reward models: what TRL's collators make, for samples
+    with "prompt" and either "chosen" and "rejected", or "completion". A batch is a dict with
+
+    * ``input_ids`` int64 ``(2B, L)``: each prompt with the chosen answer, then each with the rejected one; ``(B, L)``
+      with completions. Filled up with ``pad_id`` behind the answers.
+    * ``attention_mask`` bool, of the same shape: True for tokens
+    * ``completion_mask`` bool, of the same shape: True for the tokens of answers
+    * the columns of the samples under their names, such as ``label`` ``(B,)``
+
+    With ``apart``, prompts and answers are tensors of their own, as in earlier versions of TRL and for generating:
+    ``prompt_input_ids`` ``(B, P)``, padded on the left, ``chosen_input_ids`` ``(B, C)`` and so on, padded on the right,
+    each with its ``prompt_attention_mask``, ... bool.
+
+    L is rounded up to a multiple of ``pad_to_multiple``: a number, or a dtype for its ``tensor_core_multiple``. Called
+    with a list of samples: dicts of int64 ids and of numbers. Raises ValueError for other samples.
+    """
+
+    pad_id: int = 0
+    pad_to_multiple: int | torch.dtype = 1
+    apart: bool = False
+
+    def __post_init__(self) -> None:
+        _checked_multiple(self.pad_to_multiple)
+
+    @property
+    def width(self) -> int:
+        """What lengths are rounded up to a multiple of."""
+        return _checked_multiple(self.pad_to_multiple)
+
+    def padding_of(self, name: str) -> PadCollate:
+        """Return how a field is padded if it is ``apart``: a prompt on the left."""
+        return PadCollate(self.pad_id, "left" if name == "prompt" else "right", self.pad_to_multiple)
+
+    def __call__(self, samples: Sequence[Mapping[str, Any]]) -> Batch:
+        answers = answers_of(samples[0])
+        if not answers:
+            raise ValueError(f"samples with {', '.join(map(str, samples[0]))}: expected {_PREFERENCE_FIELDS}")
+        rest = [name for name in samples[0] if name != "prompt" and name not in answers]
+        columns = {name: default_collate([sample[name] for sample in samples]) for name in rest}
+        if self.apart:
+            batch: Batch = {}
+            for name in ("prompt", *answers):
+                padded = self.padding_of(name)([sample[name] for sample in samples])
+                batch |= {f"{name}_{part}": padded[part] for part in ("input_ids", "attention_mask")}
+            return {**batch, **columns}
+        rows = [torch.cat([sample["prompt"], sample[name]]) for name in answers for sample in samples]
+        batch = PadCollate(self.pad_id, pad_to_multiple=self.pad_to_multiple)(rows)
+        prompts = torch.tensor([len(sample["prompt"]) for _ in answers for sample in samples])
+        places = torch.arange(batch["input_ids"].shape[1], device=batch["input_ids"].device)
+        is_answer = (places >= prompts.to(places.device)[:, None]) & batch["attention_mask"]
+        return {
+            "input_ids": batch["input_ids"],
+            "attention_mask": batch["attention_mask"],
+            "completion_mask": is_answer,
+            **columns,
+        }
+
+
+_PREFERENCE_FIELDS = "'prompt' with 'chosen' and 'rejected', or with 'completion'"
+
+
+def answers_of(names: Collection[str]) -> tuple[str, ...]:
+    """
+    Return the fields of answers among those of samples; none if they are no preferences.
+
+    >>> answers_of(["prompt", "chosen", "rejected"]), answers_of(["prompt", "completion"]), answers_of(["text"])
+    (('chosen', 'rejected'), ('completion',), ())
+    """
+    if "prompt" not in names:
+        return ()
+    if "completion" in names:
+        return ("completion",)
+    return ("chosen", "rejected") if "chosen" in names and "rejected" in names else ()
 
 
 def count_tokens(batch: Batch) -> tuple[int, int]:

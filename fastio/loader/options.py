@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 import torch
 
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.dataset.token_collate import TokenCollate
+from fastio.dataset.token_collate import PreferenceCollate, TokenCollate
 from fastio.machine import available_cpus
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
@@ -45,8 +45,8 @@ __all__ = [
 
 
 Cache = Literal["ram", "device"]
-CollateName = Literal["list", "pad", "nested", "pack"]
-CollateWish = TokenCollate | CollateName | Mapping[str, TokenCollate | CollateName] | None
+CollateName = Literal["list", "pad", "nested", "pack", "preference"]
+CollateWish = TokenCollate | PreferenceCollate | CollateName | Mapping[str, TokenCollate | CollateName] | None
 Decode = Literal["cpu", "device"]
 Layout = Literal["contiguous", "channels_last"]
 OnError = Literal["raise", "skip", "zero"]
@@ -139,7 +139,7 @@ class PixelOptions:
         _check_choice("cache", self.cache, (None, *get_args(Cache)))
         _check_transforms(self.transforms)
         self._check_views()
-        if callable(self.collate) and not isinstance(self.collate, TokenCollate):
+        if callable(self.collate) and not isinstance(self.collate, (TokenCollate, PreferenceCollate)):
             raise TypeError(
                 f"collate={self.collate!r}: it joins samples that differ in length, as 'pad', 'list', ... or a "
                 "PadCollate say; for a function of your own, use torch's DataLoader(FastDataset(path), "

@@ -94,3 +94,21 @@ def test_chats_are_in_tables(chat: list[str]) -> None:
     """A file of lines has no columns."""
     Path("a.txt").write_text("x\n")
     assert "--chat messages has no effect, because only tables hold chats" in run("pack", "a.txt", "a.lmdb", *chat)[1]
+
+
+def test_preferences(chat: list[str]) -> None:
+    """Named in the report, compared with their source; without the label, completions are chats."""
+    row = {"prompt": "the cat?", "completion": "sat", "label": True}
+    Path("kto.jsonl").write_text("".join(json.dumps({**row, "label": i % 2 == 0}) + "\n" for i in range(9)))
+    words = ("pack", "kto.jsonl", *chat[:2], "--chat", "prompt")
+    code, said = run(*words[:2], "kto.h5", *words[2:])
+    assert (0, True) == (code, "jsonl, preferences in 'prompt' (prompt, completion and label)" in said), said
+    code, said = run("verify", "kto.h5", "--against", "kto.jsonl")
+    assert (0, True) == (code, "9 compared with kto.jsonl: keys and the fields prompt, completion, label" in said), said
+
+    code, said = run(*words[:2], "sft.h5", *words[2:], "--without", "label")
+    assert (0, True) == (code, "jsonl, chats in 'prompt' (prompt and completion)" in said), said
+    code, said = run("verify", "sft.h5", "--against", "kto.jsonl")
+    assert (0, True) == (code, "9 compared with kto.jsonl: keys and the fields tokens, loss" in said), said
+    assert "drop --loss all" in run(*words[:2], "x.h5", *words[2:], "--loss", "all")[1]
+    assert "--tokenizer tokenizer.json --chat prompt" in run("info", "kto.jsonl")[1]

@@ -9,8 +9,8 @@ from typing import Any, Self, cast
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL, FieldTransform
 from fastio.dataset.record_collate import Rows as Collate
-from fastio.dataset.record_collate import RowsWish, choose_rows
-from fastio.dataset.token_collate import PadCollate
+from fastio.dataset.record_collate import RowsWish, choose_rows, preference_of
+from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.errors import SchemaError
 from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import CollateWish, Layout, PixelOptions, Quality
@@ -219,12 +219,20 @@ def _leader(dataset: FastDataset) -> str | None:
 
 
 def row_collates(dataset: FastDataset, wish: CollateWish, sampler: object) -> dict[str, Collate]:
-    """Return the collate of each field whose values differ in length; those of padded token ids have a PadCollate."""
+    """
+    Return the collate of each field whose values differ in length; those of padded token ids have a PadCollate, those
+    of prompts and answers together one PreferenceCollate.
+    """
     multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
     schema = dataset.store.schema
     collates = choose_rows(schema, dataset.form.names, cast("RowsWish | None", wish), where=dataset.store.path)
+    preference = preference_of(collates, wish, dataset)
+    if wish == "preference" and preference is not None:
+        preference = PreferenceCollate(preference.pad_id, multiple)
     for name, how in collates.items():
-        if how == "pad" and schema[name].traits.is_tokens:
+        if isinstance(how, PreferenceCollate) and preference is not None:
+            collates[name] = preference
+        elif how == "pad" and schema[name].traits.is_tokens:
             collates[name] = PadCollate(dataset.pad_id_of(name), pad_to_multiple=multiple)
     return collates
 

@@ -17,7 +17,7 @@ from fastio import _native
 from fastio.dataset.field_values import column_values
 from fastio.dataset.record_collate import is_padded, mask_name
 from fastio.dataset.row_reader import RowReader
-from fastio.dataset.token_collate import PadCollate
+from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.device.nested import tensors
@@ -38,7 +38,14 @@ from fastio.loader.producer.producer import (
     tensor_labels,
 )
 from fastio.loader.producer.rows import PendingGeometry, PendingRowFields, RowFields
-from fastio.loader.producer.tokens import JoinedTokens, PaddedTokens, TokenField, TokenFiller
+from fastio.loader.producer.tokens import (
+    JoinedTokens,
+    PaddedTokens,
+    PreferenceFields,
+    PreferenceTokens,
+    TokenField,
+    TokenFiller,
+)
 from fastio.loader.producer.values import PendingRagged, PendingValues, begin_check
 from fastio.samplers.batches import Batches
 from fastio.transforms.joint import GEOMETRY
@@ -174,8 +181,8 @@ def _columns(context: ProducerContext) -> dict[str, NDArray[Any]]:
 @dataclass(frozen=True, slots=True)
 class _Machinery:
     """
-    Begins batches: ``rows`` by ``decoders``, and of what Python must see, ``tokens``, ``ragged`` arrays, and
-    ``others``, which are text, JSON and bytes.
+    Begins batches: ``rows`` by ``decoders``, and of what Python must see, ``tokens``, ``preferences`` of prompts and
+    answers, ``ragged`` arrays, and ``others``, which are text, JSON and bytes.
     """
 
     context: ProducerContext
@@ -186,6 +193,7 @@ class _Machinery:
     rows: RowFields
     decoders: Mapping[str, RowDecoder]
     tokens: Sequence[TokenField]
+    preferences: PreferenceFields | None
     ragged: Sequence[RowReader]
     others: Sequence[RowReader]
 
@@ -203,7 +211,7 @@ class _Machinery:
         could not be read, or once Pillow has had to decode a picture.
         """
         fields = self.context.field_options
-        is_other = bool(self.tokens or self.ragged or self.others or fields.keeps_geometry)
+        is_other = bool(self.tokens or self.preferences or self.ragged or self.others or fields.keeps_geometry)
         if is_other or not self.decoders or self.pillow.has_begun:
             return None
         leader = None if self.rows.leader is None else whole.rows[self.rows.leader]
@@ -245,6 +253,8 @@ class _Machinery:
         if fields.keeps_geometry:
             pending.append(PendingGeometry(rows, len(part), is_pinned=options.pin_memory))
         pending += [tokens.begin(part) for tokens in self.tokens]
+        if self.preferences is not None:
+            pending.append(PreferenceTokens(self.preferences, part))
         names = [reader.field.name for reader in (*self.ragged, *self.others)]
         if names:
             checked = begin_check(part, names, self.pool, verify=options.verify)
@@ -266,6 +276,16 @@ def _start(
         for name, field in rows.fields.items()
     }
     readers = [reader for reader in context.dataset.readers.values() if not reader.has_rows]
+    collates = context.field_options.collates
+    joint = {
+        reader.field.name: TokenReader(reader)
+        for reader in readers
+        if (how := _joint_collate(collates.get(reader.field.name))) and not how.apart
+    }
+    preference = next(filter(None, map(_joint_collate, collates.values())), None)
+    preferences = None
+    if joint and preference is not None:
+        preferences = PreferenceFields(joint, preference, pool, options.verify, options.pin_memory)
     return _Machinery(
         context,
         columns,
@@ -274,15 +294,26 @@ def _start(
         pillow_count,
         rows,
         decoders,
-        tokens=[_token_field(context, reader, pool) for reader in readers if reader.field.traits.is_tokens],
+        tokens=[
+            _token_field(context, reader, pool)
+            for reader in readers
+            if reader.field.traits.is_tokens and reader.field.name not in joint
+        ],
+        preferences=preferences,
         ragged=[reader for reader in readers if reader.field.traits.is_ragged],
         others=[reader for reader in readers if not (reader.field.traits.is_tokens or reader.field.traits.is_ragged)],
     )
 
 
+def _joint_collate(how: object) -> PreferenceCollate | None:
+    return how if isinstance(how, PreferenceCollate) else None
+
+
 def _token_field(context: ProducerContext, reader: RowReader, pool: _native.ThreadPool) -> TokenField:
     options, tokens = context.options, TokenReader(reader)
     collate = context.field_options.collates[reader.field.name]
+    if isinstance(collate, PreferenceCollate):
+        collate = collate.padding_of(reader.field.name)
     filler = None
     if isinstance(collate, PadCollate):
         filler = TokenFiller(context, tokens, collate, pool, kept=context.options.depth + 2)
@@ -373,7 +404,10 @@ class _FieldsBatch:
             return (*parts, values[GEOMETRY]) if options.keeps_geometry else parts
         batch: dict[str, Any] = {}
         for name in form.names:
-            if is_padded(options.collates.get(name)):
+            how = options.collates.get(name)
+            if isinstance(how, PreferenceCollate):
+                batch |= _named(name, values) if how.apart else values.get(name, {})
+            elif is_padded(how):
                 batch[name], batch[mask_name(name)] = values[name]
             else:
                 batch[name] = values[name]
@@ -383,8 +417,15 @@ class _FieldsBatch:
 
     def _token_counts(self) -> tuple[int, int]:
         """Return the tokens in all fields of the batch, and the slots for them."""
-        counts = [pending.counts for pending in self._pending if isinstance(pending, (PaddedTokens, JoinedTokens))]
+        kinds = (PaddedTokens, JoinedTokens, PreferenceTokens)
+        counts = [pending.counts for pending in self._pending if isinstance(pending, kinds)]
         return sum(tokens for tokens, _ in counts), sum(slots for _, slots in counts)
+
+
+def _named(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a padded prompt or answer under the names of a PreferenceCollate whose tensors are ``apart``."""
+    ids, mask = values[name]
+    return {f"{name}_input_ids": ids, f"{name}_attention_mask": mask}
 
 
 def _nbytes(batch: Any) -> int:

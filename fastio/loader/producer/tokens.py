@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, repeat
@@ -20,7 +20,7 @@ from fastio.codec import describe_status
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.row_reader import RowReader
-from fastio.dataset.token_collate import PadCollate, TokenCollate
+from fastio.dataset.token_collate import PadCollate, PreferenceCollate, TokenCollate
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError
 from fastio.loader.forks import PerProcess
@@ -40,6 +40,8 @@ __all__ = [
     "Located",
     "PaddedTokens",
     "PendingRead",
+    "PreferenceFields",
+    "PreferenceTokens",
     "TokenField",
     "TokenFiller",
     "TokenProducer",
@@ -543,7 +545,7 @@ class JoinedTokens:
             self._lengths = field.tokens.lengths(spans)
             self._ids, job = self._fill(spans, np.empty(len(spans), np.int32), verify=False)
             job.wait()
-        assert not isinstance(field.collate, PadCollate)
+        assert not isinstance(field.collate, (PadCollate, PreferenceCollate))
         batch = collate_lengths(self._ids, self._lengths, field.collate, is_pinned=field.is_pinned)
         return {field.tokens.field.name: batch}
 
@@ -556,6 +558,116 @@ class JoinedTokens:
     def cancel(self) -> None:
         """See PendingFields."""
         self._job.cancel()
+
+
+# Prompts and answers together: each row of a batch has a prompt and one of the answers to it.
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceFields:
+    """Makes rows of prompts and answers on the threads of one process: ``tokens`` has the prompt and the answers."""
+
+    tokens: Mapping[str, TokenReader]
+    collate: PreferenceCollate
+    pool: _native.ThreadPool
+    verify: bool
+    is_pinned: bool
+
+
+class PreferenceTokens:
+    """
+    Prompts and answers on their way into rows: see PendingFields.
+
+    A row is two slots, the first as long as its prompt. Rows of all first answers come before those of the second.
+    """
+
+    def __init__(self, fields: PreferenceFields, part: BatchPart) -> None:
+        self._fields = fields
+        self._indices = part.indices
+        self._names = ["prompt", *(name for name in fields.tokens if name != "prompt")]
+        self._reader = fields.tokens["prompt"]
+        self._encoded = {name: part.encoded(name) for name in self._names}
+        self._errors: dict[int, SampleError] = {}
+        self._rows = self._begin([self._encoded[name].spans for name in self._names], verify=fields.verify)
+
+    def _begin(self, fields: Sequence[Spans], *, verify: bool) -> _PreferenceRows:
+        """Start rows of these prompts and answers."""
+        count, answers = len(fields[0]), len(fields) - 1
+        places = np.empty((answers, count, 2), np.int64)
+        places[:, :, 0] = np.arange(count)
+        places[:, :, 1] = np.arange(answers)[:, None] * count + count + np.arange(count)
+        spans = joined_spans(list(fields)).at(places.reshape(-1))
+        lengths = self._reader.lengths(spans).reshape(-1, 2)
+        ends, multiple = lengths.sum(1), self._fields.collate.width
+        width = -(-int(ends.max(initial=0)) // multiple) * multiple
+        slots = np.empty(2 * len(ends) + 1, np.int64)
+        slots[::2] = np.arange(len(ends) + 1) * width
+        slots[1::2] = slots[:-1:2] + lengths[:, 0]
+        ids, status = np.empty((len(ends), width), np.int64), np.empty(len(spans), np.int32)
+        mask = np.empty((len(ends), width), np.uint8)
+        job = _native.fill_tokens(
+            spans,
+            slots,
+            ids.reshape(-1),
+            status,
+            self._fields.pool,
+            verify=verify,
+            mask=mask.reshape(-1),
+            item_bytes=self._reader.item_bytes,
+            pad_id=self._fields.collate.pad_id,
+            vocabulary=self._reader.vocabulary,
+        )
+        return _PreferenceRows(ids, mask.view(np.bool_), lengths, status.reshape(answers, count, 2), job)
+
+    def errors(self) -> dict[int, SampleError]:
+        """See PendingFields."""
+        self._rows.job.wait()
+        status = self._rows.status
+        each = [status[:, :, 0].max(0), *status[:, :, 1]]
+        for name, of in zip(self._names, each, strict=True):
+            encoded = self._encoded[name]
+            of_field = _status(np.ascontiguousarray(of), encoded.unread)
+            found = self._fields.tokens[name].errors(self._indices, encoded.spans, of_field)
+            self._errors = found | self._errors
+        return self._errors
+
+    def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
+        """See PendingFields. A sample of which a part is bad is blank as a whole."""
+        if kept is not None or self._errors:
+            status = np.zeros(len(self._indices), np.int32)
+            status[[*self._errors]] = _native.FAILED
+            fields = [_good(self._encoded[name].spans, status, kept) for name in self._names]
+            self._rows = self._begin(fields, verify=False)
+            self._rows.job.wait()
+        rows = self._rows
+        is_answer = rows.mask & (np.arange(rows.mask.shape[1]) >= rows.lengths[:, :1])
+        made = {"input_ids": rows.ids, "attention_mask": rows.mask, "completion_mask": is_answer}
+        tensors = {name: torch.from_numpy(array) for name, array in made.items()}
+        if self._fields.is_pinned:
+            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
+        return {"prompt": tensors}
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The tokens of the batch, and its slots for them."""
+        return int(self._rows.lengths.sum()), self._rows.ids.size
+
+    def cancel(self) -> None:
+        """See PendingFields."""
+        self._rows.job.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _PreferenceRows:
+    """
+    Rows in progress: ``ids`` and ``mask`` (R, L), ``lengths`` (R, 2) of prompt and answer, ``status`` (answers, B, 2).
+    """
+
+    ids: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+    lengths: NDArray[np.int64]
+    status: NDArray[np.int32]
+    job: _native.Job
 
 
 def _status(status: NDArray[np.int32], unread: NDArray[np.int32] | None) -> NDArray[np.int32]:

@@ -15,7 +15,7 @@ from fastio.codec.copied import parse_json
 from fastio.dataset.field_values import FieldValues
 from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.row_reader import RowReader
-from fastio.dataset.token_collate import PadCollate
+from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.errors import SampleError
 from fastio.loader.producer.batch_part import BatchPart, collate_lengths
 from fastio.loader.producer.chunks import EncodedValues
@@ -218,7 +218,7 @@ class PendingRagged:
                 keeps[kept] = True
                 values, counts = values[np.repeat(keeps, counts)], counts[kept]
             how = self._collates[name]
-            assert not isinstance(how, PadCollate)  # which is for token ids
+            assert not isinstance(how, (PadCollate, PreferenceCollate))  # which are for token ids
             collated[name] = collate_lengths(values, counts, how, is_pinned=self._is_pinned)
         return collated
 
