@@ -101,6 +101,22 @@ def test_the_examples_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPat
                 del names[name]
 
 
+def test_the_road_of_a_loader_is_printed_as_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The output that the guide shows of print(loader) is what its examples print."""
+    monkeypatch.chdir(folder)
+    section = (GUIDE / "loading.md").read_text().partition("## Which road")[2].partition("\n## ")[0]
+    shown = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        exec(compile(code, "loading.md", "exec"), names)
+        names["loader"].close()
+
+    assert 2 == len(shown)
+    assert "".join(shown) == capsys.readouterr().out
+
+
 def test_the_packing_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Datasets and samples as the guide names them are packed; the stores open."""
     monkeypatch.chdir(tmp_path)

@@ -33,12 +33,14 @@ from fastio.store.protocol import SampleStore
 from fastio.store.staging import staged_path
 from fastio.types.field_types import type_of
 from fastio.types.options import check_verify, explains_names
+from fastio.types.placement import IN_THE_INDEX, Placement, Stage, steps_of
 from fastio.types.schema import LOSS, Schema
 from fastio.types.spans import Spans
 
 __all__ = [
     "FastDataset",
     "not_a_path",
+    "sample_placement",
 ]
 
 
@@ -467,7 +469,10 @@ class FastDataset(Dataset[Any]):
         if self.form.is_joint or self.form.names[0] not in self.readers:
             fields = [f"{name}: {type_of(self.store.schema[name])}" for name in self.form.names]
             parts = f"{self.form.kind} of {', '.join(fields)}"
-        return f"FastDataset({self.store.path!r}): {len(self)} samples, {self.store.format}, {parts}"
+        first = f"FastDataset({self.store.path!r}): {len(self)} samples, {self.store.format}, {parts}"
+        if self.transform is None and self.target_transform is None:
+            return first
+        return "\n  ".join([first, *sample_placement(self, "dataset[i]").lines])
 
 
 def not_a_path(what: str, value: object) -> str:
@@ -518,6 +523,25 @@ def _check_target_transform(store: SampleStore, form: Form, target_transform: ob
             f"{store.path}: target_transform= is for samples of a value and a label, but these are a {form.kind} of "
             f"{', '.join(form.names)}: change the label in transform=, which gets the whole sample"
         )
+
+
+# Where samples are made, for descriptions of datasets and loaders.
+
+
+def sample_placement(dataset: FastDataset, where: str) -> Placement:
+    """Return where ``dataset[i]`` makes each field of a sample, if it is called in ``where``."""
+    if dataset.makes_samples:
+        return Placement({"sample": [Stage(where, (f"{type(dataset).__name__}.__getitem__",))]})
+    steps, form = steps_of(dataset.transform), dataset.form
+    fields: dict[str, Sequence[Stage]] = {}
+    for field in form.names:
+        if field in dataset.readers:
+            decodes = ("decode when used",) if dataset.readers[field].is_picture else ()
+            fields[field] = [Stage(where, (*decodes, *steps))]
+        else:
+            own = steps_of(dataset.target_transform) if form.kind == "pair" else steps if form.is_joint else ()
+            fields[field] = [Stage(IN_THE_INDEX), *([Stage(where, own)] if own else [])]
+    return Placement(fields)
 
 
 # Finds the samples of the store that a list assigned by the user means, and their labels.

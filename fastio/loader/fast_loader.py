@@ -45,6 +45,7 @@ from fastio.samplers.wrappers import ClosedBatchSampler, EpochSampler
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.metrics import LoaderStats, SourceReport
 from fastio.types.options import explains_names
+from fastio.types.placement import Placement
 from fastio.types.receipt import Receipt
 
 __all__ = [
@@ -325,6 +326,11 @@ class FastLoader:
         return ClosedBatchSampler(self.sampler)
 
     @property
+    def placement(self) -> Placement:
+        """Where each field of a batch is made: natively, in Python or on the device, and what forces that."""
+        return self._wiring.placement
+
+    @property
     def stats(self) -> LoaderStats:
         """Counters since the loader was built: see ``LoaderStats``."""
         return self._iteration.report()
@@ -343,7 +349,8 @@ class FastLoader:
 
     def __repr__(self) -> str:
         batches = f"{len(self)} batches" + ("" if self.batch_size is None else f" of {self.batch_size}")
-        return f"FastLoader({self.base.store.path!r}): {batches}, {len(self._selection)} samples"
+        first = f"FastLoader({self.base.store.path!r}): {batches}, {len(self._selection)} samples"
+        return "\n  ".join([first, *self.placement.lines, *self._wiring.producer.pictures.lines])
 
     def close(self) -> None:
         """

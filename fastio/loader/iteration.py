@@ -60,6 +60,8 @@ class BatchIteration:
         self._position = position
         self._path = selection.base.store.path
         self._late_crop = wiring.late_crop
+        self._placement = wiring.placement
+        self._is_placement_told = False
         self._views = wiring.views
         self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
         self._fields = tuple(selection.base.readers)
@@ -79,6 +81,7 @@ class BatchIteration:
         ``cursor`` moves with each batch yielded here. Whoever hands batches on to the loop moves ``consumer``.
         """
         self.check_open()
+        self._tell_placement()
         self._position.begin(cursor, consumer)
         left, ledger = self._left(cursor, consumer)
         held, skipped = HeldUnits(), set[int]()
@@ -129,6 +132,12 @@ class BatchIteration:
             loop.cancel()
             held.close()
 
+    def _tell_placement(self) -> None:
+        """Log where batches are made, once for each loader."""
+        if not self._is_placement_told:
+            self._is_placement_told = True
+            log.debug("%s: %s", self._path, "; ".join(self._placement.lines))
+
     def _advise(self, error: SampleError | UnequalSizesError) -> None:
         """Add to an error that ends the loop what the user can do about it."""
         if isinstance(error, SampleError):
@@ -141,6 +150,7 @@ class BatchIteration:
         stats, producer, order = self._stats, self._producer, self._selection.plan.order
         stats.buffer_bytes = producer.buffer_bytes
         stats.threads = producer.threads
+        stats.placement, stats.pictures = self._placement, producer.pictures
         if order is not None:
             stats.shuffle = order.report()
         stats.held = None if self._held is None else self._held.reads

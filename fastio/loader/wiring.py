@@ -42,6 +42,7 @@ from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
 from fastio.transforms.resize import Letterbox, Resize
 from fastio.transforms.transform import BaseTransform, Transform
 from fastio.transforms.views import Views, view_seed
+from fastio.types.placement import Placement, Stage
 
 __all__ = ["Wiring", "wire"]
 
@@ -57,6 +58,7 @@ class Wiring:
     ``reads_store`` is False where batches are made of a cache. ``delivery`` is None where batches stay as they are
     made. ``values`` says, for states, what is done to the values of samples. ``late_crop`` says which crop or resize
     comes too late to make pictures equal, "" if none does. ``views`` are those of each picture, None if it has none.
+    ``placement`` says where what of a batch is made: it follows from the producer and the delivery.
     """
 
     selection: Selection
@@ -67,6 +69,7 @@ class Wiring:
     values: Mapping[str, Any]
     late_crop: str
     views: Views | None
+    placement: Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class _Stages:
     views: Views | None = None  # with the transforms that native threads run
     later_views: Sequence[tuple[int, Sequence[Any]]] = ()  # for each view, ``coloured`` and ``later``
     compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see CacheContents
+    cached: Stage | None = None  # what such a cache was filled by
     coloured: int = 0  # how many of ``later`` native threads do, because there is no device
 
     @property
@@ -121,7 +125,22 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     reads_store = pixels.cache is None
     late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
     values = {**stages.described, "quality": pixels.quality, **_described(base)}
-    return Wiring(selection, work, make_producer(context), reads_store, delivery, values, late_crop, stages.views)
+    producer = make_producer(context)
+    placement = _placement(stages, producer, delivery)
+    return Wiring(selection, work, producer, reads_store, delivery, values, late_crop, stages.views, placement)
+
+
+def _placement(stages: _Stages, producer: Producer, delivery: Delivery | None) -> Placement:
+    """Return where batches are made: of a cache, if there is one, by the producer, and on the way to the device."""
+    dataset, made = stages.source, producer.placement
+    main = dataset.reader.field.name
+    if stages.cached is not None and main in made.fields:
+        made = Placement({**made.fields, main: [stages.cached, *made.fields[main]]}, made.batch)
+    if delivery is None:
+        return made
+    is_known = dataset.form.is_joint and not dataset.makes_samples
+    pictures = [name for name, reader in dataset.readers.items() if reader.is_picture] if is_known else [main]
+    return delivery.placed(made, pictures=["sample", *pictures], label=LABEL)
 
 
 def _context(
@@ -173,7 +192,10 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
         return _Stages(base, native, later[len(first) - len(kept.rest) :], kept, described)
     source = keep_in_memory(kept, threads=work.threads, verify=work.verify)
     coloured = _coloured(source, later, pixels)
-    return _Stages(source, list(kept.rest), later, None, described, compared=kept.compared, coloured=coloured)
+    cached = Stage("cache in memory", ("decode", *(() if kept.first is None else kept.first.steps)))
+    return _Stages(
+        source, list(kept.rest), later, None, described, compared=kept.compared, coloured=coloured, cached=cached
+    )
 
 
 def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) -> int:

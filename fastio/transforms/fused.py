@@ -17,12 +17,14 @@ from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
 from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.batch.program import PixelTransform, Program, Programs, paint
+from fastio.transforms.canvas import BoxRule, PointRule, Rule
 from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import BLANK, Plan
 from fastio.transforms.transform import Transform
+from fastio.types.placement import called
 
 __all__ = [
     "Fused",
@@ -202,6 +204,18 @@ class Fused:
         return RenderTarget(height, width, planned.fill, self._kernel)
 
     @property
+    def steps(self) -> tuple[str, ...]:
+        """What the transforms of this pass are called, in the order in which pictures go through them."""
+        colours = () if self._colours is None else self._colours.transforms
+        moves = [step for step in _leaves(self.transforms) if not isinstance(step, Rule)]
+        return tuple(map(called, (*moves, *colours)))
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What the transforms are called that say how boxes and points follow."""
+        return tuple(called(step) for step in _leaves(self.transforms) if isinstance(step, (BoxRule, PointRule)))
+
+    @property
     def grey(self) -> int | None:
         """The channels that a Grayscale leaves after the plan; None without one."""
         return self._channels
@@ -280,6 +294,15 @@ def _check_flat(transforms: Compose) -> None:
             if any(isinstance(step, PixelTransform) for step in transform.transforms):
                 raise SchemaError(f"{transform} is for FastDataset: pass its list, transforms=[...]")
             _check_flat(transform)
+
+
+def _leaves(transforms: Compose) -> Iterator[Any]:
+    """Yield the transforms of a Compose and of those within it, in turn."""
+    for transform in transforms.transforms:
+        if isinstance(transform, Compose):
+            yield from _leaves(transform)
+        else:
+            yield transform
 
 
 # The random numbers of transforms: a pure function of seed, epoch and sample.

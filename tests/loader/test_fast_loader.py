@@ -71,9 +71,11 @@ def test_the_fast_path_is_the_plain_path(
 
 
 def test_a_loader_says_what_it_is(png_store: Path) -> None:
-    """In a notebook or a log: which store, how many batches of how many."""
+    """In a notebook or a log: which store, how many batches of how many, and where they are made."""
+    expected = f"FastLoader({str(png_store)!r}): 3 batches of 20, 50 samples\n  image: native threads\n  label: index"
     with FastLoader(png_store, 20) as loader:
-        assert f"FastLoader({str(png_store)!r}): 3 batches of 20, 50 samples" == repr(loader)
+        assert expected == repr(loader)
+    assert expected == repr(loader)
 
 
 def test_a_batch_is_that_of_a_dataloader(png_store: Path) -> None:

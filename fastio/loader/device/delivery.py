@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
@@ -17,7 +17,12 @@ from fastio.loader.device.lane import Lane, Mark
 from fastio.loader.device.nested import BatchRoles, held_tensors, map_tensors, tensors
 from fastio.loader.forks import PerProcess
 from fastio.loader.ranges import COPY, TRANSFORM, named_range
+from fastio.transforms.batch.finish import Contiguous
+from fastio.transforms.batch.mix import CutMix, MixUp
+from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import AnyTransform, Recipe
+from fastio.transforms.transform import Transform
+from fastio.types.placement import Placement, Stage, called, repeated
 from fastio.types.receipt import Receipt
 
 __all__ = [
@@ -139,6 +144,25 @@ class Delivery:
         """Where batches go."""
         return self._lane.device
 
+    def placed(self, made: Placement, *, pictures: Collection[str], label: str) -> Placement:
+        """
+        Return where batches are made of which a producer has ``made`` the fields: with what is done to the fields of
+        ``pictures`` and to ``label`` here.
+        """
+        device, is_host = str(self.device), self._lane.is_immediate
+        where = f"{device} in the loop's thread" if is_host else device
+        views = [_steps(recipe) for recipe in self._recipes]
+        steps = repeated(views) if any(views) and self._has_views else views[0]
+        own = [tuple(map(called, recipe.own)) for recipe in self._recipes]
+        functions = repeated(own) if any(own) and self._has_views else own[0]
+        mixes = tuple(called(step) for step in self._recipes[0].transforms if isinstance(step, (MixUp, CutMix)))
+        stages = {}
+        for name in made.fields:
+            done = steps if name in pictures else mixes if name == label else ()
+            stages[name] = [Stage(where, done, _why_late(self._recipes[0]))] if done or not is_host else []
+        place = "" if is_host else f", on {device}"
+        return made.then(stages, [Stage(f"Python in the loop's thread{place}", functions)] if functions else [])
+
     def run(
         self, source: Iterator[Numbered], *, place: Callable[[], Place], arrive: Callable[[Place], None]
     ) -> Iterator[Any]:
@@ -247,6 +271,20 @@ class Delivery:
             for mark, _, _ in run.read_from:
                 mark.wait()
             run.read_from.clear()
+
+
+def _steps(recipe: Recipe) -> tuple[str, ...]:
+    """Return what the transforms of a recipe are called, without what a loader adds for the layout of memory."""
+    return tuple(called(step) for step in recipe.transforms if not isinstance(step, Contiguous))
+
+
+def _why_late(recipe: Recipe) -> str:
+    """Return which transform of a recipe native threads would have run if it stood elsewhere; "" if none would."""
+    first, *others = recipe.transforms or [None]
+    if isinstance(first, (PixelTransform, Transform)):
+        return ""  # native threads do not make these pictures
+    late = next((step for step in others if isinstance(step, (PixelTransform, Transform))), None)
+    return "" if late is None else f"{called(late)} stands behind {called(first)}, which works on whole batches"
 
 
 def _versions(batch: Iterable[torch.Tensor]) -> dict[int, int]:

@@ -28,6 +28,7 @@ from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, begin_jump_tables
 from fastio.store.protocol import SampleStore
 from fastio.transforms.fused import Fused, Planned
+from fastio.types.placement import repeated
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -75,6 +76,14 @@ class RowField:
     def has_views(self) -> bool:
         """Whether pictures have views, be it one in a list."""
         return bool(self.others) or self.is_list
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What the transforms are called that the pass runs which decodes; those of views, view by view."""
+        views = [fused.steps for fused in (self.fused, *self.others) if fused is not None]
+        if self.has_views:
+            return repeated(steps or ("whole picture",) for steps in views)
+        return views[0] if views else ()
 
     def look_up(
         self, batches: Batches, values: EncodedValues, *, epoch: int, leader: RowChunk | None = None

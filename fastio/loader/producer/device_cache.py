@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastio.dataset.form import LABEL
 from fastio.dataset.row_reader import Shape
 from fastio.errors import SchemaError
 from fastio.loader.producer.cache_contents import CacheContents
@@ -16,6 +17,8 @@ from fastio.loader.producer.memory_cache import decode_contents
 from fastio.loader.producer.producer import FinishedBatch, ProducerContext, collate_labels
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
+from fastio.types.metrics import PictureCounts
+from fastio.types.placement import IN_THE_INDEX, Placement, Stage
 
 __all__ = [
     "DeviceCacheProducer",
@@ -50,6 +53,7 @@ class DeviceCacheProducer:
             rows = decoded.permute(0, 3, 1, 2) if dataset.reader.is_picture and is_planar else decoded
             self._rows[torch.from_numpy(places).to(device)] = rows.to(device)
         self._compared = kept.compared
+        self._kept_steps = () if kept.first is None else kept.first.steps
         self._row_of = np.full(len(dataset), -1, np.int64)
         self._row_of[kept.indices] = np.arange(len(kept.indices))
         has_tensor = dataset.labels is not None and dataset.target_transform is None
@@ -61,6 +65,19 @@ class DeviceCacheProducer:
     def accepts(context: ProducerContext) -> bool:
         """Samples that a cache keeps on the device."""
         return context.kept is not None
+
+    @property
+    def placement(self) -> Placement:
+        """The device, on which all samples are kept."""
+        form, device = self._dataset.form, str(self._device)
+        kept = [Stage(f"kept on {device}", self._kept_steps)]
+        labels = [Stage(IN_THE_INDEX if self._labels is None else f"kept on {device}")]
+        return Placement({name: labels if name == LABEL else kept for name in form.names})
+
+    @property
+    def pictures(self) -> PictureCounts:
+        """None: they were decoded when the loader was built."""
+        return PictureCounts()
 
     @property
     def threads(self) -> int:

@@ -32,6 +32,8 @@ from fastio.loader.ranges import DECODE, named_range
 from fastio.samplers.batches import Batches
 from fastio.transforms.batch.geometry import grey, run_plans, to_device
 from fastio.transforms.fused import Fused, Planned
+from fastio.types.metrics import PictureCounts
+from fastio.types.placement import IN_THE_INDEX, Placement, Stage
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -114,6 +116,18 @@ class DeviceDecodeProducer:
     def accepts(context: ProducerContext) -> bool:
         """Samples that a device decodes."""
         return context.device is not None and context.kept is None
+
+    @property
+    def placement(self) -> Placement:
+        """The device for JPEGs that its decoder takes; native threads for the others, and Pillow."""
+        name, steps = self._reader.field.name, () if self._fused is None else self._fused.steps
+        made = [Stage(f"{self._device}, or native threads what it does not decode", ("decode", *steps))]
+        return Placement({each: made if each == name else [Stage(IN_THE_INDEX)] for each in self._dataset.form.names})
+
+    @property
+    def pictures(self) -> PictureCounts:
+        """As Producer.pictures."""
+        return self._pillow_count.counts
 
     @property
     def threads(self) -> int:

@@ -15,6 +15,7 @@ from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper
 
 from fastio import _native
 from fastio.dataset.field_values import column_values
+from fastio.dataset.form import LABEL
 from fastio.dataset.record_collate import is_padded, mask_name
 from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate
@@ -49,9 +50,13 @@ from fastio.loader.producer.tokens import (
 from fastio.loader.producer.values import PendingRagged, PendingValues, begin_check
 from fastio.samplers.batches import Batches
 from fastio.transforms.joint import GEOMETRY
+from fastio.types.metrics import PictureCounts
+from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, steps_of
 
 __all__ = ["NativeProducer"]
 
+_BY_NUMPY = "NumPy in the loop's thread"
+_BY_PYTHON = "Python in the loop's thread"
 _CONTAINERS = {"value": "value", "pair": "list", "tuple": "tuple", "dict": "dict"}  # a pair: like torch's collate
 
 
@@ -83,6 +88,20 @@ class NativeProducer:
     def accepts(context: ProducerContext) -> bool:
         """Samples as they are stored; token ids alone only where no other producer takes them."""
         return context.fields is not None or (context.dataset.is_as_stored and context.dataset.reader.has_rows)
+
+    @property
+    def placement(self) -> Placement:
+        """Native threads for rows and token ids; what Python makes of the others, it makes as the loop waits."""
+        context = self._context
+        placed = {name: _stages(context, self._rows, name) for name in context.dataset.form.names}
+        if context.field_options.keeps_geometry:
+            placed[GEOMETRY] = [Stage(_BY_NUMPY)]
+        return Placement(placed)
+
+    @property
+    def pictures(self) -> PictureCounts:
+        """As Producer.pictures."""
+        return self._pillow_count.counts
 
     @property
     def pool(self) -> _native.ThreadPool:
@@ -163,6 +182,30 @@ def _row_fields(context: ProducerContext) -> RowFields:
             fields[name] = RowField(reader, fused, is_planar, options.others.get(name, ()), is_list)
     leader = options.leader if options.is_joint else None
     return RowFields(fields, leader, context.options.pin_memory)
+
+
+def _stages(context: ProducerContext, rows: RowFields, name: str) -> list[Stage]:
+    """Return where a field is made: as ``_Machinery`` makes it."""
+    dataset, options = context.dataset, context.field_options
+    if name not in dataset.readers:
+        function = dataset.target_transform if name == LABEL else None
+        made = [] if function is None else [Stage(_BY_PYTHON, steps_of(function), "target_transform is Python")]
+        return [Stage(IN_THE_INDEX), *made]
+    reader, collate = dataset.readers[name], options.collates.get(name)
+    traits, follows = reader.field.traits, f"moved with {rows.leader}"
+    if name in rows.fields:
+        steps = rows.fields[name].steps
+        return [Stage(NATIVE, (follows,) if not steps and reader.is_mask and rows.leader else steps)]
+    if traits.is_tokens:
+        is_padded = isinstance(collate, PadCollate)
+        return [Stage(NATIVE, ("pad",))] if is_padded else [Stage(NATIVE), Stage(_BY_NUMPY, (str(collate),))]
+    checked = [Stage(NATIVE, ("checksums",))] if context.options.verify else []
+    if not traits.is_ragged:
+        return [*checked, Stage(_BY_PYTHON, ("text" if traits.is_text else "JSON" if traits.is_json else "bytes",))]
+    leader = None if rows.leader is None else rows.fields[rows.leader].fused
+    is_moved = leader is not None and bool(reader.field.geometry or reader.field.owner)
+    moved = (follows, *leader.rules) if leader is not None and is_moved else ()
+    return [*checked, Stage(_BY_NUMPY, (*moved, str(collate)))]
 
 
 def _columns(context: ProducerContext) -> dict[str, NDArray[Any]]:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from fastio._native import BatchCounts
 from fastio.dataset.undecoded import Settled, UndecodedRows
+from fastio.types.metrics import PictureCounts
 
 __all__ = ["PendingRows", "PillowCount", "PillowThreads"]
 
@@ -115,6 +116,13 @@ class PillowCount:
     @property
     def _total(self) -> int:
         return self._pictures + self.native.samples
+
+    @property
+    def counts(self) -> PictureCounts:
+        """The pictures so far; those of a GPU, which the loader counts, are among the native ones."""
+        with self._counting:
+            by_pillow = dict(self._kinds)
+            return PictureCounts(native=self._total - sum(by_pillow.values()), by_pillow=by_pillow)
 
     def tell(self) -> None:
         """Log the warning, once."""

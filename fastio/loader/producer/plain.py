@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
+from fastio.dataset.fast_dataset import FastDataset, sample_placement
+from fastio.dataset.form import FieldTransform
 from fastio.dataset.record_collate import FieldCollate
 from fastio.dataset.token_collate import count_tokens
 from fastio.errors import SampleError
@@ -18,6 +21,8 @@ from fastio.loader.forks import PerProcess
 from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.producer import FinishedBatch, PendingBatch, ProducerContext, RestartedBatch
 from fastio.samplers.batches import Batches
+from fastio.types.metrics import PictureCounts
+from fastio.types.placement import IN_PYTHON_THREADS, Placement, called
 
 __all__ = ["PlainProducer"]
 
@@ -53,6 +58,20 @@ class PlainProducer:
     def accepts(context: ProducerContext) -> bool:
         """Any samples."""
         return True
+
+    @property
+    def placement(self) -> Placement:
+        """Python threads for all fields, and what of the dataset forces that."""
+        dataset, reason = self._dataset, _reason(self._dataset)
+        placed = sample_placement(dataset, IN_PYTHON_THREADS).fields
+        columns = [] if dataset.makes_samples else [name for name in dataset.form.names if name not in dataset.readers]
+        explained = {name: [replace(stage, reason=reason) for stage in stages] for name, stages in placed.items()}
+        return Placement({name: placed[name] if name in columns else stages for name, stages in explained.items()})
+
+    @property
+    def pictures(self) -> PictureCounts:
+        """None: the dataset decodes them, or a picture itself does when its pixels are asked for."""
+        return PictureCounts()
 
     @property
     def threads(self) -> int:
@@ -133,6 +152,15 @@ class PlainProducer:
                 if self._options.on_error == "zero":
                     samples += self._decoded([self._dataset.blank(index)])
         return samples, CheckedSamples.joined(parts)
+
+
+def _reason(dataset: FastDataset) -> str:
+    """Return what of a dataset forces the plain path."""
+    if dataset.makes_samples:
+        return f"{type(dataset).__name__} makes its samples itself"
+    if isinstance(dataset.transform, FieldTransform):
+        return "the dataset has the transforms: native threads run those of FastLoader(..., transforms=[...])"
+    return f"the dataset's transform {called(dataset.transform)} is Python"
 
 
 def _pinned(batch: Any) -> Any:

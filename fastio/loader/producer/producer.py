@@ -31,6 +31,8 @@ from fastio.loader.producer.field_options import FieldOptions
 from fastio.loader.thread_tuner import Pool
 from fastio.samplers.batches import Batches
 from fastio.transforms.fused import Fused
+from fastio.types.metrics import PictureCounts
+from fastio.types.placement import Placement
 
 __all__ = [
     "FinishedBatch",
@@ -151,6 +153,16 @@ class Producer(Protocol):
     """Makes batches of one dataset."""
 
     reads_samples: bool  # dataset[i] itself, so that a transform assigned after the loader was built counts
+
+    @property
+    def placement(self) -> Placement:
+        """Where it makes the fields of its batches, and what makes it do so there."""
+        ...
+
+    @property
+    def pictures(self) -> PictureCounts:
+        """The pictures that it has decoded so far, by what decoded them; none where nobody counts."""
+        ...
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[Submitted]:
         """

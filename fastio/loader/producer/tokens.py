@@ -31,6 +31,8 @@ from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
 from fastio.store.files import Prefetch
 from fastio.store.files.fetch import FetchedFields, fetch_together, joined_spans
+from fastio.types.metrics import PictureCounts
+from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called
 from fastio.types.runs import mask_of_runs
 from fastio.types.spans import Spans
 
@@ -89,6 +91,21 @@ class TokenProducer:
     def accepts(context: ProducerContext) -> bool:
         """Token ids as they are stored, in batches of ours."""
         return context.collate is not None and context.dataset.is_as_stored
+
+    @property
+    def placement(self) -> Placement:
+        """Native threads; labels come from the index."""
+        context = self._context
+        made = Stage(NATIVE, (called(context.collate),))
+        readers = context.dataset.readers
+        return Placement(
+            {name: [made if name in readers else Stage(IN_THE_INDEX)] for name in context.dataset.form.names}
+        )
+
+    @property
+    def pictures(self) -> PictureCounts:
+        """None."""
+        return PictureCounts()
 
     @property
     def threads(self) -> int:

@@ -71,6 +71,11 @@ class Step(IntEnum):
 class Programs(Protocol):
     """What makes programs for samples: the leading colour transforms of a loader's list."""
 
+    @property
+    def transforms(self) -> Sequence[Any]:
+        """The transforms that the programs run, in turn."""
+        ...
+
     def program(self, indices: NDArray[np.int64], shapes: NDArray[np.int64], *, epoch: int) -> Program:
         """
         Return the program of each sample, whose finished pictures have the shapes ``(n, 3)``: height, width, channels.

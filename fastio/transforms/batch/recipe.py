@@ -80,11 +80,12 @@ class Recipe:
             if not callable(transform):
                 raise TypeError(f"{transform!r}: expected one of fastio.transforms, or a callable from batch to batch")
         self._stages = _left(_stages(transforms[:count]), native)
-        self._own: Sequence[Any] = transforms[count:]
+        self.transforms: Sequence[Any] = transforms[native:count]  # that are left to this recipe
+        self.own: Sequence[Any] = transforms[count:]  # callables of the user's
         self._seeds = [view_seed(seed, view) for view in range(repeats)]
 
     def __bool__(self) -> bool:
-        return bool(self._stages or self._own)
+        return bool(self._stages or self.own)
 
     def draw(self, parts: Sequence[torch.Tensor], indices: NDArray[np.int64], epoch: int) -> list[Parameters]:
         """
@@ -143,7 +144,7 @@ class Recipe:
 
     def finish(self, batch: Any) -> Any:
         """Apply the user's own callables to the batch."""
-        for function in self._own:
+        for function in self.own:
             batch = function(batch)
         return batch
 
@@ -157,6 +158,7 @@ class Colours:
     """
 
     def __init__(self, transforms: Sequence[Any], *, seed: int) -> None:
+        self.transforms = tuple(transforms)
         self._stages = _stages(transforms)
         self._seed = seed
 

@@ -17,6 +17,8 @@ from fastio.loader.forks import PerProcess
 from fastio.loader.producer import PRODUCERS, FinishedBatch, PendingBatch, ProducerContext
 from fastio.loader.producer.producer import RestartedBatch
 from fastio.samplers.batches import Batches
+from fastio.types.metrics import PictureCounts
+from fastio.types.placement import Placement, Stage
 from fastio.types.schema import BYTES, Field
 from tests.conftest import write_store
 from tests.forking import answer_of_fork
@@ -31,6 +33,8 @@ class LengthProducer:
     pool = None
     threads = 1
     buffer_bytes = 0
+    placement = Placement({"text": [Stage("a thread", ("length",))]})
+    pictures = PictureCounts()
 
     def __init__(self, context: ProducerContext) -> None:
         self._context = context
@@ -83,6 +87,7 @@ def test_one_file_and_one_entry(store: Path) -> None:
         assert good == sorted([*first, *(size for batch in batches for size in batch.tolist())])
         assert [7] == [error.index for error in loader.skipped]
         assert len(good) == loader.stats.samples
+        assert ["text: a thread (length)"] == loader.placement.lines
 
         loader.load_state_dict(state)
         assert good == sorted([*first, *(size for batch in DevicePrefetcher(loader, "cpu") for size in batch.tolist())])

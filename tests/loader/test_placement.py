@@ -1,0 +1,221 @@
+"""What repr(loader), loader.stats and the log say about where batches are made follows from who makes them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fastio import FastDataset, FastLoader
+from fastio.transforms import (
+    ColorJitter,
+    Compose,
+    KeepBoxes,
+    KeepGeometry,
+    MixUp,
+    Normalize,
+    RandomCrop,
+    RandomHorizontalFlip,
+    Resize,
+    ToDtype,
+)
+from fastio.types.field_types import field_of
+from fastio.types.schema import TEXT, Field
+from tests.conftest import encode, pictures, write_store
+from tests.dataset.many_fields import TYPES, make_samples, write_fields
+
+LOOP = "cpu in the loop's thread"
+PYTHON = "Python in the loop's thread"
+
+
+def augment(picture: Any) -> Any:
+    """A transform of the user's own, of single pictures."""
+    return torch.zeros(3)
+
+
+def shuffled(batch: Any) -> Any:
+    """A function of the user's own, of batches."""
+    return batch
+
+
+class OwnSamples(FastDataset):
+    """A subclass that makes its samples itself."""
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.zeros(3)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve pictures with labels, every fourth one an AVIF."""
+    path = tmp_path_factory.mktemp("placement") / "a.lmdb"
+    values = [encode(each, "AVIF" if i % 4 == 0 else "PNG") for i, each in enumerate(pictures(12, (70, 80, 3)))]
+    return write_store(path, values, np.arange(12) % 3)
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six samples of many fields."""
+    names = ("image", "mask", "caption", "objects", "tokens", "boxes", "points", "label")
+    samples = make_samples(6)
+    for sample in samples:
+        sample |= {name: sample[name][:40, :30] for name in ("image", "mask")}
+    return write_fields(tmp_path_factory.mktemp("placement") / "s.tar", samples, {n: TYPES[n] for n in names})
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["image: native threads", "label: index"]),
+        (
+            {"transforms": [RandomCrop(32), RandomHorizontalFlip(), ColorJitter(0.4), Normalize([0.5], [0.5])]},
+            [
+                f"image: native threads (RandomCrop, RandomHorizontalFlip, ColorJitter), then {LOOP} (Normalize)",
+                "label: index",
+            ],
+        ),
+        (
+            {"transforms": [RandomCrop(32), ToDtype(torch.float32, scale=True), ColorJitter(0.4), shuffled]},
+            [
+                (
+                    f"image: native threads (RandomCrop), then {LOOP} (ToDtype, ColorJitter), because ColorJitter "
+                    "stands behind ToDtype, which works on whole batches"
+                ),
+                "label: index",
+                f"batch: {PYTHON} (shuffled)",
+            ],
+        ),
+        (
+            {"transforms": [RandomCrop(32), MixUp(0.2, num_classes=3)]},
+            [f"image: native threads (RandomCrop), then {LOOP} (MixUp)", f"label: index, then {LOOP} (MixUp)"],
+        ),
+        (
+            {"views": [(2, [RandomCrop(32), ColorJitter(0.4)]), (3, [RandomCrop(16), Normalize([0.5], [0.5])])]},
+            [
+                (
+                    "image: native threads (2 x [RandomCrop, ColorJitter], 3 x [RandomCrop]), then "
+                    f"{LOOP} (3 x [Normalize])"
+                ),
+                "label: index",
+            ],
+        ),
+        ({"repeats": 2}, ["image: native threads (2 x [whole picture])", "label: index"]),
+        (
+            {"cache": "ram", "transforms": [RandomCrop(32)]},
+            ["image: cache in memory (decode), then native threads (RandomCrop)", "label: index"],
+        ),
+        (
+            {"cache": "device", "device": "cpu", "transforms": [RandomCrop(32), ColorJitter(0.4)]},
+            [f"image: kept on cpu, then {LOOP} (RandomCrop, ColorJitter)", "label: kept on cpu"],
+        ),
+    ],
+)
+def test_by_options(store: Path, options: dict[str, Any], expected: list[str]) -> None:
+    """Each transform is named where the loader runs it, and what keeps it from native threads."""
+    with FastLoader(store, 4, **options) as loader:
+        assert expected == loader.placement.lines
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (
+            lambda path: FastDataset(path, augment),
+            [
+                "image: Python threads (decode when used, augment), because the dataset's transform augment is Python",
+                "label: index",
+            ],
+        ),
+        (
+            lambda path: FastDataset(path, augment, target_transform=float),
+            [
+                "image: Python threads (decode when used, augment), because the dataset's transform augment is Python",
+                "label: index, then Python threads (float)",
+            ],
+        ),
+        (
+            lambda path: FastDataset(path, target_transform=float),
+            ["image: native threads", f"label: index, then {PYTHON} (float), because target_transform is Python"],
+        ),
+        (
+            lambda path: FastDataset(path, Compose([Resize(40), RandomCrop(32)])),
+            [
+                (
+                    "image: Python threads (decode when used, Resize, RandomCrop), because the dataset has the "
+                    "transforms: native threads run those of FastLoader(..., transforms=[...])"
+                ),
+                "label: index",
+            ],
+        ),
+        (
+            OwnSamples,
+            ["sample: Python threads (OwnSamples.__getitem__), because OwnSamples makes its samples itself"],
+        ),
+    ],
+)
+def test_by_dataset(store: Path, make: Any, expected: list[str]) -> None:
+    """What of a dataset forces Python threads is named."""
+    with FastLoader(make(store), 4) as loader:
+        assert expected == loader.placement.lines
+
+
+def test_many_fields(scenes: Path) -> None:
+    """Every field of a sample has its line: what native threads make, and what is left to the loop's thread."""
+    wanted = [RandomCrop(16), KeepBoxes(), KeepGeometry()]
+    moved = "NumPy in the loop's thread (moved with image, KeepBoxes, list)"
+    with FastLoader(scenes, 2, transforms=wanted) as loader:
+        assert [
+            "image: native threads (RandomCrop)",
+            "mask: native threads (moved with image)",
+            f"caption: native threads (checksums), then {PYTHON} (text)",
+            f"objects: native threads (checksums), then {PYTHON} (JSON)",
+            "tokens: native threads (pad)",
+            f"boxes: native threads (checksums), then {moved}",
+            f"points: native threads (checksums), then {moved}",
+            "label: index",
+            "geometry: NumPy in the loop's thread",
+        ] == loader.placement.lines
+        assert set(next(iter(loader))) >= set(loader.placement.fields)
+
+
+def test_token_ids(tmp_path: Path) -> None:
+    """Batches of token ids alone are native, by the collate that they have."""
+    ids = [np.arange(1 + i, dtype="<u4").tobytes() for i in range(6)]
+    path = write_store(tmp_path / "t.lmdb", ids, np.arange(6), field=field_of("tokens", "tokens"))
+    with FastLoader(path, 2) as loader:
+        assert ["tokens: native threads (PadCollate)", "label: index"] == loader.placement.lines
+
+
+def test_text_alone_without_verify(tmp_path: Path) -> None:
+    """Nothing is compared natively that verify=False leaves out."""
+    path = write_store(tmp_path / "t.lmdb", [b"one", b"two"], field=Field("text", TEXT, "|u1", (None,)))
+    with FastLoader(path, 2, verify=False) as loader:
+        assert [f"text: {PYTHON} (text)"] == loader.placement.lines
+
+
+def test_pictures_so_far_are_counted(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Stats count what native threads and Pillow have decoded, and repr says Pillow's share; the log, once, where."""
+    caplog.set_level(logging.DEBUG, "fastio.loader")
+    with FastLoader(store, 4) as loader:
+        assert (0, {}) == (loader.stats.decoded_natively, loader.stats.decoded_by_pillow)
+        for _ in range(2):
+            list(loader)
+        assert (18, {"AVIF": 6}) == (loader.stats.decoded_natively, loader.stats.decoded_by_pillow)
+        assert repr(loader).endswith("Pillow in Python threads: 25% of the 24 pictures so far (6 AVIF)")
+        assert "placement=Placement(image: native threads; label: index)" in repr(loader.stats)
+    assert [f"{store}: image: native threads; label: index"] == [
+        record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG
+    ]
+
+
+def test_a_dataset_with_a_transform_says_so(store: Path) -> None:
+    """repr(dataset) says what becomes of each value; without transforms it stays one line."""
+    first = f"FastDataset({str(store)!r}): 12 samples, lmdb, encoded pictures in 'image'"
+    assert first == repr(FastDataset(store))
+    assert f"{first}\n  image: dataset[i] (decode when used, augment)\n  label: index" == repr(
+        FastDataset(store, augment)
+    )
