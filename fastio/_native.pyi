@@ -606,7 +606,7 @@ def mask_forms(spans: Spans, out: NDArray[np.int32]) -> None:
     and the bits of each number, 8 or 16; zeros for what is no PNG or JPEG.
     """
 
-def decode_masks(spans: Spans, out: NDArray[Any], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, plan: NDArray[np.int32] | None = None, sizes: NDArray[np.int32] | None = None, fill: int = 0, planar: bool = False, max_pixels: int | None = None) -> Job:
+def decode_masks(spans: Spans, out: NDArray[Any], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, plan: NDArray[np.int32] | None = None, sizes: NDArray[np.int32] | None = None, fill: int = 0, planar: bool = False, max_pixels: int | None = None, moves: NDArray[np.float64] | None = None) -> Job:
     """
     Decode each mask into ``out[i]``, its numbers as stored: palette indices, 16 bits.
 
@@ -614,11 +614,19 @@ def decode_masks(spans: Spans, out: NDArray[Any], status: NDArray[np.int32], poo
     ``plan`` (see ``decode_transformed``), pixels are chosen as torch's
     interpolate(mode='nearest') chooses them, and ``fill`` is the number around them. A mask
     that has not the size of row i of ``sizes`` (n, 2), other channels than ``out`` or too
-    many bits for it is BAD_SHAPE; one with more than ``max_pixels`` is TOO_LARGE.
+    many bits for it is BAD_SHAPE; one with more than ``max_pixels`` is TOO_LARGE. ``moves``
+    (n, steps, 14) are flips and warps of finished rows, as ``colour_rows`` has them; the first
+    number of a warp's fill is that outside.
     """
 
-def mask_rows(spans: Spans, *, verify: bool, plan: NDArray[np.int32] | None = None, sizes: NDArray[np.int32] | None = None, fill: int = 0, planar: bool = False, max_pixels: int | None = None) -> RowWork:
+def mask_rows(spans: Spans, *, verify: bool, plan: NDArray[np.int32] | None = None, sizes: NDArray[np.int32] | None = None, fill: int = 0, planar: bool = False, max_pixels: int | None = None, moves: NDArray[np.float64] | None = None) -> RowWork:
     """Rows as ``decode_masks`` fills them."""
+
+def mask_places(step: NDArray[np.float64], out: NDArray[np.int64]) -> None:
+    """
+    Write for each pixel of a mask (H, W) which one it shows after a step (14,) of ``moves``,
+    counted row by row: -1 for none.
+    """
 
 class JumpTables:
     """What ``note_points`` noted of ``count`` pictures."""

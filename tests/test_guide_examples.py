@@ -180,7 +180,6 @@ def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert result.exit_code == 0, result.output
     names: dict[str, Any] = {
         "pairs": [(path, f"A picture, {path.name}.") for path in Path("images").iterdir()],
-        "scenes_with_classes": [(np.zeros((200, 300, 3), np.uint8), np.zeros((200, 300), np.uint8))] * 8,
     }
     for code in examples("fields.md"):
         exec(compile(code, "fields.md", "exec"), names)

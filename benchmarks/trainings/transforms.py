@@ -23,7 +23,8 @@ from rich.table import Table
 
 import fastio.transforms as ours
 from fastio import FastLoader
-from fastio.transforms.batch.program import paint
+from fastio.transforms.batch.program import program_for
+from fastio.transforms.program import paint
 
 __all__ = ["TRANSFORMS", "recipes"]
 
@@ -82,7 +83,7 @@ def _native(code: str, images: torch.Tensor) -> Run:
     rows = np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())  # as the threads that decode have them
 
     def run() -> int:
-        paint(rows, transform.program(numbers, (SIDE, SIDE)))  # in place, again and again: its time stays the same
+        paint(rows, program_for(transform, numbers, (SIDE, SIDE)))  # in place, again and again: its time stays the same
         return len(images)
 
     return run

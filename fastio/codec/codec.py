@@ -29,10 +29,10 @@ class Geometry:
     ``(C, H, W)``; with ``is_grey``, all channels hold luma. Raw pictures have no header with their size: ``stored``
     gives it. ``is_fast`` lets decoders shrink a picture before it is resampled, which changes pixels slightly.
     ``function``, if there is one, is called on each finished picture with its row of ``numbers``, ``(n, k)``; then
-    the steps of its row of ``colours`` run, ``(n, steps, 14)``, see ``fastio.transforms.batch.program``.
+    the steps of its row of ``colours`` run, ``(n, steps, 14)``, see ``fastio.transforms.program``.
 
-    Masks need only a plan, and take ``fill`` and ``sizes`` as ``MaskCodec.decode`` says: ``sizes``, ``(n, 2)`` int32,
-    are the heights and widths of the pictures that the plan was made for.
+    Masks need only a plan, and take ``fill``, ``sizes`` and ``colours`` as ``MaskCodec.decode`` says: ``sizes``,
+    ``(n, 2)`` int32, are the heights and widths of the pictures that the plan was made for.
     """
 
     plan: NDArray[np.int32]

@@ -24,10 +24,13 @@ __all__ = [
     "MaskCodec",
     "fill_number",
     "misfits",
+    "moved_numbers",
     "nearest_positions",
     "nearest_row",
     "with_mask_form",
 ]
+
+_OUTSIDE = 11  # the column of a step with the first number of a warp's fill
 
 
 class MaskCodec:
@@ -78,7 +81,8 @@ class MaskCodec:
         A caller passes the ``plan`` of the pictures beside the masks. Pixels are chosen by torch's rule of the
         nearest one, whatever ``geometry.filter`` says. ``geometry.fill`` is the number around masks, little endian
         (``b""``: 0), for all channels. With ``is_planar``, rows with colours are ``(n, C, H, W)``. ``sizes``,
-        ``(n, 2)``, are those that the masks must have, height first: another is BAD_SHAPE.
+        ``(n, 2)``, are those that the masks must have, height first: another is BAD_SHAPE. ``geometry.colours`` are the
+        flips and warps of the finished rows.
         """
         options = _options(geometry)
         return _native.decode_masks(spans, out, status, pool, verify=verify, max_pixels=pixel_limit(), **options)
@@ -97,6 +101,7 @@ def _options(geometry: Geometry | None) -> dict[str, Any]:
         "sizes": geometry.sizes,
         "fill": fill_number(geometry),
         "planar": geometry.is_planar,
+        "moves": geometry.colours,
     }
 
 
@@ -185,4 +190,20 @@ def nearest_row(
     columns = x + nearest_positions(w, virtual_w)[window_x : window_x + window_w]
     lines = y + nearest_positions(h, virtual_h)[window_y : window_y + window_h]
     row[place_y : place_y + window_h, place_x : place_x + window_w] = numbers[lines[:, None], columns]
-    return row[:, ::-1] if flip else row
+    return row[:: -1 if flip & 2 else 1, :: -1 if flip & 1 else 1]
+
+
+def moved_numbers(numbers: NDArray[Any], moves: NDArray[np.float64]) -> NDArray[Any]:
+    """
+    Apply flips and warps, a program ``(steps, 14)``, to a mask ``(H, W)`` or ``(H, W, C)`` of any dtype.
+
+    The first number of a warp's fill is that outside. Native code says which pixel each one shows.
+    """
+    pixels = numbers.shape[:2]
+    for step in moves:
+        places = np.empty(pixels, np.int64)
+        _native.mask_places(np.ascontiguousarray(step), places)
+        moved = numbers.reshape(-1, *numbers.shape[2:])[np.maximum(places, 0)]
+        moved[places < 0] = step[_OUTSIDE]
+        numbers = moved
+    return numbers

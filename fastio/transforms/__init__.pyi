@@ -11,18 +11,14 @@ from fastio.transforms.batch import NormalizeLayer as NormalizeLayer
 from fastio.transforms.batch import OneOf as OneOf
 from fastio.transforms.batch import RandAugment as RandAugment
 from fastio.transforms.batch import RandomAdjustSharpness as RandomAdjustSharpness
-from fastio.transforms.batch import RandomAffine as RandomAffine
 from fastio.transforms.batch import RandomApply as RandomApply
 from fastio.transforms.batch import RandomAutocontrast as RandomAutocontrast
 from fastio.transforms.batch import RandomEqualize as RandomEqualize
 from fastio.transforms.batch import RandomErasing as RandomErasing
 from fastio.transforms.batch import RandomGrayscale as RandomGrayscale
 from fastio.transforms.batch import RandomInvert as RandomInvert
-from fastio.transforms.batch import RandomPerspective as RandomPerspective
 from fastio.transforms.batch import RandomPosterize as RandomPosterize
-from fastio.transforms.batch import RandomRotation as RandomRotation
 from fastio.transforms.batch import RandomSolarize as RandomSolarize
-from fastio.transforms.batch import RandomVerticalFlip as RandomVerticalFlip
 from fastio.transforms.batch import ToDtype as ToDtype
 from fastio.transforms.batch import TrivialAugmentWide as TrivialAugmentWide
 from fastio.transforms.compiled import Compiled as Compiled
@@ -35,6 +31,7 @@ from fastio.transforms.crop import RandomCrop as RandomCrop
 from fastio.transforms.crop import RandomResizedCrop as RandomResizedCrop
 from fastio.transforms.flip import Grayscale as Grayscale
 from fastio.transforms.flip import RandomHorizontalFlip as RandomHorizontalFlip
+from fastio.transforms.flip import RandomVerticalFlip as RandomVerticalFlip
 from fastio.transforms.frames import invert_geometry as invert_geometry
 from fastio.transforms.frames import move_boxes as move_boxes
 from fastio.transforms.resize import Letterbox as Letterbox
@@ -43,3 +40,6 @@ from fastio.transforms.resize import Resize as Resize
 from fastio.transforms.transform import BaseTransform as BaseTransform
 from fastio.transforms.transform import Transform as Transform
 from fastio.transforms.views import Views as Views
+from fastio.transforms.warp import RandomAffine as RandomAffine
+from fastio.transforms.warp import RandomPerspective as RandomPerspective
+from fastio.transforms.warp import RandomRotation as RandomRotation

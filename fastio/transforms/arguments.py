@@ -23,6 +23,7 @@ __all__ = [
     "as_size",
     "check_antialias",
     "check_mask_fill",
+    "check_probability",
 ]
 
 Fill = tuple[int, ...]  # one number for all channels, or one per channel
@@ -119,3 +120,9 @@ def check_mask_fill(mask_fill: int, dtype: np.dtype[Any], *, where: str) -> None
         return
     if not least <= mask_fill <= most:
         raise SchemaError(f"{where}: mask_fill={mask_fill}: masks of {dtype} hold numbers from {least} to {most}")
+
+
+def check_probability(p: object) -> None:
+    """Raise ValueError for what is not a number from 0 to 1."""
+    if not isinstance(p, (int, float)) or not 0 <= p <= 1:
+        raise ValueError(f"p={p!r}: expected a probability from 0 to 1")

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Fill
+from fastio.transforms.matrices import Warp
 
 __all__ = [
+    "AxisName",
     "BoxRule",
     "Canvas",
     "GeometryRule",
@@ -24,6 +26,7 @@ __all__ = [
 
 
 Ints = NDArray[np.int64]
+AxisName = Literal["x", "y"]
 PixelFunction = Callable[[NDArray[np.uint8], NDArray[np.float64]], None]  # changes pixels (H, W, C), given numbers (k,)
 
 
@@ -51,12 +54,16 @@ class Canvas(Protocol):
         """Resample, antialiased, with one of ``arguments.KERNELS``."""
         ...
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int = 0) -> None:
         """Add edges of one colour, those of masks of one number; sizes of 0 add none."""
         ...
 
-    def flip(self, mask: NDArray[np.bool_]) -> None:
-        """Exchange left and right where ``mask`` is set."""
+    def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
+        """Exchange left and right where ``mask`` is set, or top and bottom for the axis "y"."""
+        ...
+
+    def warp(self, warp: Warp) -> None:
+        """Read each pixel from elsewhere in the picture, which keeps its size."""
         ...
 
     def grey(self, channels: int) -> None:

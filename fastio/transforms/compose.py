@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.program import PixelTransform, check_channels, paint
-from fastio.transforms.canvas import BoxRule, Canvas, GeometryRule, PointRule
+from fastio.transforms.batch.program import PixelTransform
+from fastio.transforms.canvas import BoxRule, Canvas, GeometryRule, PointRule, Rule
 from fastio.transforms.joint import JointTransform
+from fastio.transforms.matrices import Warp
+from fastio.transforms.program import check_channels, paint
 from fastio.transforms.transform import Transform
+from fastio.transforms.warp import Warping
 from fastio.types.options import explains_fields, explains_names
 from fastio.types.schema import Field
 
@@ -64,16 +67,25 @@ class Compose(Transform):
         return sum(transform.draws for transform in self.transforms)
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """Run the transforms one after the other, each with its own columns of numbers."""
-        first = 0
+        """
+        Run the transforms one after the other, each with its own columns of numbers; neighbouring warps of one look
+        are one.
+        """
+        first, warps = 0, _Warps(canvas)
         for transform in self.transforms:
-            canvas.doing = transform
             own = numbers[:, first : first + transform.draws]
+            first += transform.draws
+            if isinstance(transform, Warping):
+                warps.add(transform, own)
+                continue
+            if not isinstance(transform, Rule):  # which has no place in the list
+                warps.finish()
+            canvas.doing = transform
             if isinstance(transform, PixelTransform):
                 canvas.call(partial(_paint, transform), own)
             else:
                 transform.run(canvas, own)
-            first += transform.draws
+        warps.finish()
 
     def for_fields(self, fields: Iterable[Field]) -> JointTransform:
         """As Transform.for_fields."""
@@ -85,6 +97,32 @@ class Compose(Transform):
                 f"{moving} would change pictures without {', '.join(targets)}, which cannot follow: drop it"
             )
         return super().for_fields(fields)
+
+
+class _Warps:
+    """Warps that have not been done to a canvas yet, as one."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._warp: Warp | None = None
+        self._last: object = None
+
+    def add(self, transform: Warping, numbers: NDArray[np.float64]) -> None:
+        """Add one that comes next."""
+        height, width = self._canvas.height, self._canvas.width
+        warp = transform.warp(numbers, height, width)
+        if self._warp is not None and self._warp.look == warp.look:
+            warp = self._warp.then(warp, height, width)
+        else:
+            self.finish()
+        self._warp, self._last = warp, transform
+
+    def finish(self) -> None:
+        """Do what was added."""
+        if self._warp is not None:
+            self._canvas.doing = self._last
+            self._canvas.warp(self._warp)
+            self._warp = None
 
 
 def _paint(transform: PixelTransform, pixels: NDArray[np.uint8], numbers: NDArray[np.float64]) -> None:

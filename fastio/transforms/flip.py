@@ -1,4 +1,4 @@
-"""RandomHorizontalFlip and Grayscale."""
+"""RandomHorizontalFlip, RandomVerticalFlip and Grayscale."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.transforms.arguments import check_probability
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.transform import Transform
 from fastio.types.options import explains_fields
@@ -14,6 +15,7 @@ from fastio.types.options import explains_fields
 __all__ = [
     "Grayscale",
     "RandomHorizontalFlip",
+    "RandomVerticalFlip",
 ]
 
 
@@ -25,8 +27,7 @@ class RandomHorizontalFlip(Transform):
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        if not isinstance(self.p, (int, float)) or not 0 <= self.p <= 1:
-            raise ValueError(f"p={self.p!r}: expected a probability from 0 to 1")
+        check_probability(self.p)
 
     @property
     def draws(self) -> int:
@@ -36,6 +37,26 @@ class RandomHorizontalFlip(Transform):
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
         """Flip the pictures whose number is below ``p``."""
         canvas.flip(numbers[:, 0] < self.p)
+
+
+@explains_fields
+@dataclass(frozen=True)
+class RandomVerticalFlip(Transform):
+    """Flip top and bottom with probability ``p``. Draws one number: whether to flip."""
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_probability(self.p)
+
+    @property
+    def draws(self) -> int:
+        """One number: whether to flip."""
+        return 1
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Flip the pictures whose number is below ``p``."""
+        canvas.flip(numbers[:, 0] < self.p, axis="y")
 
 
 # Grayscale: colour to luma.

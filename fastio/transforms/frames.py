@@ -4,6 +4,9 @@ Frames: where the pixels of pictures end up, and the boxes and points that follo
 A frame has, per axis, a scale and an offset: position ``x`` of the stored picture becomes ``scale * x + offset``. It
 also has limits, to which boxes are clipped. Clipping to each canvas in turn is one clip to limits that are carried
 along, because a clip to ``[a, b]`` followed by one to ``[c, d]`` is one to ``[clip(a, c, d), clip(b, c, d)]``.
+
+A warp takes each position elsewhere by a matrix, and a box to the one around its four corners: what came before it is
+kept as a stage, and axes begin anew behind it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill
-from fastio.transforms.canvas import BoxRule, GeometryRule, Ints, PixelFunction, PointRule, Rule, Steps
+from fastio.transforms.canvas import AxisName, BoxRule, GeometryRule, Ints, PixelFunction, PointRule, Rule, Steps
+from fastio.transforms.matrices import Warp
+from fastio.transforms.program import Step
 from fastio.types.schema import Field
 
 __all__ = [
@@ -32,6 +37,8 @@ __all__ = [
 
 
 Floats = NDArray[np.float64]
+
+_FAR = 1 << 24  # pixels: no position is farther outside, so that all fit integers of 32 bits
 
 
 @dataclass(slots=True)
@@ -91,6 +98,20 @@ class Axis:
         return Axis(*(column[part] if len(column) > 1 else column for column in columns))
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What happened to pictures up to a warp, and the warp's matrices ``(n, 3, 3)``, up to a factor each."""
+
+    x: Axis
+    y: Axis
+    matrices: Floats
+
+    def part(self, part: slice | NDArray[np.int64]) -> Stage:
+        """Return the stage of some of the pictures, by position."""
+        matrices = self.matrices[part] if len(self.matrices) > 1 else self.matrices
+        return Stage(self.x.part(part), self.y.part(part), matrices)
+
+
 class Frames:
     """
     A canvas without pixels: it records where pictures of these sizes, ``(n,)`` or ``(1,)`` each, end up.
@@ -103,7 +124,9 @@ class Frames:
     def __init__(self, height: Ints, width: Ints) -> None:
         self.height, self.width = height, width
         self.doing: object = None
+        self.stages: list[Stage] = []
         self.x, self.y = Axis.unmoved(), Axis.unmoved()
+        self.bender: object = None  # a transform by which straight lines may meet
         self.boxes, self.points = BoxRule(), PointRule()
         self.is_moved = False
         self.keeps_geometry = False
@@ -126,14 +149,28 @@ class Frames:
         self.y.stretch(height / np.maximum(self.height, 1))
         self._resized(height, width)
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int = 0) -> None:
         self.x.shift(left)
         self.y.shift(top)
         self._resized(self.height + top + bottom, self.width + left + right)
         self.clip()
 
-    def flip(self, mask: NDArray[np.bool_]) -> None:
-        self.x.mirror(mask, self.width)
+    def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
+        if axis == "x":
+            self.x.mirror(mask, self.width)
+        else:
+            self.y.mirror(mask, self.height)
+        self.is_moved = True
+
+    def warp(self, warp: Warp) -> None:
+        """Begin anew behind the matrices; boxes of pictures that stay as they are are not clipped."""
+        self.stages.append(Stage(self.x, self.y, warp.forward(self.height, self.width)))
+        self.x, self.y = Axis.unmoved(), Axis.unmoved()
+        stays = warp.kinds == Step.NONE
+        for axis, size in ((self.x, self.width), (self.y, self.height)):
+            axis.low, axis.high = np.where(stays, -np.inf, 0), np.where(stays, np.inf, size)
+        if (warp.kinds == Step.PERSPECTIVE).any():
+            self.bender = self.doing
         self.is_moved = True
 
     def grey(self, channels: int) -> None:
@@ -169,21 +206,34 @@ class Frames:
         some = copy(self)
         some.height, some.width = (side[part] if len(side) > 1 else side for side in (self.height, self.width))
         some.x, some.y = self.x.part(part), self.y.part(part)
+        some.stages = [stage.part(part) for stage in self.stages]
         return some
 
     def affine(self, count: int) -> NDArray[np.float32]:
         """
         Return ``(count, 2, 3)`` float32: for each picture the matrix that takes positions ``(x, y, 1)`` of boxes in
-        the stored picture to positions in the transformed one.
+        the stored picture to positions in the transformed one. Raises SchemaError for a perspective.
         """
-        matrices = np.zeros((count, 2, 3), np.float32)
-        for row, axis in enumerate((self.x, self.y)):
-            matrices[:, row, row], matrices[:, row, 2] = axis.scale, axis.offset
-        return matrices
+        if self.bender is not None:
+            raise SchemaError(f"{self.bender} and KeepGeometry: no matrix (2, 3) says what it does: drop one")
+        matrices = _axes(self.x, self.y, count)
+        for stage in reversed(self.stages):
+            warped = stage.matrices / stage.matrices[:, 2:, 2:]
+            matrices = matrices @ warped @ _axes(stage.x, stage.y, count)
+        return matrices[:, :2].astype(np.float32)
 
     def _resized(self, height: Ints, width: Ints) -> None:
         self.height, self.width = height, width
         self.is_moved = True
+
+
+def _axes(x: Axis, y: Axis, count: int) -> Floats:
+    """Return ``(count, 3, 3)``: what the axes do, as matrices."""
+    matrices = np.zeros((count, 3, 3))
+    for row, axis in enumerate((x, y)):
+        matrices[:, row, row], matrices[:, row, 2] = axis.scale, axis.offset
+    matrices[:, 2, 2] = 1
+    return matrices
 
 
 # Targets: moves the boxes and points of many samples as their pictures were moved, and drops what is cropped away.
@@ -263,34 +313,33 @@ def find_mismatches(fields: Iterable[Field], rows: Mapping[str, Rows]) -> dict[i
 def _moved_boxes(field: Field, rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
     """Return all boxes where the frames take them, and which of them to keep."""
     rule = frames.boxes
-    samples = rows.samples
-    x, y = frames.x.part(samples), frames.y.part(samples)
     boxes = rows.values.astype(np.float64)
-    left, right = _sides(boxes[:, 0], boxes[:, 2], field.geometry)
-    top, bottom = _sides(boxes[:, 1], boxes[:, 3], field.geometry)
-    left, right = _moved_sides(left, right, x)
-    top, bottom = _moved_sides(top, bottom, y)
-    shown_left, shown_right = (np.clip(side, x.low, x.high) for side in (left, right))
-    shown_top, shown_bottom = (np.clip(side, y.low, y.high) for side in (top, bottom))
-    keep = _large_enough((shown_right - shown_left, shown_bottom - shown_top), (right - left) * (bottom - top), rule)
-    if rule.clip:
-        left, right, top, bottom = shown_left, shown_right, shown_top, shown_bottom
-    boxes[:, 0], boxes[:, 2] = _from_sides(left, right, field.geometry)
-    boxes[:, 1], boxes[:, 3] = _from_sides(top, bottom, field.geometry)
+    whole = _Box(*_sides(boxes[:, 0], boxes[:, 2], field.geometry), *_sides(boxes[:, 1], boxes[:, 3], field.geometry))
+    shown, is_gone = whole, np.zeros(len(boxes), np.bool_)
+    own = frames.part(rows.samples)
+    for stage in own.stages:
+        whole, shown = whole.along(stage.x, stage.y), shown.along(stage.x, stage.y).clipped(stage.x, stage.y)
+        is_gone |= shown.is_empty  # a line is turned into a box
+        whole, shown = whole.around(stage.matrices), shown.around(stage.matrices)
+    whole, shown = whole.along(own.x, own.y), shown.along(own.x, own.y).clipped(own.x, own.y)
+    shown = shown.without(is_gone)
+    keep = _large_enough((shown.right - shown.left, shown.bottom - shown.top), whole.area, rule)
+    done = shown if rule.clip else whole
+    boxes[:, 0], boxes[:, 2] = _from_sides(done.left, done.right, field.geometry)
+    boxes[:, 1], boxes[:, 3] = _from_sides(done.top, done.bottom, field.geometry)
     return Rows(_as_stored(boxes, rows.values.dtype), rows.counts), keep
 
 
 def _moved_points(rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
     """Return all points where the frames take them, and which rows of them to keep."""
     points = rows.values.astype(np.float64)
-    inside, samples = np.ones(len(points), np.bool_), rows.samples
+    inside, own = np.ones(len(points), np.bool_), frames.part(rows.samples)
     per_row = (-1, *[1] * (points.ndim - 2))  # a number of each row, for all points in it
-    for column, (axis, size) in enumerate(((frames.x, frames.width), (frames.y, frames.height))):
-        scale, offset, sizes = (
-            (numbers[samples] if len(numbers) > 1 else numbers).reshape(per_row)
-            for numbers in (axis.scale, axis.point_offset, size)
-        )
-        moved = scale * points[..., column] + offset
+    for stage in own.stages:
+        x, y = (_along(points[..., column], axis, per_row) for column, axis in enumerate((stage.x, stage.y)))
+        points[..., 0], points[..., 1] = _projected(x, y, stage.matrices, per_row)
+    for column, (axis, size) in enumerate(((own.x, own.width), (own.y, own.height))):
+        moved, sizes = _along(points[..., column], axis, per_row), size.reshape(per_row)
         if frames.points.outside == "clip":
             moved = np.clip(moved, 0, sizes - 1)
         elif frames.points.outside == "drop":
@@ -298,6 +347,62 @@ def _moved_points(rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
             inside &= is_inside.all(axis=tuple(range(1, is_inside.ndim)))
         points[..., column] = moved
     return Rows(_as_stored(points, rows.values.dtype), rows.counts), inside
+
+
+def _along(positions: Floats, axis: Axis, per_row: tuple[int, ...]) -> Floats:
+    """Return where an axis takes positions of points; ``per_row`` is the shape of a number of each row."""
+    moved: Floats = axis.scale.reshape(per_row) * positions + axis.point_offset.reshape(per_row)
+    return moved
+
+
+def _projected(x: Floats, y: Floats, matrices: Floats, per_row: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Return where matrices ``(rows, 3, 3)`` take positions."""
+    (a, b, c), (d, e, f), (g, h, i) = (
+        tuple(matrices[:, row, column].reshape(per_row) for column in range(3)) for row in range(3)
+    )
+    divisor = g * x + h * y + i
+    divisor = np.where(divisor == 0, np.finfo(np.float64).eps, divisor)  # far away
+    return tuple(np.clip(up / divisor, -_FAR, _FAR) for up in (a * x + b * y + c, d * x + e * y + f))  # type: ignore[return-value] # two
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """The sides of boxes, (N,) each."""
+
+    left: Floats
+    right: Floats
+    top: Floats
+    bottom: Floats
+
+    @property
+    def area(self) -> Floats:
+        return (self.right - self.left) * (self.bottom - self.top)
+
+    @property
+    def is_empty(self) -> Keep:
+        return (self.right <= self.left) | (self.bottom <= self.top)
+
+    def along(self, x: Axis, y: Axis) -> _Box:
+        """Return where axes take the boxes."""
+        return _Box(*_moved_sides(self.left, self.right, x), *_moved_sides(self.top, self.bottom, y))
+
+    def clipped(self, x: Axis, y: Axis) -> _Box:
+        """Return the boxes within the limits of axes."""
+        across = (np.clip(side, x.low, x.high) for side in (self.left, self.right))
+        down = (np.clip(side, y.low, y.high) for side in (self.top, self.bottom))
+        return _Box(*across, *down)
+
+    def around(self, matrices: Floats) -> _Box:
+        """Return the boxes around the corners where matrices take these."""
+        corners_x = np.stack((self.left, self.right, self.right, self.left), axis=1)
+        corners_y = np.stack((self.top, self.top, self.bottom, self.bottom), axis=1)
+        x, y = _projected(corners_x, corners_y, matrices, (-1, 1))
+        return _Box(x.min(axis=1), x.max(axis=1), y.min(axis=1), y.max(axis=1))
+
+    def without(self, gone: Keep) -> _Box:
+        """Return the boxes, without size where ``gone`` is set."""
+        right, bottom = np.where(gone, self.left, self.right), np.where(gone, self.top, self.bottom)
+        return _Box(self.left, right, self.top, bottom)
 
 
 def _sides(first: Floats, second: Floats, kind: str) -> tuple[Floats, Floats]:

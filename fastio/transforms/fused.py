@@ -16,13 +16,14 @@ from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
 from fastio.transforms.batch.geometry import RenderTarget
-from fastio.transforms.batch.program import PixelTransform, Program, Programs, paint
+from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.canvas import BoxRule, PointRule, Rule
 from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import BLANK, Plan
+from fastio.transforms.program import Program, check_channels, joined, paint
 from fastio.transforms.transform import Transform
 from fastio.types.placement import called
 
@@ -52,11 +53,14 @@ class Planned:
     mask_fill: int = 0
     numbers: NDArray[np.float64] | None = None  # (n, k), for a function called on each picture
     colours: Program | None = None  # (n, steps, 14), for each finished picture
+    moves: Program | None = None  # the same for masks: flips and warps
 
     def part(self, part: slice | NDArray[np.int64]) -> Planned:
         """Return some of them, by position."""
         numbers = None if self.numbers is None else self.numbers[part]
-        colours = None if self.colours is None else np.ascontiguousarray(self.colours[part])
+        colours, moves = (
+            None if program is None else np.ascontiguousarray(program[part]) for program in (self.colours, self.moves)
+        )
         return replace(
             self,
             indices=self.indices[part],
@@ -65,6 +69,7 @@ class Planned:
             shapes=self.shapes[part],
             numbers=numbers,
             colours=colours,
+            moves=moves,
         )
 
 
@@ -98,6 +103,7 @@ class Fused:
         self._kernel = tried.kernel
         self._channels = tried.channels  # None: no Grayscale
         self._is_grey_first = tried.is_grey_first
+        self._warper = tried.warper
         self._function = None if tried.function is None else native_function(tried.function)
         self._check_grey()
         if mode is not None:
@@ -122,6 +128,8 @@ class Fused:
             raise SchemaError(
                 "Grayscale of pictures with alpha cannot be done in one pass; pass FastDataset(mode='RGB')"
             )
+        if self._warper is not None:
+            check_channels(channels, self._warper)
 
     def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
         """
@@ -132,7 +140,9 @@ class Fused:
         planned = self._plan_all(indices, stored, epoch=epoch)
         if self._colours is None:
             return planned
-        return replace(planned, colours=self._colours.program(indices, planned.shapes, epoch=epoch))
+        behind = self._colours.program(indices, planned.shapes, epoch=epoch)
+        first = [] if planned.colours is None else [planned.colours]
+        return replace(planned, colours=joined([*first, behind], len(indices)))
 
     def _plan_all(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
         # Shapes that all samples share are checked once: that is most of the cost for small raw pictures.
@@ -150,7 +160,8 @@ class Fused:
         if good.numbers is not None:
             numbers = np.zeros((len(indices), good.numbers.shape[1]))
             numbers[known] = good.numbers
-        return Planned(indices, stored, rows, shapes, good.fill, good.mask_fill, numbers)
+        colours, moves = (_spread(program, known) for program in (good.colours, good.moves))
+        return Planned(indices, stored, rows, shapes, good.fill, good.mask_fill, numbers, colours, moves)
 
     def _plan(
         self, indices: NDArray[np.int64], stored: NDArray[np.int64], sizes: NDArray[np.int64], *, epoch: int
@@ -163,8 +174,9 @@ class Fused:
         columns = np.broadcast_arrays(plan.height, plan.width, self._channels or sizes[:, 2])
         shapes = np.broadcast_to(np.stack(columns, axis=1), (len(indices), 3))
         numbers = None if plan.numbers is None else np.ascontiguousarray(plan.numbers)
-        fill = plan.fill or (0,)
-        return Planned(indices, stored, plan.rows(len(indices)), shapes, fill, plan.mask_fill, numbers)
+        count, fill = len(indices), plan.fill or (0,)
+        colours, moves = plan.program(count), plan.program(count, of_masks=True)
+        return Planned(indices, stored, plan.rows(count), shapes, fill, plan.mask_fill, numbers, colours, moves)
 
     def frames(self, planned: Planned, *, epoch: int) -> Frames:
         """
@@ -222,9 +234,11 @@ class Fused:
 
     @property
     def keeps_geometry(self) -> bool:
-        """Whether samples get the matrix that moved them."""
+        """Whether samples get the matrix that moved them. Raises SchemaError if there may be none."""
         frames = Frames(_ANY_SIDE, _ANY_SIDE)
         frames.follow(self.transforms, np.zeros((1, self.transforms.draws)))
+        if frames.keeps_geometry:
+            frames.affine(1)
         return frames.keeps_geometry
 
     def check_masks(self, *dtypes: np.dtype[Any]) -> None:
@@ -278,13 +292,13 @@ class Fused:
         return result
 
 
-def _leaves(transforms: Compose) -> Iterator[Transform | PixelTransform]:
-    """Yield the transforms of a list, and of lists in it."""
-    for transform in transforms.transforms:
-        if isinstance(transform, Compose):
-            yield from _leaves(transform)
-        else:
-            yield transform
+def _spread(program: Program | None, known: NDArray[np.bool_]) -> Program | None:
+    """Return the program of all samples, from that of the ``known`` ones; the others do nothing."""
+    if program is None:
+        return None
+    spread = np.zeros((len(known), *program.shape[1:]))
+    spread[known] = program
+    return spread
 
 
 def _check_flat(transforms: Compose) -> None:

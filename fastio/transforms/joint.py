@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.transforms.arguments import Fill
-from fastio.transforms.canvas import Canvas, Ints, PixelFunction, Rule, Steps
+from fastio.transforms.canvas import AxisName, Canvas, Ints, PixelFunction, Rule, Steps
 from fastio.transforms.frames import Frames, Rows, move_targets
+from fastio.transforms.matrices import Warp
 from fastio.transforms.plain import PlainMask, PlainPicture
 from fastio.types.schema import Field
 
@@ -97,11 +98,14 @@ class _Together:
     def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
         self._each(lambda canvas: canvas.resize(width, height, kernel=kernel))
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int = 0) -> None:
         self._each(lambda canvas: canvas.pad(left, top, right, bottom, fill=fill, mask_fill=mask_fill))
 
-    def flip(self, mask: NDArray[np.bool_]) -> None:
-        self._each(lambda canvas: canvas.flip(mask))
+    def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
+        self._each(lambda canvas: canvas.flip(mask, axis=axis))
+
+    def warp(self, warp: Warp) -> None:
+        self._each(lambda canvas: canvas.warp(warp))
 
     def grey(self, channels: int) -> None:
         self._each(lambda canvas: canvas.grey(channels))

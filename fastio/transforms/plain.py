@@ -9,9 +9,11 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastio.codec.mask import nearest_positions
+from fastio.codec.mask import moved_numbers, nearest_positions
 from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
-from fastio.transforms.canvas import Ints, PixelFunction, Rule
+from fastio.transforms.canvas import AxisName, Ints, PixelFunction, Rule
+from fastio.transforms.matrices import Warp
+from fastio.transforms.program import check_channels, paint
 
 __all__ = [
     "PlainMask",
@@ -62,7 +64,7 @@ class PlainPicture:
         resized = [np.array(Image.fromarray(plane).resize(size, KERNELS[kernel])) for plane in planes]
         self._set(torch.from_numpy(np.stack(resized)).reshape(*self.picture.shape[:-2], size[1], size[0]))
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int = 0) -> None:
         x, y = int(left[0]), int(top[0])
         w, h = int(self.width[0]), int(self.height[0])
         size = (x + w + int(right[0]), y + h + int(bottom[0]))
@@ -79,13 +81,23 @@ class PlainPicture:
             image.paste(self.picture, (x, y))
             self._set(image)
 
-    def flip(self, mask: NDArray[np.bool_]) -> None:
+    def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
         if not mask[0]:
             return
         if isinstance(self.picture, torch.Tensor):
-            self._set(self.picture.flip(-1))
+            self._set(self.picture.flip(-1 if axis == "x" else -2))
         else:
-            self._set(self.picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT))
+            turn = Image.Transpose.FLIP_LEFT_RIGHT if axis == "x" else Image.Transpose.FLIP_TOP_BOTTOM
+            self._set(self.picture.transpose(turn))
+
+    def warp(self, warp: Warp) -> None:
+        """Read the pixels elsewhere. Raises SchemaError for a picture with alpha."""
+
+        def paint_each(pixels: NDArray[np.uint8], numbers: NDArray[np.float64]) -> None:
+            check_channels(pixels.shape[2], self.doing)
+            paint(pixels[None], warp.program)
+
+        self.call(paint_each, np.zeros((1, 0)))
 
     def grey(self, channels: int) -> None:
         if not isinstance(self.picture, torch.Tensor):
@@ -168,7 +180,7 @@ class PlainMask:
         )
         self._set(self._numbers[lines[:, None], columns])
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int = 0) -> None:
         """Add edges of ``mask_fill``. Raises SchemaError if the mask cannot hold that number."""
         sides = [(int(top[0]), int(bottom[0])), (int(left[0]), int(right[0]))]
         if not any(map(any, sides)):
@@ -177,9 +189,14 @@ class PlainMask:
         more = [(0, 0)] * (self._numbers.ndim - 2)
         self._set(np.pad(self._numbers, [*sides, *more], constant_values=mask_fill))
 
-    def flip(self, mask: NDArray[np.bool_]) -> None:
+    def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
         if mask[0]:
-            self._set(self._numbers[:, ::-1])
+            self._set(self._numbers[:, ::-1] if axis == "x" else self._numbers[::-1])
+
+    def warp(self, warp: Warp) -> None:
+        """Read the nearest numbers elsewhere. Raises SchemaError if the mask cannot hold that outside."""
+        check_mask_fill(warp.look.mask_fill, self._numbers.dtype, where=str(self.doing))
+        self._set(moved_numbers(self._numbers, warp.mask_program[0]))
 
     def grey(self, channels: int) -> None:
         """Do nothing: numbers of classes have no colour."""

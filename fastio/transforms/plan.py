@@ -8,18 +8,23 @@ crops, edges and flips around one resampling has this form:
 * edges move the place; a crop of a flipped picture is the mirrored crop of the unflipped one
 * a second resampling, or one of edges, does not have this form: SchemaError names the two transforms that conflict
 * a function is called on the finished row: nothing comes after it
+* a warp is done to the finished row, too: only flips and warps come after it, as steps of a program
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill
-from fastio.transforms.canvas import Ints, PixelFunction, Rule
+from fastio.transforms.canvas import AxisName, Ints, PixelFunction, Rule
+from fastio.transforms.matrices import Warp
+from fastio.transforms.program import Program, Step, joined, program_of
 
-__all__ = ["BLANK", "COLUMNS", "Plan"]
+__all__ = ["BLANK", "COLUMNS", "FLIPS", "Plan"]
 
 COLUMNS = (
     "box_x",
@@ -36,6 +41,9 @@ COLUMNS = (
     "place_y",
     "flip",
 )
+
+# What the column "flip" adds up.
+FLIPS: Final[dict[AxisName, int]] = {"x": 1, "y": 2}
 
 # One pixel unchanged: a plan row that fits any picture and any batch.
 BLANK = (0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0)
@@ -69,17 +77,20 @@ class Plan:
         self._virtual = (width, height)
         self._window = (zero, zero, width, height)
         self._place = (zero, zero)
-        self._flip: NDArray[np.bool_] = np.zeros(1, np.bool_)
+        self._flips: dict[AxisName, NDArray[np.bool_]] = {"x": np.zeros(1, np.bool_), "y": np.zeros(1, np.bool_)}
+        self._steps: list[tuple[Program, Program]] = []  # of finished rows: of pictures, of masks
         self._resizer: object = None
         self._padder: object = None
         self._flipper: object = None
         self._caller: object = None
+        self._warper: object = None
         self._has_masks = has_masks
 
     def rows(self, count: int) -> NDArray[np.int32]:
         """Return the plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
         out = np.empty((count, len(COLUMNS)), np.int32)
-        parts = (*self._box, *self._virtual, *self._window, *self._place, self._flip)
+        flip = FLIPS["x"] * self._flips["x"] + FLIPS["y"] * self._flips["y"]
+        parts = (*self._box, *self._virtual, *self._window, *self._place, flip)
         if all(len(values) == 1 for values in parts):  # the same for all samples
             out[:] = np.concatenate(parts)
             return out
@@ -87,10 +98,23 @@ class Plan:
             out[:, column] = values
         return out
 
+    def program(self, count: int, *, of_masks: bool = False) -> Program | None:
+        """Return the steps of finished rows, ``(count, steps, 14)``; None if there are none."""
+        if not self._steps:
+            return None
+        steps = [step[of_masks] for step in self._steps]
+        return joined([np.broadcast_to(step, (count, *step.shape[1:])) for step in steps], count)
+
+    @property
+    def warper(self) -> object:
+        """The transform that warps finished rows, None if none does."""
+        return self._warper
+
     def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
         self._check_unfinished()
         if self._flipper is not None:
-            left = np.where(self._flip, self.width - left - width, left)
+            left = np.where(self._flips["x"], self.width - left - width, left)
+            top = np.where(self._flips["y"], self.height - top - height, top)
         window_x, window_y, window_w, window_h = self._window
         if self._padder is None:
             self._window = (window_x + left, window_y + top, width, height)
@@ -123,7 +147,7 @@ class Plan:
         self.kernel, self._resizer = kernel, self.doing
         self.is_grey_first = self.channels is not None
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int) -> None:
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int = 0) -> None:
         """Add edges. Raises SchemaError if there already are edges of another colour."""
         if not any(side.any() for side in (left, top, right, bottom)):
             return
@@ -136,13 +160,25 @@ class Plan:
             raise self._unfit(self._padder, "edges of masks would have two numbers")
         self.fill, self.mask_fill, self._padder = fill, mask_fill, self.doing
         self.width, self.height = self.width + left + right, self.height + top + bottom
-        # In the unflipped picture, the left edge of the flipped one is on the right.
-        left = left if self._flipper is None else np.where(self._flip, right, left)
+        if self._flipper is not None:  # in the unflipped picture, the left edge of the flipped one is on the right
+            left = np.where(self._flips["x"], right, left)
+            top = np.where(self._flips["y"], bottom, top)
         self._place = (self._place[0] + left, self._place[1] + top)
 
-    def flip(self, mask: NDArray[np.bool_]) -> None:
+    def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
+        """Mirror the row, or after a warp what it has left."""
+        if self._warper is not None:
+            step = program_of(len(mask), (Step.FLIP_X if axis == "x" else Step.FLIP_Y, 0))
+            step[~mask] = 0
+            self._steps.append((step, step))
+            return
         self._check_unfinished()
-        self._flip, self._flipper = self._flip ^ mask, self.doing
+        self._flips[axis], self._flipper = self._flips[axis] ^ mask, self.doing
+
+    def warp(self, warp: Warp) -> None:
+        """Read the pixels of the finished row elsewhere."""
+        self._steps.append((warp.program, warp.mask_program))
+        self._warper = self.doing
 
     def grey(self, channels: int) -> None:
         """Convert to luma; existing edges lose their colour too."""
@@ -160,6 +196,11 @@ class Plan:
         """Do nothing: Frames follow the rule."""
 
     def _check_unfinished(self) -> None:
+        if self._warper is not None:
+            raise self._unfit(
+                self._warper,
+                f"a warp is done to finished rows: put {type(self.doing).__name__} before it",
+            )
         if self._caller is not None:
             raise self._unfit(self._caller, "only one function, called on finished pictures, is possible: put it last")
 

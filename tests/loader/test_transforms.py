@@ -43,7 +43,7 @@ from fastio.transforms import (
 from fastio.transforms.fused import uniform
 from fastio.types.schema import RAW, Field
 from tests.conftest import SUFFIXES, encode, write_store
-from tests.transforms.chains import FILL, chains, is_fusible, tolerance
+from tests.transforms.chains import FILL, MASK_FILL, chains, is_fusible, tolerance
 
 COUNT = 23
 SIZES = ((40, 60), (64, 48), (50, 50), (33, 91), (120, 21))
@@ -143,7 +143,7 @@ def test_any_chain(
 ) -> None:
     """Chains of every form, brought to one size at the end."""
     dataset = FastDataset(stores[f"{kind} lmdb"])
-    chain = [*chain, RandomCrop(size, pad_if_needed=True, fill=FILL)]
+    chain = [*chain, RandomCrop(size, pad_if_needed=True, fill=FILL, mask_fill=MASK_FILL)]
     with FastLoader(dataset, COUNT, transforms=chain, threads=threads) as loader:
         loader.set_epoch(epoch)
         images, labels = next(iter(loader))

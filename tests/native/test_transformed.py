@@ -87,8 +87,10 @@ def expected(
     row = Image.new(picture.mode, plan.row, fill[0] if picture.mode == "L" else tuple(fill))
     if width and height:
         row.paste(result, plan.place)
-    if plan.flip:
+    if plan.flip & 1:
         row = row.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    if plan.flip & 2:
+        row = row.transpose(Image.Transpose.FLIP_TOP_BOTTOM)
     return np.asarray(row).reshape(plan.row[1], plan.row[0], -1)
 
 
@@ -187,7 +189,7 @@ def plans(draw: st.DrawFn, width: int, height: int) -> Plan:
     right, bottom = draw(st.integers(0, 5)), draw(st.integers(0, 5))
     place = (draw(st.integers(0, 5)), draw(st.integers(0, 5)))
     row = (max(1, place[0] + window_w + right), max(1, place[1] + window_h + bottom))
-    return Plan(box, virtual, window, place, row, draw(st.integers(0, 1)))
+    return Plan(box, virtual, window, place, row, draw(st.integers(0, 3)))
 
 
 @settings(max_examples=100, deadline=None)
@@ -318,7 +320,7 @@ PLAN = whole((10, 5, 40, 30), (20, 15))
         ("virtual size", replace(PLAN, virtual=(0, 15))),
         ("window leaves the virtual", replace(PLAN, window=(1, 0, 20, 15))),
         ("leaves the row", replace(PLAN, place=(1, 0))),
-        ("flip", replace(PLAN, flip=2)),
+        ("flip", replace(PLAN, flip=4)),
     ],
 )
 def test_a_bad_plan_is_named(fault: str, plan: Plan) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.transforms.canvas import Ints
+from fastio.transforms.canvas import AxisName, Ints
+from fastio.transforms.matrices import Warp
 
 __all__ = ["StepByStep", "sanitized", "to_xyxy"]
 
@@ -64,16 +65,40 @@ class StepByStep:
         self.points = [[a * x, b * y] for a, b in self.points]
         self.width, self.height = width, height
 
-    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: tuple[int, ...], mask_fill: int) -> None:
+    def pad(
+        self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: tuple[int, ...], mask_fill: int = 0
+    ) -> None:
         self._shift(int(left[0]), int(top[0]))
         self.width, self.height = self.width + left + right, self.height + top + bottom
         self.clamp()
 
-    def flip(self, mask: NDArray[np.bool_]) -> None:
-        w, _ = self._size()
-        if mask[0]:
+    def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
+        w, h = self._size()
+        if mask[0] and axis == "y":
+            self.boxes = [[a, h - d, c, h - b] for a, b, c, d in self.boxes]
+            self.points = [[a, h - 1 - b] for a, b in self.points]
+        elif mask[0]:
             self.boxes = [[w - c, b, w - a, d] for a, b, c, d in self.boxes]
             self.points = [[w - 1 - a, b] for a, b in self.points]
+
+    def warp(self, warp: Warp) -> None:
+        """Positions through the inverse of the matrix by which pixels are read; a box around its corners."""
+        w, h = self._size()
+        (matrix,) = np.linalg.inv(warp.from_corner(np.array([h]), np.array([w])))
+
+        def moved(x: float, y: float) -> list[float]:
+            a, b, c = matrix @ [x, y, 1]
+            return [float(a / c), float(b / c)]
+
+        if warp.kinds[0]:
+            corners = [[moved(a, b), moved(c, b), moved(a, d), moved(c, d)] for a, b, c, d in self.boxes]
+            around = [[*np.min(four, axis=0).tolist(), *np.max(four, axis=0).tolist()] for four in corners]
+            # Of a box outside the picture a line is left, which must not become a box again.
+            self.boxes = [
+                box if c > a and d > b else [0.0] * 4 for (a, b, c, d), box in zip(self.boxes, around, strict=True)
+            ]
+            self.points = [moved(*point) for point in self.points]
+            self.clamp()
 
     def grey(self, channels: int) -> None:
         """Colours have no place."""

@@ -10,22 +10,28 @@ from fastio.transforms import (
     CenterCrop,
     Letterbox,
     Pad,
+    RandomAffine,
     RandomCrop,
     RandomHorizontalFlip,
+    RandomPerspective,
     RandomResizedCrop,
+    RandomRotation,
+    RandomVerticalFlip,
     Resize,
     Transform,
 )
 from fastio.transforms.arguments import KERNELS
+from fastio.transforms.warp import Warping
 
-__all__ = ["FILL", "MASK_FILL", "chains", "flips_last", "is_fusible", "sizes", "tolerance"]
+__all__ = ["FILL", "MASK_FILL", "chains", "flips_last", "is_fusible", "sizes", "tolerance", "warped"]
 
 FILL = (9, 200, 77)
 MASK_FILL = 251
 
 sides = st.integers(1, 40)
 sizes = st.tuples(sides, sides)
-flips = st.builds(RandomHorizontalFlip, st.sampled_from([0.0, 0.5, 1.0]))
+FLIPS = (RandomHorizontalFlip, RandomVerticalFlip)
+flips = st.builds(lambda kind, p: kind(p), st.sampled_from(FLIPS), st.sampled_from([0.0, 0.5, 1.0]))
 pads = st.builds(Pad, st.tuples(*[st.integers(0, 9)] * 4), st.just(FILL), mask_fill=st.just(MASK_FILL))
 crops = st.builds(
     RandomCrop,
@@ -55,23 +61,46 @@ chains = st.tuples(
     st.lists(st.one_of(flips, pads, crops), max_size=4),
 ).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
 
+looks = {
+    "interpolation": st.sampled_from(["nearest", "bilinear"]),
+    "fill": st.sampled_from([0, FILL]),
+    "mask_fill": st.sampled_from([0, MASK_FILL]),
+}
+warps = st.one_of(
+    st.builds(RandomRotation, st.sampled_from([20, (90, 90), (-180, 180)]), center=st.none() | sizes, **looks),
+    st.builds(
+        RandomAffine,
+        st.sampled_from([0, 30]),
+        st.sampled_from([None, (0.2, 0.5)]),
+        st.sampled_from([None, (0.5, 1.5)]),
+        st.sampled_from([None, 20, (-10, 10, -5, 20)]),
+        **looks,
+    ),
+    st.builds(RandomPerspective, st.sampled_from([0.2, 0.6]), st.sampled_from([0.5, 1.0]), **looks),
+)
+warped = st.tuples(chains, st.lists(st.one_of(flips, warps), max_size=4)).map(lambda parts: [*parts[0], *parts[1]])
+
 
 def is_fusible(chain: list[Transform]) -> bool:
     """Whether no one-sided filter follows a flip."""
     for place, each in enumerate(chain):
-        if getattr(each, "interpolation", "") in ("nearest", "box"):
-            return not any(isinstance(before, RandomHorizontalFlip) for before in chain[:place])
+        if _resizes(each) and getattr(each, "interpolation", "") in ("nearest", "box"):
+            return not any(isinstance(before, FLIPS) for before in chain[:place])
     return True
+
+
+def _resizes(transform: Transform) -> bool:
+    return hasattr(transform, "interpolation") and not isinstance(transform, Warping)
 
 
 def flips_last(chain: Sequence[Transform]) -> bool:
     """Whether no flip precedes a resampling: what masks allow on the fast path."""
-    resized = [place for place, each in enumerate(chain) if hasattr(each, "interpolation")]
-    return not any(isinstance(each, RandomHorizontalFlip) for each in chain[: max(resized, default=0)])
+    resized = [place for place, each in enumerate(chain) if _resizes(each)]
+    return not any(isinstance(each, FLIPS) for each in chain[: max(resized, default=0)])
 
 
 def tolerance(chain: Sequence[Transform]) -> int:
     """Levels of 255: none, but that a mirrored picture's weights are rounded anew where a flip precedes resampling."""
-    resizers = [place for place, each in enumerate(chain) if hasattr(each, "interpolation")]
+    resizers = [place for place, each in enumerate(chain) if _resizes(each)]
     before = chain[: max(resizers, default=0)]
-    return 1 if any(isinstance(each, RandomHorizontalFlip) for each in before) else 0
+    return 1 if any(isinstance(each, FLIPS) for each in before) else 0

@@ -28,8 +28,10 @@ def execute(
     out = Image.new(image.mode, (size[1], size[0]), colour)
     if w and h:
         out.paste(virtual.crop((x, y, x + w, y + h)), (place_x, place_y))
-    if flip:
+    if flip & 1:
         out = out.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    if flip & 2:
+        out = out.transpose(Image.Transpose.FLIP_TOP_BOTTOM)
     return np.array(out)
 
 

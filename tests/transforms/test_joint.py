@@ -24,18 +24,19 @@ from fastio.transforms import (
     KeepGeometry,
     Letterbox,
     Pad,
+    RandAugment,
     RandomCrop,
     RandomGrayscale,
     RandomHorizontalFlip,
     RandomResizedCrop,
-    RandomRotation,
     Resize,
     Transform,
     invert_geometry,
     move_boxes,
 )
-from fastio.transforms.batch.program import PixelTransform, paint
+from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.joint import JointTransform
+from fastio.transforms.program import paint
 from fastio.types.field_types import field_of
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 from tests.transforms.chains import chains
@@ -205,7 +206,7 @@ def test_colours_of_one_sample() -> None:
     np.testing.assert_array_equal(expected, tensor.permute(1, 2, 0))
 
 
-def test_moves_beside_masks_are_refused() -> None:
-    """A rotation that a mask could not follow ends in one line."""
-    with pytest.raises(SchemaError, match=r"^RandomRotation.* without mask, .*cannot follow"):
-        Compose([RandomRotation(3)]).for_fields(FIELDS)
+def test_policies_beside_masks_are_refused() -> None:
+    """Their moves, which a mask could not follow, end in one line."""
+    with pytest.raises(SchemaError, match=r"^RandAugment.* without mask, .*cannot follow"):
+        Compose([RandAugment()]).for_fields(FIELDS)

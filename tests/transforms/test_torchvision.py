@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,17 @@ from PIL import Image
 
 from fastio.codec import CODECS
 from fastio.loader.producer.decoding import _mask_geometry
-from fastio.transforms import Compose, Transform
+from fastio.transforms import Compose, RandomPerspective, Transform
 from fastio.transforms.frames import Rows, move_targets
 from fastio.transforms.fused import Fused, Planned, uniform
+from fastio.transforms.matrices import Look
+from fastio.transforms.warp import Warping
 from fastio.types.field_types import field_of
 from fastio.types.schema import BOX_ROLES
 from tests.codec.conformance import spans_of
 from tests.conftest import encode
 from tests.transforms.boxes_reference import from_xyxy, sanitized, to_xyxy
-from tests.transforms.chains import chains, flips_last
+from tests.transforms.chains import flips_last, warped
 from tests.transforms.torchvision_chain import apply_torchvision, as_tv_tensors
 
 pytest.importorskip("torchvision")
@@ -60,7 +63,7 @@ def fast(fused: Fused, planned: Planned, sample: dict[str, Any], fields: Any, *,
 
 @settings(max_examples=150, deadline=None)
 @given(
-    chain=chains.filter(lambda chain: bool(chain) and flips_last(chain)),
+    chain=warped.filter(lambda chain: bool(chain) and flips_last(chain) and warps_once(chain)),
     shape=st.tuples(st.integers(4, 48), st.integers(4, 48)),
     boxes=st.lists(st.lists(coordinates, min_size=4, max_size=4), max_size=5),
     points=st.lists(st.lists(coordinates, min_size=2, max_size=2), max_size=4),
@@ -68,7 +71,10 @@ def fast(fused: Fused, planned: Planned, sample: dict[str, Any], fields: Any, *,
     seed=st.integers(0, 1000),
 )
 def test_torchvision(chain: list[Transform], shape: Any, boxes: Any, points: Any, role: str, seed: int) -> None:
-    """Pictures and masks to the bit, boxes and points to 1e-4, dropped with their kinds."""
+    """
+    Pictures and masks to the bit, but a level for each bilinear warp; boxes and points to 1e-4, behind warps as exactly
+    as torchvision's float32; dropped with their kinds.
+    """
     sample = sample_of(shape, boxes, points, role=role, seed=seed)
     types = {"image": "image", "mask": "mask16", "boxes": role, "points": "points", "kinds": "int64[*] per boxes"}
     fields = tuple(field_of(name, type_) for name, type_ in types.items())
@@ -83,14 +89,33 @@ def test_torchvision(chain: list[Transform], shape: Any, boxes: Any, points: Any
         transform.for_fields(fields).apply(sample, numbers),
     )
 
+    # Of a small picture, a perspective may leave a line, which torchvision refuses.
+    assume(planned.shapes.min(initial=99, where=[True, True, False]) > 16 or not has_perspective(chain))
     expected = apply_torchvision(chain, numbers, as_tv_tensors(sample, role=role))
     for got in results:
-        assert np.array_equal(np.asarray(expected["image"]), np.asarray(got["image"]))
+        levels = np.abs(np.asarray(expected["image"]).astype(int) - np.asarray(got["image"])).max()
+        assert levels <= sum(isinstance(each, Warping) and look_of(each).is_bilinear for each in chain)
         assert np.array_equal(expected["mask"].numpy(), np.asarray(got["mask"]))
         assert np.allclose(expected["points"].numpy(), got["points"], rtol=0, atol=1e-4)
         assume(expected["kinds"].tolist() == got["kinds"].tolist() or is_borderline(got["boxes"], role))
         assert expected["kinds"].tolist() == got["kinds"].tolist()
         assert np.allclose(expected["boxes"].numpy(), got["boxes"], rtol=0, atol=1e-4)
+
+
+def warps_once(chain: list[Transform]) -> bool:
+    """Whether no warps follow each other that are one here, but two in torchvision."""
+    warps = [pair for pair in pairwise(chain) if all(isinstance(each, Warping) for each in pair)]
+    return not any(look_of(first) == look_of(second) for first, second in warps)
+
+
+def has_perspective(chain: list[Transform]) -> bool:
+    """Whether straight lines may meet."""
+    return any(isinstance(each, RandomPerspective) for each in chain)
+
+
+def look_of(transform: Any) -> Look:
+    """How a warp reads pixels."""
+    return Look.of(transform.interpolation, transform.fill, transform.mask_fill)
 
 
 def is_borderline(boxes: Any, role: str) -> bool:

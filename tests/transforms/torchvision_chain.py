@@ -14,12 +14,17 @@ from fastio.transforms import (
     CenterCrop,
     Letterbox,
     Pad,
+    RandomAffine,
     RandomCrop,
     RandomHorizontalFlip,
+    RandomPerspective,
     RandomResizedCrop,
+    RandomRotation,
+    RandomVerticalFlip,
     Resize,
     Transform,
 )
+from fastio.transforms.warp import Warping
 from tests.transforms.reference import random_resized_crop
 
 __all__ = ["apply_torchvision", "as_tv_tensors"]
@@ -82,6 +87,10 @@ def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample
         theirs = v2.Resize(size, _kernel(transform), transform.max_size)
     elif isinstance(transform, Letterbox):
         theirs = _letterbox(transform, sample["image"].height, sample["image"].width)
+    elif isinstance(transform, RandomVerticalFlip):
+        theirs = v2.RandomVerticalFlip(1.0 if numbers[0] < transform.p else 0.0)
+    elif isinstance(transform, Warping):
+        return _warped(transform, numbers, sample)
     elif isinstance(transform, CenterCrop):
         theirs = v2.CenterCrop(transform.size)
     else:
@@ -89,6 +98,77 @@ def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample
         theirs = v2.Pad(_sides(transform.padding), _fill(transform))
     result: Sample = theirs(sample)
     return result
+
+
+def _warped(transform: Warping, numbers: list[float], sample: Sample) -> Sample:
+    """What its functionals do with the same amounts; the picture as a tensor, for Pillow's pixels are others."""
+    import torch
+    from torchvision.transforms import InterpolationMode
+    from torchvision.transforms.v2 import functional
+    from torchvision.tv_tensors import Mask
+
+    height, width = sample["image"].height, sample["image"].width
+    name, arguments = _amounts(transform, numbers, height, width)
+    if name is None:
+        return sample
+    arguments["interpolation"] = InterpolationMode(transform.interpolation)  # type: ignore[attr-defined] # of each
+
+    def moved(value: Any) -> Any:
+        fill = transform.mask_fill if isinstance(value, Mask) else list(_colour(transform.fill))  # type: ignore[attr-defined]
+        return getattr(functional, name)(value, **arguments, fill=fill)
+
+    boxes = sample["boxes"]
+    sides = functional.convert_bounding_box_format(boxes, new_format="XYXY").as_subclass(torch.Tensor)
+    shown = (sides[:, 2] > sides[:, 0]) & (sides[:, 3] > sides[:, 1])  # of others, a line would become a box again
+    picture = moved(torch.from_numpy(np.array(sample["image"])).permute(2, 0, 1))
+    return {
+        "image": PIL.Image.fromarray(picture.permute(1, 2, 0).numpy()),
+        "mask": moved(sample["mask"]),
+        "boxes": moved(_like(boxes[shown], boxes)),
+        "points": moved(sample["points"]),
+        "kinds": sample["kinds"][shown],
+    }
+
+
+def _like(values: Any, boxes: Any) -> Any:
+    from torchvision.tv_tensors import wrap
+
+    return wrap(values, like=boxes)
+
+
+def _colour(fill: Any) -> tuple[float, ...]:
+    return tuple(map(float, fill)) if isinstance(fill, tuple) else (float(fill),) * 3
+
+
+def _amounts(
+    transform: Warping, numbers: Sequence[float], height: int, width: int
+) -> tuple[str | None, dict[str, Any]]:
+    """The name of the functional, and what it is called with; None where nothing is done."""
+    q = list(numbers)
+    if isinstance(transform, RandomRotation):
+        low, high = transform.degrees  # type: ignore[misc] # a range, once it is built
+        center = None if transform.center is None else list(transform.center)
+        return "rotate", {"angle": low + (high - low) * q[0], "center": center}
+    if isinstance(transform, RandomAffine):
+        low, high = transform.degrees  # type: ignore[misc]
+        across, down = transform.translate or (0, 0)
+        least, most = transform.scale or (1, 1)
+        shear = [*(transform.shear or (0, 0)), 0, 0][:4]  # type: ignore[misc]
+        return "affine", {
+            "angle": low + (high - low) * q[0],
+            "translate": [round(across * width * (2 * q[1] - 1)), round(down * height * (2 * q[2] - 1))],
+            "scale": least + (most - least) * q[3],
+            "shear": [shear[0] + (shear[1] - shear[0]) * q[4], shear[2] + (shear[3] - shear[2]) * q[5]],
+        }
+    assert isinstance(transform, RandomPerspective)
+    if q[0] >= transform.p:
+        return None, {}
+    sides = np.array([width, height])
+    bounds = (transform.distortion_scale * (sides // 2)).astype(int) + 1
+    starts = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * (sides - 1)
+    first = np.where(starts > 0, sides - bounds, 0)
+    ends = first + (np.reshape(q[1:], (4, 2)) * bounds).astype(int)
+    return "perspective", {"startpoints": starts.tolist(), "endpoints": ends.tolist()}
 
 
 def _letterbox(transform: Letterbox, height: int, width: int) -> Any:

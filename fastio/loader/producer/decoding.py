@@ -499,7 +499,8 @@ def _mask_size(values: RowPart, planned: Planned, *, has_channels: bool) -> Shap
 def _mask_geometry(planned: Planned) -> Geometry:
     """Return what decodes masks by the plan of the pictures beside them."""
     fill = planned.mask_fill.to_bytes(2, "little")
-    return Geometry(planned.rows, fill=fill, sizes=np.ascontiguousarray(planned.stored[:, :2], np.int32))
+    sizes = np.ascontiguousarray(planned.stored[:, :2], np.int32)
+    return Geometry(planned.rows, fill=fill, sizes=sizes, colours=planned.moves)
 
 
 def _with_channels(shapes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -23,7 +23,3 @@ from fastio.transforms.batch.policy import AutoAugment as AutoAugment
 from fastio.transforms.batch.policy import RandAugment as RandAugment
 from fastio.transforms.batch.policy import TrivialAugmentWide as TrivialAugmentWide
 from fastio.transforms.batch.recipe import Recipe as Recipe
-from fastio.transforms.batch.warp import RandomAffine as RandomAffine
-from fastio.transforms.batch.warp import RandomPerspective as RandomPerspective
-from fastio.transforms.batch.warp import RandomRotation as RandomRotation
-from fastio.transforms.batch.warp import RandomVerticalFlip as RandomVerticalFlip

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.transforms.arguments import check_probability
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.program import COLUMNS, PixelTransform, Program, check_probability, joined
+from fastio.transforms.batch.program import PixelTransform, program_for
+from fastio.transforms.program import COLUMNS, Program, joined
+from fastio.transforms.transform import Transform
+from fastio.transforms.warp import KEEPS_SIZE
 from fastio.types.options import explains_fields
 
 __all__ = ["OneOf", "RandomApply"]
@@ -21,11 +25,11 @@ class RandomApply(PixelTransform):
     """
     Apply all ``transforms`` in turn, with probability ``p``, or none of them.
 
-    They are transforms of colours: ColorJitter, GaussianBlur, RandAugment, RandomErasing, another RandomApply, ...
+    They keep the size: ColorJitter, GaussianBlur, RandAugment, RandomErasing, RandomRotation, another RandomApply, ...
     Draws one number, whether, and then those of each transform.
     """
 
-    transforms: Sequence[PixelTransform]
+    transforms: Sequence[PixelTransform | Transform]
     p: float = 0.5
 
     def __post_init__(self) -> None:
@@ -35,7 +39,7 @@ class RandomApply(PixelTransform):
     @property
     def moves(self) -> bool:
         """Whether one of them does."""
-        return any(transform.moves for transform in self.transforms)
+        return any(not isinstance(step, PixelTransform) or step.moves for step in self.transforms)
 
     @property
     def draws(self) -> int:
@@ -54,10 +58,10 @@ class OneOf(PixelTransform):
     """
     Apply one of ``transforms``, drawn with the weights ``p`` (equal ones without): torchvision's RandomChoice.
 
-    They are transforms of colours, as in RandomApply. Draws one number, which one, and then those of each transform.
+    They keep the size, as in RandomApply. Draws one number, which one, and then those of each transform.
     """
 
-    transforms: Sequence[PixelTransform]
+    transforms: Sequence[PixelTransform | Transform]
     p: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +76,7 @@ class OneOf(PixelTransform):
     @property
     def moves(self) -> bool:
         """Whether one of them does."""
-        return any(transform.moves for transform in self.transforms)
+        return any(not isinstance(step, PixelTransform) or step.moves for step in self.transforms)
 
     @property
     def draws(self) -> int:
@@ -91,23 +95,23 @@ class OneOf(PixelTransform):
         return done
 
 
-def _checked(what: object, transforms: object) -> tuple[PixelTransform, ...]:
+def _checked(what: object, transforms: object) -> tuple[PixelTransform | Transform, ...]:
     name = type(what).__name__
     if not isinstance(transforms, Sequence) or not transforms:
         raise TypeError(f"{name}: transforms={transforms!r}: expected a list of transforms of colours")
     for transform in transforms:
-        if not isinstance(transform, PixelTransform):
-            what = "works on whole batches" if isinstance(transform, BatchTransform) else "is none of colours"
-            raise TypeError(f"{name}: {transform!r} {what}: it takes ColorJitter, GaussianBlur, RandAugment, ...")
+        if not isinstance(transform, (PixelTransform, *KEEPS_SIZE)):
+            what = "works on whole batches" if isinstance(transform, BatchTransform) else "changes the size"
+            raise TypeError(f"{name}: {transform!r} {what}: it takes ColorJitter, GaussianBlur, RandomRotation, ...")
     return tuple(transforms)
 
 
 def _programs(
-    transforms: Sequence[PixelTransform], numbers: NDArray[np.float64], size: tuple[int, int]
+    transforms: Sequence[PixelTransform | Transform], numbers: NDArray[np.float64], size: tuple[int, int]
 ) -> list[Program]:
     """Return the program of each, made of its own columns of numbers."""
     programs, first = [], 0
     for transform in transforms:
-        programs.append(transform.program(numbers[:, first : first + transform.draws], size))
+        programs.append(program_for(transform, numbers[:, first : first + transform.draws], size))
         first += transform.draws
     return programs

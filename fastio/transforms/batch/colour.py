@@ -11,8 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.transforms.arguments import check_probability
 from fastio.transforms.batch.batch_transform import Parameters, Pictures
-from fastio.transforms.batch.program import COLUMNS, PixelTransform, Program, Step, check_probability, program_of
+from fastio.transforms.batch.program import PixelTransform
+from fastio.transforms.program import COLUMNS, Program, Step, program_of
 from fastio.types.options import explains_fields
 
 __all__ = [

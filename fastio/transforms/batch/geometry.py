@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Fill
+from fastio.transforms.canvas import AxisName
 from fastio.transforms.plain import colour_of
-from fastio.transforms.plan import COLUMNS
+from fastio.transforms.plan import COLUMNS, FLIPS
 
 __all__ = [
     "RenderTarget",
@@ -52,8 +53,8 @@ def gather(images: torch.Tensor, rows: torch.Tensor, target: RenderTarget) -> to
 
     ``rows`` is (B, 13) of integers. Returns (B, C, height, width), channels_last in memory.
     """
-    x, inside_x = _positions(_axis(rows, "x"), target.width, _flip(rows))
-    y, inside_y = _positions(_axis(rows, "y"), target.height)
+    x, inside_x = _positions(_axis(rows, "x"), target.width, _flips(rows, "x"))
+    y, inside_y = _positions(_axis(rows, "y"), target.height, _flips(rows, "y"))
     box_x, box_y = (_axis(rows, axis).box for axis in "xy")
     sample = torch.arange(len(images), device=images.device)[:, None, None]
     x, y = (x + box_x).clamp(0, images.shape[3] - 1), (y + box_y).clamp(0, images.shape[2] - 1)
@@ -72,8 +73,8 @@ def resample(images: torch.Tensor, rows: torch.Tensor, target: RenderTarget) -> 
     """
     assert target.kernel is not None
     axis_x, axis_y = _axis(rows, "x"), _axis(rows, "y")
-    x, inside_x = _positions(axis_x, target.width, _flip(rows))
-    y, inside_y = _positions(axis_y, target.height)
+    x, inside_x = _positions(axis_x, target.width, _flips(rows, "x"))
+    y, inside_y = _positions(axis_y, target.height, _flips(rows, "y"))
     across = _weights(axis_x, x, images.shape[3], target.kernel)
     down = _weights(axis_y, y, images.shape[2], target.kernel)
     pixels = down[:, None] @ images.to(torch.float32) @ across[:, None].mT
@@ -108,18 +109,17 @@ def _axis(rows: torch.Tensor, axis: str) -> _Axis:
     return _Axis(*(rows[:, COLUMNS.index(name), None].to(torch.int64) for name in names))
 
 
-def _flip(rows: torch.Tensor) -> torch.Tensor:
-    return rows[:, COLUMNS.index("flip"), None] != 0
+def _flips(rows: torch.Tensor, axis: AxisName) -> torch.Tensor:
+    return rows[:, COLUMNS.index("flip"), None] & FLIPS[axis] != 0
 
 
-def _positions(axis: _Axis, size: int, flip: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+def _positions(axis: _Axis, size: int, flip: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """
     Return where each of ``size`` pixels of the result lies in the virtual picture, (B, size), and whether it is
     inside.
     """
     position = torch.arange(size, device=axis.place.device)
-    if flip is not None:
-        position = torch.where(flip, size - 1 - position, position)
+    position = torch.where(flip, size - 1 - position, position)
     in_window = position - axis.place
     return axis.window + in_window, (in_window >= 0) & (in_window < axis.window_size)
 

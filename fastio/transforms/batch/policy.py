@@ -18,8 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Interpolation
-from fastio.transforms.batch.program import COLUMNS, PixelTransform, Program, Step, joined, program_of
-from fastio.transforms.batch.warp import Look, affine_matrices, warp_program
+from fastio.transforms.batch.program import PixelTransform
+from fastio.transforms.matrices import Look, affine_matrices, warp_program
+from fastio.transforms.program import COLUMNS, Program, Step, joined, program_of
 from fastio.types.options import brief_repr, explains_fields
 
 __all__ = ["AugMix", "AutoAugment", "RandAugment", "TrivialAugmentWide"]

@@ -1,71 +1,33 @@
 """
-Programs of colour: what each picture of a batch goes through, as numbers, and how they run natively and on a device.
+Transforms of batches that are programs, and how these run natively and on a device.
 
-A program is float64 ``(n, steps, 14)``: for each sample its steps in turn, each a ``Step`` and up to 13 amounts. Native
-threads run it on uint8 pictures (``native/src/transform/colours.h`` says what each amount means); torch runs the same
-program on a device and on floating pictures, one group of samples of equal steps after the other.
+Native threads run a program on uint8 pictures in host memory; torch runs the same program on a device and on floating
+pictures, one group of samples of equal steps after the other.
 """
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastio import _native
-from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.torch_steps import CHANGES, MIXES, Mix
+from fastio.transforms.canvas import Steps
+from fastio.transforms.plan import COLUMNS, FLIPS, Plan
+from fastio.transforms.program import Program, Step, check_channels, joined, paint, program_of
 
 __all__ = [
-    "COLUMNS",
     "PixelTransform",
-    "Program",
     "Programs",
-    "Step",
-    "check_channels",
-    "check_probability",
-    "joined",
-    "paint",
-    "program_of",
+    "grouped",
+    "program_for",
+    "run_program",
 ]
-
-COLUMNS: Final = 14
-
-Program = NDArray[np.float64]  # (n, steps, COLUMNS)
-
-
-class Step(IntEnum):
-    """The steps of programs, numbered as in the native core."""
-
-    NONE = 0
-    BRIGHTNESS = 1
-    CONTRAST = 2
-    SATURATION = 3
-    HUE = 4
-    GREY = 5
-    INVERT = 6
-    SOLARIZE = 7
-    POSTERIZE = 8
-    AUTOCONTRAST = 9
-    EQUALIZE = 10
-    SHARPNESS = 11
-    BLUR = 12
-    ERASE = 13
-    FLIP_X = 14
-    FLIP_Y = 15
-    AFFINE = 16
-    PERSPECTIVE = 17
-    BEGIN_MIX = 18
-    BEGIN_CHAIN = 19
-    ADD_TO_MIX = 20
-    END_MIX = 21
 
 
 class Programs(Protocol):
@@ -105,74 +67,43 @@ class PixelTransform(BatchTransform, Protocol):
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
         """Return the program, as it is and with each step's samples in groups."""
-        program = self.program(numbers, size)
-        return {"program": program, "steps": _groups(program)}
+        return grouped(self.program(numbers, size))
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        images = pictures.images
-        check_channels(images.shape[1], self)
-        if images.device.type == "cpu" and images.dtype == torch.uint8:
-            return Pictures(_run_native(images, parameters["program"]), pictures.labels)
-        return Pictures(_run_torch(images, parameters["steps"]), pictures.labels)
+        check_channels(pictures.images.shape[1], self)
+        return Pictures(run_program(pictures.images, parameters), pictures.labels)
 
 
-def program_of(count: int, *steps: tuple[Step, Any]) -> Program:
+def program_for(transform: Steps | PixelTransform, numbers: NDArray[np.float64], size: tuple[int, int]) -> Program:
     """
-    Return the same steps for ``count`` samples, each with its amounts: numbers, or arrays ``(count,)`` and
-    ``(count, k)``.
+    Return the program of a transform that keeps the size: of colours, or a flip or warp, whose plan is one of these.
     """
-    program = np.zeros((count, len(steps), COLUMNS))
-    for place, (step, amounts) in enumerate(steps):
-        program[:, place, 0] = step
-        values = np.asarray(amounts, np.float64)
-        if values.ndim < 2:
-            values = values.reshape(-1, 1)
-        program[:, place, 1 : 1 + values.shape[-1]] = values
-    return program
+    if isinstance(transform, PixelTransform):
+        return transform.program(numbers, size)
+    plan = Plan(np.array(size[:1]), np.array(size[1:]))
+    plan.doing = transform
+    transform.run(plan, numbers)
+    count = len(numbers)
+    flips, steps = plan.rows(count)[:, COLUMNS.index("flip")], []
+    for step, bit in ((Step.FLIP_X, FLIPS["x"]), (Step.FLIP_Y, FLIPS["y"])):
+        if (flips & bit).any():
+            flip = program_of(count, (step, 0))
+            flip[flips & bit == 0] = 0
+            steps.append(flip)
+    warps = plan.program(count)
+    return joined(steps if warps is None else [*steps, warps], count)
 
 
-def joined(programs: Sequence[Program], count: int) -> Program:
-    """Return one program that runs these in turn."""
-    return np.concatenate(programs, axis=1) if programs else np.zeros((count, 0, COLUMNS))
+def grouped(program: Program) -> Parameters:
+    """Return what ``run_program`` runs: the program as it is, and with each step's samples in groups."""
+    return {"program": program, "steps": _groups(program)}
 
 
-def check_channels(channels: int, what: object) -> None:
-    """Raise SchemaError for pictures without one or three channels, unless the transform takes any."""
-    if channels not in (1, 3) and not getattr(what, "takes_alpha", False):
-        raise SchemaError(f"{what}: expected pictures of 1 or 3 channels, got {channels}")
-
-
-def check_probability(p: object) -> None:
-    """Raise ValueError for what is not a number from 0 to 1."""
-    if not isinstance(p, (int, float)) or not 0 <= p <= 1:
-        raise ValueError(f"p={p!r}: expected a probability from 0 to 1")
-
-
-def paint(pixels: NDArray[np.uint8], program: Program, *, is_planar: bool = False) -> None:
-    """
-    Run programs on pictures ``(n, H, W, C)``, or ``(n, C, H, W)`` if planar, in place.
-
-    Threads are as many as torch uses for its own operations.
-    """
-    status = np.zeros(len(pixels), np.int32)
-    program = np.ascontiguousarray(program)
-    _native.colour_rows(pixels, program, status, _pool(len(pixels)), planar=is_planar).wait()
-    if status.any():
-        raise MemoryError("no memory to change colours in")
-
-
-_pools: dict[tuple[int, int], _native.ThreadPool] = {}
-
-
-def _pool(count: int) -> _native.ThreadPool | None:
-    """Return the threads of this process for work on a batch; None if the calling thread is enough."""
-    threads = torch.get_num_threads()
-    if threads < 2 or count < 2:
-        return None
-    key = os.getpid(), threads
-    if key not in _pools:
-        _pools[key] = _native.ThreadPool(threads)
-    return _pools[key]
+def run_program(images: torch.Tensor, parameters: Parameters) -> torch.Tensor:
+    """Return pictures (B, C, H, W) after their programs: natively for uint8 in host memory, by torch elsewhere."""
+    if images.device.type == "cpu" and images.dtype == torch.uint8:
+        return _run_native(images, parameters["program"])
+    return _run_torch(images, parameters["steps"])
 
 
 def _run_native(images: torch.Tensor, program: Program) -> torch.Tensor:

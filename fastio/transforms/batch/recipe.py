@@ -18,30 +18,20 @@ from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
 from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.one_pass import HostPass, one_pass
-from fastio.transforms.batch.program import (
-    COLUMNS,
-    PixelTransform,
-    Program,
-    Step,
-    check_channels,
-    joined,
-    program_of,
-)
+from fastio.transforms.batch.program import PixelTransform, grouped, program_for, run_program
 from fastio.transforms.canvas import Rule
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
-from fastio.transforms.flip import RandomHorizontalFlip
 from fastio.transforms.fused import uniform
-from fastio.transforms.plan import COLUMNS as PLAN_COLUMNS
 from fastio.transforms.plan import Plan
+from fastio.transforms.program import COLUMNS, Program, check_channels, joined
 from fastio.transforms.transform import BaseTransform, Transform
 from fastio.transforms.views import view_seed
+from fastio.transforms.warp import KEEPS_SIZE, Warping
 
 __all__ = ["AnyTransform", "Colours", "Recipe", "as_list", "split"]
 
 AnyTransform = BaseTransform | Callable[[Any], Any]
-
-_FLIP = PLAN_COLUMNS.index("flip")
 
 
 class Recipe:
@@ -151,7 +141,7 @@ class Recipe:
 
 class Colours:
     """
-    The leading transforms of a recipe that native threads run where they decode: those of colours, and flips.
+    The leading transforms of a recipe that native threads run where they decode: those of colours, flips and warps.
 
     Their random numbers are those that a Recipe of the whole list draws for them. Raises SchemaError, when programs
     are made, for pictures that a transform cannot take.
@@ -165,7 +155,7 @@ class Colours:
     @staticmethod
     def leading(transforms: Sequence[AnyTransform]) -> int:
         """Return how many of these transforms, behind those of the decoders, are such."""
-        kinds = (PixelTransform, RandomHorizontalFlip)
+        kinds = (PixelTransform, *KEEPS_SIZE)
         return len(list(takewhile(lambda transform: isinstance(transform, kinds), transforms)))
 
     def program(self, indices: NDArray[np.int64], shapes: NDArray[np.int64], *, epoch: int) -> Program:
@@ -192,13 +182,12 @@ class Colours:
         if isinstance(stage, _Single):
             check_channels(channels, stage.transform)
             assert isinstance(stage.transform, PixelTransform)
-            return stage.transform.program(numbers, (height, width))
+            return program_for(stage.transform, numbers, (height, width))
         assert isinstance(stage, _Pass)
-        plan = Plan(np.array([height]), np.array([width]))
-        stage.compose.run(plan, numbers)
-        program = program_of(len(numbers), (Step.FLIP_X, 0))
-        program[plan.rows(len(numbers))[:, _FLIP] == 0] = 0
-        return program
+        for transform in stage.compose.transforms:
+            if isinstance(transform, Warping):
+                check_channels(channels, transform)
+        return program_for(stage.compose, numbers, (height, width))
 
 
 def as_list(transforms: Sequence[AnyTransform] | AnyTransform | None) -> list[AnyTransform]:
@@ -300,6 +289,10 @@ class _Pass:
         target = RenderTarget(int(plan.height[0]), int(plan.width[0]), plan.fill or (0,), plan.kernel)
         rows = torch.from_numpy(plan.rows(len(numbers)))
         parameters = {"rows": rows, "target": target, "channels": plan.channels}
+        program = plan.program(len(numbers))
+        if program is not None:
+            check_channels(plan.channels or channels, plan.warper)
+            parameters["warps"] = grouped(program)
         return parameters, plan.channels or channels, (target.height, target.width)
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
@@ -311,6 +304,9 @@ class _Pass:
         if parameters.get("channels"):
             images, rows = images if rows is None else one_pass(images, Finish(images.dtype), rows, target), None
             images = grey(images, parameters["channels"])
+        if parameters.get("warps"):
+            images, rows = images if rows is None else one_pass(images, Finish(images.dtype), rows, target), None
+            images = run_program(images, parameters["warps"])
         if rows is None and self.finishing and self.host.takes(images, finish):
             images = self.host.run(images, finish)
         elif rows is not None or self.finishing:

@@ -187,8 +187,9 @@ def _placed(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - as above
     shown = inside_x & inside_y
     if has_plans:  # the columns of Plan
         plan = plans + sample * columns
-        x = tl.where(tl.load(plan + 12) != 0, out_width - 1 - x, x) - tl.load(plan + 10)
-        y = y - tl.load(plan + 11)
+        flip = tl.load(plan + 12)
+        x = tl.where(flip & 1 != 0, out_width - 1 - x, x) - tl.load(plan + 10)
+        y = tl.where(flip & 2 != 0, out_height - 1 - y, y) - tl.load(plan + 11)
         inside_x = inside_x & (x >= 0) & (x < tl.load(plan + 8))
         inside_y = inside_y & (y >= 0) & (y < tl.load(plan + 9))
         x = x + tl.load(plan + 6) + tl.load(plan + 0)

@@ -136,7 +136,8 @@ bool NearestPicker::begin(const Plan& plan) noexcept {
   const auto [x, region_width] = rebased(columns, plan.window_w);
   const auto [y, region_height] = rebased(lines, plan.window_h);
   region_ = {unsign(plan.box_x) + x, unsign(plan.box_y) + y, region_width, region_height};
-  if (plan.flip == 1) std::reverse(columns, columns + width);
+  if (plan.flips_x()) std::reverse(columns, columns + width);
+  if (plan.flips_y()) std::reverse(lines, lines + height);
   columns_ = columns;
   lines_ = lines;
   return true;
@@ -148,10 +149,11 @@ void NearestPicker::finish(const NumberView& in, std::uint16_t fill,
   const std::size_t height = unsign(plan_.window_h);
   if (width < out.width || height < out.height) fill_numbers(fill, out);
   const bool is_run = plan_.box_w == plan_.virtual_w;
-  const Picks picks{columns_, lines_, width, height, is_run, plan_.flip == 1};
-  const std::size_t placed = unsign(plan_.place_x);
-  const std::size_t left = plan_.flip == 1 ? out.width - placed - width : placed;
-  const std::size_t top = unsign(plan_.place_y);
+  const Picks picks{columns_, lines_, width, height, is_run, plan_.flips_x()};
+  const std::size_t x = unsign(plan_.place_x);
+  const std::size_t y = unsign(plan_.place_y);
+  const std::size_t left = plan_.flips_x() ? out.width - x - width : x;
+  const std::size_t top = plan_.flips_y() ? out.height - y - height : y;
   if (in.number_bytes == 2) {
     pick_channels<std::uint16_t, std::uint16_t>(picks, in, out, left, top);
   } else if (out.number_bytes == 2) {
@@ -167,6 +169,65 @@ void fill_numbers(std::uint16_t fill, const NumberRow& out) noexcept {
   } else {
     std::fill_n(reinterpret_cast<std::uint16_t*>(out.data), out.bytes() / 2, fill);
   }
+}
+
+namespace {
+
+/// One line of a plane, by the places of its pixels: `channels` numbers each.
+template <typename Number>
+void gather_line(const std::int64_t* places, std::size_t width, std::size_t channels,
+                 const Number* in, Number fill, Number* out) noexcept {
+  if (channels == 1) {
+    for (std::size_t x = 0; x < width; ++x) {
+      out[x] = places[x] < 0 ? fill : in[static_cast<std::size_t>(places[x])];
+    }
+    return;
+  }
+  for (std::size_t x = 0; x < width; ++x, out += channels) {
+    if (places[x] < 0) {
+      std::fill_n(out, channels, fill);
+    } else {
+      std::copy_n(in + static_cast<std::size_t>(places[x]) * channels, channels, out);
+    }
+  }
+}
+
+template <typename Number>
+void gather(const std::int64_t* places, const NumberRow& row, std::size_t y, const void* copy,
+            double fill) noexcept {
+  const std::size_t planes = row.planar ? row.channels : 1;
+  const std::size_t channels = row.planar ? 1 : row.channels;
+  const std::size_t plane = row.height * row.width * channels;
+  const auto* in = static_cast<const Number*>(copy);
+  auto* out = reinterpret_cast<Number*>(row.data) + y * row.width * channels;
+  for (std::size_t p = 0; p < planes; ++p, in += plane, out += plane) {
+    gather_line<Number>(places, row.width, channels, in, static_cast<Number>(fill), out);
+  }
+}
+
+}  // namespace
+
+bool NumberMover::run(const ColourProgram& program, const NumberRow& row) noexcept {
+  for (std::size_t i = 0; i < program.count; ++i) {
+    const ColourWork& work = program.steps[i];
+    if (static_cast<ColourStep>(work.step) == ColourStep::none || row.bytes() == 0) continue;
+    std::uint8_t* const copy = copy_.reserve(row.bytes());
+    auto* const places =
+        reinterpret_cast<std::int64_t*>(places_.reserve(row.width * sizeof(std::int64_t)));
+    auto* const floats =
+        reinterpret_cast<float*>(floats_.reserve(floats_of_places(row.width) * sizeof(float)));
+    if (copy == nullptr || places == nullptr || floats == nullptr) return false;
+    std::memcpy(copy, row.data, row.bytes());
+    for (std::size_t y = 0; y < row.height; ++y) {
+      moved_places(work, row.height, row.width, y, floats, places);
+      if (row.number_bytes == 1) {
+        gather<std::uint8_t>(places, row, y, copy, work.amounts[10]);
+      } else {
+        gather<std::uint16_t>(places, row, y, copy, work.amounts[10]);
+      }
+    }
+  }
+  return true;
 }
 
 Status read_mask_form(Bytes file, MaskForm& form) noexcept {
@@ -223,6 +284,14 @@ class MaskTask final : public Task {
     if (rows.checksums != nullptr && crc32(file) != rows.checksums[i]) return Status::bad_checksum;
     NumberRow row = rows.first;
     row.data += i * row.bytes();
+    const Status status = fill(worker, i, file, row);
+    if (status != Status::ok || batch_.moves.count == 0) return status;
+    return worker.mover.run(batch_.moves.of(i), row) ? Status::ok : Status::no_memory;
+  }
+
+  [[nodiscard]] Status fill(Worker& worker, std::size_t i, Bytes file,
+                            const NumberRow& row) const noexcept {
+    const MaskRows& rows = batch_.rows;
     if (batch_.plans != nullptr && batch_.plans[i].is_empty()) {
       fill_numbers(rows.fill, row);
       return Status::ok;

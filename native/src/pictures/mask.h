@@ -15,6 +15,7 @@
 #include "core/thread_pool.h"
 #include "pictures/pixels.h"
 #include "pictures/probe.h"
+#include "transform/colours.h"
 #include "transform/plan.h"
 
 namespace fastio {
@@ -55,6 +56,20 @@ class NearestPicker {
   Scratch memory_;
   const std::uint32_t* columns_ = nullptr;  // of the region, one for each pixel of the window
   const std::uint32_t* lines_ = nullptr;
+};
+
+/// Moves the numbers of finished rows by flips and warps; keeps its memory. Not thread-safe: one
+/// per thread.
+class NumberMover {
+ public:
+  /// The program has passed move_fault; a warp's first fill is the number outside. False when there
+  /// is no memory.
+  [[nodiscard]] bool run(const ColourProgram& program, const NumberRow& row) noexcept;
+
+ private:
+  Scratch copy_;
+  Scratch places_;
+  Scratch floats_;
 };
 
 /// A row that shows nothing of its mask.
@@ -98,6 +113,7 @@ struct MaskBatch {
   std::unique_ptr<MaskSize[]> sizes;
   MaskRows rows;
   std::size_t max_pixels = any_pixels;
+  ColourPrograms moves{};  ///< of the finished rows
 };
 
 /// A task that decodes PNGs and JPEGs; `unsupported` for others, which are Pillow's.

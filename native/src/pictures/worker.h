@@ -21,6 +21,7 @@ class Worker {
   Transformer transformer;
   Colourist colourist;
   NearestPicker nearest;
+  NumberMover mover;
   JpegWriter jpeg_writer;
   DecodedPart decoded{};
   Scratch picture;  // a whole picture of which a part is used

@@ -307,6 +307,7 @@ namespace {
 using PlanArray = nb::ndarray<const std::int32_t, nb::shape<-1, 13>, nb::c_contig, nb::device::cpu>;
 using SizeArray = nb::ndarray<const std::int32_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using NumberArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using MoveArray = nb::ndarray<const double, nb::shape<-1, -1, 14>, nb::c_contig, nb::device::cpu>;
 
 /// Masks on their way into rows of numbers.
 class NumberRows final : public RowWork {
@@ -317,12 +318,14 @@ class NumberRows final : public RowWork {
     std::size_t fill;
     bool planar;
     std::size_t max_pixels;
+    std::optional<MoveArray> moves;
   };
 
   NumberRows(const Spans& spans, bool verify, Wishes wishes)
       : RowWork(spans, verify), wishes_(std::move(wishes)) {
     if (wishes_.plan) expect_length("plan", wishes_.plan->shape(0), size());
     if (wishes_.sizes) expect_length("sizes", wishes_.sizes->shape(0), size());
+    if (wishes_.moves) expect_length("moves", wishes_.moves->shape(0), size());
   }
 
   [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(std::span<const RowPart> parts,
@@ -345,6 +348,7 @@ class NumberRows final : public RowWork {
       std::copy_n(reinterpret_cast<const MaskSize*>(wishes_.sizes->data()) + part.first, part.count,
                   batch.sizes.get());
     }
+    if (wishes_.moves) batch.moves = moves(part, largest);
     // Decoding is some ten times the work of copying.
     return {mask_task(std::move(batch)), Cut{part.count, grain_for(8 * row.bytes())}};
   }
@@ -380,20 +384,41 @@ class NumberRows final : public RowWork {
     return plans;
   }
 
+  /// The programs by copy, likewise.
+  [[nodiscard]] ColourPrograms moves(const RowPart& part, std::size_t largest) const {
+    const std::size_t steps = wishes_.moves->shape(1);
+    auto copy = std::make_unique<ColourWork[]>(part.count * steps);
+    if (part.count * steps > 0) {
+      std::memcpy(copy.get(), wishes_.moves->data() + 14 * part.first * steps,
+                  part.count * steps * sizeof(ColourWork));
+    }
+    for (std::size_t i = 0; i < part.count; ++i) {
+      const char* fault = move_fault({copy.get() + i * steps, steps});
+      for (std::size_t k = 0; k < steps && fault == nullptr; ++k) {
+        const double outside = copy[i * steps + k].amounts[10];
+        if (!(outside >= 0 && outside <= static_cast<double>(largest))) {
+          fault = "the number outside is one that out cannot hold";
+        }
+      }
+      if (fault != nullptr) refuse("moves " + std::to_string(part.first + i) + ": " + fault);
+    }
+    return {std::move(copy), steps};
+  }
+
   const Wishes wishes_;
 };
 
 PyJob decode_masks(const Spans& spans, const NumberArray& out, const StatusArray& status,
                    const PoolHandle& pool, bool verify, const std::optional<PlanArray>& plan,
                    const std::optional<SizeArray>& sizes, std::size_t fill, bool planar,
-                   std::optional<std::size_t> max_pixels) {
+                   std::optional<std::size_t> max_pixels, const std::optional<MoveArray>& moves) {
   if (out.dtype() != nb::dtype<std::uint8_t>() && out.dtype() != nb::dtype<std::uint16_t>()) {
     refuse("out: expected an array of uint8 or uint16");
   }
   if (out.ndim() < 1) refuse("out: expected 3 or 4 dimensions");
   auto work = std::make_shared<NumberRows>(
       spans, verify,
-      NumberRows::Wishes{plan, sizes, fill, planar, max_pixels.value_or(any_pixels)});
+      NumberRows::Wishes{plan, sizes, fill, planar, max_pixels.value_or(any_pixels), moves});
   const std::size_t count = work->size();
   expect_length("out", out.shape(0), count);
   expect_length("status", status.size(), count);
@@ -412,10 +437,25 @@ PyJob decode_masks(const Spans& spans, const NumberArray& out, const StatusArray
 std::unique_ptr<RowWork> mask_rows(const Spans& spans, bool verify,
                                    const std::optional<PlanArray>& plan,
                                    const std::optional<SizeArray>& sizes, std::size_t fill,
-                                   bool planar, std::optional<std::size_t> max_pixels) {
+                                   bool planar, std::optional<std::size_t> max_pixels,
+                                   const std::optional<MoveArray>& moves) {
   return std::make_unique<NumberRows>(
       spans, verify,
-      NumberRows::Wishes{plan, sizes, fill, planar, max_pixels.value_or(any_pixels)});
+      NumberRows::Wishes{plan, sizes, fill, planar, max_pixels.value_or(any_pixels), moves});
+}
+
+void mask_places(
+    const nb::ndarray<const double, nb::shape<14>, nb::c_contig, nb::device::cpu>& step,
+    const nb::ndarray<std::int64_t, nb::shape<-1, -1>, nb::c_contig, nb::device::cpu>& out) {
+  ColourWork work{};
+  std::memcpy(&work, step.data(), sizeof work);
+  const char* fault = move_fault({&work, 1});
+  if (fault != nullptr) refuse(std::string("step: ") + fault);
+  const std::size_t height = out.shape(0), width = out.shape(1);
+  std::vector<float> memory(floats_of_places(width));
+  for (std::size_t y = 0; y < height; ++y) {
+    moved_places(work, height, width, y, memory.data(), out.data() + y * width);
+  }
 }
 
 void mask_forms(
@@ -441,24 +481,34 @@ void bind_masks(nb::module_& m) {
   m.def("decode_masks", &decode_masks, "spans"_a, "out"_a.noconvert(), "status"_a.noconvert(),
         "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true, "plan"_a.noconvert() = nb::none(),
         "sizes"_a.noconvert() = nb::none(), "fill"_a = 0, "planar"_a = false,
-        "max_pixels"_a = nb::none(),
+        "max_pixels"_a = nb::none(), "moves"_a.noconvert() = nb::none(),
         nb::sig("def decode_masks(spans: Spans, out: NDArray[Any], status: NDArray[np.int32], "
                 "pool: ThreadPool | None = None, *, verify: bool = True, "
                 "plan: NDArray[np.int32] | None = None, sizes: NDArray[np.int32] | None = None, "
-                "fill: int = 0, planar: bool = False, max_pixels: int | None = None) -> Job"),
+                "fill: int = 0, planar: bool = False, max_pixels: int | None = None, "
+                "moves: NDArray[np.float64] | None = None) -> Job"),
         "Decode each mask into ``out[i]``, its numbers as stored: palette indices, 16 bits.\n\n"
         "``out`` is uint8 or uint16, (n, H, W), (n, H, W, C) or, ``planar``, (n, C, H, W). With a\n"
         "``plan`` (see ``decode_transformed``), pixels are chosen as torch's\n"
         "interpolate(mode='nearest') chooses them, and ``fill`` is the number around them. A mask\n"
         "that has not the size of row i of ``sizes`` (n, 2), other channels than ``out`` or too\n"
-        "many bits for it is BAD_SHAPE; one with more than ``max_pixels`` is TOO_LARGE.");
+        "many bits for it is BAD_SHAPE; one with more than ``max_pixels`` is TOO_LARGE. ``moves``\n"
+        "(n, steps, 14) are flips and warps of finished rows, as ``colour_rows`` has them; the "
+        "first\n"
+        "number of a warp's fill is that outside.");
   m.def("mask_rows", &mask_rows, "spans"_a, nb::kw_only(), "verify"_a,
         "plan"_a.noconvert() = nb::none(), "sizes"_a.noconvert() = nb::none(), "fill"_a = 0,
-        "planar"_a = false, "max_pixels"_a = nb::none(),
+        "planar"_a = false, "max_pixels"_a = nb::none(), "moves"_a.noconvert() = nb::none(),
         nb::sig("def mask_rows(spans: Spans, *, verify: bool, "
                 "plan: NDArray[np.int32] | None = None, sizes: NDArray[np.int32] | None = None, "
-                "fill: int = 0, planar: bool = False, max_pixels: int | None = None) -> RowWork"),
+                "fill: int = 0, planar: bool = False, max_pixels: int | None = None, "
+                "moves: NDArray[np.float64] | None = None) -> RowWork"),
         "Rows as ``decode_masks`` fills them.");
+  m.def(
+      "mask_places", &mask_places, "step"_a.noconvert(), "out"_a.noconvert(),
+      nb::sig("def mask_places(step: NDArray[np.float64], out: NDArray[np.int64]) -> None"),
+      "Write for each pixel of a mask (H, W) which one it shows after a step (14,) of ``moves``,\n"
+      "counted row by row: -1 for none.");
 }
 
 namespace {

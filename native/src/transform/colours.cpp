@@ -469,9 +469,9 @@ class WarpedPixel {
   std::array<float, 3> fill_{};
 };
 
-WarpRow first_row(const Picture& picture, const ColourWork& work) noexcept {
-  const auto width = static_cast<float>(picture.width);
-  const auto height = static_cast<float>(picture.height);
+WarpRow first_row(const ColourWork& work, std::size_t rows, std::size_t columns) noexcept {
+  const auto width = static_cast<float>(columns);
+  const auto height = static_cast<float>(rows);
   const bool is_affine = static_cast<ColourStep>(work.step) == ColourStep::affine;
   WarpRow row{{}, {width / 2, height / 2}, 0.5F, 0.5F, !is_affine, work.amounts[8] == 0};
   if (is_affine) {
@@ -557,6 +557,57 @@ const char* colour_fault(const ColourProgram& program, std::size_t height, std::
     if (step > ColourStep::begin_mix && !mixes) return "a mix goes on that was not begun";
   }
   return nullptr;
+}
+
+const char* move_fault(const ColourProgram& program) noexcept {
+  for (std::size_t i = 0; i < program.count; ++i) {
+    const ColourWork& work = program.steps[i];
+    const char* fault = step_fault(work, 0, 0);
+    if (fault != nullptr) return fault;
+    switch (static_cast<ColourStep>(work.step)) {
+      case ColourStep::none:
+      case ColourStep::flip_x:
+      case ColourStep::flip_y: break;
+      case ColourStep::affine:
+      case ColourStep::perspective:
+        if (work.amounts[8] != 0) return "masks are read by the nearest pixel";
+        break;
+      default: return "masks have no colours";
+    }
+  }
+  return nullptr;
+}
+
+std::size_t floats_of_places(std::size_t width) noexcept {
+  return 2 * (width + ColourLoops::slack);
+}
+
+void moved_places(const ColourWork& work, std::size_t height, std::size_t width, std::size_t y,
+                  float* memory, std::int64_t* out) noexcept {
+  const auto step = static_cast<ColourStep>(work.step);
+  const auto columns = static_cast<std::int64_t>(width);
+  if (step != ColourStep::affine && step != ColourStep::perspective) {
+    const std::size_t line = step == ColourStep::flip_y ? height - 1 - y : y;
+    const auto first = static_cast<std::int64_t>(line) * columns;
+    const bool is_mirrored = step == ColourStep::flip_x;
+    for (std::int64_t i = 0; i < columns; ++i) {
+      out[i] = first + (is_mirrored ? columns - 1 - i : i);
+    }
+    return;
+  }
+  WarpRow row = first_row(work, height, width);
+  row.y += static_cast<float>(y);
+  float* const y_places = memory + width + ColourLoops::slack;
+  colour_loops(simd_level()).places(row, memory, y_places, width);
+  const auto right = static_cast<float>(width);
+  const auto bottom = static_cast<float>(height);
+  for (std::size_t i = 0; i < width; ++i) {
+    const float at_x = memory[i];
+    const float at_y = y_places[i];
+    const bool is_inside = at_x >= 0 && at_x < right && at_y >= 0 && at_y < bottom;
+    out[i] = is_inside ? static_cast<std::int64_t>(at_y) * columns + static_cast<std::int64_t>(at_x)
+                       : -1;
+  }
 }
 
 Colourist::Colourist(SimdLevel level) noexcept : level_(level), loops_(&colour_loops(level)) {}
@@ -708,7 +759,7 @@ bool Colourist::warp(const Picture& picture, const ColourWork& work) noexcept {
   const ColourLoops& loops = *loops_;
   const WarpedPixel pixel(copy, picture, work);
   const std::size_t channels = channels_of(picture);
-  WarpRow row = first_row(picture, work);
+  WarpRow row = first_row(work, picture.height, picture.width);
   for (std::size_t line = 0; line < picture.height; ++line, ++row.y) {
     loops.places(row, x, y, picture.width);
     std::uint8_t* out = picture.row(line);

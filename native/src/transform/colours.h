@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "core/bytes.h"
 #include "core/simd.h"
@@ -59,10 +60,32 @@ struct ColourProgram {
   std::size_t count = 0;
 };
 
+/// A program for each picture of a batch: `count` steps a row, which colour_fault has passed, or of
+/// masks move_fault.
+struct ColourPrograms {
+  std::unique_ptr<ColourWork[]> steps;
+  std::size_t count = 0;
+
+  [[nodiscard]] ColourProgram of(std::size_t picture) const noexcept {
+    return {steps.get() + picture * count, count};
+  }
+};
+
 /// What is wrong with a program for pictures of this size, in words that end a message; nullptr
 /// when nothing is. A program that passes cannot reach outside the picture.
 [[nodiscard]] const char* colour_fault(const ColourProgram& program, std::size_t height,
                                        std::size_t width, int channels) noexcept;
+
+/// What is wrong with a program for masks, as colour_fault says it: only flips and warps by the
+/// nearest pixel move numbers.
+[[nodiscard]] const char* move_fault(const ColourProgram& program) noexcept;
+
+/// Which pixel of a picture each pixel of line `y` shows after a flip or a warp by the nearest
+/// pixel, counted from the top left corner row by row: -1 where it shows none. `memory` has room
+/// for `floats_of_places(width)`.
+void moved_places(const ColourWork& work, std::size_t height, std::size_t width, std::size_t y,
+                  float* memory, std::int64_t* out) noexcept;
+[[nodiscard]] std::size_t floats_of_places(std::size_t width) noexcept;
 
 struct ColourLoops;
 

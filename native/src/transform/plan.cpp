@@ -31,7 +31,7 @@ const char* plan_fault(const Plan& plan, std::size_t height, std::size_t width) 
       !lies_in(plan.place_y, plan.window_h, static_cast<std::int64_t>(height))) {
     return "its window, as placed, leaves the row of the batch";
   }
-  if (plan.flip != 0 && plan.flip != 1) return "its flip is neither 0 nor 1";
+  if (plan.flip < 0 || plan.flip > 3) return "its flip is not within 0 to 3";
   return nullptr;
 }
 

@@ -9,7 +9,7 @@ namespace fastio {
 
 /// Crop the picture to the box; resample that to the virtual size (equal sizes: nothing is
 /// resampled); of the result take the window; put it at `place` into the row, whose rest is
-/// filled; mirror the whole row where `flip` is 1.
+/// filled; mirror the whole row as `flip` says: 1, left and right; 2, top and bottom; 3, both.
 ///
 /// Resampling reads nothing outside the box, and the window only selects: what lies in it
 /// is what it would be if all were computed. The members are the columns of Python's plan.
@@ -20,6 +20,8 @@ struct Plan {
   std::int32_t place_x, place_y;
   std::int32_t flip;
 
+  [[nodiscard]] bool flips_x() const noexcept { return (flip & 1) != 0; }
+  [[nodiscard]] bool flips_y() const noexcept { return (flip & 2) != 0; }
   /// Whether nothing of the picture is seen: the row is filled.
   [[nodiscard]] bool is_empty() const noexcept { return window_w == 0 || window_h == 0; }
   [[nodiscard]] bool resamples() const noexcept { return box_w != virtual_w || box_h != virtual_h; }

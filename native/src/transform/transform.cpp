@@ -82,6 +82,19 @@ Axis axis_of(const Side& box, std::int32_t virtual_size, std::int32_t first, std
   return {box.start, box.size, 0, box.pixels, virtual_size, first, count, mirrored};
 }
 
+/// Exchanges top and bottom of a row of a batch.
+void exchange_lines(const Picture& row, bool planar) noexcept {
+  const std::size_t planes = planar ? static_cast<std::size_t>(row.channels) : 1;
+  const std::size_t bytes = planar ? row.width : row.row_bytes();
+  for (std::size_t plane = 0; plane < planes; ++plane) {
+    std::uint8_t* const first = row.data + plane * row.height * bytes;
+    for (std::size_t y = 0; y < row.height / 2; ++y) {
+      std::uint8_t* const line = first + y * bytes;
+      std::swap_ranges(line, line + bytes, first + (row.height - 1 - y) * bytes);
+    }
+  }
+}
+
 /// Rows of pixels as they are. For those of small pictures a call of memcpy costs more than its
 /// work: they are copied 16 bytes at a time, the last of which may overlap.
 void copy_rows(const PixelView& in, const PixelTarget& out, std::size_t bytes,
@@ -152,7 +165,7 @@ bool Transformer::begin(const Plan& plan, const TransformOptions& options,
                unsign(plan.window_h)};
   } else {
     const bool prepared =
-        resizer_.prepare(axis_of(x, plan.virtual_w, plan.window_x, plan.window_w, plan.flip == 1),
+        resizer_.prepare(axis_of(x, plan.virtual_w, plan.window_x, plan.window_w, plan.flips_x()),
                          axis_of(y, plan.virtual_h, plan.window_y, plan.window_h, false),
                          options.filter, options.order);
     if (!prepared) return false;
@@ -164,11 +177,17 @@ bool Transformer::begin(const Plan& plan, const TransformOptions& options,
 }
 
 bool Transformer::finish(const PixelView& in, int in_channels, const Picture& out) noexcept {
+  if (!upright(in, in_channels, out)) return false;
+  if (plan_.flips_y()) exchange_lines(out, options_.planar);
+  return true;
+}
+
+bool Transformer::upright(const PixelView& in, int in_channels, const Picture& out) noexcept {
   const std::size_t window_width = unsign(plan_.window_w);
   const std::size_t window_height = unsign(plan_.window_h);
   if (window_width < out.width || window_height < out.height) fill_row(options_, out);
   const std::size_t left =
-      plan_.flip == 1 ? out.width - unsign(plan_.place_x) - window_width : unsign(plan_.place_x);
+      plan_.flips_x() ? out.width - unsign(plan_.place_x) - window_width : unsign(plan_.place_x);
   if (!options_.planar && !options_.grey) {
     const auto channels = static_cast<std::size_t>(out.channels);
     return window(in, out.channels,
@@ -178,7 +197,7 @@ bool Transformer::finish(const PixelView& in, int in_channels, const Picture& ou
   target.data += options_.planar ? unsign(plan_.place_y) * out.width + left
                                  : unsign(plan_.place_y) * out.row_bytes() +
                                        left * static_cast<std::size_t>(out.channels);
-  if (!options_.grey && !plan_.resamples() && plan_.flip == 0) {  // the window is what was read
+  if (!options_.grey && !plan_.resamples() && !plan_.flips_x()) {  // the window is what was read
     place(in, in_channels, target);
     return true;
   }
@@ -194,7 +213,7 @@ bool Transformer::window(const PixelView& in, int channels, const PixelTarget& o
     if (channels == 4 && options_.filter != Filter::nearest) return premultiplied(in, out);
     return resizer_.run(in, channels, out, simd_level());
   }
-  if (plan_.flip == 1) {
+  if (plan_.flips_x()) {
     mirror_rows(channels, simd_level())(in, out, region_.width, region_.height);
   } else {
     copy_rows(in, out, region_.width * static_cast<std::size_t>(channels), region_.height);
@@ -327,8 +346,7 @@ class TransformTask : public Task {
     const Status status = fill(worker, i, picture);
     if (status != Status::ok) return status;
     if (!call(picture, i)) return Status::failed;
-    const std::size_t steps = batch_.colours.count;
-    if (!worker.colourist.run({batch_.colours.steps.get() + i * steps, steps}, picture)) {
+    if (!worker.colourist.run(batch_.colours.of(i), picture)) {
       return Status::unsupported;  // no memory
     }
     if (planar) split_channels(picture, out.data);

@@ -53,7 +53,9 @@ class Transformer {
   [[nodiscard]] bool finish(const PixelView& in, int in_channels, const Picture& out) noexcept;
 
  private:
-  /// The window's pixels, mirrored where the plan says so, into `out`.
+  /// The same, but top and bottom are where they were.
+  [[nodiscard]] bool upright(const PixelView& in, int in_channels, const Picture& out) noexcept;
+  /// The window's pixels, left and right exchanged where the plan says so, into `out`.
   [[nodiscard]] bool window(const PixelView& in, int channels, const PixelTarget& out) noexcept;
   [[nodiscard]] bool premultiplied(const PixelView& in, const PixelTarget& out) noexcept;
   void place(const PixelView& in, int in_channels, const Picture& out) const noexcept;
@@ -74,12 +76,6 @@ void split_channels(const Picture& picture, std::uint8_t* planes) noexcept;
 
 /// The same from planes.
 void join_channels(const std::uint8_t* planes, const Picture& picture) noexcept;
-
-/// A program for each picture of a batch: `count` steps a row, which colour_fault has passed.
-struct ColourPrograms {
-  std::unique_ptr<ColourWork[]> steps;
-  std::size_t count = 0;
-};
 
 /// Pictures of one size that programs change where they lie: planes, or pixel behind pixel.
 struct ColouredRows {

@@ -135,7 +135,7 @@ def test_rules_without_boxes_do_nothing(store: Path) -> None:
     [
         (RandomCrop(8), r"RandomCrop.* without colours, boxes: put it before Normalize, where they move together"),
         (RandAugment(), r"RandAugment.* without colours, boxes: drop it, or leave colours and boxes out by fields="),
-        (RandomRotation(9), r"RandomRotation.* without colours, boxes: drop it, or leave"),
+        (RandomRotation(9), r"RandomRotation.* without colours, boxes: put it before Normalize, where they move tog"),
         (RandomApply([OneOf([RandAugment()])]), r"RandomApply.* without colours, boxes: drop it, or leave"),
         (MixUp(num_classes=4), r"MixUp.* without colours, boxes: drop it"),
     ],

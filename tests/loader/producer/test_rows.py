@@ -26,6 +26,7 @@ from fastio.transforms import (
     Pad,
     RandomCrop,
     RandomHorizontalFlip,
+    RandomPerspective,
     RandomResizedCrop,
     Resize,
     Transform,
@@ -36,7 +37,7 @@ from fastio.types.schema import Schema
 from tests.codec.conformance import spans_of
 from tests.conftest import encode
 from tests.dataset.many_fields import write_fields
-from tests.transforms.chains import chains, flips_last
+from tests.transforms.chains import flips_last, warped
 
 TYPES = {
     "image": "image",
@@ -97,7 +98,7 @@ def assert_same(expected: Any, got: Any) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    chain=chains.filter(lambda chain: bool(chain) and flips_last(chain)),
+    chain=warped.filter(lambda chain: bool(chain) and flips_last(chain)),
     rules=st.lists(
         st.sampled_from(
             [KeepBoxes(drop=False), KeepBoxes(min_visible=0.3, clip=False), KeepPoints("drop"), KeepGeometry()]
@@ -113,6 +114,8 @@ def test_batches_are_samples_transformed_one_by_one(
     store: Path, chain: list[Transform], rules: list[Transform], fields: Any, seed: int
 ) -> None:
     """For any chain, any rules and any choice of fields, in a dict or a tuple."""
+    if any(isinstance(step, RandomPerspective) for step in chain):  # which has no matrix
+        rules = [rule for rule in rules if not isinstance(rule, KeepGeometry)]
     steps = [*rules, *chain]
     with FastDataset(store, fields=fields) as dataset:
         with FastLoader(dataset, 1, transforms=steps, seed=seed, threads=2, pin_memory=False) as loader:

@@ -12,11 +12,12 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.transforms import RandomAffine, RandomPerspective, RandomRotation
+from fastio.transforms import RandomAffine, RandomPerspective, RandomRotation, Transform
 from fastio.transforms.arguments import Fill
 from fastio.transforms.batch import policy
-from fastio.transforms.batch.program import PixelTransform, Program, Step, paint, program_of
-from fastio.transforms.batch.warp import Look, affine_matrices, warp_program
+from fastio.transforms.batch.program import program_for
+from fastio.transforms.matrices import Look, affine_matrices, warp_program
+from fastio.transforms.program import Program, Step, paint, program_of
 
 __all__ = [
     "CASES",
@@ -264,7 +265,7 @@ def _nearest() -> Any:
     return InterpolationMode.NEAREST
 
 
-_WARPS: dict[str, tuple[PixelTransform, Callable[[Any, Any, Sequence[float]], Any]]] = {
+_WARPS: dict[str, tuple[Transform, Callable[[Any, Any, Sequence[float]], Any]]] = {
     "RandomRotation": (RandomRotation((-40, 70), "bilinear", center=(3, 9), fill=9), _rotated),
     "RandomAffine": (RandomAffine(30, (0.1, 0.3), (0.5, 1.5), (-10, 20, -5, 5), fill=7), _moved),
     "RandomPerspective": (RandomPerspective(0.6, 1.0, "nearest"), _distorted),
@@ -276,7 +277,7 @@ def warps_by_fastio(name: str) -> list[Pixels]:
     """The transform with the numbers of four samples."""
     transform, _ = _WARPS[name]
     numbers = np.random.default_rng(5).random((4, 1, transform.draws))
-    return [run(x, transform.program(row, (x.shape[1], x.shape[2]))) for x in pictures() for row in numbers]
+    return [run(x, program_for(transform, row, (x.shape[1], x.shape[2]))) for x in pictures() for row in numbers]
 
 
 def warps_by_torchvision(name: str) -> list[Pixels]:

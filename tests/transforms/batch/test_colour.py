@@ -36,11 +36,13 @@ from fastio.transforms import (
     RandomSolarize,
     RandomVerticalFlip,
     Resize,
+    Transform,
     TrivialAugmentWide,
 )
 from fastio.transforms.batch import Pictures
 from fastio.transforms.batch import policy as policies
-from fastio.transforms.batch.program import PixelTransform, Program, Step, paint
+from fastio.transforms.batch.program import PixelTransform, grouped, program_for, run_program
+from fastio.transforms.program import Program, Step, paint
 from tests.transforms.batch.colour_cases import (
     CASES,
     GOLDEN,
@@ -58,7 +60,8 @@ from tests.transforms.batch.colour_cases import (
 from tests.transforms.batch.colour_cases import pictures as samples
 
 COUNT = 6
-EVERY: list[PixelTransform] = [
+AnyPixels = PixelTransform | Transform
+EVERY: list[AnyPixels] = [
     ColorJitter(0.4, 0.3, (0.5, 1.8), 0.1),
     RandomGrayscale(0.5),
     RandomInvert(),
@@ -96,20 +99,21 @@ def pictures(channels: int = 3, height: int = 9, width: int = 12, seed: int = 0)
     return torch.from_numpy(images)
 
 
-def numbers_for(transform: PixelTransform, count: int = COUNT, seed: int = 1) -> NDArray[np.float64]:
+def numbers_for(transform: AnyPixels, count: int = COUNT, seed: int = 1) -> NDArray[np.float64]:
     return np.random.default_rng(seed).random((count, transform.draws))
 
 
-def natively(transform: PixelTransform, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
+def natively(transform: AnyPixels, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
     height, width = images.shape[2:]
-    return transform.run(Pictures(images), transform.parameters(numbers, (height, width))).images
+    if isinstance(transform, PixelTransform):
+        return transform.run(Pictures(images), transform.parameters(numbers, (height, width))).images
+    return run_program(images, grouped(program_for(transform, numbers, (height, width))))
 
 
-def by_torch(transform: PixelTransform, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
+def by_torch(transform: AnyPixels, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
     """As on a device: floating pictures take torch's road wherever they are; these hold whole numbers / 255."""
     height, width = images.shape[2:]
-    parameters = transform.parameters(numbers, (height, width))
-    return transform.run(Pictures(images.float() / 255), parameters).images
+    return run_program(images.float() / 255, grouped(program_for(transform, numbers, (height, width))))
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -191,16 +195,16 @@ def test_steps_in_torch(name: str) -> None:
             assert (difference > 1).float().mean() < 0.01
 
 
-def on_device(step: PixelTransform, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
+def on_device(step: AnyPixels, images: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
     """uint8 through the road of devices, as int32."""
     from fastio.transforms.batch.program import _run_torch
 
     height, width = images.shape[2:]
-    return _run_torch(images, step.parameters(numbers, (height, width))["steps"]).int()
+    return _run_torch(images, grouped(program_for(step, numbers, (height, width)))["steps"]).int()
 
 
 @pytest.mark.parametrize("transform", EVERY, ids=lambda transform: type(transform).__name__)
-def test_native_and_device(transform: PixelTransform) -> None:
+def test_native_and_device(transform: AnyPixels) -> None:
     """All transforms give nearly the same on both roads; a level may be lost or won at each step."""
     images, numbers = torch.cat([pictures(3, 24, 31, seed) for seed in range(5)]), numbers_for(transform, 5 * COUNT)
     difference = (natively(transform, images, numbers).int() - on_device(transform, images, numbers)).abs()
@@ -210,7 +214,7 @@ def test_native_and_device(transform: PixelTransform) -> None:
 
 
 @pytest.mark.parametrize("transform", EVERY, ids=lambda transform: type(transform).__name__)
-def test_a_sample_does_not_depend_on_its_batch(transform: PixelTransform) -> None:
+def test_a_sample_does_not_depend_on_its_batch(transform: AnyPixels) -> None:
     """Alone, in either memory format, with or without threads, a picture becomes what it becomes in a batch."""
     images, numbers = pictures(3, 24, 31), numbers_for(transform)
     together = natively(transform, images, numbers)
@@ -445,7 +449,7 @@ def test_a_name_without_defaults() -> None:
 
 
 @pytest.mark.parametrize("transform", EVERY, ids=lambda transform: type(transform).__name__)
-def test_another_default_device(transform: PixelTransform) -> None:
+def test_another_default_device(transform: AnyPixels) -> None:
     """Where torch makes tensors by default does not matter."""
     images, numbers = pictures(3, 24, 31), numbers_for(transform)
     expected = natively(transform, images, numbers), by_torch(transform, images, numbers)
