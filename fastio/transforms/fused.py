@@ -53,7 +53,7 @@ class Planned:
     mask_fill: int = 0
     numbers: NDArray[np.float64] | None = None  # (n, k), for a function called on each picture
     colours: Program | None = None  # (n, steps, 14), for each finished picture
-    moves: Program | None = None  # the same for masks: flips and warps
+    moves: Program | None = None  # the same for masks: flips and warps, which ``colours`` begins with
 
     def part(self, part: slice | NDArray[np.int64]) -> Planned:
         """Return some of them, by position."""
@@ -287,8 +287,9 @@ class Fused:
             raise ValueError(f"a function in the transforms raised {exc!r}") from exc
         result = result.reshape(*result.shape[:2], -1)
         if planned.colours is not None:
+            done = 0 if planned.moves is None else planned.moves.shape[1]  # by the transforms above
             result = np.ascontiguousarray(result)
-            paint(result[None], planned.colours[[position]])
+            paint(result[None], planned.colours[[position], done:])
         return result
 
 

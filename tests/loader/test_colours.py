@@ -25,6 +25,7 @@ from fastio.transforms import (
     RandomErasing,
     RandomGrayscale,
     RandomHorizontalFlip,
+    RandomRotation,
 )
 from tests.conftest import pictures, write_store
 
@@ -72,6 +73,17 @@ def test_the_same_as_on_whole_batches(store: Path, recipe: list[Any]) -> None:
     assert len(behind) == len(got)
     for expected, batch in zip(behind, got, strict=True):
         torch.testing.assert_close(batch, expected[0] if isinstance(expected, list) else expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("behind", [[], [ColorJitter(0.4, 0.4)]])
+def test_pictures_that_pillow_decodes_are_warped_once(tmp_path: Path, behind: list[Any]) -> None:
+    """Their pixels are those of the same pictures as PNGs, with colours behind the warp or without."""
+    some, recipe = list(pictures(6, (30, 26, 3))), [RandomRotation(40), *behind]
+    for name, kind in (("native", "PNG"), ("pillow", "TIFF")):
+        write_store(tmp_path / f"{name}.lmdb", [as_bytes(pixels, kind) for pixels in some])
+    expected, got = (epoch(tmp_path / f"{name}.lmdb", recipe) for name in ("native", "pillow"))
+
+    assert torch.equal(torch.cat(expected), torch.cat(got))
 
 
 def test_neither_threads_nor_batches_nor_layout_matter(store: Path) -> None:
