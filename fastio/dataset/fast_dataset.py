@@ -45,6 +45,7 @@ __all__ = [
 
 
 _LAZY = ("labels", "lengths", "targets", "keys", "extensions", "classes")  # made on first use
+_SIDES = ("height", "width")  # columns that all pictures have, in the order of sizes()
 _OF_THE_LOADER = "pass it to FastLoader(dataset, batch_size), or to torch's DataLoader"
 # Options of torchvision's datasets and of loaders: what to write instead.
 _ELSEWHERE = {
@@ -330,9 +331,33 @@ class FastDataset(Dataset[Any]):
         """
         return stored_lengths(self.store, field)
 
+    def sizes(self, field: str | None = None) -> NDArray[np.int64]:
+        """
+        Return ``(n, 2)`` int64: the height and the width of every sample's picture, in this order, as stored.
+
+        ``field`` names a picture or mask other than the main one. Stores that fastio packed have sizes in their index,
+        so no picture is read; of tar files of other tools, the first bytes of each picture are, once in a process.
+        A picture with a bad header has zeros. Raises SchemaError for a field that is no picture.
+        """
+        reader = self.reader if field is None else self.readers.get(field)
+        if reader is None:
+            names = ", ".join(map(repr, self.readers))
+            raise SchemaError(f"{self.store.path}: sizes({field!r}): no such field among {names} of this dataset")
+        if not (reader.is_picture or reader.is_mask):
+            raise SchemaError(f"{self.store.path}: sizes are those of pictures, but {reader.field.name!r} has none")
+        return reader.sizes()
+
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column of the store, one value per sample; "length" is ``lengths`` if there is no such column."""
-        return self.lengths if name == "length" and name not in self.store.schema else self.store.column(name)
+        """
+        Return a column of the store, one value per sample.
+
+        If there is no such column, "length" is ``lengths``, and "height" and "width" are those of ``sizes()``, int64.
+        """
+        if name in self.store.schema:
+            return self.store.column(name)
+        if name in _SIDES and (self.reader.is_picture or self.reader.is_mask):
+            return self.sizes()[:, _SIDES.index(name)]
+        return self.lengths if name == "length" else self.store.column(name)
 
     @property
     def tokenizer(self) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,8 @@ Shape = tuple[int, ...]
 # Larger values in an index or header are not believed: memory for them would be requested.
 _MOST_CHANNELS = 4
 _MOST_SIDE = 1 << 20  # pixels; the native core plans no larger picture
+
+_HEAD_BYTES = 1 << 14  # of a picture, in which nearly all headers lie
 
 
 class RowReader:
@@ -98,12 +101,33 @@ class RowReader:
         return self._as_mode(shapes)
 
     def all_shapes(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As ``shapes``, of samples that are not in memory: they are fetched only if headers have to be looked at."""
+        """As ``shapes``, of samples that are not in memory: of those without sizes in the index, heads are fetched."""
         spans = self.store.spans(self.field.name, indices, checksums=False)
-        if self._shapes is None or _are_possible(self._shapes[indices], pixel_limit()):
-            return self.shapes(indices, spans)
-        pieces = fetch_pieces(self.store.files, spans)
-        return np.concatenate([self.shapes(indices[part], values) for part, values, _ in pieces])
+        if self._shapes is not None and not _are_possible(self._shapes[indices], pixel_limit()):
+            self._look_at_heads(indices, spans)
+        return self.shapes(indices, spans)
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return height and width of all rows, ``(len(store), 2)``, as ``all_shapes`` finds them."""
+        if self._shapes is not None and _are_possible(self._shapes, pixel_limit()):
+            return self._shapes[:, :2].astype(np.int64)
+        return np.array(self.all_shapes(np.arange(len(self.store), dtype=np.int64))[:, :2])
+
+    def _look_at_heads(self, indices: NDArray[np.int64], spans: Spans) -> None:
+        """
+        Remember the sizes of pictures whose index has none: from their first bytes, or where a header is longer, from
+        the whole. What stays unknown is bad, and has zeros.
+        """
+        assert self._shapes is not None
+        for most in (_HEAD_BYTES, None):
+            missing = np.flatnonzero(~_possible(self._shapes[indices]))
+            if len(missing) == 0:
+                return
+            some = spans.at(missing)
+            heads = replace(some, sizes=some.sizes if most is None else np.minimum(some.sizes, most), intervals=None)
+            for part, values, _ in fetch_pieces(self.store.files, heads):
+                rows = indices[missing[part]]
+                self._probe(rows, values, self._shapes[rows])
 
     def _warn_of_large(self, indices: NDArray[np.int64], shapes: NDArray[np.int32], limit: int) -> None:
         if len(shapes) == 0 or int(shapes[:, 0].max()) * int(shapes[:, 1].max()) <= limit:

@@ -111,7 +111,7 @@ class LoaderPosition:
         It belongs to the receipt of the loader if the iteration is the latest.
         """
         share, epoch, first = self._selection.plan.share, consumer.epoch, consumer.batch
-        start, padding = self._consumed(consumer), min(samples, batches.padding)
+        start, padding = self._consumed(consumer), batches.padding_within(samples)
         dealt = RankShare(
             share.rank, share.world_size, fields, epoch, start, samples, padding=padding, dropped=batches.dropped
         )

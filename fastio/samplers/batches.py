@@ -39,7 +39,8 @@ class Batches:
 
     ``indices`` is int64; ``cuts`` is int64, has one entry more than there are batches, starts with 0 and ascends.
     Over all ranks, ``repeated`` samples come once more than they should and ``dropped`` samples do not come; the last
-    ``padding`` samples of this rank are among the repeated. ``windows`` says what to read ahead if samples come from
+    ``padding`` samples of this rank are among the repeated, or those at the positions ``padding``, int64, ascending.
+    ``windows`` says what to read ahead if samples come from
     many positions at once; None: the samples themselves. ``random_ids``, one per index, tell repetitions of the same
     sample apart (see ``repeats``); None: no sample is repeated.
     """
@@ -50,7 +51,7 @@ class Batches:
     dropped: int = 0
     windows: Windows | None = None
     random_ids: NDArray[np.int64] | None = None
-    padding: int = 0
+    padding: int | NDArray[np.int64] = 0
 
     @property
     def ids(self) -> NDArray[np.int64]:
@@ -77,7 +78,17 @@ class Batches:
         rest = self.part(start, len(self))
         if len(rest) == 0 and start:
             return rest
-        return replace(rest, repeated=self.repeated, dropped=self.dropped, padding=self.padding)
+        padding = self.padding
+        if not isinstance(padding, int):
+            padding = self.padding_within(len(rest.indices))
+        return replace(rest, repeated=self.repeated, dropped=self.dropped, padding=padding)
+
+    def padding_within(self, samples: int) -> NDArray[np.int64]:
+        """Return which of the last ``samples`` of this rank are among the repeated: positions from the first of them."""
+        if isinstance(self.padding, int):
+            return np.arange(samples - min(samples, self.padding), samples, dtype=np.int64)
+        places = self.padding - (len(self.indices) - samples)
+        return places[places >= 0]
 
     def slices(self) -> Iterator[slice]:
         """Return the slice of ``indices`` for each batch."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastio.errors import SampleError
 from fastio.loader.producer.chunks import CheckedSamples, Proof
@@ -23,8 +24,8 @@ _Run = tuple[CheckedSamples, slice, Sequence[SampleError]]
 @dataclass(frozen=True, slots=True)
 class RankShare:
     """
-    What a rank is about to be given of an epoch: everything after ``start`` (see ReceiptPart), of which the last
-    ``padding`` samples of ``samples`` repeat others. All ranks together drop ``dropped`` samples.
+    What a rank is about to be given of an epoch: everything after ``start`` (see ReceiptPart), which are ``samples``,
+    of which those at the positions ``padding``, ascending, repeat others. All ranks together drop ``dropped`` samples.
     """
 
     rank: int
@@ -33,7 +34,7 @@ class RankShare:
     epoch: int
     start: Any
     samples: int
-    padding: int
+    padding: NDArray[np.int64]
     dropped: int
 
 
@@ -127,16 +128,20 @@ class EpochLedger:
 
     def _count(self, checked: CheckedSamples, part: slice, errors: Sequence[SampleError]) -> None:
         """Add a run of neighbouring samples, without those that are padding or bad."""
-        size = part.stop - part.start
-        kept = min(size, max(0, self.share.samples - self.share.padding - self._position))
+        size, first = part.stop - part.start, self._position
+        padding = self.share.padding
+        if len(padding):
+            padding = padding[slice(*padding.searchsorted((first, first + size)))] - first
         self._position += size
-        self._repeated += size - kept
-        part = slice(part.start, part.start + kept)
+        self._repeated += len(padding)
         indices, checksums = checked.indices[part], checked.checksums
         sums = None if checksums is None else [(name, values[part]) for name, values in checksums.items()]
+        if len(padding):
+            indices = np.delete(indices, padding)
+            sums = None if sums is None else [(name, np.delete(values, padding)) for name, values in sums]
         if errors:
             good = ~np.isin(indices, [error.index for error in errors])
-            self._skipped += kept - int(good.sum())
+            self._skipped += len(good) - int(good.sum())
             indices = indices[good]
             sums = None if sums is None else [(name, values[good]) for name, values in sums]
         self._samples += len(indices)

@@ -251,8 +251,12 @@ class FastSubset(Subset[Any]):
         """The label of each class name."""
         return self.dataset.class_to_idx
 
+    def sizes(self, field: str | None = None) -> NDArray[np.int64]:
+        """Return height and width of each sample's picture, ``(n, 2)``, as FastDataset's."""
+        return self.dataset.sizes(field)[self._chosen]
+
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column of the store, one value per sample; "length" as in FastDataset."""
+        """Return a column, one value per sample; "length", "height" and "width" as in FastDataset."""
         return self.dataset.column(name)[self._chosen]
 
     def __repr__(self) -> str:
