@@ -20,6 +20,7 @@ from fastio.loader.selection.mixture import Mixture as Mixture
 from fastio.measure.loop.step_timer import StepTimer as StepTimer
 from fastio.samplers.bucket import LengthBucketSampler as LengthBucketSampler
 from fastio.samplers.pack import PackSampler as PackSampler
+from fastio.samplers.shape_bucket import ShapeBucketSampler as ShapeBucketSampler
 from fastio.samplers.share import Ranks as Ranks
 from fastio.store.files.remote_options import Remote as Remote
 from fastio.store.opening import open_store as open_store

@@ -31,6 +31,7 @@ PUBLIC = {
     "Mixture",
     "SampleError",
     "SchemaError",
+    "ShapeBucketSampler",
     "SourceError",
     "StepTimer",
     "StoreCorrupt",

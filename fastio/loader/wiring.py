@@ -26,17 +26,19 @@ from fastio.loader.producer.field_options import (
     field_options,
     fuse,
     has_fields,
-    no_place_for_geometry,
+    no_place_for_fields,
     row_collates,
     view_roles,
 )
 from fastio.loader.producer.memory_cache import keep_in_memory
 from fastio.loader.selection.selection import Selection, select
+from fastio.samplers.shape_bucket import ShapeBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
 from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.recipe import Colours, Recipe, as_list, split
-from fastio.transforms.canvas import GeometryRule
+from fastio.transforms.bucket import ResizeToBucket
+from fastio.transforms.canvas import CropRule, GeometryRule
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
 from fastio.transforms.resize import Letterbox, Resize
@@ -47,7 +49,7 @@ from fastio.types.placement import Placement, Stage
 __all__ = ["Wiring", "wire"]
 
 _DEPTH = 2  # batches copied ahead to the device
-_SIZING = (CenterCrop, Letterbox, RandomCrop, RandomResizedCrop, Resize)
+_SIZING = (CenterCrop, Letterbox, RandomCrop, RandomResizedCrop, Resize, ResizeToBucket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     base, pixels, seed = selection.base, options.pixels, options.order.seed
     _check_blank(base, options.work.on_error)
     _check_fields(base, pixels)
+    _check_buckets(base, options)
     check_cache(base, pixels.cache, on_error=options.work.on_error)
     work = options.work.for_producer(dataset_verify=base.verify)
     stages = _stages(selection, pixels, work, seed)
@@ -179,8 +182,10 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
     if pixels.all_views is not None:
         return _view_stages(base, pixels, pixels.all_views)
     transforms = as_list(pixels.transforms)
-    if pixels.cache == "device" and any(isinstance(step, GeometryRule) for step in transforms):
-        raise no_place_for_geometry(base)
+    adding: list[Any] = [step for step in transforms if isinstance(step, (GeometryRule, CropRule))]
+    adds = [name for step in adding for name in step.adds]
+    if pixels.cache == "device" and adds:
+        raise no_place_for_fields(base, adds)
     native, later = split(transforms, on_device=_device(pixels) is not None, resident=pixels.cache == "device")
     ours = [_name(step) for step in later if isinstance(step, BaseTransform)]
     described = {"transforms": _name(Compose(native)) if native else None, "batch_transforms": ours}
@@ -218,8 +223,9 @@ def _view_stages(base: FastDataset, pixels: PixelOptions, views: Views) -> _Stag
                 f"{transform!r} in views: it mixes labels, which come once for all views: drop it, or use repeats="
             )
     native = Views([(count, first) for count, first, _ in parts])
-    if any(isinstance(step, GeometryRule) for step in pixels.every_transform):
-        raise ValueError("KeepGeometry with views: a sample has one geometry: drop it")
+    for step in pixels.every_transform:
+        if isinstance(step, (GeometryRule, CropRule)):
+            raise ValueError(f"{step!r} with views: a sample has one geometry: drop it")
     described = {
         "transforms": _in_words(views, [(count, first) for count, first, _ in parts]),
         "batch_transforms": [[_name(step) for step in later if isinstance(step, BaseTransform)] for *_, later in parts],
@@ -318,6 +324,25 @@ def _check_fields(dataset: FastDataset, pixels: PixelOptions) -> None:
         f"{path}: {option} is for one picture or array a sample, alone or with its label, but the samples have "
         f"{', '.join(names)}: drop it"
     )
+
+
+def _check_buckets(dataset: FastDataset, options: LoaderOptions) -> None:
+    """ValueError for a ResizeToBucket whose batches would have pictures of several shapes."""
+    sampler = options.samples.batch_sampler
+    for step in options.pixels.every_transform:
+        if not isinstance(step, ResizeToBucket) or len(step.buckets.pairs) == 1:
+            continue
+        if sampler is None:
+            raise ValueError(
+                f"{dataset.store.path}: ResizeToBucket makes pictures of {len(step.buckets.pairs)} shapes, which no "
+                "batch can have together: pass batch_sampler=ShapeBucketSampler(dataset.sizes(), ...) of the same "
+                "shapes, and no batch_size"
+            )
+        if isinstance(sampler, ShapeBucketSampler) and sampler.shapes != step.buckets.pairs:
+            raise ValueError(
+                f"{dataset.store.path}: ResizeToBucket and the ShapeBucketSampler have different shapes: write "
+                "ResizeToBucket(sampler)"
+            )
 
 
 def _check_blank(dataset: FastDataset, on_error: OnError) -> None:

@@ -84,7 +84,7 @@ class Batches:
         return replace(rest, repeated=self.repeated, dropped=self.dropped, padding=padding)
 
     def padding_within(self, samples: int) -> NDArray[np.int64]:
-        """Return which of the last ``samples`` of this rank are among the repeated: positions from the first of them."""
+        """Return which of this rank's last ``samples`` are among the repeated: positions, from the first of them."""
         if isinstance(self.padding, int):
             return np.arange(samples - min(samples, self.padding), samples, dtype=np.int64)
         places = self.padding - (len(self.indices) - samples)

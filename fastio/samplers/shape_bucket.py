@@ -1,4 +1,4 @@
-"""ShapeBucketSampler: batches of pictures that are brought to one shape, of several, each to the one nearest its own."""
+"""ShapeBucketSampler: batches of pictures of similar proportions, and the shape that each batch is brought to."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ class Shapes:
         longest = min(math.isqrt(int(most * max_ratio)), _MOST_SIDE)
         pairs = set()
         for side in range(math.isqrt(most) // step * step, longest + 1, step):
-            other = most // side // step * step
-            if 0 < other <= side <= max_ratio * other:
+            other = min(side, most // side // step * step)
+            if side <= max_ratio * other:
                 pairs |= {(side, other), (other, side)}
         return cls(tuple(sorted(pairs, key=lambda pair: (-pair[0] / pair[1], pair))))
 
@@ -412,9 +412,17 @@ class ShapeSteps:
         """Return the samples, ascending, that come after so many steps; they overwrite ``order``."""
         if steps == len(self):  # what short steps leave out does not come in this epoch
             return self.order[:0]
-        own = self.cuts[: self.steps + 1]
+        own, consumed = self.cuts[: self.steps + 1], self.numbers[:steps]
         order = self.order[: int(own[-1])]
-        return order[: _native.left_over(order, own, self.numbers[:steps], self.count)]
+        short = np.flatnonzero(self.dealt[:steps] >= self.steps)
+        left_out = [self._left_out(int(self.dealt[step]), int(consumed[step])) for step in short]
+        left = order[: _native.left_over(order, own, consumed, self.count)]
+        return np.sort(np.concatenate((left, *left_out))) if sum(map(len, left_out)) else left
+
+    def _left_out(self, place: int, number: int) -> NDArray[np.int64]:
+        """Return the samples of a short step that no rank gets."""
+        dealt = int(self.cuts[place + 1] - self.cuts[place])
+        return self.order[int(self.cuts[number]) + dealt : int(self.cuts[number + 1])].copy()
 
     def batches(self, rank: int) -> Batches:
         """Return one rank's batches."""

@@ -21,9 +21,11 @@ from fastio.transforms.batch import RandomPosterize as RandomPosterize
 from fastio.transforms.batch import RandomSolarize as RandomSolarize
 from fastio.transforms.batch import ToDtype as ToDtype
 from fastio.transforms.batch import TrivialAugmentWide as TrivialAugmentWide
+from fastio.transforms.bucket import ResizeToBucket as ResizeToBucket
 from fastio.transforms.compiled import Compiled as Compiled
 from fastio.transforms.compose import Compose as Compose
 from fastio.transforms.compose import KeepBoxes as KeepBoxes
+from fastio.transforms.compose import KeepCrop as KeepCrop
 from fastio.transforms.compose import KeepGeometry as KeepGeometry
 from fastio.transforms.compose import KeepPoints as KeepPoints
 from fastio.transforms.crop import CenterCrop as CenterCrop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ __all__ = [
     "AxisName",
     "BoxRule",
     "Canvas",
+    "CropRule",
     "GeometryRule",
     "Ints",
     "PixelFunction",
@@ -92,7 +93,7 @@ class Steps(Protocol):
         ...
 
 
-# BoxRule, PointRule, GeometryRule: what becomes of boxes, points and the matrix that moves them.
+# BoxRule, PointRule: what becomes of boxes and points. GeometryRule, CropRule: fields that samples get.
 
 Outside = Literal["keep", "clip", "drop"]
 
@@ -133,5 +134,14 @@ class PointRule:
 class GeometryRule:
     """Samples get the matrix that moved them: see KeepGeometry."""
 
+    adds: ClassVar[tuple[str, ...]] = ("geometry",)
 
-Rule = BoxRule | PointRule | GeometryRule
+
+@dataclass(frozen=True)
+class CropRule:
+    """Samples get their size, and where they were cropped: see KeepCrop."""
+
+    adds: ClassVar[tuple[str, ...]] = ("original_size", "crop")
+
+
+Rule = BoxRule | PointRule | GeometryRule | CropRule

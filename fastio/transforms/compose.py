@@ -1,4 +1,4 @@
-"""Compose, and entries of its list that say what moves with pictures: KeepBoxes, KeepPoints, KeepGeometry."""
+"""Compose, and entries of its list that say what moves with pictures: KeepBoxes, KeepGeometry, ..."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.program import PixelTransform
-from fastio.transforms.canvas import BoxRule, Canvas, GeometryRule, PointRule, Rule
+from fastio.transforms.canvas import BoxRule, Canvas, CropRule, GeometryRule, PointRule, Rule
 from fastio.transforms.joint import JointTransform
 from fastio.transforms.matrices import Warp
 from fastio.transforms.program import check_channels, paint
@@ -24,6 +24,7 @@ from fastio.types.schema import Field
 __all__ = [
     "Compose",
     "KeepBoxes",
+    "KeepCrop",
     "KeepGeometry",
     "KeepPoints",
 ]
@@ -131,7 +132,7 @@ def _paint(transform: PixelTransform, pixels: NDArray[np.uint8], numbers: NDArra
     paint(pixels[None], transform.program(numbers[None], (pixels.shape[0], pixels.shape[1])))
 
 
-# KeepBoxes, KeepPoints, KeepGeometry: rules for what moves with pictures, as entries of a list of transforms.
+# KeepBoxes, KeepPoints, KeepGeometry, KeepCrop: rules for what moves with pictures, as entries of a list of transforms.
 
 
 @explains_fields
@@ -186,6 +187,28 @@ class KeepGeometry(GeometryRule, Transform):
 
     It is float32 ``(2, 3)``, in batches ``(B, 2, 3)``: the matrix that takes a position ``(x, y, 1)`` in the stored
     picture to one in the transformed picture, as for corners of boxes. ``invert_geometry`` is the way back.
+    """
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Tell the canvas; pixels do not change."""
+        canvas.keep(self)
+
+
+@explains_fields
+@dataclass(frozen=True)
+class KeepCrop(CropRule, Transform):
+    """
+    Give samples the fields "original_size" and "crop", last: an entry of ``transforms``, wherever it stands.
+
+    Both are int64 ``(2,)``, in batches ``(B, 2)``. "original_size" is height and width as stored. "crop" is top and
+    left: how much of the resized picture was cut off above and on the left, in pixels of the result, as one sees it
+    (of a picture that was flipped, on the left of the flipped one); negative where edges were added; rotations and the like count
+    for nothing. With the batch's
+    own height and width, these are what SDXL is conditioned on. A picture with a bad header has zeros.
     """
 
     @property

@@ -21,7 +21,17 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill
-from fastio.transforms.canvas import AxisName, BoxRule, GeometryRule, Ints, PixelFunction, PointRule, Rule, Steps
+from fastio.transforms.canvas import (
+    AxisName,
+    BoxRule,
+    CropRule,
+    GeometryRule,
+    Ints,
+    PixelFunction,
+    PointRule,
+    Rule,
+    Steps,
+)
 from fastio.transforms.matrices import Warp
 from fastio.transforms.program import Step
 from fastio.types.schema import Field
@@ -118,18 +128,19 @@ class Frames:
 
     ``boxes`` and ``points`` are the rules for them, by default those of ``KeepBoxes()`` and ``KeepPoints()``.
     ``is_moved`` is False if no step changes positions and no rule is given: boxes then stay as they are stored.
-    ``keeps_geometry``: samples get the matrix (``affine``), see ``KeepGeometry``.
+    ``adds`` names the fields that samples get (``added``): see ``KeepGeometry`` and ``KeepCrop``.
     """
 
     def __init__(self, height: Ints, width: Ints) -> None:
         self.height, self.width = height, width
+        self.stored_height, self.stored_width = height, width
         self.doing: object = None
         self.stages: list[Stage] = []
         self.x, self.y = Axis.unmoved(), Axis.unmoved()
         self.bender: object = None  # a transform by which straight lines may meet
         self.boxes, self.points = BoxRule(), PointRule()
         self.is_moved = False
-        self.keeps_geometry = False
+        self.adds: tuple[str, ...] = ()
 
     def follow(self, transform: Steps, numbers: NDArray[np.float64]) -> None:
         """Run a transform with these numbers, ``(n, draws)``, then clip boxes to what it leaves of the pictures."""
@@ -181,8 +192,8 @@ class Frames:
 
     def keep(self, rule: Rule) -> None:
         """Follow this rule instead of the default, or of an earlier one of its kind."""
-        if isinstance(rule, GeometryRule):
-            self.keeps_geometry = True
+        if isinstance(rule, (GeometryRule, CropRule)):
+            self.adds = tuple(dict.fromkeys((*self.adds, *rule.adds)))
             return
         if isinstance(rule, BoxRule):
             self.boxes = rule
@@ -197,17 +208,36 @@ class Frames:
 
     def blank(self, mask: NDArray[np.bool_]) -> None:
         """Make the pictures for which ``mask``, ``(n,)``, is set empty: all that was in them goes to one point."""
-        self.height, self.width = np.where(mask, 0, self.height), np.where(mask, 0, self.width)
+        for side in ("height", "width", "stored_height", "stored_width"):
+            setattr(self, side, np.where(mask, 0, getattr(self, side)))
         self.x.blank(mask)
         self.y.blank(mask)
 
     def part(self, part: slice | NDArray[np.int64]) -> Frames:
         """Return the frames of some of the pictures, by position."""
         some = copy(self)
-        some.height, some.width = (side[part] if len(side) > 1 else side for side in (self.height, self.width))
+        for name in ("height", "width", "stored_height", "stored_width"):
+            side = getattr(self, name)
+            setattr(some, name, side[part] if len(side) > 1 else side)
         some.x, some.y = self.x.part(part), self.y.part(part)
         some.stages = [stage.part(part) for stage in self.stages]
         return some
+
+    def added(self, count: int) -> dict[str, NDArray[np.generic]]:
+        """Return the fields that samples get, of ``count`` pictures, by name."""
+        values: dict[str, NDArray[np.generic]] = {}
+        if GeometryRule.adds[0] in self.adds:
+            values[GeometryRule.adds[0]] = self.affine(count)
+        if CropRule.adds[0] in self.adds:
+            sizes, crops = np.empty((count, 2), np.int64), np.empty((count, 2), np.int64)
+            for column, (name, side) in enumerate((("y", self.stored_height), ("x", self.stored_width))):
+                low, high = np.zeros(1), side.astype(np.float64)
+                for axis in (getattr(part, name) for part in (*self.stages, self)):  # warps themselves crop nothing
+                    low, high = axis.scale * low + axis.offset, axis.scale * high + axis.offset
+                sizes[:, column] = side
+                crops[:, column] = np.rint(-np.minimum(low, high))  # a mirrored picture begins with its other end
+            values |= zip(CropRule.adds, (sizes, crops), strict=True)
+        return values
 
     def affine(self, count: int) -> NDArray[np.float32]:
         """

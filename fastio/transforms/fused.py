@@ -180,7 +180,7 @@ class Fused:
 
     def frames(self, planned: Planned, *, epoch: int) -> Frames:
         """
-        Return where the pictures of ``planned`` end up, for ``move_targets`` and ``Frames.affine``.
+        Return where the pictures of ``planned`` end up, for ``move_targets`` and ``Frames.added``.
 
         A sample with a bad header gets an empty picture, in which no box is left.
         """
@@ -233,13 +233,12 @@ class Fused:
         return self._channels
 
     @property
-    def keeps_geometry(self) -> bool:
-        """Whether samples get the matrix that moved them. Raises SchemaError if there may be none."""
+    def adds(self) -> tuple[str, ...]:
+        """The fields that samples get: see KeepGeometry and KeepCrop. Raises SchemaError if they may have none."""
         frames = Frames(_ANY_SIDE, _ANY_SIDE)
         frames.follow(self.transforms, np.zeros((1, self.transforms.draws)))
-        if frames.keeps_geometry:
-            frames.affine(1)
-        return frames.keeps_geometry
+        frames.added(1)
+        return frames.adds
 
     def check_masks(self, *dtypes: np.dtype[Any]) -> None:
         """

@@ -18,9 +18,7 @@ from fastio.transforms.matrices import Warp
 from fastio.transforms.plain import PlainMask, PlainPicture
 from fastio.types.schema import Field
 
-__all__ = ["GEOMETRY", "JointTransform"]
-
-GEOMETRY = "geometry"  # the field that KeepGeometry adds
+__all__ = ["JointTransform"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class JointTransform:
     Pictures, masks, boxes and points of a sample get the same random numbers, and go through each step together, as in
     torchvision v2: masks by the nearest pixel, boxes and points by ``move_targets``. Everything else stays as it is.
     Values are PIL images, NumPy arrays or tensors, and stay that; the sample itself is not changed. ``KeepGeometry``
-    adds a field.
+    and ``KeepCrop`` add fields.
     ``Transform.for_fields`` makes one, and FastDataset calls that.
     """
 
@@ -64,8 +62,9 @@ class JointTransform:
             _Together((frames, *pictures.values(), *masks.values())), numbers.reshape(1, self.transform.draws)
         )
         frames.clip()
-        if frames.keeps_geometry and GEOMETRY in values:
-            raise ValueError(f"the sample has a field {GEOMETRY!r}, which KeepGeometry would replace: leave one out")
+        taken = next((name for name in frames.adds if name in values), None)
+        if taken is not None:
+            raise ValueError(f"the sample has a field {taken!r}, which the transforms would replace: leave one out")
         ragged = {f.name: values[f.name] for f in fields if f.geometry or f.owner}
         rows = {name: _rows(value) for name, value in ragged.items()}
         moved = move_targets(fields, rows, frames)
@@ -73,7 +72,7 @@ class JointTransform:
             **{name: canvas.picture for name, canvas in pictures.items()},
             **{name: canvas.mask for name, canvas in masks.items()},
             **{name: _like(moved[name].values, value) for name, value in ragged.items()},
-            **({GEOMETRY: frames.affine(1)[0]} if frames.keeps_geometry else {}),
+            **{name: added[0] for name, added in frames.added(1).items()},
         }
 
 

@@ -18,6 +18,7 @@ from fastio.samplers.memory import PageCache
 from fastio.samplers.mixed_order import Batching
 from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.samplers.pack import PackSampler
+from fastio.samplers.shape_bucket import ShapeBucketSampler
 from fastio.samplers.share import Share
 from fastio.samplers.wrappers import MappedSampler
 from tests.samplers.blends import blended
@@ -118,6 +119,27 @@ def in_buckets(rules: Rules, *, by_tokens: bool) -> Build:
     return build
 
 
+def in_shapes(rules: Rules, *, by_pixels: bool) -> Build:
+    """Batches of pictures of one shape, of five."""
+    sizes = np.random.default_rng(SEED).integers(1, 100, (rules.samples, 2))
+    shapes = [(20, 10), (15, 15), (10, 20), (30, 10), (10, 30)]
+
+    def build(leg: Leg, rank: int) -> ElasticSampler:
+        size = {"pixels_per_batch": leg.batch_size * 300} if by_pixels else {"batch_size": leg.batch_size}
+        return ShapeBucketSampler(
+            sizes,
+            shapes=shapes,
+            rank=rank,
+            world_size=leg.world_size,
+            uneven=rules.uneven,
+            drop_last=rules.drop_last,
+            seed=SEED,
+            **size,
+        )
+
+    return build
+
+
 def packed(rules: Rules) -> Build:
     """Batches that fill a budget of tokens, which leaves no room for drop_last."""
     lengths = some_lengths(rules.samples)
@@ -177,6 +199,8 @@ CASES = {
     "per source": Case(partial(mixed, batching="per_source"), is_order=False),
     "buckets": Case(partial(in_buckets, by_tokens=False), is_order=False),
     "token buckets": Case(partial(in_buckets, by_tokens=True), is_order=False),
+    "shapes": Case(partial(in_shapes, by_pixels=False), is_order=False),
+    "shapes by pixels": Case(partial(in_shapes, by_pixels=True), is_order=False),
     "packs": Case(packed, even=False, is_order=False),
     "user's batches": Case(of_users_batches, even=False, is_order=False),
 }

@@ -69,7 +69,7 @@ def run(build: Build, legs: Sequence[Leg], epoch: int, expected: NDArray[np.int6
         is_ended = is_last or 0 < steps == len(plans[0])
         taken += [_new(plan, steps) for plan in plans]
         if is_ended:
-            counts.miscounted += abs(plans[0].repeated - sum(plan.padding for plan in plans))
+            counts.miscounted += abs(plans[0].repeated - sum(len(plan.padding_within(len(plan.ids))) for plan in plans))
             dropped += plans[0].dropped
         if steps:  # as a loader's position: nothing was consumed before the first batch
             states = {json.dumps(sampler.advanced(epoch, consumed, steps)) for sampler in samplers}
@@ -86,7 +86,10 @@ def run(build: Build, legs: Sequence[Leg], epoch: int, expected: NDArray[np.int6
 
 def _new(plan: Batches, steps: int) -> NDArray[np.int64]:
     """Return what the first batches have, without the samples that the plan declares as repeated."""
-    return plan.ids[: min(int(plan.cuts[steps]), len(plan.ids) - plan.padding)]
+    is_new = np.ones(len(plan.ids), np.bool_)
+    is_new[plan.padding_within(len(plan.ids))] = False
+    end = int(plan.cuts[steps])
+    return plan.ids[:end][is_new[:end]]
 
 
 def _unequal(plans: Sequence[Batches], *, even: bool) -> int:

@@ -150,7 +150,7 @@ def test_what_does_not_fit_together() -> None:
     sample = sample_of(20, 30)
     with pytest.raises(ValueError, match=r"'mask' is 20x29, but 'image' 20x30 \(height x width\)"):
         Resize(8).for_fields(FIELDS)({**sample, "mask": sample["mask"].crop((0, 0, 29, 20))})
-    with pytest.raises(ValueError, match="has a field 'geometry', which KeepGeometry would replace"):
+    with pytest.raises(ValueError, match="has a field 'geometry', which the transforms would replace"):
         KeepGeometry().for_fields(FIELDS)({**sample, "geometry": 1})
     with pytest.raises(ValueError, match="no picture and no mask"):
         Resize(8).for_fields(FIELDS)({"boxes": sample["boxes"]})

@@ -20,7 +20,6 @@ from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import Colours
 from fastio.transforms.fused import Fused
-from fastio.transforms.joint import GEOMETRY
 from fastio.transforms.transform import Transform
 from fastio.transforms.views import Views, check_fields, view_seed
 
@@ -33,7 +32,7 @@ __all__ = [
     "field_options",
     "fuse",
     "has_fields",
-    "no_place_for_geometry",
+    "no_place_for_fields",
     "row_collates",
     "view_roles",
 ]
@@ -50,7 +49,7 @@ class FieldOptions:
     ``fused`` are the transforms of each picture (None: nothing beyond decoding); with ``is_planar``, pictures are
     (B, C, H, W) in memory. The plan of a sample is made from the size of ``leader``, its first picture, or mask if it
     has no picture; with ``is_joint``, the other fields follow it, because there are transforms. ``collates`` has an
-    entry for each field of tokens or ragged arrays. With ``keeps_geometry``, batches get the field GEOMETRY.
+    entry for each field of tokens or ragged arrays. Batches get the fields that ``adds`` names.
 
     ``others`` are the transforms of the views besides the first, of pictures that have several; ``views`` says how many
     there are, and whether they become a list (None: there are no views).
@@ -61,7 +60,7 @@ class FieldOptions:
     is_joint: bool
     is_planar: bool
     collates: Mapping[str, Collate]
-    keeps_geometry: bool = False
+    adds: tuple[str, ...] = ()
     others: Mapping[str, tuple[Fused, ...]] = field(default_factory=dict)
     views: Views | None = None
 
@@ -147,7 +146,7 @@ def field_options(
         is_joint=bool(transforms) or views is not None,
         is_planar=pixels.layout == "contiguous",
         collates=collates,
-        keeps_geometry=bool(transforms) and _keeps_geometry(dataset, fused[leader] if leader is not None else None),
+        adds=_added(dataset, fused[leader] if leader is not None else None) if transforms else (),
         others=others,
         views=views,
     )
@@ -183,19 +182,20 @@ def view_roles(dataset: FastDataset) -> BatchRoles:
     return BatchRoles(places, None, views=True)
 
 
-def _keeps_geometry(dataset: FastDataset, fused: Fused | None) -> bool:
-    """Return whether batches get another field. Raises SchemaError for transforms that do not go with the fields."""
+def _added(dataset: FastDataset, fused: Fused | None) -> tuple[str, ...]:
+    """Return what transforms add to batches. Raises SchemaError for transforms that do not go with the fields."""
     form, path = dataset.form, dataset.store.path
     masks = [reader.dtype for reader in dataset.readers.values() if reader.is_mask]
     if fused is not None and masks:
         fused.check_masks(*masks)
-    if fused is None or not fused.keeps_geometry:
-        return False
+    if fused is None or not fused.adds:
+        return ()
     if not form.is_joint:
-        raise no_place_for_geometry(dataset)
-    if GEOMETRY in form.names:
-        raise SchemaError(f"{path}: KeepGeometry adds a field {GEOMETRY!r}, but there is one: leave it out by fields=")
-    return True
+        raise no_place_for_fields(dataset, fused.adds)
+    taken = next((name for name in fused.adds if name in form.names), None)
+    if taken is not None:
+        raise SchemaError(f"{path}: transforms add a field {taken!r}, but there is one: leave it out by fields=")
+    return fused.adds
 
 
 def _check_owners(dataset: FastDataset) -> None:
@@ -281,19 +281,19 @@ def fuse(
     is_raw = reader.row_shape is not None
     mode = {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
     fused = Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast", colours=colours)
-    if fused.keeps_geometry:
-        raise no_place_for_geometry(dataset)
+    if fused.adds:
+        raise no_place_for_fields(dataset, fused.adds)
     return fused
 
 
-def no_place_for_geometry(dataset: FastDataset) -> SchemaError:
-    """Return the error of KeepGeometry for samples that are no dict and no tuple."""
+def no_place_for_fields(dataset: FastDataset, adds: Sequence[str]) -> SchemaError:
+    """Return the error of transforms that add these fields to samples that are no dict and no tuple."""
     names = dataset.form.names[::-1]
     turned = "in this order they are" if dataset.form.kind == "pair" else "which is"
     return SchemaError(
-        f"{dataset.store.path}: KeepGeometry adds a value, but samples are a {dataset.form.kind} of "
-        f"{', '.join(dataset.form.names)}, which has no place for it: pass FastDataset(path, fields={names}): {turned} "
-        "a tuple, whose last value it becomes"
+        f"{dataset.store.path}: transforms add {' and '.join(adds)}, but samples are a {dataset.form.kind} of "
+        f"{', '.join(dataset.form.names)}, which has no place for more: pass FastDataset(path, fields={names}): "
+        f"{turned} a tuple, to whose end they go"
     )
 
 

@@ -38,7 +38,7 @@ from fastio.loader.producer.producer import (
     kept_positions,
     tensor_labels,
 )
-from fastio.loader.producer.rows import PendingGeometry, PendingRowFields, RowFields
+from fastio.loader.producer.rows import PendingAdded, PendingRowFields, RowFields
 from fastio.loader.producer.tokens import (
     JoinedTokens,
     PaddedTokens,
@@ -49,7 +49,6 @@ from fastio.loader.producer.tokens import (
 )
 from fastio.loader.producer.values import PendingRagged, PendingValues, begin_check
 from fastio.samplers.batches import Batches
-from fastio.transforms.joint import GEOMETRY
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, steps_of
 
@@ -94,8 +93,7 @@ class NativeProducer:
         """Native threads for rows and token ids; what Python makes of the others, it makes as the loop waits."""
         context = self._context
         placed = {name: _stages(context, self._rows, name) for name in context.dataset.form.names}
-        if context.field_options.keeps_geometry:
-            placed[GEOMETRY] = [Stage(_BY_NUMPY)]
+        placed |= {name: [Stage(_BY_NUMPY)] for name in context.field_options.adds}
         return Placement(placed)
 
     @property
@@ -254,7 +252,7 @@ class _Machinery:
         could not be read, or once Pillow has had to decode a picture.
         """
         fields = self.context.field_options
-        is_other = bool(self.tokens or self.preferences or self.ragged or self.others or fields.keeps_geometry)
+        is_other = bool(self.tokens or self.preferences or self.ragged or self.others or fields.adds)
         if is_other or not self.decoders or self.pillow.has_begun:
             return None
         leader = None if self.rows.leader is None else whole.rows[self.rows.leader]
@@ -293,8 +291,8 @@ class _Machinery:
         options, fields = self.context.options, self.context.field_options
         rows = PendingRowFields(self.rows, part, self.decoders, self.pillow_count)
         pending: list[PendingFields] = [rows]
-        if fields.keeps_geometry:
-            pending.append(PendingGeometry(rows, len(part), is_pinned=options.pin_memory))
+        if fields.adds:
+            pending.append(PendingAdded(rows, len(part), is_pinned=options.pin_memory))
         pending += [tokens.begin(part) for tokens in self.tokens]
         if self.preferences is not None:
             pending.append(PreferenceTokens(self.preferences, part))
@@ -444,7 +442,7 @@ class _FieldsBatch:
             return list(form.assemble(values))  # like torch's default collate
         if form.kind != "dict":
             parts = form.assemble(values)
-            return (*parts, values[GEOMETRY]) if options.keeps_geometry else parts
+            return (*parts, *map(values.__getitem__, options.adds)) if options.adds else parts
         batch: dict[str, Any] = {}
         for name in form.names:
             how = options.collates.get(name)
@@ -454,9 +452,7 @@ class _FieldsBatch:
                 batch[name], batch[mask_name(name)] = values[name]
             else:
                 batch[name] = values[name]
-        if options.keeps_geometry:
-            batch[GEOMETRY] = values[GEOMETRY]
-        return batch
+        return batch | {name: values[name] for name in options.adds}
 
     def _token_counts(self) -> tuple[int, int]:
         """Return the tokens in all fields of the batch, and the slots for them."""

@@ -18,10 +18,9 @@ from fastio.loader.producer.pillow_threads import PillowCount
 from fastio.samplers.batches import Batches
 from fastio.transforms.frames import Frames
 from fastio.transforms.fused import Planned
-from fastio.transforms.joint import GEOMETRY
 
 __all__ = [
-    "PendingGeometry",
+    "PendingAdded",
     "PendingRowFields",
     "RowFields",
 ]
@@ -162,11 +161,14 @@ class PendingRowFields:
             decoding.cancel()
 
 
-# The field that KeepGeometry adds to a batch: where the pictures of its samples were moved.
+# The fields that KeepGeometry and KeepCrop add to a batch: where the pictures of its samples were moved.
 
 
-class PendingGeometry:
-    """One float32 matrix ``(2, 3)`` a sample; zeros for one whose picture has a bad header. See PendingFields."""
+class PendingAdded:
+    """
+    Fields that transforms add, from where they move pictures; zeros for a sample whose picture has a bad header. See
+    PendingFields.
+    """
 
     def __init__(self, rows: PendingRowFields, count: int, *, is_pinned: bool) -> None:
         self._rows = rows
@@ -181,9 +183,9 @@ class PendingGeometry:
         """See PendingFields."""
         frames = self._rows.frames()
         assert frames is not None
-        matrices = frames.affine(self._count)
-        tensor = torch.from_numpy(matrices if kept is None else matrices[kept])
-        return {GEOMETRY: tensor.pin_memory() if self._is_pinned else tensor}
+        added = frames.added(self._count)
+        tensors = {name: torch.from_numpy(each if kept is None else each[kept]) for name, each in added.items()}
+        return {name: tensor.pin_memory() if self._is_pinned else tensor for name, tensor in tensors.items()}
 
     def cancel(self) -> None:
         """Do nothing: nothing was begun."""

@@ -126,7 +126,7 @@ def test_rules_without_boxes_do_nothing(store: Path) -> None:
         got, _ = one_batch(store, steps, pair, **options)
         assert torch.equal(expected.float(), got) or "device" in options  # which has random numbers of its own
         assert expected.shape == got.shape
-    with pytest.raises(SchemaError, match="KeepGeometry adds a value"):
+    with pytest.raises(SchemaError, match="transforms add geometry, but samples are a pair"):
         one_batch(store, [RandomCrop(16), KeepGeometry()], pair, cache="device", device="cpu")
 
 

@@ -143,7 +143,7 @@ def test_geometry_in_batches(store: Path) -> None:
     for fields in ("image", ("image", "label")):
         with (
             FastDataset(store, fields=fields) as dataset,
-            pytest.raises(SchemaError, match="KeepGeometry adds a value"),
+            pytest.raises(SchemaError, match="transforms add geometry, but samples are a"),
         ):
             FastLoader(dataset, 4, transforms=steps)
 
