@@ -206,9 +206,9 @@ class KeepCrop(CropRule, Transform):
 
     Both are int64 ``(2,)``, in batches ``(B, 2)``. "original_size" is height and width as stored. "crop" is top and
     left: how much of the resized picture was cut off above and on the left, in pixels of the result, as one sees it
-    (of a picture that was flipped, on the left of the flipped one); negative where edges were added; rotations and the like count
-    for nothing. With the batch's
-    own height and width, these are what SDXL is conditioned on. A picture with a bad header has zeros.
+    (of a picture that was flipped, on the left of the flipped one); negative where edges were added. Rotations and the
+    like count for nothing. With the batch's own height and width, these are what SDXL is conditioned on. A picture with
+    a bad header has zeros.
     """
 
     @property

@@ -310,6 +310,15 @@ def _check_flat(transforms: Compose) -> None:
             _check_flat(transform)
 
 
+def _leaves(transforms: Compose) -> Iterator[Any]:
+    """Yield the transforms of a Compose and of those within it, in turn."""
+    for transform in transforms.transforms:
+        if isinstance(transform, Compose):
+            yield from _leaves(transform)
+        else:
+            yield transform
+
+
 # The random numbers of transforms: a pure function of seed, epoch and sample.
 
 
