@@ -506,18 +506,21 @@ class TokenFiller:
 
     ``layout`` and ``width``: "pad" to the longest of a batch, rounded up to a multiple;
     "pack" into as many tokens, 0 for as many as there are; "chunk" into rows of as many.
-    ``at_end`` pads before the tokens. ``from_dlpack`` is torch's. ``pinned``, if not None,
+    ``at_end`` pads before the tokens. ``beside`` are fields with a value for each id: their
+    names in a batch, "copy", "widen" (ids) or "loss" (runs that become labels), the type
+    as stored ("f4") and the bytes of a slot of padding. ``from_dlpack`` is torch's. ``pinned``, if not None,
     gives memory in place of the ring: ``take(nbytes)`` a tensor, and ``view(tensor, start,
     dtype, shape)`` a part of it.
     """
 
-    def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, loss: bool, pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None: ...
+    def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, beside: Sequence[tuple[str, str, str, bytes]], pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None: ...
 
-    def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, loss: Spans | None = None, labels: NDArray[Any] | None = None, label_of: Callable[[int, int], Any] | None = None, unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) -> TokenBatches:
+    def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, beside: Sequence[Spans] = ..., labels: NDArray[Any] | None = None, label_of: Callable[[int, int], Any] | None = None, columns_of: Callable[[int, int], dict[str, Any]] | None = None, unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) -> TokenBatches:
         """
         Batch k is that of the spans ``cuts[k]`` up to ``cuts[k + 1]``, filled with others by
         jobs of about ``job_bytes``. ``labels`` has one row for each span, or
-        ``label_of(start, stop)`` makes those of a batch. ``unread`` is the status of spans
+        ``label_of(start, stop)`` makes those of a batch; ``columns_of`` what else it has, by
+        name. ``unread`` is the status of spans
         that could not be read. ``repair(k, status)`` makes a batch with bad samples.
         """
 

@@ -34,7 +34,7 @@ from fastio.store.staging import staged_path
 from fastio.types.field_types import type_of
 from fastio.types.options import check_verify, explains_names
 from fastio.types.placement import IN_THE_INDEX, Placement, Stage, steps_of
-from fastio.types.schema import LOSS, Schema
+from fastio.types.schema import LOSS, Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -130,8 +130,9 @@ class FastDataset(Dataset[Any]):
         _check_target_transform(store, form, self.target_transform)
         names = form.payload(store.schema)
         readers = {name: _reader(store, name, self.mode) for name in names}
-        loss = _loss_field(store.schema, form)
-        main = _main_field(store.schema, [name for name in names if name != loss])
+        beside = _beside_ids(store.schema, form)
+        counts_loss = beside is not None and LOSS in beside
+        main = _main_field(store.schema, [name for name in names if name not in (beside or ())])
         tv_types = TvTypes(store, form) if self.tv_tensors else None
         self.store, self.form, self._tv_types = store, form, tv_types
         self.readers: Mapping[str, RowReader] = readers
@@ -139,9 +140,9 @@ class FastDataset(Dataset[Any]):
         self._payload = {name: FieldValues(reader) for name, reader in readers.items()}
         self._column_names = form.columns(store.schema)
         self._columns: dict[str, NDArray[Any]] = {}
-        self.loss_reader = None if loss is None else readers[loss]
-        is_joint = form.is_joint and loss is None
-        self.token_reader = None if is_joint or not names else self._payload[main].tokens
+        self.parallel = None if beside is None else tuple(readers[name] for name in beside)
+        self.token_reader = None if (form.is_joint and not counts_loss) or not names else self._payload[main].tokens
+        self.ids_reader = self._payload[main].tokens if beside is not None else self.token_reader
 
     @property
     def makes_samples(self) -> bool:
@@ -162,14 +163,14 @@ class FastDataset(Dataset[Any]):
     def is_as_stored(self) -> bool:
         """
         Whether samples are the decoded values of ``reader``, each with its label if there are ``labels``, or token ids
-        with what counts of them in the loss.
+        with what counts of them in the loss, and perhaps more fields of one value an id.
 
         No transform, no subclass and no choice of fields makes something else of them.
         """
         if self.transform is not None or self.makes_samples:
             return False
         if self.form.is_joint:
-            return self.loss_reader is not None
+            return self.token_reader is not None
         return self.form.kind == "pair" or (bool(self.readers) and LABEL not in self.store.schema)
 
     def __len__(self) -> int:
@@ -522,12 +523,23 @@ def _main_field(schema: Schema, names: Sequence[str]) -> str:
     return next(pictures, payload[0]).name
 
 
-def _loss_field(schema: Schema, form: Form) -> str | None:
-    """Return the field "loss" if samples are dicts of it and of token ids, and of nothing else."""
-    if form.kind != "dict" or len(form.names) != 2 or LOSS not in form.names:
+def _beside_ids(schema: Schema, form: Form) -> tuple[str, ...] | None:
+    """
+    Return the fields that may have one value for each token id, besides columns; None if samples are no dicts of token
+    ids, the first field, and of such.
+    """
+    names = form.payload(schema)
+    ids, *others = [name for name in names if name != LOSS] or [""]
+    beside = [name for name in names if name == LOSS] + others
+    if form.kind != "dict" or not beside or not schema[ids].traits.is_tokens:
         return None
-    has_tokens = any(schema[name].traits.is_tokens for name in form.names)
-    return LOSS if has_tokens and schema[LOSS].is_loss else None
+    fields = [schema[name] for name in beside]
+    is_parallel = all(field.is_loss or field.traits.is_tokens or _is_flat(field) for field in fields)
+    return tuple(beside) if is_parallel else None
+
+
+def _is_flat(field: Field) -> bool:
+    return field.traits.is_ragged and field.shape == (None,) and not field.role
 
 
 def _check_defaults(store: SampleStore, read: Read, remote: Remote) -> None:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch.utils.data import default_collate
 
 from fastio.types.options import explains_fields
 from fastio.types.runs import mask_of_runs
-from fastio.types.schema import LOSS
+from fastio.types.schema import LOSS, Field
 
 __all__ = [
     "IGNORED",
@@ -25,6 +26,8 @@ __all__ = [
     "PreferenceCollate",
     "TokenCollate",
     "answers_of",
+    "beside_fill",
+    "beside_name",
     "count_tokens",
     "tensor_core_multiple",
 ]
@@ -33,6 +36,7 @@ Batch = dict[str, Any]
 Side = Literal["right", "left"]
 Layout = Literal["pad", "pack", "chunk"]
 
+_LABELS = "labels"
 IGNORED = -100  # in ``labels``: the ``ignore_index`` of torch's cross entropy
 _MOST_TOKENS = (1 << 31) - 1  # tokens of a packed batch: variable-length attention takes positions as int32
 _MULTIPLES = {
@@ -65,7 +69,12 @@ class TokenCollate(Protocol):
     How samples become a batch.
 
     ``__call__`` is an ordinary ``collate_fn`` for torch's DataLoader: samples are tensors of ids, or pairs of ids and
-    a label. FastLoader's native code makes the same batches from ``layout``, ``width`` and ``rows``: see
+    a label, or dicts. The first int64 sequence of a dict is the ids; the others lie beside them, with one value for
+    each id. They become entries of the batch under their names, with the shape of ``input_ids``, and 0 in padding (-100
+    in "labels"). What counts in the "loss" becomes ``labels``; numbers become ``(B,)`` under their names, unless rows
+    hold parts of samples. Raises ValueError for values of another length.
+
+    FastLoader's native code makes the same batches from ``layout``, ``width`` and ``rows``: see
     ``_native.TokenFiller``.
     """
 
@@ -125,20 +134,19 @@ class PadCollate:
         return _checked_multiple(self.pad_to_multiple)
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
-        tokens, labels, counted = _apart(samples)
+        tokens, labels, beside = _apart(samples)
         lengths = _lengths(tokens)
         width = _rounded(int(lengths.max()), _checked_multiple(self.pad_to_multiple))
         ids = lengths.new_full((len(tokens), width), self.pad_id)
         mask = torch.zeros_like(ids, dtype=torch.bool)
-        targets = torch.full_like(ids, IGNORED) if counted else None
+        others = {name: each.filled(tuple(ids.shape)) for name, each in beside.items()}
         for row, each in enumerate(tokens):
             columns = slice(width - len(each), width) if self.pads_before else slice(len(each))
             ids[row, columns] = each
             mask[row, columns] = True
-            if targets is not None:
-                targets[row, columns] = counted[row]
-        labels = labels if targets is None else {"labels": targets}
-        return {"input_ids": ids, "attention_mask": mask, "lengths": lengths, **labels}
+            for name, other in others.items():
+                other[row, columns] = beside[name].values[row]
+        return {"input_ids": ids, "attention_mask": mask, "lengths": lengths, **others, **labels}
 
 
 @explains_fields
@@ -152,6 +160,9 @@ class PackCollate:
     * ``cu_seqlens`` int32 ``(B + 1,)``: sample i is ``input_ids[cu_seqlens[i]:cu_seqlens[i + 1]]``
     * ``max_seqlen``: the length of the longest sample, an int, as variable-length attention takes it
     * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` if there are any
+
+    What counts in the "loss" of samples becomes ``labels`` of the shape of ``input_ids``. The first id of a sample does
+    not count: what comes before it is another sample.
 
     With ``tokens``, all batches have one shape; the space after the last sample is filled with ``pad_id`` and belongs
     to no sequence. ``PackSampler(lengths, max_tokens=tokens)`` leaves little of it.
@@ -194,9 +205,12 @@ class PackCollate:
         return self.tokens or 0
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
-        tokens, labels, counted = _apart(samples)
+        tokens, labels, beside = _apart(samples)
         lengths = _lengths(tokens)
         starts, cuts = self._places(lengths.tolist())
+        if isinstance(samples[0], Mapping) and LOSS in samples[0]:
+            for each in beside[_LABELS].values:
+                each[:1] = IGNORED
         size = (self.tokens or cuts[-1]) * (self.rows or 1)
         shape = (size,) if self.rows is None else (self.rows, self.width)
         counts = [torch.arange(len(each), device=each.device) for each in tokens]
@@ -209,8 +223,8 @@ class PackCollate:
             batch["document_ids"] = _joined(numbers, starts, size, -1).view(shape)
         batch["cu_seqlens"] = torch.tensor(cuts, dtype=torch.int32, device=lengths.device)
         batch["max_seqlen"] = max(map(operator.sub, cuts[1:], cuts))
-        targets = {"labels": _joined(counted, starts, size, IGNORED).view(shape)} if counted else labels
-        return {**batch, "lengths": lengths, **targets}
+        others = {name: _joined(each.values, starts, size, each.fill).view(shape) for name, each in beside.items()}
+        return {**batch, "lengths": lengths, **others, **labels}
 
     def _places(self, lengths: Sequence[int]) -> tuple[list[int], list[int]]:
         """
@@ -278,15 +292,14 @@ class ChunkCollate:
         return self.tokens
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
-        tokens, _, counted = _apart(samples)
+        tokens, _, beside = _apart(samples)
         total = sum(map(len, tokens))
         tail = _rounded(total, self.tokens) - total
         ids = torch.cat([*tokens, tokens[0].new_full((tail,), self.pad_id)])
         mask = torch.arange(total + tail, device=ids.device) < total
         batch = {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
-        if counted:
-            targets = torch.cat([*counted, tokens[0].new_full((tail,), IGNORED)])
-            batch["labels"] = targets.view(-1, self.tokens)
+        for name, each in beside.items():
+            batch[name] = torch.cat([*each.values, each.filled((tail,))]).view(-1, self.tokens)
         return batch
 
 
@@ -405,23 +418,57 @@ def _lengths(tokens: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.tensor([len(each) for each in tokens], dtype=torch.int64, device=tokens[0].device)
 
 
-def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, list[torch.Tensor]]:
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What samples have beside their ids, one value for each, and what padding gets."""
+
+    values: list[torch.Tensor]
+    fill: int
+
+    def filled(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Return a tensor of this shape that is padding alone."""
+        return self.values[0].new_full(shape, self.fill)
+
+
+def beside_name(field: Field) -> str:
+    """Return the name that a field beside the ids has in a batch: what counts in the loss becomes ``labels``."""
+    return _LABELS if field.is_loss else field.name
+
+
+def beside_fill(name: str) -> int:
+    """Return what padding gets in such an entry of a batch."""
+    return IGNORED if name == _LABELS else 0
+
+
+def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, dict[str, _Beside]]:
     """
-    Return the ids of samples, their labels if they have any, and the ids of each that count in the loss, with IGNORED
-    for the others, if that is known.
+    Return the ids of samples, their labels or columns if they have any, and what lies beside the ids, by its name in a
+    batch. Raises ValueError for samples without ids, and for values that are not as many.
     """
     first = samples[0]
-    if isinstance(first, Mapping):
-        name = next((name for name in first if name != LOSS), "")
-        if len(first) != 2 or LOSS not in first:
-            raise ValueError(
-                f"samples with {', '.join(map(str, first))}: expected token ids and {LOSS!r}, or ids alone"
-            )
-        tokens = [sample[name] for sample in samples]
-        return tokens, {}, [_counted(ids, sample[LOSS]) for ids, sample in zip(tokens, samples, strict=True)]
     if isinstance(first, tuple):
-        return [ids for ids, _ in samples], {"labels": default_collate([label for _, label in samples])}, []
-    return list(samples), {}, []
+        return [ids for ids, _ in samples], {"labels": default_collate([label for _, label in samples])}, {}
+    if not isinstance(first, Mapping):
+        return list(samples), {}, {}
+    sequences = [name for name, value in first.items() if name != LOSS and np.ndim(value) == 1]
+    ids = next((name for name in sequences if torch.as_tensor(first[name]).dtype == torch.int64), None)
+    if ids is None:
+        raise ValueError(f"samples with {', '.join(map(str, first))}: expected token ids, an int64 sequence, first")
+    tokens = [torch.as_tensor(sample[ids]) for sample in samples]
+    beside = {}
+    if LOSS in first:
+        counted = [_counted(own, sample[LOSS]) for own, sample in zip(tokens, samples, strict=True)]
+        beside[_LABELS] = _Beside(counted, IGNORED)
+    for name in sequences:
+        if name == ids:
+            continue
+        values = [torch.as_tensor(sample[name]) for sample in samples]
+        for own, value in zip(tokens, values, strict=True):
+            if len(own) != len(value):
+                raise ValueError(f"{name!r} has {len(value)} values, for a sample of {len(own)} ids in {ids!r}")
+        beside[name] = _Beside(values, beside_fill(name))
+    columns = [name for name in first if name != LOSS and name not in sequences]
+    return tokens, {name: default_collate([sample[name] for sample in samples]) for name in columns}, beside
 
 
 def _counted(ids: torch.Tensor, runs: ArrayLike) -> torch.Tensor:

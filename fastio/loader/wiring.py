@@ -16,7 +16,7 @@ from fastio.dataset.form import LABEL
 from fastio.loader.device.delivery import Delivery
 from fastio.loader.device.lane import device_of, lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
-from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer
+from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer, packs_fields
 from fastio.loader.producer.cache_contents import CacheContents, cache_contents, check_cache
 from fastio.loader.producer.field_options import (
     batch_roles,
@@ -155,12 +155,13 @@ def _context(
         Colours(later[:count], seed=view_seed(seed, view)) if count else None
         for view, (count, later) in enumerate(stages.later_views or [(stages.coloured, stages.later)] * stages.count)
     ]
-    if has_fields(source) or stages.views is not None:
+    if (has_fields(source) and not packs_fields(source, pixels.collate)) or stages.views is not None:
         fields = field_options(
             source, stages.native, pixels, seed=seed, sampler=sampler, colours=colours, views=stages.views
         )
         return ProducerContext(source, work, fields=fields)
     fused = fuse(source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed, colours=colours[0])
+    collate = choose_collate(source, pixels.collate, sampler)
     if pixels.decode == "device" and not stages.native:
         fused = None  # the device decides the layout there
     return ProducerContext(
@@ -168,10 +169,10 @@ def _context(
         work,
         fused=fused,
         is_planar=pixels.layout == "contiguous" and decodes_pictures(source),
-        collate=choose_collate(source, pixels.collate, sampler),
+        collate=collate,
         device=delivery.device if pixels.makes_on_device and delivery is not None else None,
         kept=stages.kept,
-        rows={} if source.token_reader is not None else row_collates(source, pixels.collate, sampler),
+        rows={} if collate or source.token_reader is not None else row_collates(source, pixels.collate, sampler),
         compared=stages.compared,
     )
 

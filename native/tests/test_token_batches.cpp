@@ -176,27 +176,41 @@ void test_slots_are_filled_and_nothing_else(fastio::SimdLevel level) {
                                   positions.data(),
                                   documents.data(),
                                   &number,
-                                  targets.data(),
-                                  &loss_span,
-                                  nullptr,
                                   nullptr,
                                   &status,
                                   2,
                                   77,
                                   0,
                                   true};
-      const auto task = fastio::fill_tokens_task(std::move(spans), to);
+      std::vector<float> weights(size);
+      for (std::size_t i = 0; i < size; ++i) weights[i] = 0.5F * static_cast<float>(i);
+      std::vector<std::uint8_t> weight_bytes(size * sizeof(float));
+      if (size > 0) std::memcpy(weight_bytes.data(), weights.data(), weight_bytes.size());
+      const fastio::Bytes weight_span = weight_bytes;
+      std::vector<float> laid(size + 3, -9);
+      std::vector<std::int64_t> widened(size + 3, -9);
+      const std::array<std::uint8_t, 16> zero{}, all{255, 255, 255, 255, 255, 255, 255, 255};
+      const auto out = [](auto& values) { return reinterpret_cast<std::uint8_t*>(values.data()); };
+      const fastio::Bytes id_span = bytes;
+      std::vector<fastio::BesideSlots> beside{
+          {fastio::BesideKind::loss, &loss_span, nullptr, out(targets), 4, zero},
+          {fastio::BesideKind::copy, &weight_span, nullptr, out(laid), sizeof(float), zero},
+          {fastio::BesideKind::widen, &id_span, nullptr, out(widened), 2, all}};
+      const auto task = fastio::fill_tokens_task(std::move(spans), to, std::move(beside));
       fastio::Worker worker;
       task->run(worker, 0, 1);
       const auto expected = is_whole ? fastio::Status::ok : fastio::Status::failed;
       EXPECT(status == static_cast<std::int32_t>(expected));
       EXPECT(ids[2] == 77 && mask[2] == 0 && positions[2] == 0);
       EXPECT(documents[2] == -1 && targets[2] == fastio::ignored);
+      EXPECT(laid[2] == 0 && widened[2] == -1);
       for (std::size_t i = 0; i < size; ++i) {
-        const bool counts = is_whole && i >= size / 2;
+        const bool counts = is_whole && i >= size / 2 && i > 0;  // nothing foretells the first
         EXPECT(ids[3 + i] == (is_whole ? wide[i] : 77));
         EXPECT(documents[3 + i] == (is_whole ? 5 : -1));
         EXPECT(targets[3 + i] == (counts ? wide[i] : fastio::ignored));
+        EXPECT(laid[3 + i] == (is_whole ? weights[i] : 0));
+        EXPECT(widened[3 + i] == (is_whole ? wide[i] : -1));
       }
     }
   }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastio.loader.producer.producer import FinishedBatch, PendingBatch, Producer, ProducerContext, ProducerKind
-from fastio.loader.producer.registry import PRODUCERS, choose_collate, make_producer
+from fastio.loader.producer.registry import PRODUCERS, choose_collate, make_producer, packs_fields
 
 __all__ = [
     "PRODUCERS",
@@ -14,4 +14,5 @@ __all__ = [
     "ProducerKind",
     "choose_collate",
     "make_producer",
+    "packs_fields",
 ]

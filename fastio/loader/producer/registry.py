@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.dataset.token_collate import PackCollate, PadCollate, TokenCollate
+from fastio.dataset.token_collate import PackCollate, PadCollate, TokenCollate, beside_name
+from fastio.errors import SchemaError
 from fastio.loader.options import CollateWish
 from fastio.loader.producer.device_cache import DeviceCacheProducer
 from fastio.loader.producer.device_decode import DeviceDecodeProducer
@@ -18,6 +19,7 @@ __all__ = [
     "PRODUCERS",
     "choose_collate",
     "make_producer",
+    "packs_fields",
 ]
 
 
@@ -36,14 +38,53 @@ def make_producer(context: ProducerContext) -> Producer:
     return next(kind for kind in PRODUCERS if kind.accepts(context))(context)
 
 
+_MADE = ("input_ids", "attention_mask", "position_ids", "document_ids", "cu_seqlens", "max_seqlen", "lengths")
+
+
+def packs_fields(dataset: FastDataset, wish: CollateWish) -> bool:
+    """
+    Return whether the fields of samples go into batches together, with one value for each token id: if they say what
+    counts in the loss, or if ``wish`` is for token ids; a PadCollate pads fields that are all token ids each by itself.
+    Raises SchemaError for fields that cannot.
+    """
+    if dataset.parallel is None:
+        return False
+    is_asked = wish == "pack" or isinstance(wish, TokenCollate)
+    if isinstance(wish, PadCollate) or wish is None or wish == "pad":
+        has_others = any(not reader.field.traits.is_tokens for reader in dataset.parallel)
+        is_asked = dataset.token_reader is not None or (isinstance(wish, PadCollate) and has_others)
+    if not is_asked:
+        return False
+    path, ids = dataset.store.path, dataset.reader.field.name
+    names = [beside_name(reader.field) for reader in dataset.parallel]
+    names += dataset.form.columns(dataset.store.schema)
+    taken = next((name for name in names if name in _MADE or names.count(name) > 1), None)
+    if taken is not None:
+        raise SchemaError(
+            f"{path}: a batch has an entry {taken!r} already, so the field of that name has no place: pack it under "
+            "another name (rename=)"
+        )
+    for reader in dataset.parallel:
+        if not reader.field.is_loss and (dataset.lengths_of(reader.field.name) != dataset.lengths).mean() > _MOST:
+            raise SchemaError(
+                f"{path}: most samples have more or fewer values in {reader.field.name!r} than ids in {ids!r}, so they "
+                "cannot share rows: collate them by field, as in collate={...: 'pad'}"
+            )
+    return True
+
+
+_MOST = 0.5  # of samples whose lengths differ: those of fewer are damaged
+
+
 def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> TokenCollate | None:
     """
-    Return the collate for a dataset of token ids alone, or with labels; None for others, see ``row_collates``.
+    Return the collate for a dataset of token ids alone, with labels, or with fields of one value an id; None for
+    others, see ``row_collates``.
 
     "pad" rounds to the multiple that the LengthBucketSampler counts with, and "pack" makes batches as large as the
     PackSampler plans them.
     """
-    tokens = dataset.token_reader
+    tokens = dataset.ids_reader if packs_fields(dataset, wish) else dataset.token_reader
     if tokens is None or (wish is None and not dataset.is_as_stored):
         return None
     if wish != "pack" and not isinstance(wish, TokenCollate) and isinstance(sampler, PackSampler) and sampler.rows:

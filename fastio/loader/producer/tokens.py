@@ -14,13 +14,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
+from torch.utils.data import default_collate
 
 from fastio import _native
 from fastio.codec import describe_status
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.field_values import column_values
 from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.row_reader import RowReader
-from fastio.dataset.token_collate import PadCollate, PreferenceCollate, TokenCollate
+from fastio.dataset.token_collate import (
+    IGNORED,
+    PadCollate,
+    PreferenceCollate,
+    TokenCollate,
+    beside_fill,
+    beside_name,
+)
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError
 from fastio.loader.forks import PerProcess
@@ -34,6 +43,7 @@ from fastio.store.files.fetch import FetchedFields, fetch_together, joined_spans
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called
 from fastio.types.runs import mask_of_runs
+from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -90,7 +100,9 @@ class TokenProducer:
     @staticmethod
     def accepts(context: ProducerContext) -> bool:
         """Token ids as they are stored, in batches of ours."""
-        return context.collate is not None and context.dataset.is_as_stored
+        dataset = context.dataset
+        is_beside = dataset.parallel is not None and dataset.transform is None and not dataset.makes_samples
+        return context.collate is not None and (dataset.is_as_stored or is_beside)
 
     @property
     def placement(self) -> Placement:
@@ -167,19 +179,23 @@ class TokenProducer:
     def chunk_batches(self, batches: Batches) -> int:
         """Return how many batches are looked up together, by the tokens of some that are spread over the epoch."""
         dataset, some = self._context.dataset, _spread(batches)
-        assert dataset.token_reader is not None
-        stored_bytes = int(dataset.lengths[some.indices].sum()) * dataset.token_reader.item_bytes
+        assert dataset.ids_reader is not None
+        stored_bytes = int(dataset.lengths[some.indices].sum()) * dataset.ids_reader.item_bytes
         return int(max(1, LOOKED_UP_BYTES * len(some) // (stored_bytes + 1)))
 
 
 def _start(context: ProducerContext) -> _Fillers:
     """Threads and memory for the calling process."""
-    options, tokens = context.options, context.dataset.token_reader
+    options, dataset, tokens = context.options, context.dataset, context.dataset.ids_reader
     assert tokens is not None
     assert context.collate is not None
-    pool, loss = _native.ThreadPool(options.threads), context.dataset.loss_reader
-    filler = TokenFiller(context, tokens, context.collate, pool, kept=_KEPT, loss=loss)
-    return _Fillers(filler, TokenSource(context.dataset, checksums=options.verify or context.dataset.store.files.holds))
+    beside = () if dataset.parallel is None else dataset.parallel
+    names = dataset.form.columns(dataset.store.schema) if dataset.parallel is not None else ()
+    columns = {name: column_values(dataset.store, name) for name in names}
+    pool = _native.ThreadPool(options.threads)
+    filler = TokenFiller(context, tokens, context.collate, pool, kept=_KEPT, beside=beside, columns=columns)
+    every = (tokens.field.name, *(reader.field.name for reader in beside))
+    return _Fillers(filler, TokenSource(dataset, every, checksums=options.verify or dataset.store.files.holds))
 
 
 def _spread(batches: Batches) -> Batches:
@@ -207,11 +223,13 @@ class TokenFiller:
         pool: _native.ThreadPool,
         *,
         kept: int,
-        loss: RowReader | None = None,
+        beside: Sequence[RowReader] = (),
+        columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         self._context = context
-        self._loss = loss
-        self._labels = context.dataset.labels if collate.has_labels and loss is None else None
+        self._beside = tuple(beside)
+        self._columns = columns or {}
+        self._labels = context.dataset.labels if collate.has_labels and not beside else None
         self._kept = kept
         self._ring = None if context.options.pin_memory else _native.BufferRing(kept)
         self.tokens = tokens
@@ -225,7 +243,7 @@ class TokenFiller:
             at_end=collate.pads_before,
             item_bytes=tokens.item_bytes,
             vocabulary=tokens.vocabulary,
-            loss=loss is not None,
+            beside=[_beside_words(reader.field) for reader in beside],
             pool=pool,
             ring=self._ring,
             from_dlpack=from_dlpack,
@@ -239,7 +257,7 @@ class TokenFiller:
             spans,
             np.ascontiguousarray(batches.cuts),
             verify=verify,
-            loss=located.loss,
+            beside=located.beside,
             **self._labels_of(batches),
             unread=located.unread,
             job_bytes=JOB_BYTES,
@@ -248,7 +266,10 @@ class TokenFiller:
         )
 
     def _labels_of(self, batches: Batches) -> dict[str, Any]:
-        """Return the labels of samples, or what makes those of a batch."""
+        """Return the labels of samples, or what makes those of a batch, and other columns of it."""
+        if self._columns and self.collate.has_labels:
+            columns = {name: column[batches.indices] for name, column in self._columns.items()}
+            return {"columns_of": partial(_some_columns, self._context, columns)}
         if self._labels is None:
             return {}
         labels = self._labels[batches.indices]
@@ -274,32 +295,34 @@ class TokenFiller:
             kept = np.flatnonzero(status == _native.OK)
             if len(kept) == 0:
                 return FinishedBatch(None, 0, 0, errors)
-            loss = None if one.loss is None else one.loss.at(kept)
-            good = Located(Batches(batches.indices[kept], np.array([0, len(kept)])), spans.at(kept), loss=loss)
+            beside = tuple(each.at(kept) for each in one.beside)
+            good = Located(Batches(batches.indices[kept], np.array([0, len(kept)])), spans.at(kept), beside=beside)
         else:
             is_good = status == _native.OK
-            loss = None if one.loss is None else _emptied(one.loss, is_good)
-            good = Located(batches, _emptied(spans, is_good), loss=loss)
+            beside = tuple(_emptied(each, is_good) for each in one.beside)
+            good = Located(batches, _emptied(spans, is_good), beside=beside)
         filled = self.batches(good, verify=False)  # the remaining ones were compared
         filled.status(0)
         return _finished(filled, errors)
 
     def _errors(self, located: Located, status: NDArray[np.int32]) -> dict[int, SampleError]:
         """Return what is wrong with the samples whose status is not OK, by position."""
-        indices, loss = located.batches.indices, located.loss
+        indices = located.batches.indices
         errors = self.tokens.errors(indices, located.spans, np.where(status == _native.FAILED, _native.OK, status))
         for position in np.flatnonzero(status == _native.FAILED).tolist():
-            assert self._loss is not None
-            assert loss is not None
             length = int(self.tokens.lengths(located.spans)[position])
-            errors[position] = self._loss.error(indices, loss, position, _loss_words(loss, position, length))
+            words = (
+                (reader, spans, _beside_problem(reader.field, spans, position, length))
+                for reader, spans in zip(self._beside, located.beside, strict=True)
+            )
+            reader, spans, problem = next(each for each in words if each[2])
+            errors[position] = reader.error(indices, spans, position, problem)
         return dict(sorted(errors.items()))
 
     def checked(self, located: Located) -> CheckedSamples:
         """Return samples with the checksums that they are compared with."""
         spans = {self.tokens.field.name: located.spans}
-        if self._loss is not None and located.loss is not None:
-            spans[self._loss.field.name] = located.loss
+        spans |= {reader.field.name: of for reader, of in zip(self._beside, located.beside, strict=True)}
         return CheckedSamples.of(located.batches.indices, spans, verify=self._context.options.verify)
 
     @property
@@ -332,17 +355,34 @@ class _PinnedMemory:
         return memory[start : start + size].view(kind).view(tuple(shape))
 
 
-def _loss_words(loss: Spans, position: int, length: int) -> str:
-    data = loss.view(position).tobytes()
-    if loss.checksums is not None and zlib.crc32(data) != int(loss.checksums[position]):
+def _beside_words(field: Field) -> tuple[str, str, str, bytes]:
+    """Return what ``_native.TokenFiller`` is told of a field beside the ids."""
+    dtype, name = np.dtype(field.dtype), beside_name(field)
+    if field.is_loss:
+        return name, "loss", "i4", np.int64(IGNORED).tobytes()
+    kind = "widen" if field.traits.is_tokens else "copy"
+    slot = np.dtype(np.int64) if kind == "widen" else dtype
+    return name, kind, f"{dtype.kind}{dtype.itemsize}", np.array(beside_fill(name), slot).tobytes()
+
+
+def _beside_problem(field: Field, values: Spans, position: int, length: int) -> str:
+    """Return what is wrong with what a sample of so many ids has beside them; "" if nothing is."""
+    data = values.view(position).tobytes()
+    if values.checksums is not None and zlib.crc32(data) != int(values.checksums[position]):
         return describe_status(_native.BAD_CHECKSUM)
+    if not field.is_loss:
+        count, rest = divmod(len(data), np.dtype(field.dtype).itemsize)
+        if not rest and count == length:
+            return ""
+        found = f"{len(data)} bytes are no whole values" if rest else f"{count} values, for a sample of {length} ids"
+        return f"{found}: pack again"
     if len(data) % 4:
         return f"{len(data)} bytes are no whole numbers of 4 bytes: pack again"
     try:
         mask_of_runs(np.frombuffer(data, "<i4"), length)
     except ValueError as exc:
         return f"{exc}: pack again"
-    return describe_status(_native.CORRUPT)
+    return ""
 
 
 def _emptied(spans: Spans, is_good: NDArray[np.bool_]) -> Spans:
@@ -353,6 +393,16 @@ def _emptied(spans: Spans, is_good: NDArray[np.bool_]) -> Spans:
 def _finished(one: _native.TokenBatches, errors: Sequence[SampleError]) -> FinishedBatch:
     batch, samples, nbytes, tokens, slots = one.take(0)
     return FinishedBatch(batch, samples, nbytes, errors, tokens, slots)
+
+
+def _some_columns(context: ProducerContext, columns: Mapping[str, NDArray[Any]], start: int, stop: int) -> Any:
+    """Return the columns of one batch by name, as torch's default collate joins them."""
+    collated = {}
+    for name, column in columns.items():
+        values = column[start:stop]
+        tensor = values.tolist() if values.dtype.kind in "SU" else default_collate(list(values))
+        collated[name] = tensor.pin_memory() if context.options.pin_memory and torch.is_tensor(tensor) else tensor
+    return collated
 
 
 def _some_labels(context: ProducerContext, labels: NDArray[Any], start: int, stop: int) -> Any:
@@ -370,19 +420,22 @@ _READ_AHEAD_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Samples of some batches in readable memory; ``unread`` is the status of each, if some could not be read."""
+    """
+    Samples of some batches in readable memory, with what lies beside their ids, by field; ``unread`` is the status of
+    each, if some could not be read.
+    """
 
     batches: Batches
     spans: Spans
     unread: NDArray[np.int32] | None = None
-    loss: Spans | None = None  # what of each sample counts in the loss, if that is stored
+    beside: tuple[Spans, ...] = ()
 
     def part(self, number: int) -> Located:
         """Return one of the batches."""
         part = slice(*self.batches.cuts[number : number + 2].tolist())
         unread = None if self.unread is None else self.unread[part]
-        loss = None if self.loss is None else self.loss.at(part)
-        return Located(self.batches.part(number, number + 1), self.spans.at(part), unread, loss)
+        beside = tuple(each.at(part) for each in self.beside)
+        return Located(self.batches.part(number, number + 1), self.spans.at(part), unread, beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,19 +444,16 @@ class PendingRead:
 
     batches: Batches
     fetched: FetchedFields
-    names: tuple[str, str | None]  # of the ids, and of what counts in the loss
+    names: tuple[str, ...]  # of the ids, and of what lies beside them
 
     def wait(self) -> Located:
         """Wait for the samples, and return where they are."""
-        tokens, loss = self.names
         arrived = self.fetched.wait()
-        spans, unread = arrived[tokens]
-        if loss is None:
-            return Located(self.batches, spans, unread)
-        loss_spans, loss_unread = arrived[loss]
-        if loss_unread is not None:
-            unread = loss_unread if unread is None else np.where(unread == _native.OK, loss_unread, unread)
-        return Located(self.batches, spans, unread, loss_spans)
+        (spans, unread), *others = (arrived[name] for name in self.names)
+        for _, other in others:
+            if other is not None:
+                unread = other if unread is None else np.where(unread == _native.OK, other, unread)
+        return Located(self.batches, spans, unread, tuple(beside for beside, _ in others))
 
 
 class TokenSource:
@@ -417,11 +467,10 @@ class TokenSource:
     ``checksums``: samples come with those to compare them with, now or as they arrive from an object store.
     """
 
-    def __init__(self, dataset: FastDataset, *, checksums: bool) -> None:
+    def __init__(self, dataset: FastDataset, names: tuple[str, ...], *, checksums: bool) -> None:
         self._checksums = checksums
         self._store = dataset.store
-        loss = dataset.loss_reader
-        self._names = dataset.reader.field.name, None if loss is None else loss.field.name
+        self._names = names
         self._pool = _native.ThreadPool(self._store.files.threads)
         self._staging = _native.BufferRing(3)  # being read, being widened, with the loop (if samples are bad)
         self._jobs: list[Prefetch] = []
@@ -429,7 +478,7 @@ class TokenSource:
 
     def _read_whole(self) -> bool:
         every = np.arange(len(self._store))
-        fields = [self._store.spans(name, every, checksums=False) for name in self._names if name is not None]
+        fields = [self._store.spans(name, every, checksums=False) for name in self._names]
         spans = joined_spans(fields)
         if int(spans.sizes.sum()) > available_memory() // 2:
             return False
@@ -449,11 +498,7 @@ class TokenSource:
         Begin to read these samples; ``is_read`` means that the page cache has them, or that something else reads
         them.
         """
-        wanted = {
-            name: self._store.spans(name, batches.indices, checksums=self._checksums)
-            for name in self._names
-            if name is not None
-        }
+        wanted = {name: self._store.spans(name, batches.indices, checksums=self._checksums) for name in self._names}
         is_near = self._is_whole or is_read
         fetched = fetch_together(self._store.files, wanted, pool=self._pool, ring=self._staging, is_near=is_near)
         return PendingRead(batches, fetched, self._names)

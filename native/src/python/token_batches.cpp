@@ -1,6 +1,8 @@
 // What batches of token ids share: their layout, and who lends them memory and threads.
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,6 +23,20 @@ namespace fastio::python {
 /// How samples become a batch: see PadCollate, PackCollate and ChunkCollate.
 enum class TokenLayout { pad, pack, chunk };
 
+/// A field beside the ids: its name in a batch, and what its values are.
+struct BesideField {
+  nb::str name;
+  fastio::BesideKind kind;
+  std::size_t item_bytes;  ///< as stored
+  nb::dlpack::dtype dtype;
+  std::array<std::uint8_t, 16> fill;
+
+  /// Bytes of a slot.
+  [[nodiscard]] std::size_t slot_bytes() const {
+    return kind == fastio::BesideKind::copy ? item_bytes : sizeof(std::int64_t);
+  }
+};
+
 /// What is equal for all batches of a loader.
 struct TokenRules {
   TokenLayout layout;
@@ -30,7 +46,7 @@ struct TokenRules {
   bool at_end;  ///< padding comes first
   std::size_t item_bytes;
   std::uint64_t vocabulary;
-  bool has_loss;  ///< samples come with what of them counts in the loss
+  std::vector<BesideField> beside;
 
   [[nodiscard]] bool has_mask() const { return layout != TokenLayout::pack; }
   [[nodiscard]] bool has_positions() const { return layout == TokenLayout::pack; }
@@ -40,8 +56,18 @@ struct TokenRules {
 
   /// Bytes for each slot of a batch.
   [[nodiscard]] std::int64_t slot_bytes() const {
-    return 8 + 8 * has_positions() + 8 * has_loss + 4 * has_documents() + has_mask();
+    std::size_t bytes = 0;
+    for (const BesideField& each : beside) bytes += each.slot_bytes();
+    return 8 + 8 * has_positions() + static_cast<std::int64_t>(bytes) + 4 * has_documents() +
+           has_mask();
   }
+
+  /// Bytes for `total` slots: each array begins at a multiple of what any item takes.
+  [[nodiscard]] std::size_t memory_bytes(std::size_t total) const {
+    return total * static_cast<std::size_t>(slot_bytes()) + array_alignment * beside.size();
+  }
+
+  static constexpr std::size_t array_alignment = 16;
 };
 
 /// Memory of several batches: arrays of them lie one after the other.
@@ -142,9 +168,9 @@ struct Filling {
   std::int64_t* positions = nullptr;
   std::int64_t* lengths = nullptr;
   std::uint8_t* labels = nullptr;
-  std::int64_t* targets = nullptr;
   std::int32_t* documents = nullptr;
-  std::unique_ptr<Bytes[]> loss;  ///< of each sample
+  std::vector<std::uint8_t*> beside;                    ///< where each field is
+  std::vector<std::unique_ptr<Bytes[]>> beside_values;  ///< of each sample
   std::int32_t* ends =
       nullptr;  ///< for each batch where its sequences begin, and the last one ends
   std::uint8_t* mask = nullptr;
@@ -155,10 +181,11 @@ struct TokenRequest {
   Spans spans;
   Int64s cuts;
   Checksums checksums;
-  std::optional<Spans> loss;
-  Checksums loss_checksums;
+  std::vector<Spans> beside;
+  std::vector<Checksums> beside_checksums;
   std::optional<Labels> labels;
   nb::object label_of;
+  nb::object columns_of;
   std::optional<Int32s> unread;
   std::size_t job_bytes;
 };
@@ -203,6 +230,7 @@ class TokenBatches final : public BatchGroup {
 
   int traverse(visitproc visit, void* arg) const override {
     Py_VISIT(request_.label_of.ptr());
+    Py_VISIT(request_.columns_of.ptr());
     return BatchGroup::traverse(visit, arg);
   }
 
@@ -369,46 +397,64 @@ class TokenBatches final : public BatchGroup {
     const auto total = static_cast<std::size_t>(filling.cuts.back());
     const std::size_t batches = filling.last - filling.first;
     filler_.count(batches);
-    filling.memory = filler_.take(total * static_cast<std::size_t>(rules_.slot_bytes()));
+    filling.memory = filler_.take(rules_.memory_bytes(total));
     filling.ids = reinterpret_cast<std::int64_t*>(filling.memory.data);
     std::int64_t* behind = filling.ids + total;
     if (rules_.has_positions()) {
       filling.positions = behind;
       behind += total;
     }
-    if (rules_.has_loss) {
-      filling.targets = behind;
-      behind += total;
-      filling.loss = resolve(*request_.loss, first, count);
-    }
     auto* rest = reinterpret_cast<std::int32_t*>(behind);
     if (rules_.has_documents()) {
       filling.documents = rest;
       rest += total;
     }
-    if (rules_.has_mask()) filling.mask = reinterpret_cast<std::uint8_t*>(rest);
+    auto* bytes = reinterpret_cast<std::uint8_t*>(rest);
+    if (rules_.has_mask()) {
+      filling.mask = bytes;
+      bytes += total;
+    }
+    std::vector<fastio::BesideSlots> beside = begin_beside(filling, bytes, first, count);
     keep_apart(filling, first, count);
     filling.status.resize(count);
-    const fastio::TokenSlots to{
-        filling.starts.data(),
-        filling.ids,
-        filling.mask,
-        filling.positions,
-        filling.documents,
-        filling.numbers.data(),
-        filling.targets,
-        filling.loss.get(),
-        request_.loss_checksums ? request_.loss_checksums->data() + first : nullptr,
-        request_.checksums ? request_.checksums->data() + first : nullptr,
-        filling.status.data(),
-        rules_.item_bytes,
-        rules_.pad_id,
-        rules_.vocabulary,
-        rules_.at_end};
-    auto task = fastio::fill_tokens_task(resolve(request_.spans, first, count), to);
+    const fastio::TokenSlots to{filling.starts.data(),
+                                filling.ids,
+                                filling.mask,
+                                filling.positions,
+                                filling.documents,
+                                filling.numbers.data(),
+                                request_.checksums ? request_.checksums->data() + first : nullptr,
+                                filling.status.data(),
+                                rules_.item_bytes,
+                                rules_.pad_id,
+                                rules_.vocabulary,
+                                rules_.at_end};
+    auto task =
+        fastio::fill_tokens_task(resolve(request_.spans, first, count), to, std::move(beside));
     const std::size_t grain = grain_for(8 * total / std::max<std::size_t>(count, 1));
     filling.job =
         OwnJob(submit(std::move(task), {count, grain}, nb::handle_t<PyPool>(filler_.pool.ptr())));
+  }
+
+  /// Lends the fields beside the ids what is left of the memory, from `at` on.
+  std::vector<fastio::BesideSlots> begin_beside(Filling& filling, std::uint8_t* at,
+                                                std::size_t first, std::size_t count) const {
+    constexpr std::size_t alignment = TokenRules::array_alignment;
+    const auto total = static_cast<std::size_t>(filling.cuts.back());
+    std::vector<fastio::BesideSlots> slots;
+    for (std::size_t i = 0; i < rules_.beside.size(); ++i) {
+      const BesideField& field = rules_.beside[i];
+      const auto used = static_cast<std::size_t>(at - filling.memory.data);
+      at = filling.memory.data + (used + alignment - 1) / alignment * alignment;
+      const Checksums& checksums = request_.beside_checksums[i];
+      filling.beside.push_back(at);
+      filling.beside_values.push_back(resolve(request_.beside[i], first, count));
+      slots.push_back({field.kind, filling.beside_values.back().get(),
+                       checksums ? checksums->data() + first : nullptr, at, field.item_bytes,
+                       field.fill});
+      at += total * field.slot_bytes();
+    }
+    return slots;
   }
 
   /// Writes what there is for each of `count` samples from `first` on.
@@ -523,19 +569,20 @@ class TokenBatches final : public BatchGroup {
       made[filler_.names[4]] =
           tensor(filling.apart, filling.lengths + before, dtype<std::int64_t>(), {count});
     }
-    add_labels(filling, k, shape, made);
+    add_labels(filling, k, made);
+    for (std::size_t i = 0; i < rules_.beside.size(); ++i) {
+      const BesideField& field = rules_.beside[i];
+      std::uint8_t* data = filling.beside[i] + static_cast<std::size_t>(start) * field.slot_bytes();
+      made[field.name] = tensor(filling.memory, data, field.dtype, shape);
+    }
+    if (!request_.columns_of.is_none()) made.update(request_.columns_of(cut(k), cut(k + 1)));
     std::int64_t tokens = 0;
     for (std::int64_t i = cut(k); i < cut(k + 1); ++i) tokens += length(i);
     return {std::move(made), count, slots * rules_.slot_bytes(), tokens, slots};
   }
 
-  void add_labels(const Filling& filling, std::size_t k, std::span<const std::int64_t> slots_shape,
-                  nb::dict& made) const {
-    if (rules_.has_loss) {
-      const std::size_t batch = k - filling.first;
-      made[filler_.names[5]] = tensor(filling.memory, filling.targets + filling.cuts[batch],
-                                      nb::dtype<std::int64_t>(), slots_shape);
-    } else if (request_.labels) {
+  void add_labels(const Filling& filling, std::size_t k, nb::dict& made) const {
+    if (request_.labels) {
       std::array<std::int64_t, most_dimensions> shape{static_cast<std::int64_t>(samples(k))};
       const std::size_t dimensions = request_.labels->ndim();
       for (std::size_t i = 1; i < dimensions; ++i) {
@@ -567,12 +614,40 @@ TokenLayout layout_of(const std::string& name) {
   throw nb::value_error(("layout is " + name + ", expected pad, pack or chunk").c_str());
 }
 
+using BesideRequest = std::tuple<std::string, std::string, std::string, nb::bytes>;
+
+/// Raises ValueError for a kind, a type or a filling that there is not.
+BesideField beside_of(const BesideRequest& request) {
+  const auto& [name, kind, type, fill] = request;
+  if (type.size() < 2) throw nb::value_error("beside: expected a type such as f4");
+  const std::size_t size = std::stoul(type.substr(1));
+  const std::size_t code = std::string("iuf??cb").find(type[0]);  // as DLPack numbers them
+  BesideField field{nb::str(name.c_str()), fastio::BesideKind::copy, size, {}, {}};
+  field.dtype = {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size), 1};
+  if (kind != "copy") {
+    field.kind = kind == "loss" ? fastio::BesideKind::loss : fastio::BesideKind::widen;
+    field.dtype = nb::dtype<std::int64_t>();
+  }
+  if (kind != "copy" && kind != "loss" && kind != "widen") {
+    throw nb::value_error(("beside: kind is " + kind + ", expected copy, widen or loss").c_str());
+  }
+  const bool is_known = code != std::string::npos && type[0] != '?' && size >= 1 && size <= 16;
+  if (!is_known || (kind == "widen" && size != 2 && size != 4)) {
+    throw nb::value_error(("beside: type is " + type + ", expected one such as f4").c_str());
+  }
+  if (fill.size() != field.slot_bytes()) {
+    throw nb::value_error("beside: expected a fill as long as a slot");
+  }
+  std::memcpy(field.fill.data(), fill.c_str(), fill.size());
+  return field;
+}
+
 void make_filler(TokenFiller* self, const std::string& layout, std::int64_t width,
                  std::int64_t rows, std::int64_t pad_id, bool at_end, std::size_t item_bytes,
-                 std::uint64_t vocabulary, bool has_loss, nb::object pool, nb::object ring,
-                 nb::object from_dlpack, nb::object pinned) {
-  const TokenRules rules{layout_of(layout), width,      rows,    pad_id, at_end,
-                         item_bytes,        vocabulary, has_loss};
+                 std::uint64_t vocabulary, const std::vector<BesideRequest>& beside,
+                 nb::object pool, nb::object ring, nb::object from_dlpack, nb::object pinned) {
+  TokenRules rules{layout_of(layout), width, rows, pad_id, at_end, item_bytes, vocabulary, {}};
+  for (const BesideRequest& each : beside) rules.beside.push_back(beside_of(each));
   if (item_bytes != 2 && item_bytes != 4) throw nb::value_error("item_bytes is neither 2 nor 4");
   if (width < (rules.layout == TokenLayout::pack ? 0 : 1)) throw nb::value_error("width < 1");
   if (rows < 0 || (rows > 0 && (rules.layout != TokenLayout::pack || width == 0))) {
@@ -584,9 +659,9 @@ void make_filler(TokenFiller* self, const std::string& layout, std::int64_t widt
 }
 
 nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int64s& cuts,
-                   bool verify, std::optional<Spans> loss, std::optional<Labels> labels,
-                   nb::object label_of, std::optional<Int32s> unread, std::size_t job_bytes,
-                   nb::object proof, nb::object repair) {
+                   bool verify, std::vector<Spans> beside, std::optional<Labels> labels,
+                   nb::object label_of, nb::object columns_of, std::optional<Int32s> unread,
+                   std::size_t job_bytes, nb::object proof, nb::object repair) {
   const std::size_t count = spans.size();
   expect_length("shard", spans.shard.size(), count);
   expect_length("sizes", spans.sizes.size(), count);
@@ -600,24 +675,23 @@ nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int
   if (unread) expect_length("unread", unread->size(), count);
   Checksums checksums = spans.checksums(verify);
   (void)checked(checksums, count);
-  if (loss.has_value() != nb::cast<TokenFiller&>(self).rules.has_loss) {
-    throw nb::value_error("loss: expected if and only if the filler has it");
-  }
-  Checksums loss_checksums;
-  if (loss) {
-    expect_length("loss", loss->size(), count);
-    expect_length("loss.shard", loss->shard.size(), count);
-    expect_length("loss.sizes", loss->sizes.size(), count);
-    loss_checksums = loss->checksums(verify);
-    (void)checked(loss_checksums, count);
+  expect_length("beside", beside.size(), nb::cast<TokenFiller&>(self).rules.beside.size());
+  std::vector<Checksums> beside_checksums;
+  for (const Spans& each : beside) {
+    expect_length("beside", each.size(), count);
+    expect_length("beside.shard", each.shard.size(), count);
+    expect_length("beside.sizes", each.sizes.size(), count);
+    beside_checksums.push_back(each.checksums(verify));
+    (void)checked(beside_checksums.back(), count);
   }
   TokenRequest request{spans,
                        cuts,
                        std::move(checksums),
-                       std::move(loss),
-                       std::move(loss_checksums),
+                       std::move(beside),
+                       std::move(beside_checksums),
                        std::move(labels),
                        std::move(label_of),
+                       std::move(columns_of),
                        std::move(unread),
                        job_bytes};
   return nb::cast(
@@ -647,30 +721,39 @@ void bind_token_batches(nb::module_& m) {
       "Makes batches of token ids, on the threads of ``pool``, in memory of ``ring``.\n\n"
       "``layout`` and ``width``: \"pad\" to the longest of a batch, rounded up to a multiple;\n"
       "\"pack\" into as many tokens, 0 for as many as there are; \"chunk\" into rows of as many.\n"
-      "``at_end`` pads before the tokens. ``from_dlpack`` is torch's. ``pinned``, if not None,\n"
+      "``at_end`` pads before the tokens. ``beside`` are fields with a value for each id: their\n"
+      "names in a batch, \"copy\", \"widen\" (ids) or \"loss\" (runs that become labels), the "
+      "type\n"
+      "as stored (\"f4\") and the bytes of a slot of padding. ``from_dlpack`` is torch's. "
+      "``pinned``, if not None,\n"
       "gives memory in place of the ring: ``take(nbytes)`` a tensor, and ``view(tensor, start,\n"
       "dtype, shape)`` a part of it.")
       .def("__init__", &make_filler, "layout"_a, "width"_a, nb::kw_only(), "rows"_a, "pad_id"_a,
-           "at_end"_a, "item_bytes"_a, "vocabulary"_a, "loss"_a, "pool"_a, "ring"_a.none(),
+           "at_end"_a, "item_bytes"_a, "vocabulary"_a, "beside"_a, "pool"_a, "ring"_a.none(),
            "from_dlpack"_a, "pinned"_a.none() = nb::none(),
-           nb::sig("def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: "
-                   "bool, "
-                   "item_bytes: int, vocabulary: int, loss: bool, pool: ThreadPool, ring: "
-                   "BufferRing | None, "
-                   "from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None"))
+           nb::sig(
+               "def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: "
+               "bool, "
+               "item_bytes: int, vocabulary: int, beside: Sequence[tuple[str, str, str, bytes]], "
+               "pool: ThreadPool, ring: "
+               "BufferRing | None, "
+               "from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None"))
       .def("batches", &batches, "spans"_a, "cuts"_a.noconvert(), nb::kw_only(), "verify"_a,
-           "loss"_a.none() = nb::none(), "labels"_a.noconvert().none() = nb::none(),
-           "label_of"_a.none() = nb::none(), "unread"_a.noconvert().none() = nb::none(),
-           "job_bytes"_a, "proof"_a.none() = nb::none(), "repair"_a.none() = nb::none(),
+           "beside"_a = nb::list(), "labels"_a.noconvert().none() = nb::none(),
+           "label_of"_a.none() = nb::none(), "columns_of"_a.none() = nb::none(),
+           "unread"_a.noconvert().none() = nb::none(), "job_bytes"_a, "proof"_a.none() = nb::none(),
+           "repair"_a.none() = nb::none(),
            nb::sig("def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, "
-                   "loss: Spans | None = None, labels: NDArray[Any] | None = None, "
+                   "beside: Sequence[Spans] = ..., labels: NDArray[Any] | None = None, "
                    "label_of: Callable[[int, int], Any] | None = None, "
+                   "columns_of: Callable[[int, int], dict[str, Any]] | None = None, "
                    "unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, "
                    "repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) "
                    "-> TokenBatches"),
            "Batch k is that of the spans ``cuts[k]`` up to ``cuts[k + 1]``, filled with others by\n"
            "jobs of about ``job_bytes``. ``labels`` has one row for each span, or\n"
-           "``label_of(start, stop)`` makes those of a batch. ``unread`` is the status of spans\n"
+           "``label_of(start, stop)`` makes those of a batch; ``columns_of`` what else it has, by\n"
+           "name. ``unread`` is the status of spans\n"
            "that could not be read. ``repair(k, status)`` makes a batch with bad samples.")
       .def_prop_ro("job_batches", &TokenFiller::job_batches,
                    "Batches that a job fills, on average.")

@@ -27,16 +27,18 @@ class FillTokensTask final : public Task {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "fastio.fill_tokens"; }
 
-  FillTokensTask(std::unique_ptr<Bytes[]> spans, const TokenSlots& to) noexcept
+  FillTokensTask(std::unique_ptr<Bytes[]> spans, const TokenSlots& to,
+                 std::vector<BesideSlots> beside) noexcept
       : spans_(std::move(spans)),
         to_(to),
+        beside_(std::move(beside)),
         widen_(widen_ids(to.item_bytes, simd_level())),
         crc32_(crc32_routines(simd_level()).crc32) {}
 
   void run(Worker&, std::size_t first, std::size_t last) noexcept override {
-    for (std::size_t i = first; i < std::min(first + samples_ahead, last); ++i) prefetch(spans_[i]);
+    for (std::size_t i = first; i < std::min(first + samples_ahead, last); ++i) prefetch_sample(i);
     for (std::size_t i = first; i < last; ++i) {
-      if (i + samples_ahead < last) prefetch(spans_[i + samples_ahead]);
+      if (i + samples_ahead < last) prefetch_sample(i + samples_ahead);
       const auto start = static_cast<std::size_t>(to_.slots[i]);
       const std::size_t width = static_cast<std::size_t>(to_.slots[i + 1]) - start;
       const Status status = fill(i, start, width);
@@ -46,6 +48,11 @@ class FillTokensTask final : public Task {
   }
 
  private:
+  void prefetch_sample(std::size_t i) const noexcept {
+    prefetch(spans_[i]);
+    for (const BesideSlots& each : beside_) prefetch(each.values[i]);
+  }
+
   [[nodiscard]] Status fill(std::size_t i, std::size_t start, std::size_t width) const noexcept {
     const Bytes span = spans_[i];
     const std::size_t count = span.size() / to_.item_bytes;
@@ -54,7 +61,9 @@ class FillTokensTask final : public Task {
     const std::size_t first = start + (to_.at_end ? width - count : 0);
     const std::uint32_t highest = widen_(span.data(), count, to_.ids + first);
     if (to_.vocabulary != 0 && count > 0 && highest >= to_.vocabulary) return Status::corrupt;
-    if (to_.targets != nullptr && !mark_counted(i, first, count)) return Status::failed;
+    for (const BesideSlots& each : beside_) {
+      if (!lay_beside(each, i, first, count)) return Status::failed;
+    }
     if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{1});
     if (to_.positions != nullptr) {
       std::iota(to_.positions + first, to_.positions + first + count, std::int64_t{0});
@@ -64,19 +73,36 @@ class FillTokensTask final : public Task {
     return Status::ok;
   }
 
+  /// Writes what a sample has beside its ids; false where that cannot be read, or is not as long.
+  [[nodiscard]] bool lay_beside(const BesideSlots& to, std::size_t i, std::size_t first,
+                                std::size_t count) const noexcept {
+    const Bytes value = to.values[i];
+    if (to.checksums != nullptr && crc32_(value) != to.checksums[i]) return false;
+    if (to.kind == BesideKind::loss) return mark_counted(value, slots_of(to), first, count);
+    if (value.size() != count * to.item_bytes) return false;
+    if (to.kind == BesideKind::widen) {
+      (void)widen_ids(to.item_bytes, simd_level())(value.data(), count, slots_of(to) + first);
+    } else if (count > 0) {
+      std::memcpy(to.out + first * to.item_bytes, value.data(), value.size());
+    }
+    return true;
+  }
+
+  static std::int64_t* slots_of(const BesideSlots& to) noexcept {
+    return reinterpret_cast<std::int64_t*>(to.out);
+  }
+
   /// Writes the ids that count in the loss; false where that is not known.
-  [[nodiscard]] bool mark_counted(std::size_t i, std::size_t first,
+  [[nodiscard]] bool mark_counted(Bytes runs, std::int64_t* targets, std::size_t first,
                                   std::size_t count) const noexcept {
-    const Bytes runs = to_.loss[i];
     if (runs.size() % sizeof(std::int32_t) != 0) return false;
-    if (to_.loss_checksums != nullptr && crc32_(runs) != to_.loss_checksums[i]) return false;
     std::size_t at = 0;
     for (std::size_t run = 0; run < runs.size() / sizeof(std::int32_t); ++run) {
       std::int32_t length = 0;
       std::memcpy(&length, runs.data() + run * sizeof length, sizeof length);
       if (length < 0 || static_cast<std::size_t>(length) > count - at) return false;
       const auto size = static_cast<std::size_t>(length);
-      std::int64_t* out = to_.targets + first + at;
+      std::int64_t* out = targets + first + at;
       if (run % 2 == 1) {
         std::copy_n(to_.ids + first + at, size, out);
       } else {
@@ -84,6 +110,7 @@ class FillTokensTask final : public Task {
       }
       at += size;
     }
+    if (to_.positions != nullptr && count > 0) targets[first] = ignored;
     return at == count;
   }
 
@@ -92,20 +119,35 @@ class FillTokensTask final : public Task {
     if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{0});
     if (to_.positions != nullptr) std::fill_n(to_.positions + first, count, std::int64_t{0});
     if (to_.documents != nullptr) std::fill_n(to_.documents + first, count, std::int32_t{-1});
-    if (to_.targets != nullptr) std::fill_n(to_.targets + first, count, ignored);
+    for (const BesideSlots& each : beside_) pad_beside(each, first, count);
+  }
+
+  static void pad_beside(const BesideSlots& to, std::size_t first, std::size_t count) noexcept {
+    if (to.kind == BesideKind::loss) {
+      std::fill_n(slots_of(to) + first, count, ignored);
+      return;
+    }
+    const std::size_t size = to.kind == BesideKind::copy ? to.item_bytes : sizeof(std::int64_t);
+    std::uint8_t* out = to.out + first * size;
+    if (std::all_of(to.fill.begin(), to.fill.begin() + size, [](auto byte) { return byte == 0; })) {
+      std::fill_n(out, count * size, std::uint8_t{0});
+      return;
+    }
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(out + i * size, to.fill.data(), size);
   }
 
   const std::unique_ptr<Bytes[]> spans_;
   const TokenSlots to_;
+  const std::vector<BesideSlots> beside_;
   const WidenIds widen_;
   std::uint32_t (*const crc32_)(Bytes) noexcept;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> fill_tokens_task(std::unique_ptr<Bytes[]> spans,
-                                       const TokenSlots& slots) noexcept {
-  return std::make_unique<FillTokensTask>(std::move(spans), slots);
+std::unique_ptr<Task> fill_tokens_task(std::unique_ptr<Bytes[]> spans, const TokenSlots& slots,
+                                       std::vector<BesideSlots> beside) noexcept {
+  return std::make_unique<FillTokensTask>(std::move(spans), slots, std::move(beside));
 }
 
 WidenIds widen_ids(std::size_t item_bytes, [[maybe_unused]] SimdLevel level) noexcept {

@@ -1,9 +1,12 @@
 /// Token ids widened into the slots of a buffer, padded.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "core/bytes.h"
 #include "core/simd.h"
@@ -15,12 +18,29 @@ namespace fastio {
 /// The label that cross entropies leave out.
 constexpr std::int64_t ignored = -100;
 
+/// What is stored beside the ids of a sample, and what becomes of it in a batch.
+enum class BesideKind {
+  copy,   ///< one item for each id, kept as it is
+  widen,  ///< one id of 2 or 4 bytes for each id, widened to 8
+  loss,   ///< lengths of runs, int32 by turns outside and inside of the loss: ids that count, or
+          ///< `ignored`; so is the first of a sample that has `positions`, as nothing foretells it
+};
+
+/// Values beside the ids of some samples, and where they go: into slots like those of the ids.
+struct BesideSlots {
+  BesideKind kind;
+  const Bytes* values;             ///< of each sample; must outlive the task
+  const std::uint32_t* checksums;  ///< nullptr: not checked
+  std::uint8_t* out;
+  std::size_t item_bytes;  ///< 1 to 16, as stored; of a copied slot, too, where others have 8
+  std::array<std::uint8_t, 16> fill;  ///< of padding, the first `item_bytes`; not for the loss
+};
+
 /// Where the tokens of some batches go: sample i into `[slots[i], slots[i + 1])` of `ids`.
 ///
 /// The slots ascend and lie inside the buffers; that is the caller's to check. `mask` (1 for a
 /// token, 0 for padding), `positions` (0, 1, ... in each sample, 0 in padding) and `documents` (the
-/// sample's of `numbers`, -1 for padding) may be null; so may `targets` (the ids that count in the
-/// loss, `ignored` for others and for padding), which `loss` makes.
+/// sample's of `numbers`, -1 for padding) may be null.
 struct TokenSlots {
   const std::int64_t* slots;
   std::int64_t* ids;
@@ -28,10 +48,7 @@ struct TokenSlots {
   std::int64_t* positions;
   std::int32_t* documents;
   const std::int32_t* numbers;
-  std::int64_t* targets;
-  const Bytes* loss;                    ///< of each sample; must outlive the task
-  const std::uint32_t* loss_checksums;  ///< nullptr: not checked
-  const std::uint32_t* checksums;       ///< nullptr: not checked
+  const std::uint32_t* checksums;  ///< nullptr: not checked
   std::int32_t* status;
   std::size_t item_bytes;  ///< 2 or 4, of a stored id
   std::int64_t pad_id;
@@ -41,13 +58,11 @@ struct TokenSlots {
 
 /// A task that writes every slot wholly. A span that is no whole number of ids or longer than its
 /// slot is `bad_shape`, a wrong CRC-32 `bad_checksum`, an id beyond the vocabulary `corrupt`, and
-/// what `loss` says not to be read or not of as many ids `failed`; the slot of such a sample holds
-/// padding alone. Owns `spans`, nothing else; `slots` is read while it runs.
-///
-/// `loss` holds lengths of runs, int32 little endian, by turns of ids outside and inside of the
-/// loss.
+/// what lies `beside` not to be read or not of as many ids `failed`; the slot of such a sample
+/// holds padding alone. Owns `spans` and `beside`, nothing else; `slots` is read while it runs.
 [[nodiscard]] std::unique_ptr<Task> fill_tokens_task(std::unique_ptr<Bytes[]> spans,
-                                                     const TokenSlots& slots) noexcept;
+                                                     const TokenSlots& slots,
+                                                     std::vector<BesideSlots> beside = {}) noexcept;
 
 /// Widens `count` stored ids of 2 or 4 bytes, aligned or not; the largest of them, 0 for none.
 using WidenIds = std::uint32_t (*)(const std::uint8_t* from, std::size_t count,

@@ -70,7 +70,7 @@ def test_reading_ahead_goes_by_what_the_process_may_take(
 ) -> None:
     """A store is read ahead as a whole where half of the memory that cgroups leave holds it."""
     monkeypatch.setattr(token_source, "available_memory", lambda: free)
-    source = token_source.TokenSource(FastDataset(path), checksums=True)
+    source = token_source.TokenSource(FastDataset(path), ("tokens",), checksums=True)
 
     assert is_whole == source._is_whole
     source.close()
