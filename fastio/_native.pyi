@@ -532,19 +532,7 @@ class TokenFiller:
     def largest_bytes(self) -> int:
         """The largest piece of memory taken."""
 
-class PictureFunction:
-    """
-    A C function that is called with each finished picture, on the threads, without the GIL.
-
-    ``address`` is that of int32 f(uint8* pixels, int64 height, int64 width, int64 channels,
-    const double* numbers, int64 count): it changes height x width x channels bytes in place, by
-    the row of ``numbers`` that belongs to the picture. Anything but 0 makes it FAILED. ``owner``
-    is kept as long as the function may be called.
-    """
-
-    def __init__(self, address: int, owner: object) -> None: ...
-
-def decode_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, cheaper_first: bool = True, colours: NDArray[np.float64] | None = None, fast: bool = False, max_pixels: int | None = None) -> Job:
+def decode_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, cheaper_first: bool = True, colours: NDArray[np.float64] | None = None, fast: bool = False, max_pixels: int | None = None) -> Job:
     """
     Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.
 
@@ -561,18 +549,18 @@ def decode_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.ui
     BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is
     seen by the checksums only (``verify``). ``spans.intervals`` are used where there are
     any.
-    ``function`` is called with each picture, and its row of ``numbers`` (n, k); then the steps
-    of its row of ``colours`` (n, steps, 14) run, see ``colour_rows``. A picture
+    The steps of each picture's row of ``colours`` (n, steps, 14) then run, see
+    ``colour_rows``. A picture
     whose header announces more than ``max_pixels`` is TOO_LARGE.
     """
 
-def gather_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, cheaper_first: bool = True, colours: NDArray[np.float64] | None = None, height: int, width: int) -> Job:
+def gather_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, cheaper_first: bool = True, colours: NDArray[np.float64] | None = None, height: int, width: int) -> Job:
     """
     The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.
     With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.
     """
 
-def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, function: PictureFunction | None, numbers: NDArray[np.float64] | None, max_pixels: int | None = None, cheaper_first: bool = True, stored: tuple[int, int] | None = None, colours: NDArray[np.float64] | None = None) -> RowWork:
+def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, max_pixels: int | None = None, cheaper_first: bool = True, stored: tuple[int, int] | None = None, colours: NDArray[np.float64] | None = None) -> RowWork:
     """
     Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``
     gives the height and width of raw pictures.
@@ -582,7 +570,10 @@ def colour_rows(pictures: NDArray[np.uint8], colours: NDArray[np.float64], statu
     """
     Change pictures where they lie, (n, H, W, C) or, ``planar``, (n, C, H, W), of 1 or 3
     channels. ``colours`` (n, steps, 14) has each picture's steps: a number of
-    ``fastio.transforms.batch.program.Step``, then its amounts.
+    ``fastio.transforms.batch.program.Step``, then its amounts. The step CALL has the address
+    of int32 f(uint8* pixels, int64 height, int64 width, int64 channels, const double*
+    numbers, int64 count), which changes height x width x channels bytes in place; anything
+    but 0 makes the picture FAILED. It must not be freed before the job ends.
     """
 
 def view_rows(views: list[RowWork]) -> RowWork:

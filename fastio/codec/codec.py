@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Job, PictureFunction, ThreadPool
+from fastio._native import Job, ThreadPool
 from fastio.codec.headers import Headers
 from fastio.codec.pillow import pillow_takes_cheaper_pass_first
 from fastio.types.spans import Spans
@@ -28,8 +28,8 @@ class Geometry:
     ``fastio.codec.pillow.FILTERS``; ``fill`` the colour of edges, one byte per channel. With ``is_planar``, rows are
     ``(C, H, W)``; with ``is_grey``, all channels hold luma. Raw pictures have no header with their size: ``stored``
     gives it. ``is_fast`` lets decoders shrink a picture before it is resampled, which changes pixels slightly.
-    ``function``, if there is one, is called on each finished picture with its row of ``numbers``, ``(n, k)``; then
-    the steps of its row of ``colours`` run, ``(n, steps, 14)``, see ``fastio.transforms.program``.
+    The steps of each picture's row of ``colours``, ``(n, steps, 14)``, run on the finished picture, see
+    ``fastio.transforms.program``.
 
     Masks need only a plan, and take ``fill``, ``sizes`` and ``colours`` as ``MaskCodec.decode`` says: ``sizes``,
     ``(n, 2)`` int32, are the heights and widths of the pictures that the plan was made for.
@@ -42,8 +42,6 @@ class Geometry:
     is_grey: bool = False
     is_fast: bool = False
     stored: tuple[int, int] | None = None
-    function: PictureFunction | None = None
-    numbers: NDArray[np.float64] | None = None
     colours: NDArray[np.float64] | None = None
     sizes: NDArray[np.int32] | None = None
 
@@ -55,8 +53,6 @@ class Geometry:
             "fill": self.fill,
             "planar": self.is_planar,
             "grey": self.is_grey,
-            "function": self.function,
-            "numbers": self.numbers,
             "colours": self.colours,
             "cheaper_first": pillow_takes_cheaper_pass_first(),
         }

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
+from fastio.errors import SchemaError
 from fastio.loader.device.delivery import Delivery
 from fastio.loader.device.lane import device_of, lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
@@ -34,11 +35,12 @@ from fastio.loader.producer.memory_cache import keep_in_memory
 from fastio.loader.selection.selection import Selection, select
 from fastio.samplers.shape_bucket import ShapeBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
+from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
-from fastio.transforms.batch.mix import CutMix, MixUp
-from fastio.transforms.batch.recipe import Colours, Recipe, as_list, split
+from fastio.transforms.batch.recipe import Colours, Recipe, as_list, is_geometry, split
 from fastio.transforms.bucket import ResizeToBucket
 from fastio.transforms.canvas import CropRule, GeometryRule
+from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
 from fastio.transforms.resize import Letterbox, Resize
@@ -123,6 +125,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     stages = _stages(selection, pixels, work, seed)
     for later in stages.every_later:
         check_later(base, later)
+    _check_compiled(stages, pixels)
     delivery = _delivery(pixels, stages, seed)
     context = _context(stages, options, work, delivery)
     reads_store = pixels.cache is None
@@ -187,7 +190,7 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
     adds = [name for step in adding for name in step.adds]
     if pixels.cache == "device" and adds:
         raise no_place_for_fields(base, adds)
-    native, later = split(transforms, on_device=_device(pixels) is not None, resident=pixels.cache == "device")
+    native, later = split(transforms, resident=pixels.cache == "device")
     ours = [_name(step) for step in later if isinstance(step, BaseTransform)]
     described = {"transforms": _name(Compose(native)) if native else None, "batch_transforms": ours}
     if pixels.cache is None:
@@ -205,21 +208,26 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
 
 
 def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) -> int:
-    """Return how many of the transforms of batches native threads run on the pictures that they decode."""
+    """
+    Return how many of the transforms of batches native threads run on the pictures that they decode: all colours and
+    flips without a device, and with one, those up to the last compiled function.
+    """
     device = _device(pixels)
-    is_here = device is not None and device_of(device).type == "cpu" and not pixels.makes_on_device
-    if not is_here or not (decodes_pictures(dataset) or has_fields(dataset)):
+    if device is None or pixels.makes_on_device or not (decodes_pictures(dataset) or has_fields(dataset)):
         return 0
-    return Colours.leading(later)
+    leading = Colours.leading(later)
+    if device_of(device).type == "cpu":
+        return leading
+    compiled = [place for place, step in enumerate(later[:leading]) if isinstance(step, Compiled)]
+    return compiled[-1] + 1 if compiled else 0
 
 
 def _view_stages(base: FastDataset, pixels: PixelOptions, views: Views) -> _Stages:
     """Divide the transforms of each view."""
     check_views(base, views)
-    on_device = _device(pixels) is not None
-    parts = [(count, *split(transforms, on_device=on_device, resident=False)) for count, transforms in views.groups]
+    parts = [(count, *split(transforms, resident=False)) for count, transforms in views.groups]
     for transform in (step for _, _, later in parts for step in later):
-        if views.is_list and isinstance(transform, (MixUp, CutMix)):
+        if views.is_list and mixes_of(transform):
             raise ValueError(
                 f"{transform!r} in views: it mixes labels, which come once for all views: drop it, or use repeats="
             )
@@ -280,20 +288,20 @@ def _delivery(pixels: PixelOptions, stages: _Stages, seed: int) -> Delivery | No
 
 
 def _device(pixels: PixelOptions) -> Any:
-    """The device that was named; the CPU where transforms of batches need one and none was."""
-    if pixels.device is None and any(isinstance(step, BatchTransform) for step in pixels.every_transform):
+    """The device that was named; the CPU where something is done behind the decoders and none was."""
+    if pixels.device is None and not all(map(is_geometry, pixels.every_transform)):
         return "cpu"
     return pixels.device
 
 
 def _leading(transforms: Sequence[Any]) -> list[Any]:
     """Return the leading crops, resizes and flips."""
-    return list(takewhile(lambda step: isinstance(step, Transform), transforms))
+    return list(takewhile(is_geometry, transforms))
 
 
 def _late_crop(later: Sequence[Any]) -> str:
     """Say which transform of batches stands before the first crop or resize; "" if none does."""
-    batches = list(dropwhile(lambda step: isinstance(step, Transform), later))
+    batches = list(dropwhile(is_geometry, later))
     crop = next((type(step).__name__ for step in batches if isinstance(step, _SIZING)), "")
     if not crop:
         return ""
@@ -302,6 +310,19 @@ def _late_crop(later: Sequence[Any]) -> str:
         f"{crop} comes after {first}, which works on whole batches, whose pictures must have one size already: put "
         f"{crop} before {first}"
     )
+
+
+def _check_compiled(stages: _Stages, pixels: PixelOptions) -> None:
+    """Raise SchemaError for a compiled function behind what runs on a GPU."""
+    device = _device(pixels)
+    if device is None or device_of(device).type == "cpu":
+        return
+    for coloured, later in stages.later_views or [(stages.coloured, stages.later)]:
+        compiled = next((step for step in later[coloured:] if isinstance(step, Compiled)), None)
+        if compiled is not None:
+            first = later[coloured]
+            remedy = f"put it before {first!r}" if first is not compiled else f"drop cache= or decode={pixels.decode!r}"
+            raise SchemaError(f"{compiled!r} runs on the CPU, but pictures are on {device} by then: {remedy}")
 
 
 def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform
+from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.canvas import BoxRule, Canvas, CropRule, GeometryRule, PointRule, Rule
 from fastio.transforms.joint import JointTransform
@@ -48,7 +49,7 @@ class Compose(Transform):
             raise TypeError(f"{transforms!r}: expected a list of transforms")
         object.__setattr__(self, "transforms", tuple(transforms))
         for transform in self.transforms:
-            if isinstance(transform, PixelTransform):
+            if isinstance(transform, PixelTransform) and not mixes_of(transform):
                 continue
             if isinstance(transform, BatchTransform):
                 raise TypeError(

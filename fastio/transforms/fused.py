@@ -18,7 +18,7 @@ from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
 from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.canvas import BoxRule, PointRule, Rule
-from fastio.transforms.compiled import native_function
+from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames
 from fastio.transforms.plain import colour_of
@@ -51,13 +51,11 @@ class Planned:
     shapes: NDArray[np.int64]  # (n, 3), after transforms; zeros if a header is bad
     fill: Fill
     mask_fill: int = 0
-    numbers: NDArray[np.float64] | None = None  # (n, k), for a function called on each picture
     colours: Program | None = None  # (n, steps, 14), for each finished picture
     moves: Program | None = None  # the same for masks: flips and warps, which ``colours`` begins with
 
     def part(self, part: slice | NDArray[np.int64]) -> Planned:
         """Return some of them, by position."""
-        numbers = None if self.numbers is None else self.numbers[part]
         colours, moves = (
             None if program is None else np.ascontiguousarray(program[part]) for program in (self.colours, self.moves)
         )
@@ -67,7 +65,6 @@ class Planned:
             stored=self.stored[part],
             rows=self.rows[part],
             shapes=self.shapes[part],
-            numbers=numbers,
             colours=colours,
             moves=moves,
         )
@@ -104,7 +101,6 @@ class Fused:
         self._channels = tried.channels  # None: no Grayscale
         self._is_grey_first = tried.is_grey_first
         self._warper = tried.warper
-        self._function = None if tried.function is None else native_function(tried.function)
         self._check_grey()
         if mode is not None:
             channels = next(number for number, name in _MODES.items() if name == mode)
@@ -156,12 +152,8 @@ class Fused:
         shapes = np.zeros((len(indices), 3), np.int64)
         rows[known], shapes[known] = good.rows, good.shapes
         shapes[~known, 2] = self._channels or stored[~known, 2]
-        numbers = None
-        if good.numbers is not None:
-            numbers = np.zeros((len(indices), good.numbers.shape[1]))
-            numbers[known] = good.numbers
         colours, moves = (_spread(program, known) for program in (good.colours, good.moves))
-        return Planned(indices, stored, rows, shapes, good.fill, good.mask_fill, numbers, colours, moves)
+        return Planned(indices, stored, rows, shapes, good.fill, good.mask_fill, colours, moves)
 
     def _plan(
         self, indices: NDArray[np.int64], stored: NDArray[np.int64], sizes: NDArray[np.int64], *, epoch: int
@@ -173,10 +165,9 @@ class Fused:
         self.transforms.run(plan, uniform(indices, self.transforms.draws, seed=self._seed, epoch=epoch))
         columns = np.broadcast_arrays(plan.height, plan.width, self._channels or sizes[:, 2])
         shapes = np.broadcast_to(np.stack(columns, axis=1), (len(indices), 3))
-        numbers = None if plan.numbers is None else np.ascontiguousarray(plan.numbers)
         count, fill = len(indices), plan.fill or (0,)
         colours, moves = plan.program(count), plan.program(count, of_masks=True)
-        return Planned(indices, stored, plan.rows(count), shapes, fill, plan.mask_fill, numbers, colours, moves)
+        return Planned(indices, stored, plan.rows(count), shapes, fill, plan.mask_fill, colours, moves)
 
     def frames(self, planned: Planned, *, epoch: int) -> Frames:
         """
@@ -205,8 +196,6 @@ class Fused:
             is_grey=self._is_grey_last(),
             is_fast=self._is_fast,
             stored=(height, width) if self._is_raw else None,
-            function=self._function,
-            numbers=planned.numbers,
             colours=planned.colours,
         )
 
@@ -254,10 +243,6 @@ class Fused:
         """Raise SchemaError or ValueError for transforms that torch cannot run from a plan on a device."""
         if self._is_fast:
             raise ValueError("quality='fast' is an option of the CPU's decoder: drop it, or drop decode='device'")
-        if self._function is not None:
-            raise SchemaError(
-                f"{self.transforms}: a compiled function runs only in native threads: drop decode='device'"
-            )
         if self._is_grey_first:
             raise SchemaError(
                 f"{self.transforms}: with decode='device', Grayscale must come after resampling: put it last, or "
@@ -274,16 +259,11 @@ class Fused:
         """
         Take the plain path for one picture ``(H, W, C)``, with the numbers of its sample.
 
-        Raises ValueError if the user's function raises anything.
+        Raises ValueError if a compiled function of the user's raises anything.
         """
         numbers = uniform(planned.indices[[position]], self.transforms.draws, seed=self._seed, epoch=epoch)
         picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
-        try:
-            result = np.array(self.transforms.apply(picture, numbers[0]))
-        except Exception as exc:
-            if self._function is None:
-                raise
-            raise ValueError(f"a function in the transforms raised {exc!r}") from exc
+        result = np.array(self.transforms.apply(picture, numbers[0]))
         result = result.reshape(*result.shape[:2], -1)
         if planned.colours is not None:
             done = 0 if planned.moves is None else planned.moves.shape[1]  # by the transforms above
@@ -302,10 +282,13 @@ def _spread(program: Program | None, known: NDArray[np.bool_]) -> Program | None
 
 
 def _check_flat(transforms: Compose) -> None:
-    """Raise SchemaError for colours within a Compose: the numbers that they draw depend on their place in the list."""
+    """
+    Raise SchemaError for colours and functions within a Compose: the numbers that they draw depend on their place in
+    the list.
+    """
     for transform in transforms.transforms:
         if isinstance(transform, Compose):
-            if any(isinstance(step, PixelTransform) for step in transform.transforms):
+            if any(isinstance(step, (PixelTransform, Compiled)) for step in transform.transforms):
                 raise SchemaError(f"{transform} is for FastDataset: pass its list, transforms=[...]")
             _check_flat(transform)
 

@@ -7,8 +7,7 @@ crops, edges and flips around one resampling has this form:
 * a crop before the resampling moves box and window, one after it only the window; it may cut off edges
 * edges move the place; a crop of a flipped picture is the mirrored crop of the unflipped one
 * a second resampling, or one of edges, does not have this form: SchemaError names the two transforms that conflict
-* a function is called on the finished row: nothing comes after it
-* a warp is done to the finished row, too: only flips and warps come after it, as steps of a program
+* a warp is done to the finished row: only flips and warps come after it, as steps of a program
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ class Plan:
 
     ``kernel`` is the filter of the resampling (None: none); ``fill`` the colour of edges, and ``mask_fill`` the number
     of those of masks; ``channels`` what a Grayscale leaves (None: no Grayscale); ``is_grey_first`` whether it comes
-    before the resampling; ``function`` is called last (None: no function), with ``numbers`` ``(n, k)``. ``has_masks``:
-    the plan is for masks, too, whose pixels are not interpolated.
+    before the resampling. ``has_masks``: the plan is for masks, too, whose pixels are not interpolated.
     """
 
     def __init__(self, height: Ints, width: Ints, *, has_masks: bool = False) -> None:
@@ -71,8 +69,6 @@ class Plan:
         self.mask_fill = 0
         self.channels: int | None = None
         self.is_grey_first = False
-        self.function: PixelFunction | None = None
-        self.numbers: NDArray[np.float64] | None = None
         self._box = (zero, zero, width, height)
         self._virtual = (width, height)
         self._window = (zero, zero, width, height)
@@ -82,7 +78,6 @@ class Plan:
         self._resizer: object = None
         self._padder: object = None
         self._flipper: object = None
-        self._caller: object = None
         self._warper: object = None
         self._has_masks = has_masks
 
@@ -172,7 +167,6 @@ class Plan:
             step[~mask] = 0
             self._steps.append((step, step))
             return
-        self._check_unfinished()
         self._flips[axis], self._flipper = self._flips[axis] ^ mask, self.doing
 
     def warp(self, warp: Warp) -> None:
@@ -189,8 +183,8 @@ class Plan:
             self.fill = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16,)
 
     def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
-        self._check_unfinished()
-        self.function, self.numbers, self._caller = function, numbers, self.doing
+        """Raise SchemaError: functions are steps of programs, behind the plan."""
+        raise SchemaError(f"{self.doing} changes pixels, which a plan does not have: pass its list, transforms=[...]")
 
     def keep(self, rule: Rule) -> None:
         """Do nothing: Frames follow the rule."""
@@ -201,8 +195,6 @@ class Plan:
                 self._warper,
                 f"a warp is done to finished rows: put {type(self.doing).__name__} before it",
             )
-        if self._caller is not None:
-            raise self._unfit(self._caller, "only one function, called on finished pictures, is possible: put it last")
 
     def _unfit(self, other: object, why: str) -> SchemaError:
         return SchemaError(

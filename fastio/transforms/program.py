@@ -59,6 +59,8 @@ class Step(IntEnum):
     BEGIN_CHAIN = 19
     ADD_TO_MIX = 20
     END_MIX = 21
+    CALL = 22
+    MORE_NUMBERS = 23
 
 
 def program_of(count: int, *steps: tuple[Step, Any]) -> Program:
@@ -91,11 +93,15 @@ def paint(pixels: NDArray[np.uint8], program: Program, *, is_planar: bool = Fals
     """
     Run programs on pictures ``(n, H, W, C)``, or ``(n, C, H, W)`` if planar, in place.
 
-    Threads are as many as torch uses for its own operations.
+    Threads are as many as torch uses for its own operations. Raises ValueError if a function of the user's, compiled
+    for a program, raised an exception.
     """
     status = np.zeros(len(pixels), np.int32)
     program = np.ascontiguousarray(program)
     _native.colour_rows(pixels, program, status, _pool(len(pixels)), planar=is_planar).wait()
+    failed = np.flatnonzero(status == _native.FAILED)
+    if len(failed):
+        raise ValueError(f"a function in the transforms raised an exception, for picture {failed[0]} of the batch")
     if status.any():
         raise MemoryError("no memory to change colours in")
 

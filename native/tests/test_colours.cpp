@@ -16,6 +16,7 @@ using fastio::ColourStep;
 using fastio::ColourWork;
 using fastio::Picture;
 using fastio::SimdLevel;
+using fastio::Status;
 using Buffer = std::vector<std::uint8_t>;
 
 constexpr std::size_t guard = 64;
@@ -74,7 +75,8 @@ void test_levels_agree() {
           Buffer changed = pixels;
           changed.resize(pixels.size() + guard, untouched);
           Colourist colourist(level);
-          EXPECT(colourist.run({program.data(), 2}, {changed.data(), height, width, channels}));
+          const Picture picture{changed.data(), height, width, channels};
+          EXPECT(colourist.run({program.data(), 2}, picture) == Status::ok);
           for (std::size_t i = 0; i < guard; ++i) {
             EXPECT(changed[pixels.size() + i] == untouched);
           }
@@ -106,14 +108,57 @@ void test_programs_that_reach_outside_are_refused() {
   EXPECT(fault(work(ColourStep::hue, {2})));
   EXPECT(fault(work(ColourStep::brightness, {std::numeric_limits<double>::quiet_NaN()})));
   EXPECT(fault(work(ColourStep::end_mix)));
-  EXPECT(fault(work(static_cast<ColourStep>(22))));
+  EXPECT(fault(work(static_cast<ColourStep>(24))));
   EXPECT(fault(work(ColourStep::brightness, {1}), 4));
   EXPECT(!fault(work(ColourStep::flip_x), 4));
+}
+
+// Writes its last number where the picture begins; fails without numbers.
+std::int32_t set_first(std::uint8_t* pixels, std::int64_t height, std::int64_t width,
+                       std::int64_t channels, const double* numbers, std::int64_t count) {
+  if (count == 0) return 1;
+  pixels[0] = static_cast<std::uint8_t>(numbers[count - 1]);
+  pixels[height * width * channels - 1] = static_cast<std::uint8_t>(numbers[0]);
+  return 0;
+}
+
+void test_functions_get_their_numbers() {
+  const auto address = static_cast<double>(reinterpret_cast<std::uintptr_t>(&set_first));
+  for (std::size_t count = 1; count < 40; ++count) {
+    const std::size_t first = std::min<std::size_t>(count, 11);
+    std::vector<ColourWork> program{work(ColourStep::invert), work(ColourStep::call, {address})};
+    program[1].amounts[1] = static_cast<double>(count);
+    for (std::size_t i = 0; i < first; ++i) program[1].amounts[2 + i] = static_cast<double>(i + 1);
+    for (std::size_t i = first; i < count; ++i) {
+      const std::size_t place = (i - first) % ColourWork::amounts_of_a_step;
+      if (place == 0) program.push_back(work(ColourStep::more_numbers));
+      program.back().amounts[place] = static_cast<double>(i + 1);
+    }
+    program.push_back(work(ColourStep::invert));
+    EXPECT(fastio::colour_fault({program.data(), program.size()}, 2, 3, 4) != nullptr);
+    EXPECT(fastio::colour_fault({program.data(), program.size()}, 2, 3, 3) == nullptr);
+    if (count > first) {
+      EXPECT(fastio::colour_fault({program.data(), program.size() - 2}, 2, 3, 3) != nullptr);
+    }
+    Buffer pixels(2 * 3 * 3, 7);
+    Colourist colourist;
+    EXPECT(colourist.run({program.data(), program.size()}, {pixels.data(), 2, 3, 3}) == Status::ok);
+    EXPECT(pixels.front() == 255 - count);
+    EXPECT(pixels.back() == 254);
+    EXPECT(pixels[5] == 7);
+  }
+  const ColourWork none = work(ColourStep::call, {address, 0});
+  Buffer pixels(12, 7);
+  EXPECT(Colourist().run({&none, 1}, {pixels.data(), 2, 2, 3}) == Status::failed);
+  EXPECT(fastio::colour_fault({&none, 1}, 2, 2, 4) == nullptr);
+  const ColourWork nowhere = work(ColourStep::call, {0, 0});
+  EXPECT(fastio::colour_fault({&nowhere, 1}, 2, 2, 3) != nullptr);
 }
 
 }  // namespace
 
 int main() {
+  test_functions_get_their_numbers();
   test_levels_agree();
   test_programs_that_reach_outside_are_refused();
   return failures;

@@ -22,13 +22,16 @@ from fastio.transforms import (
     Compiled,
     Compose,
     Grayscale,
-    Pad,
+    RandomApply,
     RandomCrop,
     RandomHorizontalFlip,
+    RandomInvert,
     RandomResizedCrop,
     Resize,
+    ToDtype,
     Transform,
 )
+from fastio.transforms.batch.recipe import _stage_seed, is_geometry
 from fastio.transforms.fused import uniform
 from fastio.types.schema import RAW, Field
 from tests.conftest import encode, write_store
@@ -54,6 +57,12 @@ def invert(image: Pixels, numbers: Numbers) -> None:
     image[:] = 255 - image
 
 
+def many(image: Pixels, numbers: Numbers) -> None:
+    """Each of its numbers counts."""
+    for k in range(numbers.shape[0]):
+        image[k % image.shape[0], k // image.shape[0], 0] = int(255 * numbers[k])
+
+
 def refuse_bright(image: Pixels, numbers: Numbers) -> None:
     """Fails for some pictures."""
     if image[0, 0, 0] > 127:
@@ -66,6 +75,9 @@ CHAINS: dict[str, list[Transform]] = {
     "edges": [RandomCrop(60, padding=30, pad_if_needed=True), Compiled(shade, draws=2)],
     "grey": [CenterCrop(30), Grayscale(3), Compiled(invert)],
     "one channel": [CenterCrop((20, 30)), Grayscale(), Compiled(numba.njit(shade), draws=2)],
+    "two": [CenterCrop(30), Compiled(shade, draws=2), Compiled(many, draws=40)],
+    "among colours": [CenterCrop(30), Compiled(shade, draws=2), RandomInvert(), Compiled(many, draws=40)],
+    "with a chance": [CenterCrop(30), RandomApply([RandomInvert(1.0), Compiled(shade, draws=2)])],
 }
 
 
@@ -90,8 +102,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def expected(dataset: FastDataset, chain: list[Transform], *, epoch: int = 0) -> torch.Tensor:
     """The plain path: every PIL image through the same objects, by the numbers that belong to it."""
-    transform = Compose(chain)
-    numbers = uniform(np.arange(len(dataset)), transform.draws, seed=0, epoch=epoch)
+    transform, indices = Compose(chain), np.arange(len(dataset))
+    native = sum(is_geometry(step) for step in chain)
+    draws = [Compose(chain[:native]).draws, *(step.draws for step in chain[native:])]
+    seeds = [0, *(_stage_seed(0, number) for number in range(len(chain) - native))]
+    pairs = zip(draws, seeds, strict=True)
+    numbers = np.concatenate([uniform(indices, draw, seed=seed, epoch=epoch) for draw, seed in pairs], axis=1)
     images = [np.array(transform.apply(dataset[index][0], each)) for index, each in enumerate(numbers)]
     return torch.from_numpy(np.stack([each.reshape(*each.shape[:2], -1) for each in images])).permute(0, 3, 1, 2)
 
@@ -163,7 +179,7 @@ def test_threads_ranks_and_resumes_change_nothing(stores: dict[str, Path]) -> No
     with FastLoader(stores["JPEG"], 4, transforms=chain) as loader:
         loader.load_state_dict(state)
         assert torch.equal(wanted[4:8], next(iter(loader))[0])
-    assert "tests.loader.test_compiled.shade, draws=2" in state["transforms"]
+    assert ["Compiled(tests.loader.test_compiled.shade, draws=2)"] == state["batch_transforms"]
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "raw"])
@@ -195,13 +211,24 @@ def test_many_exceptions_in_many_threads(stores: dict[str, Path]) -> None:
     assert 1 == len(sums)
 
 
-@pytest.mark.parametrize(
-    "after", [Resize(9), CenterCrop(8), RandomHorizontalFlip(), Grayscale(), Pad(1), Compiled(invert)]
-)
-def test_it_comes_last(stores: dict[str, Path], after: Transform) -> None:
-    """What follows cannot be done natively, and the message says so."""
-    with pytest.raises(SchemaError, match=r"invert, draws=0\) and then .* put it last"):
-        FastLoader(stores["PNG"], 4, transforms=[CenterCrop(20), Compiled(invert), after])
+@pytest.mark.parametrize("after", [Resize(9), CenterCrop(8), RandomHorizontalFlip(1.0), Grayscale(), Compiled(invert)])
+def test_anything_may_follow(stores: dict[str, Path], after: Transform) -> None:
+    """Crops and resizes behind it are done on the batch."""
+    found = pictures(stores["PNG"], [CenterCrop(20), Compiled(invert), after])
+    with FastLoader(FastDataset(stores["PNG"]), 5, transforms=[CenterCrop(20)]) as loader:
+        plain = torch.cat([images for images, _ in loader])
+    assert (found.int() - torch.stack([after(255 - each) for each in plain]).int()).abs().max() <= 1
+
+
+def test_it_is_for_bytes_in_host_memory(stores: dict[str, Path]) -> None:
+    """Floating pictures are refused, and a Compose within a list of a loader."""
+    with (
+        FastLoader(stores["PNG"], 4, transforms=[CenterCrop(20), ToDtype(torch.float32), Compiled(invert)]) as loader,
+        pytest.raises(SchemaError, match=r"invert, draws=0\) changes uint8 pictures in host memory, got torch.float32"),
+    ):
+        next(iter(loader))
+    with pytest.raises(SchemaError, match=r"is for FastDataset: pass its list"):
+        FastLoader(stores["PNG"], 4, transforms=[Compose([CenterCrop(20), Compiled(invert)])])
 
 
 def returns(image: Pixels, numbers: Numbers) -> Pixels:

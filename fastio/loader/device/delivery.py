@@ -17,8 +17,8 @@ from fastio.loader.device.lane import Lane, Mark
 from fastio.loader.device.nested import BatchRoles, held_tensors, map_tensors, tensors
 from fastio.loader.forks import PerProcess
 from fastio.loader.ranges import COPY, TRANSFORM, named_range
+from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import Contiguous
-from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import AnyTransform, Recipe
 from fastio.transforms.transform import Transform
@@ -155,7 +155,7 @@ class Delivery:
         steps = repeated(views) if any(views) and self._has_views else views[0]
         own = [tuple(map(called, recipe.own)) for recipe in self._recipes]
         functions = repeated(own) if any(own) and self._has_views else own[0]
-        mixes = tuple(called(step) for step in self._recipes[0].transforms if isinstance(step, (MixUp, CutMix)))
+        mixes = tuple(called(step) for step in self._recipes[0].transforms if mixes_of(step))
         stages = {}
         for name in made.fields:
             done = steps if name in pictures else mixes if name == label else ()

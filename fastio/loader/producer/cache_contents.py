@@ -15,9 +15,8 @@ from fastio.errors import SchemaError
 from fastio.loader.options import Cache, OnError, Quality
 from fastio.loader.producer.chunks import Proof
 from fastio.loader.producer.field_options import fuse
-from fastio.transforms.compiled import Compiled
+from fastio.transforms.batch.recipe import is_geometry
 from fastio.transforms.fused import Fused
-from fastio.transforms.transform import Transform
 
 __all__ = [
     "CacheContents",
@@ -116,4 +115,4 @@ def cache_contents(
 
 
 def _is_random(transform: Any) -> bool:
-    return not isinstance(transform, Transform) or isinstance(transform, Compiled) or transform.draws > 0
+    return not is_geometry(transform) or transform.draws > 0

@@ -16,9 +16,9 @@ from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import CollateWish, Layout, PixelOptions, Quality
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.mix import CutMix, MixUp
+from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.program import PixelTransform
-from fastio.transforms.batch.recipe import Colours
+from fastio.transforms.batch.recipe import Colours, is_geometry
 from fastio.transforms.fused import Fused
 from fastio.transforms.transform import Transform
 from fastio.transforms.views import Views, check_fields, view_seed
@@ -326,7 +326,7 @@ def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
     if moving is None or not targets:
         return
     if isinstance(moving, Transform):
-        first = next(transform for transform in later if isinstance(transform, BatchTransform))
+        first = later[0]
         remedy = f"put it before {type(first).__name__}, where they move together"
     else:
         remedy = f"drop it, or leave {' and '.join(targets)} out by fields="
@@ -335,8 +335,10 @@ def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
 
 def _moves(transform: object) -> bool:
     """Whether a transform moves pixels, or mixes those of two pictures."""
-    return isinstance(transform, (Transform, MixUp, CutMix)) or (
-        isinstance(transform, PixelTransform) and transform.moves
+    return (
+        is_geometry(transform)
+        or bool(mixes_of(transform))
+        or (isinstance(transform, PixelTransform) and transform.moves)
     )
 
 

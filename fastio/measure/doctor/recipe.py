@@ -85,7 +85,7 @@ def recipe_of(steps: Iterable[Any]) -> tuple[tuple[Any, ...] | None, tuple[Any, 
     if unknown:
         return None, tuple(unknown)
     transforms = _without_needless(transforms)
-    geometry, behind = split(transforms, on_device=True, resident=False)
+    geometry, behind = split(transforms, resident=False)
     try:
         Recipe(behind, seed=0)
         Compose(geometry)(Image.new("RGB", (300, 200)))

@@ -1,8 +1,9 @@
-"""MixUp and CutMix: pictures mixed with those of other samples."""
+"""MixUp and CutMix: pictures mixed with those of other samples, and which samples these are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,19 +14,41 @@ from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, 
 from fastio.types.options import explains_fields
 
 __all__ = [
+    "MIXES",
     "CutMix",
+    "Mix",
     "MixUp",
+    "partners",
 ]
+
+
+class Mix(BatchTransform, Protocol):
+    """A transform that mixes each sample with its partner, another one of the batch: see ``partners``."""
+
+    @property
+    def num_classes(self) -> int | None:
+        """How many classes labels of whole numbers have; None: labels are shares of classes."""
+        ...
+
+    def mixed(self, numbers: NDArray[np.float64], size: tuple[int, int], samples: NDArray[np.int64]) -> Parameters:
+        """As ``parameters``, for rows that show these ``samples``, ``(n,)``: rows of one sample are not mixed."""
+        ...
+
+    def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
+        """Return the parameters for rows of different samples."""
+        return self.mixed(numbers, size, np.arange(len(numbers)))
 
 
 @explains_fields
 @dataclass(frozen=True)
-class MixUp(BatchTransform):
+class MixUp(Mix):
     """
-    Blend each picture and label with the next sample's: ``share`` of its own, the rest of the neighbour's.
+    Blend each picture and label with those of a partner: ``share`` of its own, the rest of the partner's.
 
-    ``share`` is drawn once per batch from Beta(alpha, alpha), with the numbers of the batch's first sample. Labels
-    (B,) become (B, ``num_classes``) float32; labels that already are (B, classes) are mixed directly.
+    ``share`` is drawn once per batch from Beta(alpha, alpha), with the numbers of the batch's first sample; so is a
+    random cycle through the batch, in which each row's partner comes next. Rows that show one sample (``repeats=``, or
+    an index that comes twice) are not each other's partners, unless they are more than half of the batch. Labels (B,)
+    become (B, ``num_classes``) float32; labels that already are (B, classes) are mixed directly.
     Raises SchemaError for batches without labels, and for class numbers without ``num_classes``.
     """
 
@@ -37,29 +60,29 @@ class MixUp(BatchTransform):
 
     @property
     def draws(self) -> int:
-        """One number: the share."""
-        return 1
+        """Two numbers: the share, and the cycle."""
+        return 2
 
-    def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        return {"share": torch.tensor(_beta(numbers, self.alpha), dtype=torch.float32, device="cpu")}
+    def mixed(self, numbers: NDArray[np.float64], size: tuple[int, int], samples: NDArray[np.int64]) -> Parameters:
+        return {"share": _scalar(_beta(numbers, self.alpha)), "partner": _partner(samples, numbers)}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        images, share = pictures.images, parameters["share"]
+        images, share, partner = pictures.images, parameters["share"], parameters["partner"]
         values = images.to(torch.float32)
-        mixed = values * share + values.roll(1, 0) * (1 - share)
+        mixed = values * share + values.index_select(0, partner) * (1 - share)
         if not images.is_floating_point():
             mixed = mixed.round()
-        return Pictures(mixed.to(images.dtype), _mixed_labels(self, pictures, share))
+        return Pictures(mixed.to(images.dtype), _mixed_labels(self, pictures, share, partner))
 
 
 @explains_fields
 @dataclass(frozen=True)
-class CutMix(BatchTransform):
+class CutMix(Mix):
     """
-    Replace a rectangle of each picture by the next sample's, and mix the labels by area.
+    Replace a rectangle of each picture by its partner's, and mix the labels by area.
 
     Position and size are drawn once per batch with the numbers of its first sample: the share that stays, from
-    Beta(alpha, alpha), then the centre. Labels as in MixUp.
+    Beta(alpha, alpha), then the centre, then the cycle of partners. Partners and labels as in MixUp.
     """
 
     alpha: float = 1.0
@@ -70,25 +93,56 @@ class CutMix(BatchTransform):
 
     @property
     def draws(self) -> int:
-        """Three numbers: the share, and the centre."""
-        return 3
+        """Four numbers: the share, the centre, and the cycle."""
+        return 4
 
-    def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
+    def mixed(self, numbers: NDArray[np.float64], size: tuple[int, int], samples: NDArray[np.int64]) -> Parameters:
         height, width = size
         side = 0.5 * np.sqrt(1 - _beta(numbers, self.alpha))
-        x, y = (int(number * length) for number, length in zip(numbers[:1, 1:].flat, (width, height), strict=False))
+        x, y = (int(number * length) for number, length in zip(numbers[:1, 1:3].flat, (width, height), strict=False))
         half_width, half_height = int(side * width), int(side * height)
         left, right = max(x - half_width, 0), min(x + half_width, width)
         top, bottom = max(y - half_height, 0), min(y + half_height, height)
         share = 1 - (right - left) * (bottom - top) / (width * height)
-        return {"box": (top, bottom, left, right), "share": torch.tensor(share, dtype=torch.float32, device="cpu")}
+        box = (top, bottom, left, right)
+        return {"box": box, "share": _scalar(share), "partner": _partner(samples, numbers)}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        images = pictures.images
+        images, partner = pictures.images, parameters["partner"]
         top, bottom, left, right = parameters["box"]
         mixed = images.clone()
-        mixed[:, :, top:bottom, left:right] = images[:, :, top:bottom, left:right].roll(1, 0)
-        return Pictures(mixed, _mixed_labels(self, pictures, parameters["share"]))
+        mixed[:, :, top:bottom, left:right] = images[:, :, top:bottom, left:right].index_select(0, partner)
+        return Pictures(mixed, _mixed_labels(self, pictures, parameters["share"], partner))
+
+
+MIXES = (MixUp, CutMix)
+
+
+def partners(samples: NDArray[np.int64], number: float, *, count: int = 1) -> NDArray[np.int64]:
+    """
+    Return ``count`` partners of each row of a batch, by position, ``(n, count)``; ``number`` in [0, 1) decides.
+
+    Rows are put into a random cycle in which those of one sample stand together, and the partners of a row follow it at
+    equal distances, at least as far as the most frequent sample is frequent. So no row gets one of its own sample as
+    long as no sample has more than half of the rows; beyond that, as few as possible do. A column is a permutation:
+    each row is partner once. In a batch of one, that is the row itself.
+
+    >>> partners(np.array([7, 7, 8, 9]), 0.0).ravel().tolist()
+    [2, 3, 1, 0]
+    """
+    rows = len(samples)
+    if rows == 0:
+        return np.zeros((0, count), np.int64)
+    # Not NumPy's newer generators: only this one promises never to change its numbers.
+    random = np.random.RandomState(int(number * (1 << 32)))
+    _, groups, sizes = np.unique(samples, return_inverse=True, return_counts=True)
+    cycle = np.lexsort((random.permutation(rows), random.permutation(len(sizes))[groups.reshape(-1)]))
+    most = int(sizes.max())
+    places = np.empty(rows, np.int64)
+    places[cycle] = np.arange(rows)
+    steps = most + np.arange(count) * max(rows - 2 * most, 0) // max(count - 1, 1)
+    found: NDArray[np.int64] = cycle[(places[:, None] + steps) % rows]
+    return found
 
 
 def _check(alpha: float, num_classes: int | None) -> None:
@@ -108,7 +162,16 @@ def _beta(numbers: NDArray[np.float64], alpha: float) -> float:
     return float(np.random.RandomState(int(numbers[0, 0] * (1 << 32))).beta(alpha, alpha))
 
 
-def _mixed_labels(mix: MixUp | CutMix, pictures: Pictures, share: torch.Tensor) -> torch.Tensor:
+def _scalar(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float32, device="cpu")
+
+
+def _partner(samples: NDArray[np.int64], numbers: NDArray[np.float64]) -> torch.Tensor:
+    """Return each row's partner; the last number of the first row decides."""
+    return torch.from_numpy(partners(samples, float(numbers[0, -1]) if len(numbers) else 0.0)[:, 0])
+
+
+def _mixed_labels(mix: MixUp | CutMix, pictures: Pictures, share: torch.Tensor, partner: torch.Tensor) -> torch.Tensor:
     labels = pictures.labels
     if labels is None:
         raise SchemaError(f"{mix}: the batch has no labels: expected integers (B,), or floating numbers (B, classes)")
@@ -117,4 +180,4 @@ def _mixed_labels(mix: MixUp | CutMix, pictures: Pictures, share: torch.Tensor) 
             raise SchemaError(f"{mix}: labels are class numbers: pass num_classes")
         classes = torch.arange(mix.num_classes, device=labels.device)
         labels = (labels[:, None] == classes).to(torch.float32)
-    return labels * share + labels.roll(1, 0) * (1 - share)
+    return labels * share + labels.index_select(0, partner) * (1 - share)

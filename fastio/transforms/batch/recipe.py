@@ -13,14 +13,16 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.samplers.batches import split_ids
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
+from fastio.transforms.batch.choice import OneOf, mixes_of
 from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
-from fastio.transforms.batch.mix import CutMix, MixUp
+from fastio.transforms.batch.mix import MIXES
 from fastio.transforms.batch.one_pass import HostPass, one_pass
 from fastio.transforms.batch.program import PixelTransform, grouped, program_for, run_program
 from fastio.transforms.canvas import Rule
-from fastio.transforms.compiled import Compiled
+from fastio.transforms.compiled import Called, Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.fused import uniform
 from fastio.transforms.plan import Plan
@@ -29,7 +31,7 @@ from fastio.transforms.transform import BaseTransform, Transform
 from fastio.transforms.views import view_seed
 from fastio.transforms.warp import KEEPS_SIZE, Warping
 
-__all__ = ["AnyTransform", "Colours", "Recipe", "as_list", "split"]
+__all__ = ["AnyTransform", "Colours", "Recipe", "as_list", "is_geometry", "split"]
 
 AnyTransform = BaseTransform | Callable[[Any], Any]
 
@@ -54,17 +56,11 @@ class Recipe:
         if any(ours[count:]):
             late = transforms[count + ours[count:].index(True)]
             raise TypeError(f"{late!r} behind {transforms[count]!r}: put your own callables last: they get the batch")
-        for transform in transforms[:count]:
-            if isinstance(transform, Compiled):
-                raise TypeError(
-                    f"{transform!r} runs in the native threads: put it before the first transform of batches"
-                )
-        mixing = [transform for transform in transforms[:count] if isinstance(transform, (MixUp, CutMix))]
+        mixing = [transform for transform in transforms[:count] if mixes_of(transform)]
         if len(mixing) > 1:
             raise ValueError(
                 f"{mixing[0]!r} and {mixing[1]!r} in one list: both would mix every batch, but a batch can be mixed "
-                "only once: keep one, or let torchvision's v2.RandomChoice([v2.MixUp(...), v2.CutMix(...)]) stand last "
-                "in the list, which draws one per batch"
+                f"only once: keep one, or write OneOf([{mixing[0]!r}, {mixing[1]!r}]), which draws one per batch"
             )
         for transform in transforms[count:]:
             if not callable(transform):
@@ -89,12 +85,13 @@ class Recipe:
         if len(indices) * len(self._seeds) != shape[0]:
             raise SchemaError(f"{shape[0]} pictures in a batch of {len(indices)} samples")
         channels, size = shape[1], (shape[2], shape[3])
+        samples = np.tile(split_ids(indices)[0], len(self._seeds))
         self._check_labels(parts)
         drawn = []
         for number, stage in self._stages.items():
             seeds = [_stage_seed(seed, number) for seed in self._seeds]
             numbers = np.concatenate([uniform(indices, stage.draws, seed=seed, epoch=epoch) for seed in seeds])
-            parameters, channels, size = stage.draw(numbers, channels, size)
+            parameters, channels, size = stage.draw(numbers, channels, size, samples)
             drawn.append(parameters)
         return drawn
 
@@ -104,14 +101,14 @@ class Recipe:
         """
         position = _labels(parts)
         for stage in self._stages.values():
-            mix = stage.transform if isinstance(stage, _Single) else None
-            if not isinstance(mix, (MixUp, CutMix)) or mix.num_classes is None or position is None:
-                continue
-            labels = parts[position]
-            if labels.ndim == 1 and labels.device.type == "cpu" and len(labels):
-                least, most = int(labels.min()), int(labels.max())
-                if least < 0 or most >= mix.num_classes:
-                    raise SchemaError(f"{mix}: the batch has labels from {least} to {most}")
+            for mix in mixes_of(stage.transform) if isinstance(stage, _Single) else ():
+                if mix.num_classes is None or position is None:
+                    continue
+                labels = parts[position]
+                if labels.ndim == 1 and labels.device.type == "cpu" and len(labels):
+                    least, most = int(labels.min()), int(labels.max())
+                    if least < 0 or most >= mix.num_classes:
+                        raise SchemaError(f"{mix}: the batch has labels from {least} to {most}")
 
     def run(self, parts: Sequence[torch.Tensor], drawn: Sequence[Parameters]) -> list[torch.Tensor]:
         """
@@ -141,7 +138,8 @@ class Recipe:
 
 class Colours:
     """
-    The leading transforms of a recipe that native threads run where they decode: those of colours, flips and warps.
+    The leading transforms of a recipe that native threads run where they decode: those of colours, flips, warps and
+    compiled functions.
 
     Their random numbers are those that a Recipe of the whole list draws for them. Raises SchemaError, when programs
     are made, for pictures that a transform cannot take.
@@ -155,8 +153,8 @@ class Colours:
     @staticmethod
     def leading(transforms: Sequence[AnyTransform]) -> int:
         """Return how many of these transforms, behind those of the decoders, are such."""
-        kinds = (PixelTransform, *KEEPS_SIZE)
-        return len(list(takewhile(lambda transform: isinstance(transform, kinds), transforms)))
+        kinds = (PixelTransform, *KEEPS_SIZE, Compiled)
+        return len(list(takewhile(lambda step: isinstance(step, kinds) and not mixes_of(step), transforms)))
 
     def program(self, indices: NDArray[np.int64], shapes: NDArray[np.int64], *, epoch: int) -> Program:
         """As Programs.program."""
@@ -197,31 +195,20 @@ def as_list(transforms: Sequence[AnyTransform] | AnyTransform | None) -> list[An
     return list(transforms) if isinstance(transforms, Sequence) else [transforms]
 
 
-def split(
-    transforms: Sequence[AnyTransform], *, on_device: bool, resident: bool
-) -> tuple[list[Any], list[AnyTransform]]:
+def is_geometry(transform: object) -> bool:
+    """Whether a transform moves pixels as plans say: crops, resizes, edges and flips, and rules for what follows."""
+    return isinstance(transform, Transform) and not isinstance(transform, Compiled)
+
+
+def split(transforms: Sequence[AnyTransform], *, resident: bool) -> tuple[list[Any], list[AnyTransform]]:
     """
     Split transforms into those of the native decoders and those for batches on a device.
 
-    If there is a device, decoders get all transforms before the first transform of batches, or none if samples are
-    stored on the device. Rules, such as KeepBoxes, go with the decoders wherever they stand; samples on the device
+    Decoders get all crops, resizes and flips before the first other transform, or none if samples are stored on the
+    device (``resident``). Rules, such as KeepBoxes, go with the decoders wherever they stand; samples on the device
     have nothing that they are for.
-
-    Raises TypeError for a function that would have no batch: without a device.
     """
-    if not on_device:
-        for step in transforms:
-            if not isinstance(step, Transform):
-                raise TypeError(
-                    f"{step!r} is not from fastio.transforms: pass a function of samples to FastDataset(path, "
-                    "transform=...), and a function of batches behind a transform of batches, such as Normalize or "
-                    "ToDtype, or with device="
-                )
-        return list(transforms), []
-    count = next(
-        (index for index, transform in enumerate(transforms) if not isinstance(transform, Transform)), len(transforms)
-    )
-    count = 0 if resident else count
+    count = 0 if resident else len(list(takewhile(is_geometry, transforms)))
     rules = [transform for transform in transforms[count:] if isinstance(transform, Rule)]
     later = [transform for transform in transforms[count:] if not isinstance(transform, Rule)]
     return [] if resident else [*transforms[:count], *rules], later
@@ -234,9 +221,9 @@ class _Stage(Protocol):
     def draws(self) -> int: ...
 
     def draw(
-        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int]
+        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], samples: NDArray[np.int64]
     ) -> tuple[Parameters, int, tuple[int, int]]:
-        """Return the parameters for samples with these numbers, and the resulting channels and size."""
+        """Return the parameters for these samples with these numbers, and the resulting channels and size."""
         ...
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures: ...
@@ -253,9 +240,12 @@ class _Single:
         return self.transform.draws
 
     def draw(
-        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int]
+        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], samples: NDArray[np.int64]
     ) -> tuple[Parameters, int, tuple[int, int]]:
-        return self.transform.parameters(numbers, size), channels, size
+        transform = self.transform
+        if isinstance(transform, MIXES) or (isinstance(transform, OneOf) and mixes_of(transform)):
+            return transform.mixed(numbers, size, samples), channels, size
+        return transform.parameters(numbers, size), channels, size
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
         return self.transform.run(pictures, parameters)
@@ -274,7 +264,7 @@ class _Pass:
         return self.compose.draws
 
     def draw(
-        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int]
+        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], samples: NDArray[np.int64]
     ) -> tuple[Parameters, int, tuple[int, int]]:
         if not self.compose.transforms:
             return {}, channels, size
@@ -319,13 +309,14 @@ def _stages(transforms: Sequence[Any]) -> dict[int, _Stage]:
     stages: list[_Stage] = []
     start = 0
     while start < len(transforms):
-        geometry = _run_of(Transform, transforms[start:])
-        finishing = _run_of(Finishing, transforms[start + len(geometry) :])
+        geometry = list(takewhile(is_geometry, transforms[start:]))
+        finishing = list(takewhile(lambda step: isinstance(step, Finishing), transforms[start + len(geometry) :]))
         if geometry or finishing:
             stages.append(_Pass(Compose(geometry), tuple(finishing)))
             start += len(geometry) + len(finishing)
         else:
-            stages.append(_Single(transforms[start]))
+            step = transforms[start]
+            stages.append(_Single(Called(step) if isinstance(step, Compiled) else step))
             start += 1
     return dict(enumerate(stages))
 
@@ -343,14 +334,6 @@ def _left(stages: Mapping[int, _Stage], done: int) -> dict[int, _Stage]:
         else:
             done -= 1
     return left
-
-
-def _run_of(kind: Any, transforms: Sequence[Any]) -> list[Any]:
-    """Return the leading transforms of this kind."""
-    count = next(
-        (index for index, transform in enumerate(transforms) if not isinstance(transform, kind)), len(transforms)
-    )
-    return list(transforms[:count])
 
 
 def _stage_seed(seed: int, number: int) -> int:

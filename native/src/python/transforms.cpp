@@ -18,14 +18,6 @@ using namespace nb::literals;
 
 using PlanArray = nb::ndarray<const std::int32_t, nb::shape<-1, 13>, nb::c_contig, nb::device::cpu>;
 
-/// A compiled function of the user's, and the object that keeps its code in memory.
-struct PyFunction {
-  PictureCall call;
-  nb::object owner;
-};
-
-using FunctionHandle = std::optional<nb::handle_t<PyFunction>>;
-using Numbers = std::optional<Array<const double, 2>>;
 using ProgramArray =
     nb::ndarray<const double, nb::shape<-1, -1, 14>, nb::c_contig, nb::device::cpu>;
 using Programs = std::optional<ProgramArray>;
@@ -40,8 +32,6 @@ struct Wishes {
   bool fast;
   std::size_t max_pixels;
   PassOrder order;
-  nb::object function;  // a PyFunction, or none
-  Numbers numbers;
   std::optional<std::array<std::size_t, 2>> stored;  // height and width of raw pictures
   Programs colours;
 };
@@ -98,10 +88,6 @@ class TransformedRows final : public RowWork {
   TransformedRows(const Spans& spans, bool verify, Wishes wishes)
       : RowWork(spans, verify), wishes_(std::move(wishes)), intervals_(spans.intervals()) {
     expect_length("plan", wishes_.plan.shape(0), size());
-    if (!wishes_.function.is_none()) {
-      if (!wishes_.numbers) refuse("function goes with numbers, one row for each picture");
-      expect_length("numbers", wishes_.numbers->shape(0), size());
-    }
     if (wishes_.colours) expect_length("colours", wishes_.colours->shape(0), size());
     for (const std::size_t side : wishes_.stored.value_or(std::array<std::size_t, 2>{})) {
       if (side <= static_cast<std::size_t>(longest_side)) continue;
@@ -138,7 +124,6 @@ class TransformedRows final : public RowWork {
                          plans(part, row),
                          options,
                          {row, checksums(part), part.status},
-                         function(part),
                          programs(wishes_.colours, part.first, row, part.count)};
     if (intervals_ && !wishes_.stored) {
       batch.intervals = resolve(*intervals_, part.first, part.count);
@@ -160,13 +145,6 @@ class TransformedRows final : public RowWork {
       if (fault != nullptr) refuse("plan " + std::to_string(part.first + i) + ": " + fault);
     }
     return plans;
-  }
-
-  [[nodiscard]] PictureFunction function(const RowPart& part) const {
-    if (wishes_.function.is_none()) return {};
-    const std::size_t count = wishes_.numbers->shape(1);
-    return {nb::cast<const PyFunction&>(wishes_.function).call,
-            wishes_.numbers->data() + count * part.first, count};
   }
 
   const Wishes wishes_;
@@ -219,10 +197,6 @@ PassOrder order_of(bool cheaper_first) {
   return cheaper_first ? PassOrder::cheaper_first : PassOrder::horizontal_first;
 }
 
-nb::object borrowed(const FunctionHandle& function) {
-  return function ? nb::borrow(*function) : nb::none();
-}
-
 /// Begins the work for rows of Python's, of each view one array.
 PyJob begin_rows(std::shared_ptr<RowWork> work, const std::vector<Array<std::uint8_t, 4>>& outs,
                  const StatusArray& status, const PoolHandle& pool) {
@@ -253,8 +227,7 @@ PyJob fill_views(std::vector<nb::object> views, const std::vector<Array<std::uin
 PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
-                         bool planar, bool grey, bool fast, const FunctionHandle& function,
-                         const Numbers& numbers, std::optional<std::size_t> max_pixels,
+                         bool planar, bool grey, bool fast, std::optional<std::size_t> max_pixels,
                          bool cheaper_first, const Programs& colours) {
   Wishes wishes{plan,
                 filter,
@@ -264,8 +237,6 @@ PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
                 fast,
                 max_pixels.value_or(any_pixels),
                 order_of(cheaper_first),
-                borrowed(function),
-                numbers,
                 {},
                 colours};
   return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), {out},
@@ -276,8 +247,7 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
                          bool planar, bool grey, std::size_t height, std::size_t width,
-                         const FunctionHandle& function, const Numbers& numbers, bool cheaper_first,
-                         const Programs& colours) {
+                         bool cheaper_first, const Programs& colours) {
   Wishes wishes{plan,
                 filter,
                 fill,
@@ -286,8 +256,6 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                 false,
                 any_pixels,
                 order_of(cheaper_first),
-                borrowed(function),
-                numbers,
                 std::array{height, width},
                 colours};
   return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), {out},
@@ -296,9 +264,8 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
 
 std::unique_ptr<RowWork> transformed_rows(const Spans& spans, const PlanArray& plan, bool verify,
                                           int filter, const nb::bytes& fill, bool planar, bool grey,
-                                          bool fast, const FunctionHandle& function,
-                                          const Numbers& numbers,
-                                          std::optional<std::size_t> max_pixels, bool cheaper_first,
+                                          bool fast, std::optional<std::size_t> max_pixels,
+                                          bool cheaper_first,
                                           std::optional<std::pair<std::size_t, std::size_t>> stored,
                                           const Programs& colours) {
   Wishes wishes{plan,
@@ -309,8 +276,6 @@ std::unique_ptr<RowWork> transformed_rows(const Spans& spans, const PlanArray& p
                 fast,
                 max_pixels.value_or(any_pixels),
                 order_of(cheaper_first),
-                borrowed(function),
-                numbers,
                 {},
                 colours};
   if (stored) wishes.stored = std::array{stored->first, stored->second};
@@ -340,32 +305,16 @@ void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
   "spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], " \
   "pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, "         \
   "planar: bool = False, grey: bool = False, "                                                 \
-  "function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, "      \
   "cheaper_first: bool = True, colours: NDArray[np.float64] | None = None"
 
 }  // namespace
 
 void bind_transforms(nb::module_& m) {
-  nb::class_<PyFunction>(
-      m, "PictureFunction",
-      "A C function that is called with each finished picture, on the threads, without the GIL.\n\n"
-      "``address`` is that of int32 f(uint8* pixels, int64 height, int64 width, int64 channels,\n"
-      "const double* numbers, int64 count): it changes height x width x channels bytes in place, "
-      "by\n"
-      "the row of ``numbers`` that belongs to the picture. Anything but 0 makes it FAILED. "
-      "``owner``\n"
-      "is kept as long as the function may be called.")
-      .def(
-          "__init__",
-          [](PyFunction* self, std::uintptr_t address, nb::object owner) {
-            new (self) PyFunction{reinterpret_cast<PictureCall>(address), std::move(owner)};
-          },
-          "address"_a, "owner"_a);
   m.def("decode_transformed", &decode_transformed, "spans"_a, "plan"_a.noconvert(),
         "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
         "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false,
-        "fast"_a = false, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
-        "max_pixels"_a = nb::none(), "cheaper_first"_a = true, "colours"_a.noconvert() = nb::none(),
+        "fast"_a = false, "max_pixels"_a = nb::none(), "cheaper_first"_a = true,
+        "colours"_a.noconvert() = nb::none(),
         nb::sig("def decode_transformed(" SPANS_AND_PLAN
                 ", fast: bool = False, max_pixels: int | None = None) -> Job"),
         "Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.\n\n"
@@ -382,39 +331,39 @@ void bind_transforms(nb::module_& m) {
         "BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is\n"
         "seen by the checksums only (``verify``). ``spans.intervals`` are used where there are\n"
         "any.\n"
-        "``function`` is called with each picture, and its row of ``numbers`` (n, k); then the "
-        "steps\n"
-        "of its row of ``colours`` (n, steps, 14) run, see ``colour_rows``. A picture\n"
+        "The steps of each picture's row of ``colours`` (n, steps, 14) then run, see\n"
+        "``colour_rows``. A picture\n"
         "whose header announces more than ``max_pixels`` is TOO_LARGE.");
   m.def("gather_transformed", &gather_transformed, "spans"_a, "plan"_a.noconvert(),
         "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
         "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "height"_a,
-        "width"_a, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
-        "cheaper_first"_a = true, "colours"_a.noconvert() = nb::none(),
+        "width"_a, "cheaper_first"_a = true, "colours"_a.noconvert() = nb::none(),
         nb::sig("def gather_transformed(" SPANS_AND_PLAN ", height: int, width: int) -> Job"),
         "The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.\n"
         "With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.");
   m.def(
       "transformed_rows", &transformed_rows, "spans"_a, "plan"_a.noconvert(), nb::kw_only(),
-      "verify"_a, "filter"_a, "fill"_a, "planar"_a, "grey"_a, "fast"_a, "function"_a.none(),
-      "numbers"_a.noconvert().none(), "max_pixels"_a = nb::none(), "cheaper_first"_a = true,
-      "stored"_a = nb::none(), "colours"_a.noconvert() = nb::none(),
+      "verify"_a, "filter"_a, "fill"_a, "planar"_a, "grey"_a, "fast"_a, "max_pixels"_a = nb::none(),
+      "cheaper_first"_a = true, "stored"_a = nb::none(), "colours"_a.noconvert() = nb::none(),
       nb::sig("def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, "
               "filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, "
-              "function: PictureFunction | None, numbers: NDArray[np.float64] | None, "
               "max_pixels: int | None = None, cheaper_first: bool = True, "
               "stored: tuple[int, int] | None = None, colours: NDArray[np.float64] | None = None) "
               "-> RowWork"),
       "Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``\n"
       "gives the height and width of raw pictures.");
-  m.def("colour_rows", &colour_rows, "pictures"_a.noconvert(), "colours"_a.noconvert(),
-        "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(), "planar"_a = false,
-        nb::sig("def colour_rows(pictures: NDArray[np.uint8], colours: NDArray[np.float64], "
-                "status: NDArray[np.int32], pool: ThreadPool | None = None, *, "
-                "planar: bool = False) -> Job"),
-        "Change pictures where they lie, (n, H, W, C) or, ``planar``, (n, C, H, W), of 1 or 3\n"
-        "channels. ``colours`` (n, steps, 14) has each picture's steps: a number of\n"
-        "``fastio.transforms.batch.program.Step``, then its amounts.");
+  m.def(
+      "colour_rows", &colour_rows, "pictures"_a.noconvert(), "colours"_a.noconvert(),
+      "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(), "planar"_a = false,
+      nb::sig("def colour_rows(pictures: NDArray[np.uint8], colours: NDArray[np.float64], "
+              "status: NDArray[np.int32], pool: ThreadPool | None = None, *, "
+              "planar: bool = False) -> Job"),
+      "Change pictures where they lie, (n, H, W, C) or, ``planar``, (n, C, H, W), of 1 or 3\n"
+      "channels. ``colours`` (n, steps, 14) has each picture's steps: a number of\n"
+      "``fastio.transforms.batch.program.Step``, then its amounts. The step CALL has the address\n"
+      "of int32 f(uint8* pixels, int64 height, int64 width, int64 channels, const double*\n"
+      "numbers, int64 count), which changes height x width x channels bytes in place; anything\n"
+      "but 0 makes the picture FAILED. It must not be freed before the job ends.");
   m.def(
       "view_rows",
       [](std::vector<nb::object> views) -> std::unique_ptr<RowWork> {

@@ -509,6 +509,32 @@ const char* blur_fault(const ColourWork& work, std::size_t height, std::size_t w
   return nullptr;
 }
 
+constexpr std::size_t numbers_of_a_call = ColourWork::amounts_of_a_step - 2;
+
+/// How many steps behind a call hold the rest of its numbers.
+std::size_t steps_of_more_numbers(const ColourWork& call) noexcept {
+  const auto count = static_cast<std::size_t>(call.amounts[1]);
+  const std::size_t more = count - std::min(count, numbers_of_a_call);
+  return (more + ColourWork::amounts_of_a_step - 1) / ColourWork::amounts_of_a_step;
+}
+
+const char* call_fault(const ColourProgram& program, std::size_t number) noexcept {
+  constexpr double any_address = 9007199254740992.0;  // up to here, doubles hold every whole number
+  constexpr double most_numbers = 1 << 20;
+  const ColourWork& call = program.steps[number];
+  if (!is_whole(call.amounts[0], 1, any_address)) return "calls no function";
+  if (!is_whole(call.amounts[1], 0, most_numbers))
+    return "a function takes no such number of numbers";
+  const std::size_t more = steps_of_more_numbers(call);
+  if (more > program.count - number - 1) return "numbers of a function are missing";
+  for (std::size_t i = number + 1; i <= number + more; ++i) {
+    if (static_cast<ColourStep>(program.steps[i].step) != ColourStep::more_numbers) {
+      return "numbers of a function are missing";
+    }
+  }
+  return nullptr;
+}
+
 const char* step_fault(const ColourWork& work, std::size_t height, std::size_t width) noexcept {
   if (!is_whole(work.step, 0, static_cast<double>(ColourStep::last))) return "no such step";
   for (const double amount : work.amounts) {
@@ -549,12 +575,16 @@ const char* colour_fault(const ColourProgram& program, std::size_t height, std::
     if (fault != nullptr) return fault;
     const auto step = static_cast<ColourStep>(program.steps[i].step);
     const bool is_of_any = step == ColourStep::none || step == ColourStep::erase ||
-                           step == ColourStep::flip_x || step == ColourStep::flip_y;
+                           step == ColourStep::flip_x || step == ColourStep::flip_y ||
+                           step == ColourStep::call || step == ColourStep::more_numbers;
     if (channels != 1 && channels != 3 && !is_of_any) {
       return "pictures have neither 1 nor 3 channels";
     }
     mixes = mixes || step == ColourStep::begin_mix;
-    if (step > ColourStep::begin_mix && !mixes) return "a mix goes on that was not begun";
+    const bool goes_on = step > ColourStep::begin_mix && step <= ColourStep::end_mix;
+    if (goes_on && !mixes) return "a mix goes on that was not begun";
+    fault = step == ColourStep::call ? call_fault(program, i) : nullptr;
+    if (fault != nullptr) return fault;
   }
   return nullptr;
 }
@@ -612,10 +642,39 @@ void moved_places(const ColourWork& work, std::size_t height, std::size_t width,
 
 Colourist::Colourist(SimdLevel level) noexcept : level_(level), loops_(&colour_loops(level)) {}
 
-bool Colourist::run(const ColourProgram& program, const Picture& picture) noexcept {
-  if (bytes_of(picture) == 0) return true;
-  return std::all_of(program.steps, program.steps + program.count,
-                     [&](const ColourWork& work) { return step(work, picture); });
+Status Colourist::run(const ColourProgram& program, const Picture& picture) noexcept {
+  if (bytes_of(picture) == 0) return Status::ok;
+  for (std::size_t i = 0; i < program.count; ++i) {
+    const ColourWork& work = program.steps[i];
+    if (static_cast<ColourStep>(work.step) == ColourStep::call) {
+      const Status status = call(&work, picture);
+      if (status != Status::ok) return status;
+    } else if (!step(work, picture)) {
+      return Status::unsupported;  // no memory
+    }
+  }
+  return Status::ok;
+}
+
+/// `work` is followed by the steps with the rest of its numbers.
+Status Colourist::call(const ColourWork* work, const Picture& picture) noexcept {
+  const auto count = static_cast<std::size_t>(work->amounts[1]);
+  auto* const numbers =
+      reinterpret_cast<double*>(numbers_.reserve(std::max<std::size_t>(count, 1) * sizeof(double)));
+  if (numbers == nullptr) return Status::unsupported;
+  std::size_t done = std::min(count, numbers_of_a_call);
+  std::copy_n(work->amounts.begin() + 2, done, numbers);
+  for (const ColourWork* more = work + 1; done < count; ++more) {
+    const std::size_t some = std::min(count - done, ColourWork::amounts_of_a_step);
+    std::copy_n(more->amounts.begin(), some, numbers + done);
+    done += some;
+  }
+  const auto address = static_cast<std::uintptr_t>(work->amounts[0]);
+  const auto function = reinterpret_cast<PictureCall>(address);
+  const auto result = function(picture.data, static_cast<std::int64_t>(picture.height),
+                               static_cast<std::int64_t>(picture.width), picture.channels, numbers,
+                               static_cast<std::int64_t>(count));
+  return result == 0 ? Status::ok : Status::failed;
 }
 
 bool Colourist::step(const ColourWork& work, const Picture& picture) noexcept {
@@ -623,7 +682,9 @@ bool Colourist::step(const ColourWork& work, const Picture& picture) noexcept {
   const double amount = work.amounts[0];
   const bool has_colour = picture.channels == 3;
   switch (const auto step = static_cast<ColourStep>(work.step)) {
-    case ColourStep::none: break;
+    case ColourStep::none:
+    case ColourStep::call:  // see run
+    case ColourStep::more_numbers: break;
     case ColourStep::brightness: blend(loops, picture, amount, 0); break;
     case ColourStep::contrast: blend(loops, picture, amount, mean_luma(loops, picture)); break;
     case ColourStep::saturation:

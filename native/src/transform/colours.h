@@ -10,6 +10,7 @@
 
 #include "core/bytes.h"
 #include "core/simd.h"
+#include "core/status.h"
 #include "pictures/pixels.h"
 
 namespace fastio {
@@ -43,8 +44,18 @@ enum class ColourStep : int {
   begin_chain,  ///< the picture is again the one kept
   add_to_mix,   ///< weight of the picture as it is
   end_mix,      ///< the picture is what was added up
-  last = end_mix,
+  call,         ///< the address of a user's function, see PictureCall; how many numbers it takes,
+                ///< and the first 11 of these. Pictures of any channels
+  more_numbers,  ///< up to 13 further numbers of the call just before
+  last = more_numbers,
 };
+
+/// A user's function on a picture: height x width x channels bytes, which it changes in place, and
+/// the picture's own `count` numbers. Anything but 0 makes the picture `failed`. Called from
+/// several threads at once; no exception may leave it.
+using PictureCall = std::int32_t (*)(std::uint8_t* pixels, std::int64_t height, std::int64_t width,
+                                     std::int64_t channels, const double* numbers,
+                                     std::int64_t count);
 
 /// A step of a program, as Python writes it: which, then its amounts.
 struct ColourWork {
@@ -96,11 +107,13 @@ class Colourist {
   explicit Colourist(SimdLevel level) noexcept;
 
   /// Changes the picture, whose rows follow without gaps, pixel behind pixel. The program has
-  /// passed colour_fault. False when there is no memory.
-  [[nodiscard]] bool run(const ColourProgram& program, const Picture& picture) noexcept;
+  /// passed colour_fault. `failed` where a function of the user's did, `unsupported` when there is
+  /// no memory.
+  [[nodiscard]] Status run(const ColourProgram& program, const Picture& picture) noexcept;
 
  private:
   [[nodiscard]] bool step(const ColourWork& work, const Picture& picture) noexcept;
+  [[nodiscard]] Status call(const ColourWork* work, const Picture& picture) noexcept;
   [[nodiscard]] const std::uint8_t* copied(const Picture& picture) noexcept;
   [[nodiscard]] bool sharpen(const Picture& picture, double factor) noexcept;
   [[nodiscard]] bool blur(const Picture& picture, const ColourWork& work) noexcept;
@@ -114,6 +127,7 @@ class Colourist {
   Scratch rows_;
   Scratch kept_;
   Scratch sums_;
+  Scratch numbers_;
 };
 
 // The inner loops, by instruction set (inside the core only). All give the same bytes, with one

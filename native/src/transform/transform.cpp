@@ -333,11 +333,9 @@ class TransformTask : public Task {
   }
 
   /// Whether something is done to finished rows.
-  [[nodiscard]] bool changes_rows() const noexcept {
-    return batch_.function.call != nullptr || batch_.colours.count > 0;
-  }
+  [[nodiscard]] bool changes_rows() const noexcept { return batch_.colours.count > 0; }
 
-  /// The row, the user's function on it, and the changes of its colours.
+  /// The row, and what its program changes in it.
   [[nodiscard]] Status change(Worker& worker, std::size_t i, const Picture& out) const noexcept {
     Picture picture = out;
     const bool planar = batch_.options.planar;
@@ -345,22 +343,9 @@ class TransformTask : public Task {
     if (picture.data == nullptr) return Status::unsupported;  // no memory
     const Status status = fill(worker, i, picture);
     if (status != Status::ok) return status;
-    if (!call(picture, i)) return Status::failed;
-    if (!worker.colourist.run(batch_.colours.of(i), picture)) {
-      return Status::unsupported;  // no memory
-    }
-    if (planar) split_channels(picture, out.data);
-    return Status::ok;
-  }
-
-  /// Calls the user's function, if there is one; false where it failed.
-  [[nodiscard]] bool call(const Picture& picture, std::size_t i) const noexcept {
-    const PictureFunction& function = batch_.function;
-    if (function.call == nullptr) return true;
-    return function.call(picture.data, static_cast<std::int64_t>(picture.height),
-                         static_cast<std::int64_t>(picture.width), picture.channels,
-                         function.numbers + i * function.count,
-                         static_cast<std::int64_t>(function.count)) == 0;
+    const Status changed = worker.colourist.run(batch_.colours.of(i), picture);
+    if (changed == Status::ok && planar) split_channels(picture, out.data);
+    return changed;
   }
 
   [[nodiscard]] Status fill(Worker& worker, std::size_t i, const Picture& out) const noexcept {
@@ -376,7 +361,7 @@ class TransformTask : public Task {
   }
 
   const TransformBatch batch_;
-  TransformOptions options_;  // those of the batch, but for the layout where a function follows
+  TransformOptions options_;  // those of the batch, but for the layout where a program follows
 };
 
 class PictureTask : public TransformTask {
@@ -691,13 +676,12 @@ class ColourTask final : public Task {
 
   void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < last; ++i) {
-      const Status status = run_one(worker, i) ? Status::ok : Status::unsupported;
-      rows_.status[i] = static_cast<std::int32_t>(status);
+      rows_.status[i] = static_cast<std::int32_t>(run_one(worker, i));
     }
   }
 
  private:
-  [[nodiscard]] bool run_one(Worker& worker, std::size_t i) const noexcept {
+  [[nodiscard]] Status run_one(Worker& worker, std::size_t i) const noexcept {
     const std::size_t steps = rows_.colours.count;
     const ColourProgram program{rows_.colours.steps.get() + i * steps, steps};
     Picture picture = rows_.first;
@@ -706,11 +690,11 @@ class ColourTask final : public Task {
     picture.data = own;
     if (!rows_.planar || picture.channels == 1) return worker.colourist.run(program, picture);
     picture.data = worker.row.reserve(size);
-    if (picture.data == nullptr) return false;
+    if (picture.data == nullptr) return Status::unsupported;
     join_channels(own, picture);
-    if (!worker.colourist.run(program, picture)) return false;
-    split_channels(picture, own);
-    return true;
+    const Status status = worker.colourist.run(program, picture);
+    if (status == Status::ok) split_channels(picture, own);
+    return status;
   }
 
   const ColouredRows rows_;

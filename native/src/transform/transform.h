@@ -85,7 +85,8 @@ struct ColouredRows {
   std::int32_t* status;
 };
 
-/// A task whose item i is picture i; `unsupported` where there is no memory.
+/// A task whose item i is picture i; `unsupported` where there is no memory, `failed` where a
+/// function of the user's failed.
 [[nodiscard]] std::unique_ptr<Task> colour_task(ColouredRows rows) noexcept;
 
 /// What a worker has decoded of a picture for the views of it.
@@ -103,20 +104,6 @@ struct TransformedRows {
   std::int32_t* status;
 };
 
-/// A user's function, called with each finished picture: height x width x channels bytes, which
-/// it changes in place, whatever the layout of the batch, and the picture's own `count` numbers.
-/// Anything but 0 makes the picture `failed`. Called from several threads at once; no exception
-/// may leave it.
-using PictureCall = std::int32_t (*)(std::uint8_t* pixels, std::int64_t height, std::int64_t width,
-                                     std::int64_t channels, const double* numbers,
-                                     std::int64_t count);
-
-struct PictureFunction {
-  PictureCall call = nullptr;       ///< nullptr: none
-  const double* numbers = nullptr;  ///< `count` for each row of the batch
-  std::size_t count = 0;
-};
-
 /// A batch: `spans[i]` goes into row i by `plans[i]`, which plan_fault has passed. Where the
 /// restart intervals of `spans[i]` lie, `intervals[i]` may say (see Intervals); nullptr: unknown.
 struct TransformBatch {
@@ -125,8 +112,7 @@ struct TransformBatch {
   std::unique_ptr<Plan[]> plans;
   TransformOptions options;
   TransformedRows rows;
-  PictureFunction function;
-  ColourPrograms colours;  ///< run behind the function
+  ColourPrograms colours;
 };
 
 /// A task that decodes and transforms pictures. Of a JPEG only what the window needs is
