@@ -184,8 +184,8 @@ def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for code in examples("fields.md"):
         exec(compile(code, "fields.md", "exec"), names)
 
-    assert (8, 256, 256) == names["masks"].shape
-    assert [0, 255] == names["masks"].unique().tolist()
+    assert (8, 320, 320) == names["masks"].shape
+    assert [*range(11), 255] == names["masks"].unique().tolist()
     assert ["car"] == names["names"]
     assert names["captions"].shape == names["is_token"].shape
 

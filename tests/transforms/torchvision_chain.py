@@ -51,7 +51,9 @@ def as_tv_tensors(sample: Sample, *, role: str) -> Sample:
     }
 
 
-def apply_torchvision(chain: Sequence[Transform], numbers: NDArray[np.float64], sample: Sample) -> Sample:
+def apply_torchvision(
+    chain: Sequence[Transform], numbers: NDArray[np.float64], sample: Sample, *, is_sanitized: bool = True
+) -> Sample:
     """Run torchvision's transforms of the same names, one after the other, then its clamping and sanitizing."""
     from torchvision.transforms import v2
 
@@ -60,6 +62,8 @@ def apply_torchvision(chain: Sequence[Transform], numbers: NDArray[np.float64], 
         own = numbers[first : first + transform.draws].tolist()
         first += transform.draws
         sample = _apply(transform, own, sample)
+    if not is_sanitized:
+        return sample
     finish = v2.Compose([v2.ClampBoundingBoxes(), v2.SanitizeBoundingBoxes(labels_getter=lambda each: each["kinds"])])
     # Without the mask: if there are as many boxes as it has rows, torchvision takes it for one mask per box.
     boxes: Sample = finish({name: sample[name] for name in ("boxes", "kinds")})

@@ -1,9 +1,10 @@
-"""A small U-Net: picture and mask get the same crop and the same flip; the numbers of masks are never interpolated.
+"""A small U-Net: picture and mask are cropped, flipped and turned alike; the numbers of masks are never interpolated.
 
     $ fastio pack images/ scenes.lmdb --field mask=masks/       # files of the same names in two folders
     $ python segmentation.py scenes.lmdb --classes 12 --epochs 30
 
-Every fifth scene is kept for testing. Pixels of class 255 are unknown and count nowhere.
+Every fifth scene is kept for testing. Pixels of class 255 are unknown and count nowhere: those at the edges that crops
+of small scenes add, and in the corners of turned ones, are such.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 from fastio import FastDataset, FastLoader, StepTimer
-from fastio.transforms import CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip
+from fastio.transforms import CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip, RandomRotation
 
 UNKNOWN = 255
 
@@ -60,9 +61,11 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 scenes = FastDataset(options.store, fields=("image", "mask"))
 is_test = np.arange(len(scenes)) % 5 == 0
 finish = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-steps = (RandomCrop(options.crop), RandomHorizontalFlip(), finish)
+crop = RandomCrop(options.crop, pad_if_needed=True, mask_fill=UNKNOWN)
+steps = (crop, RandomHorizontalFlip(), RandomRotation(10, "bilinear", mask_fill=UNKNOWN), finish)
 train = FastLoader(scenes, options.batch_size, indices=~is_test, shuffle=True, transforms=steps, device=device)
-test = FastLoader(scenes, 1, indices=is_test, transforms=[CenterCrop(options.crop), finish], device=device)
+middle = CenterCrop(options.crop, mask_fill=UNKNOWN)
+test = FastLoader(scenes, 1, indices=is_test, transforms=[middle, finish], device=device)
 model = TinyUNet(options.classes).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), 2e-3)
 for epoch in range(options.epochs):

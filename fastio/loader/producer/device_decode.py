@@ -23,6 +23,7 @@ from fastio.codec.image import is_for_gpu
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.row_reader import Shape
 from fastio.errors import SampleError, SchemaError
+from fastio.loader.device.nested import map_tensors
 from fastio.loader.forks import PerProcess
 from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.decoding import PillowFinish
@@ -31,6 +32,7 @@ from fastio.loader.producer.producer import FinishedBatch, ProducerContext, coll
 from fastio.loader.ranges import DECODE, named_range
 from fastio.samplers.batches import Batches
 from fastio.transforms.batch.geometry import grey, run_plans, to_device
+from fastio.transforms.batch.program import grouped, run_program
 from fastio.transforms.fused import Fused, Planned
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, Placement, Stage
@@ -281,12 +283,19 @@ class DeviceDecodeProducer:
         planned = prepared.samples.planned.part(places)
         images = run_plans(pictures, planned.rows, self._fused.target(planned))
         images = images if self._fused.grey is None else grey(images, self._fused.grey)
+        if planned.colours is not None:
+            on_device = partial(_copied, self._device)
+            images = run_program(images, map_tensors(on_device, grouped(planned.colours)))
         return images.permute(0, 2, 3, 1).contiguous()
 
     def _with_labels(self, images: torch.Tensor, indices: NDArray[np.int64]) -> Any:
         """Return images and labels like torch's default collate; labels are still on the host."""
         labels = self._dataset.labels
         return images if labels is None else [images, collate_labels(self._dataset, labels[indices])]
+
+
+def _copied(device: torch.device, tensor: torch.Tensor) -> torch.Tensor:
+    return to_device(tensor.numpy(), device)
 
 
 def _check(dataset: FastDataset, fused: Fused | None) -> None:

@@ -185,14 +185,29 @@ def _random_crop(step: Any) -> list[Any]:
     if padding is not None and type(step).__module__.startswith(f"{_TORCHVISION}v2."):
         left, right, top, bottom = padding  # as v2 keeps it, whatever its user wrote
         padding = (left, top, right, bottom)
-    return [RandomCrop(step.size, padding, step.pad_if_needed, _fill(step.fill), step.padding_mode)]
+    fill, mask_fill = _edges(step)
+    return [RandomCrop(step.size, padding, step.pad_if_needed, fill, step.padding_mode, mask_fill)]
 
 
-def _fill(fill: Any) -> Any:
-    """Return the fill that torchvision v2 keeps for any kind of picture."""
-    if isinstance(fill, dict):
-        fill = next(iter(fill.values())) if len(fill) == 1 else None
-    return 0 if fill is None else fill
+def _pad(step: Any) -> list[Any]:
+    fill, mask_fill = _edges(step)
+    return [Pad(step.padding, fill, step.padding_mode, mask_fill)]
+
+
+def _fills(fill: Any) -> tuple[Any, int]:
+    """Return the fill of pictures and that of masks, of which torchvision v2 keeps a dict by types."""
+    if not isinstance(fill, dict):
+        return fill, 0
+    by_name = {getattr(kind, "__name__", kind): value for kind, value in fill.items()}
+    mask = by_name.pop("Mask", 0)
+    others = next(iter(by_name.values()), None)
+    return by_name.get("Image", by_name.get("others", others)), int(mask or 0)
+
+
+def _edges(step: Any) -> tuple[Any, int]:
+    """Return the two fills of a step that adds edges, where none means black."""
+    fill, mask_fill = _fills(step.fill)
+    return 0 if fill is None else fill, mask_fill
 
 
 def _to_dtype(step: Any) -> list[Any]:
@@ -226,19 +241,25 @@ def _aug_mix(step: Any) -> list[Any]:
 
 def _rotation(step: Any) -> list[Any]:
     kernel, fill = _look(step)
-    return [RandomRotation(tuple(step.degrees), kernel, bool(step.expand), step.center, fill)]
+    own = (tuple(step.degrees), kernel, bool(step.expand), step.center)
+    return [RandomRotation(*own, fill, _fills(step.fill)[1])]
 
 
 def _affine(step: Any) -> list[Any]:
     shear = None if step.shear is None else tuple(step.shear)
     kernel, fill = _look(step)
-    return [RandomAffine(tuple(step.degrees), step.translate, step.scale, shear, kernel, fill, step.center)]
+    own = (tuple(step.degrees), step.translate, step.scale, shear, kernel, fill, step.center)
+    return [RandomAffine(*own, _fills(step.fill)[1])]
+
+
+def _perspective(step: Any) -> list[Any]:
+    own = (float(step.distortion_scale), float(step.p), *_look(step))
+    return [RandomPerspective(*own, _fills(step.fill)[1])]
 
 
 def _look(step: Any) -> tuple[Any, Any]:
     """Return how a step reads pixels that it moves: interpolation and fill."""
-    fill = step.fill if not isinstance(step.fill, dict) else next(iter(step.fill.values()), None)
-    return as_kernel(step.interpolation), fill
+    return as_kernel(step.interpolation), _fills(step.fill)[0]
 
 
 def _blur(step: Any) -> list[Any]:
@@ -286,7 +307,7 @@ _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "Grayscale": lambda step: [Grayscale(step.num_output_channels)],
     "Normalize": lambda step: [Normalize(_numbers(step.mean), _numbers(step.std))],
     "PILToTensor": lambda step: [],
-    "Pad": lambda step: [Pad(step.padding, _fill(step.fill), step.padding_mode)],
+    "Pad": _pad,
     "RandAugment": _rand_augment,
     "RandomAdjustSharpness": lambda step: [RandomAdjustSharpness(step.sharpness_factor, float(step.p))],
     "RandomAffine": _affine,
@@ -299,7 +320,7 @@ _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "RandomGrayscale": lambda step: [RandomGrayscale(float(step.p))],
     "RandomHorizontalFlip": lambda step: [RandomHorizontalFlip(float(step.p))],
     "RandomInvert": lambda step: [RandomInvert(float(step.p))],
-    "RandomPerspective": lambda step: [RandomPerspective(float(step.distortion_scale), float(step.p), *_look(step))],
+    "RandomPerspective": _perspective,
     "RandomPosterize": lambda step: [RandomPosterize(step.bits, float(step.p))],
     "RandomResizedCrop": _resized_crop,
     "RandomRotation": _rotation,

@@ -22,6 +22,8 @@ from fastio.transforms import (
     RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
+    RandomRotation,
+    RandomVerticalFlip,
     Resize,
 )
 from tests.conftest import encode, write_store
@@ -114,6 +116,7 @@ PLANS = pytest.mark.parametrize(
         [CenterCrop(64)],
         [Resize((20, 20)), Grayscale(3)],
         [CenterCrop(18), Grayscale(1)],
+        [CenterCrop(24), RandomVerticalFlip(), RandomRotation(40, "bilinear"), RandomHorizontalFlip()],
     ],
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from fastio.measure.doctor.recipe import recipe_of
 from fastio.measure.doctor.script import DataFiles, data_files, data_path
-from fastio.transforms import KeepBoxes, KeepPoints, RandomCrop
+from fastio.transforms import KeepBoxes, KeepPoints, Pad, RandomCrop, RandomRotation
 from tests.conftest import encode, pictures
 
 
@@ -121,6 +121,18 @@ def test_padding_as_v2_keeps_it() -> None:
     )
 
     assert ((RandomCrop(8, padding=(1, 2, 3, 4)),), ()) == recipe_of([step])
+
+
+def test_fills_by_type() -> None:
+    """v2 keeps a dict of types; the number for masks is our mask_fill."""
+    image, mask = type("Image", (), {}), type("Mask", (), {})
+    pad = step_of("Pad", padding=[1, 2, 3, 4], fill={image: 9, mask: 255}, padding_mode="constant")
+    turn = step_of(
+        "RandomRotation", degrees=[-5.0, 5.0], interpolation="bilinear", expand=False, center=None, fill={"others": 7}
+    )
+
+    expected = (Pad((1, 2, 3, 4), fill=9, mask_fill=255), RandomRotation(5, "bilinear", fill=7))
+    assert (expected, ()) == recipe_of([pad, turn])
 
 
 def test_steps_for_boxes_and_points() -> None:
