@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
+#include <limits>
 #include <memory>
 #include <random>
 #include <vector>
@@ -99,6 +101,69 @@ void test_numbers(fastio::Worker& worker) {
   EXPECT((wide.numbers == std::vector<std::uint16_t>{77, 6 * 257, 5 * 257, 77, 10 * 257, 9 * 257}));
 }
 
+fastio::ColourWork step_of(fastio::ColourStep step, std::initializer_list<double> amounts = {}) {
+  fastio::ColourWork made{static_cast<double>(step), {}};
+  std::copy(amounts.begin(), amounts.end(), made.amounts.begin());
+  return made;
+}
+
+// A row of 2 x 3 pixels in memory of its exact size: turned by half a circle, shifted by a pixel to
+// the right, mirrored. Numbers outside are 9.
+template <typename Number>
+void test_moves_of(fastio::Worker& worker, std::size_t channels, bool planar) {
+  using fastio::ColourStep;
+  std::vector<Number> numbers;
+  for (std::size_t i = 0; i < 6 * channels; ++i) {
+    const std::size_t pixel = planar ? i % 6 : i / channels;
+    const std::size_t channel = planar ? i / 6 : i % channels;
+    numbers.push_back(static_cast<Number>(10 * pixel + channel));
+  }
+  auto* const data = reinterpret_cast<std::uint8_t*>(numbers.data());
+  const NumberRow row{data, 2, 3, channels, sizeof(Number), planar};
+  const std::array steps{
+      step_of(ColourStep::affine, {-1, 0, 0, 0, -1, 0, 0, 0, 0, 1, 9}),
+      step_of(ColourStep::none),
+      step_of(ColourStep::affine, {1, 0, -1, 0, 1, 0, 0, 0, 0, 1, 9}),
+      step_of(ColourStep::flip_x),
+      step_of(ColourStep::flip_y),
+  };
+  EXPECT(fastio::move_fault({steps.data(), steps.size()}) == nullptr);
+  EXPECT(worker.mover.run({steps.data(), steps.size()}, row));
+  constexpr std::array<int, 6> shown{1, 2, -1, 4, 5, -1};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const int pixel = shown[planar ? i % 6 : i / channels];
+    const std::size_t channel = planar ? i / 6 : i % channels;
+    EXPECT(numbers[i] ==
+           (pixel < 0 ? 9 : static_cast<Number>(10 * pixel + static_cast<int>(channel))));
+  }
+}
+
+void test_moves(fastio::Worker& worker) {
+  for (const bool planar : {false, true}) {
+    for (const std::size_t channels : {1, 2, 3, 4}) {
+      test_moves_of<std::uint8_t>(worker, channels, planar);
+      test_moves_of<std::uint16_t>(worker, channels, planar);
+    }
+  }
+}
+
+void test_steps_that_are_no_moves() {
+  using fastio::ColourStep;
+  const auto bilinear = step_of(ColourStep::affine, {1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 9});
+  EXPECT(fastio::move_fault({&bilinear, 1}) != nullptr);
+  const auto colour = step_of(ColourStep::invert);
+  EXPECT(fastio::move_fault({&colour, 1}) != nullptr);
+  const auto none = step_of(ColourStep::perspective, {std::numeric_limits<double>::quiet_NaN()});
+  EXPECT(fastio::move_fault({&none, 1}) != nullptr);
+}
+
+void test_flips(fastio::Worker& worker) {
+  Plan turned = plan;
+  turned.flip = 3;
+  const Outcome part = decoded(worker, mask_file(8, 0), &turned, 1);
+  EXPECT((part.numbers == std::vector<std::uint16_t>{77, 10, 9, 77, 6, 5}));
+}
+
 void test_misfits(fastio::Worker& worker) {
   EXPECT(decoded(worker, mask_file(16, 0), &plan, 1).status == Status::bad_shape);
   Plan outside = plan;
@@ -125,6 +190,9 @@ void test_damage(fastio::Worker& worker) {
 int main() {
   fastio::Worker worker;  // kept, as a thread of the pool keeps it
   test_numbers(worker);
+  test_moves(worker);
+  test_steps_that_are_no_moves();
+  test_flips(worker);
   test_misfits(worker);
   test_damage(worker);
   return failures;
