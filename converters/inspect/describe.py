@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastio.store.kinds.scan import Problem
 
 __all__ = [
+    "count_matching",
     "describe",
     "describe_source",
     "field_places",
@@ -76,6 +77,15 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "read_without_fastio": _plain_reader(store) if store.schema.payload and is_local(store.path) else "",
         **(_many_fields(store) if has_many_fields(store) else {}),
     }
+
+
+def count_matching(store: SampleStore, expression: str) -> int:
+    """Return for how many samples an expression is true: see ``FastDataset.where``."""
+    from fastio.dataset.columns import matching  # with Pillow, for this option only
+    from fastio.dataset.row_reader import RowReader
+
+    main = store.schema.picture or store.schema.payload[0]
+    return int(np.count_nonzero(matching(store, expression, reader=RowReader(store, main.name, mode=None))))
 
 
 def _many_fields(store: SampleStore) -> dict[str, Any]:

@@ -37,7 +37,7 @@ __all__ = [
 
 
 _SECTIONS = {
-    "Options": ("as_json", "only_skipped", "build", "html"),
+    "Options": ("as_json", "only_skipped", "expression", "build", "html"),
     "Of a PATH that is not packed yet": (
         "kind",
         "split",
@@ -52,6 +52,7 @@ _SECTIONS = {
 @click.argument("path", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--skipped", "only_skipped", is_flag=True, help="List what packing left out, and why.")
+@click.option("--where", "expression", metavar="EXPR", help='Count the samples for which EXPR is true: "width >= 400".')
 @click.option("--build", is_flag=True, help="Show how the native core was built; takes no PATH.")
 @source_kind_option("What a PATH that is not packed yet is, as for fastio pack.", with_text=True)
 @click.option("--split", metavar="NAME", help="Describe only the part NAME of PATH: train, val, ...")
@@ -66,6 +67,7 @@ def info(  # noqa: PLR0913 - an option each
     *,
     as_json: bool,
     only_skipped: bool,
+    expression: str | None,
     build: bool,
     kind: str,
     split: str | None,
@@ -82,6 +84,7 @@ def info(  # noqa: PLR0913 - an option each
     Example:
       fastio info train.lmdb
       fastio info train.lmdb --skipped
+      fastio info train.lmdb --where "width >= 400 and label == 'dog'"
       fastio info train.parquet
       fastio info captions.jsonl --root ./photos
       fastio info train.lmdb --json | jq .samples
@@ -101,15 +104,17 @@ def info(  # noqa: PLR0913 - an option each
     asked = SourceAsked(path, kind, split, text_column, arguments)
     opened = None if asked.words() else _opened(path, remote)
     if opened is None:
-        if only_skipped or wants_html():
-            raise click.UsageError(f"{path} is not packed yet: --skipped and --html are for stores")
+        if only_skipped or expression is not None or wants_html():
+            raise click.UsageError(f"{path} is not packed yet: --skipped, --where and --html are for stores")
         print_source(describe_path(asked), as_json=as_json)
         return
-    from fastio.converters.inspect.describe import describe
+    from fastio.converters.inspect.describe import count_matching, describe
     from fastio.measure.report.store import store_page
 
     with opened as store:
         described = {**describe(store), "epoch": epoch_facts(store)}
+        if expression is not None:
+            described["where"] = {"expression": expression, "samples": count_matching(store, expression)}
         page = store_page(
             described,
             epoch=epoch_line(described["epoch"], described["size_bytes"]),

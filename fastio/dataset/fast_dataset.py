@@ -14,13 +14,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Subset
 
+from fastio.dataset.columns import SIDES, matching, stored_lengths
 from fastio.dataset.field_values import FieldValues, column_values
 from fastio.dataset.form import LABEL, FieldTransform, Form
 from fastio.dataset.iterable import SequentialDataset
 from fastio.dataset.row_reader import RowReader, label_values, one_by_one
-from fastio.dataset.token_reader import stored_lengths, stored_tokenizer
+from fastio.dataset.token_reader import stored_tokenizer
 from fastio.dataset.tv_values import TvTypes
 from fastio.errors import SampleError, SchemaError
 from fastio.samplers.share import Ranks
@@ -39,13 +40,13 @@ from fastio.types.spans import Spans
 
 __all__ = [
     "FastDataset",
+    "FastSubset",
     "not_a_path",
     "sample_placement",
 ]
 
 
 _LAZY = ("labels", "lengths", "targets", "keys", "extensions", "classes")  # made on first use
-_SIDES = ("height", "width")  # columns that all pictures have, in the order of sizes()
 _OF_THE_LOADER = "pass it to FastLoader(dataset, batch_size), or to torch's DataLoader"
 # Options of torchvision's datasets and of loaders: what to write instead.
 _ELSEWHERE = {
@@ -356,9 +357,26 @@ class FastDataset(Dataset[Any]):
         """
         if name in self.store.schema:
             return self.store.column(name)
-        if name in _SIDES and (self.reader.is_picture or self.reader.is_mask):
-            return self.sizes()[:, _SIDES.index(name)]
+        if name in SIDES and (self.reader.is_picture or self.reader.is_mask):
+            return self.sizes()[:, SIDES.index(name)]
         return self.lengths if name == "length" else self.store.column(name)
+
+    def where(self, expression: str) -> FastSubset:
+        """
+        Return the samples for which an expression over columns is true, as a part that FastLoader, torch's tools for
+        subsets, states and receipts know::
+
+            large = dataset.where("width >= 400 and aesthetic >= 5 and label in ('dog', 'cat')")
+
+        Columns are those of the store with one value a sample (classes go by name or number), ``width`` and ``height``
+        of pictures, ``length`` of token ids, ``key``, and ``size_bytes``, the bytes of a sample as stored. Comparisons,
+        ``in``, ``and``, ``or``, ``not``, ``is None``, arithmetic and ``.startswith()``, ``.endswith()`` and
+        ``.contains()`` of text are computed by pyarrow; nothing else is run. Missing values make no comparison true.
+
+        Raises SchemaError, with the place, for anything else and for unknown columns, and where pyarrow is missing
+        (``pip install 'fastio[text]'``).
+        """
+        return FastSubset(self, np.flatnonzero(_matching(self, expression)))
 
     @property
     def tokenizer(self) -> Mapping[str, Any]:
@@ -499,6 +517,73 @@ class FastDataset(Dataset[Any]):
         if self.transform is None and self.target_transform is None:
             return first
         return "\n  ".join([first, *sample_placement(self, "dataset[i]").lines])
+
+
+# FastSubset: some samples of a FastDataset as torch's Subset, with keys, labels and classes; and how they are chosen.
+
+
+class FastSubset(Subset[Any]):
+    """
+    Some samples of a FastDataset: ``dataset.where(...)``, and ``loader.dataset`` of a ``FastLoader(..., indices=...)``.
+    Sample i is ``dataset[indices[i]]``.
+    """
+
+    dataset: FastDataset
+
+    def __init__(self, dataset: FastDataset, indices: NDArray[np.int64]) -> None:
+        super().__init__(dataset, indices.tolist())
+        self._chosen = indices
+
+    @property
+    def keys(self) -> list[str]:
+        """Each sample's path in its source."""
+        return self.dataset.store.keys(self._chosen)
+
+    @property
+    def labels(self) -> NDArray[Any] | None:
+        """The label of each sample, as FastDataset's."""
+        labels = self.dataset.labels
+        return None if labels is None else labels[self._chosen]
+
+    @property
+    def targets(self) -> list[Any]:
+        """The label of each sample as a list of Python numbers."""
+        return [] if self.labels is None else list(self.labels.tolist())
+
+    @property
+    def classes(self) -> list[str]:
+        """All classes of the dataset, whether the subset has samples of them or not."""
+        return self.dataset.classes
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """The label of each class name."""
+        return self.dataset.class_to_idx
+
+    def sizes(self, field: str | None = None) -> NDArray[np.int64]:
+        """Return height and width of each sample's picture, ``(n, 2)``, as FastDataset's."""
+        return self.dataset.sizes(field)[self._chosen]
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column, one value per sample; "length", "height" and "width" as in FastDataset."""
+        return self.dataset.column(name)[self._chosen]
+
+    def where(self, expression: str) -> FastSubset:
+        """Return the samples of these for which an expression is true: see ``FastDataset.where``."""
+        return FastSubset(self.dataset, self._chosen[_matching(self.dataset, expression)[self._chosen]])
+
+    def __repr__(self) -> str:
+        return f"FastSubset({self.dataset.store.path!r}): {len(self)} of {len(self.dataset)} samples"
+
+
+def _matching(dataset: FastDataset, expression: str) -> NDArray[np.bool_]:
+    """Return for which samples an expression is true, ``(n,)``."""
+    store = dataset.store
+    if len(dataset) != len(store):
+        raise SchemaError(
+            f"{store.path}: {type(dataset).__name__} has a length of its own, so columns do not tell of its samples"
+        )
+    return matching(store, expression, reader=dataset.reader)
 
 
 def not_a_path(what: str, value: object) -> str:

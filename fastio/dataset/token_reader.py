@@ -16,19 +16,7 @@ from fastio.errors import SampleError
 from fastio.store.protocol import SampleStore
 from fastio.types.spans import Spans
 
-__all__ = ["TokenReader", "read_text", "stored_lengths", "stored_tokenizer"]
-
-
-def stored_lengths(store: SampleStore, field: str) -> NDArray[np.int64]:
-    """
-    Return the length of every sample from the index alone, int64: token ids, rows of a ragged array, or for any other
-    field, bytes as stored.
-
-    The length of text is in bytes of UTF-8, not characters.
-    """
-    sizes = store.spans(field, np.arange(len(store), dtype=np.int64)).sizes
-    unit_bytes = store.schema[field].unit_bytes
-    return sizes if unit_bytes <= 1 else sizes // unit_bytes
+__all__ = ["TokenReader", "read_text", "stored_tokenizer"]
 
 
 def stored_tokenizer(store: SampleStore) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from fastio.store.index.store import SealedStore
 from fastio.store.index.views import join_stores
 
 __all__ = [
-    "FastSubset",
     "as_indices",
     "find_members",
     "join_members",
@@ -211,56 +210,6 @@ class _ByMember:
         member, label = pair.tolist()
         transform = self.transforms[member]
         return label if transform is None else transform(label)
-
-
-# FastSubset: some samples of a FastDataset as torch's Subset, with keys, labels and classes.
-
-
-class FastSubset(Subset[Any]):
-    """``loader.dataset`` of a ``FastLoader(..., indices=...)``: sample i is ``dataset[indices[i]]``."""
-
-    dataset: FastDataset
-
-    def __init__(self, dataset: FastDataset, indices: NDArray[np.int64]) -> None:
-        super().__init__(dataset, indices.tolist())
-        self._chosen = indices
-
-    @property
-    def keys(self) -> list[str]:
-        """Each sample's path in its source."""
-        return self.dataset.store.keys(self._chosen)
-
-    @property
-    def labels(self) -> NDArray[Any] | None:
-        """The label of each sample, as FastDataset's."""
-        labels = self.dataset.labels
-        return None if labels is None else labels[self._chosen]
-
-    @property
-    def targets(self) -> list[Any]:
-        """The label of each sample as a list of Python numbers."""
-        return [] if self.labels is None else list(self.labels.tolist())
-
-    @property
-    def classes(self) -> list[str]:
-        """All classes of the dataset, whether the subset has samples of them or not."""
-        return self.dataset.classes
-
-    @property
-    def class_to_idx(self) -> dict[str, int]:
-        """The label of each class name."""
-        return self.dataset.class_to_idx
-
-    def sizes(self, field: str | None = None) -> NDArray[np.int64]:
-        """Return height and width of each sample's picture, ``(n, 2)``, as FastDataset's."""
-        return self.dataset.sizes(field)[self._chosen]
-
-    def column(self, name: str) -> NDArray[Any]:
-        """Return a column, one value per sample; "length", "height" and "width" as in FastDataset."""
-        return self.dataset.column(name)[self._chosen]
-
-    def __repr__(self) -> str:
-        return f"FastSubset({self.dataset.store.path!r}): {len(self)} of {len(self.dataset)} samples"
 
 
 # Parses indices as users write them: numbers, masks, ranges, tensors.

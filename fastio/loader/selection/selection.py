@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.fast_dataset import FastDataset, FastSubset
 from fastio.loader.options import LoaderOptions, OrderOptions
-from fastio.loader.selection.members import FastSubset, as_indices, find_members, join_members
+from fastio.loader.selection.members import as_indices, find_members, join_members
 from fastio.loader.selection.mixture import Mixture, check_mixture, mixture_sampler
 from fastio.samplers.batches import BatchSampler, ChosenOrder, ElasticSampler, OrderSampler
 from fastio.samplers.draws import Draw, DrawnSampler, WeightedDraw

@@ -56,6 +56,8 @@ def store_page(report: Mapping[str, Any], *, epoch: str, pictures: PictureGrid |
         *([("classes", number(len(report["classes"])))] if report["classes"] else []),
         ("skipped", number(report["skipped"])),
     ]
+    if "where" in report:
+        figures.append((report["where"]["expression"], counted(report["where"]["samples"], "sample")))
     return Page("A store of training data", report["path"], sections, figures=figures)
 
 
