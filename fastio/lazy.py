@@ -1,4 +1,4 @@
-"""Names of packages that are imported when they are first used, so that a command imports only what it needs."""
+"""What is imported when it is first used: names of packages, and torch, without which arrays can be loaded too."""
 
 from __future__ import annotations
 
@@ -6,9 +6,24 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-__all__ = ["attach_stub"]
+if TYPE_CHECKING:
+    import torch
+    from torch.utils.data import Dataset, DistributedSampler, Subset
+    from typing_extensions import TypeIs
+
+__all__ = [
+    "Dataset",
+    "DistributedSampler",
+    "Subset",
+    "attach_stub",
+    "is_tensor",
+    "torch",
+    "torch_base",
+    "torch_class",
+]
 
 _HANDED_ON = re.compile(r"from (?P<home>\S+) import (?P<name>\w+) as (?P=name)\n?")
 _DECLARED = re.compile(r"(?P<name>\w+): ")
@@ -58,3 +73,107 @@ def _read(stub: str) -> tuple[Mapping[str, str], list[str]]:
             elif line.strip():
                 raise ValueError(f"{stub}: expected `from MODULE import NAME as NAME` or `NAME: TYPE`, got {line!r}")
     return homes, own
+
+
+# torch: imported by the first use of one of its names. Modules of fastio write ``from fastio.lazy import torch``.
+
+
+class _Torch(ModuleType):
+    """
+    The module torch, imported when a name of it is first used; from then on, names are found as fast as in torch.
+
+    Raises ImportError, in one line, if torch cannot be imported.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what asks a module for these, such as inspect, wants no torch
+            raise AttributeError(f"module 'torch', which fastio has not imported, has no attribute {name!r}")
+        value = getattr(_imported_torch(), name)
+        if isinstance(value, (ModuleType, type)):  # not functions, which tests replace
+            setattr(self, name, value)
+        return value
+
+
+def _imported_torch() -> ModuleType:
+    try:
+        return import_module("torch")
+    except ImportError as exc:
+        raise ImportError(
+            f"this needs torch, which cannot be imported ({exc}): pip install torch, or, for batches of NumPy arrays, "
+            'pass FastLoader(..., output="numpy")',
+            name="torch",
+        ) from exc
+
+
+def is_tensor(value: object) -> TypeIs[torch.Tensor]:
+    """Whether a value is a tensor of torch, which need not be imported for that."""
+    module = sys.modules.get("torch")
+    return module is not None and isinstance(value, module.Tensor)
+
+
+def torch_class(name: str) -> Any:
+    """Return a class of torch by its dotted name, for isinstance; if torch was not imported, (): nothing is one."""
+    home, _, own = f"torch.{name}".rpartition(".")
+    return getattr(sys.modules.get(home), own, ())
+
+
+def torch_base(name: str) -> Any:
+    """Return a class of torch by its dotted name, to derive from; a class without members if torch is not there."""
+    home, _, own = f"torch.{name}".rpartition(".")
+    try:
+        return getattr(import_module(home), own)
+    except ImportError:
+        return type(own, (), {})
+
+
+if not TYPE_CHECKING:
+    torch = _Torch("torch")
+    _T = TypeVar("_T")
+
+    def _derive(kind: type) -> None:
+        """Put classes of torch, if it has been imported, in the places of those that stand in for them."""
+        data = sys.modules.get("torch.utils.data")
+        for each in kind.__mro__ if data is not None else ():
+            bases = [
+                base if _Later not in base.__bases__ else getattr(data, base.__name__, base) for base in each.__bases__
+            ]
+            if bases != list(each.__bases__):
+                each.__bases__ = tuple(bases)
+
+    class _Later:
+        """
+        Makes a class stand in for one of torch.utils.data of the same name: deriving from it does not import torch.
+
+        What derives from it derives from torch's own as soon as torch has been imported: from its definition on, or
+        from the next ``__init__`` of an object. Nobody can ask for torch's class before.
+        """
+
+        __slots__ = ()
+
+        def __init_subclass__(cls) -> None:
+            super().__init_subclass__()
+            _derive(cls)
+
+        def __init__(self) -> None:
+            _derive(type(self))
+
+    # Generic comes first, as in torch: Python then lets one take the place of the other.
+    class Dataset(Generic[_T], _Later):
+        """Stands in for torch's."""
+
+        def __add__(self, other: Any) -> Any:
+            return torch.utils.data.ConcatDataset([self, other])
+
+    class Subset(Dataset[_T], _Later):
+        """Stands in for torch's."""
+
+        def __init__(self, dataset: Any, indices: list[int]) -> None:
+            super().__init__()
+            self.dataset, self.indices = dataset, indices
+
+    class DistributedSampler(Generic[_T], _Later):
+        """Stands in for torch's."""
+
+        def __init__(self, dataset: Any, num_replicas: int, rank: int, *, shuffle: bool) -> None:
+            super().__init__()
+            self.dataset, self.num_replicas, self.rank, self.shuffle = dataset, num_replicas, rank, shuffle

@@ -62,6 +62,47 @@ def test_a_command_on_local_files_imports_what_it_needs(line: str, folder: Path)
     assert set() == modules & (NETWORK | LIBRARIES | OF_URLS | COMMANDS[line])
 
 
+NO_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "torchvision"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoTorch())
+"""
+
+
+@pytest.mark.parametrize("package", ["fastio", "fastio.transforms", "fastio.transforms.batch", "fastio.store"])
+def test_public_names_need_no_torch(package: str) -> None:
+    """Each public name is there where torch is not."""
+    run(f"{NO_TORCH}\nfrom {package} import *\nimport {package}\nassert set({package}.__all__) <= set(dir())", Path())
+
+
+def test_what_needs_torch_says_so() -> None:
+    """Where torch is missing, its first use says in one line what to install, and how to load arrays."""
+    script = f"{NO_TORCH}\nfrom fastio import DevicePrefetcher\ntry: DevicePrefetcher([])\nexcept ImportError as exc: "
+    script += "print(exc)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert ended.stdout == (
+        "this needs torch, which cannot be imported (No module named 'torch'): pip install torch, or, for batches of "
+        'NumPy arrays, pass FastLoader(..., output="numpy")\n'
+    )
+
+
+@pytest.mark.parametrize("order", ["torch first", "fastio first"])
+def test_classes_for_torch_are_torchs(order: str, folder: Path) -> None:
+    """A FastDataset is one of torch's as soon as torch is imported, and importing its class does not import torch."""
+    lines = ["from fastio import FastDataset", "import torch"]
+    script = [*(lines if order == "fastio first" else reversed(lines))]
+    script += ["data = FastDataset('s.lmdb')", "assert isinstance(data, torch.utils.data.Dataset)", "data + data"]
+
+    run("\n".join(script), folder)
+    assert "torch" not in run(lines[0], folder)
+
+
 def test_the_import_of_the_package_brings_nothing() -> None:
     """A script that imports fastio pays for what it uses of it."""
     brought = run("import fastio", Path()) - run("", Path())

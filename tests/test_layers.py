@@ -58,6 +58,7 @@ def imports(module: str) -> frozenset[str]:
             assert node.level == 0, f"{module}: imports are absolute"
             assert node.module is not None
             members = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {"torch"} & {member.removeprefix("fastio.lazy.") for member in members}
             names |= {member if member in MODULES or member == "fastio._native" else node.module for member in members}
     return frozenset(names)
 

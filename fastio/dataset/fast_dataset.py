@@ -9,21 +9,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import Dataset, Subset
 
 from fastio.dataset.columns import SIDES, matching, stored_lengths
 from fastio.dataset.field_values import FieldValues, column_values
 from fastio.dataset.form import LABEL, FieldTransform, Form
-from fastio.dataset.iterable import SequentialDataset
 from fastio.dataset.row_reader import RowReader, label_values, one_by_one
 from fastio.dataset.token_reader import stored_tokenizer
 from fastio.dataset.tv_values import TvTypes
 from fastio.errors import SampleError, SchemaError
+from fastio.lazy import Dataset, Subset
 from fastio.samplers.share import Ranks
 from fastio.store import open_store
 from fastio.store.files import Read
@@ -37,6 +36,9 @@ from fastio.types.options import check_verify, explains_names
 from fastio.types.placement import IN_THE_INDEX, Placement, Stage, steps_of
 from fastio.types.schema import LOSS, Field, Schema
 from fastio.types.spans import Spans
+
+if TYPE_CHECKING:
+    from fastio.dataset.iterable import SequentialDataset
 
 __all__ = [
     "FastDataset",
@@ -103,6 +105,7 @@ class FastDataset(Dataset[Any]):
         tv_tensors: bool = False,
         remote: Remote = DEFAULT,
     ) -> None:
+        super().__init__()
         if not isinstance(remote, Remote):
             raise TypeError(f"remote={remote!r}: expected fastio.Remote, such as Remote(cache_dir=...)")
         if isinstance(path, (str, Path)):
@@ -312,6 +315,8 @@ class FastDataset(Dataset[Any]):
         Return an iterable over all samples in order, split over ranks (the options are FastLoader's) and DataLoader
         workers.
         """
+        from fastio.dataset.iterable import SequentialDataset
+
         return SequentialDataset(self, Ranks.of(ranks, rank, world_size).share())
 
     @cached_property
@@ -533,6 +538,15 @@ class FastSubset(Subset[Any]):
     def __init__(self, dataset: FastDataset, indices: NDArray[np.int64]) -> None:
         super().__init__(dataset, indices.tolist())
         self._chosen = indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, idx: Any) -> Any:  # the names of torch's Subset
+        return self.__getitems__(idx) if isinstance(idx, list) else self.dataset[self.indices[idx]]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return self.dataset.__getitems__([self.indices[idx] for idx in indices])
 
     @property
     def keys(self) -> list[str]:

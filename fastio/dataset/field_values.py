@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -16,6 +15,7 @@ from fastio.dataset.picture.lazy import LazyPicture, small_picture
 from fastio.dataset.picture.stored import StoredPicture
 from fastio.dataset.row_reader import RowReader, is_uniform, label_values
 from fastio.dataset.token_reader import TokenReader, read_text
+from fastio.lazy import torch
 from fastio.store.protocol import SampleStore
 from fastio.types.spans import Spans
 

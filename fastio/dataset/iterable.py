@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from torch.utils.data import IterableDataset, get_worker_info
 
+from fastio.lazy import torch_base
 from fastio.samplers.agreement import Agreement
 from fastio.samplers.position import check_state, whole
 from fastio.samplers.share import Share
@@ -19,6 +20,11 @@ from fastio.store.files import Prefetch
 from fastio.store.files.fetch import joined_spans
 from fastio.store.protocol import SampleStore
 from fastio.types.spans import Spans
+
+if TYPE_CHECKING:
+    from torch.utils.data import IterableDataset
+else:
+    IterableDataset = torch_base("utils.data.IterableDataset")
 
 __all__ = [
     "SequentialDataset",
@@ -114,7 +120,7 @@ class SequentialDataset(IterableDataset[Any]):
                     yield sample
         if not is_compared:
             self._compare(position)
-        if get_worker_info() is None:
+        if _worker() is None:
             # A worker stays at its end instead: it must not start over when the other workers' epoch is continued.
             position.history, position.samples, position.reader = [], 0, None
         else:
@@ -178,7 +184,7 @@ class SequentialDataset(IterableDataset[Any]):
                 f"continue on {before} ranks until it ends, or use a FastLoader"
             )
         position = _Position(history, samples, (worker, workers) if history or samples else None)
-        if get_worker_info() is not None:
+        if _worker() is not None:
             _check_reader(position, _reader())
         self._next = self._latest = position
 
@@ -196,9 +202,15 @@ class SequentialDataset(IterableDataset[Any]):
         self._share.check_shared_once(self, "make it by iterable(rank=0, world_size=1)")
 
 
+def _worker() -> Any:
+    """Return what torch says of the DataLoader worker that this process is; None if it is none."""
+    data = sys.modules.get("torch.utils.data")
+    return None if data is None else data.get_worker_info()
+
+
 def _reader() -> tuple[int, int]:
     """Return the DataLoader worker that this process is, and the number of workers; (0, 1) if it is none."""
-    worker = get_worker_info()
+    worker = _worker()
     return (0, 1) if worker is None else (worker.id, worker.num_workers)
 
 

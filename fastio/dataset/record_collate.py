@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import default_collate
 
 from fastio.dataset.form import FieldTransform
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate, answers_of
 from fastio.dataset.tv_values import picture_tensor
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.types.field_types import type_of
 from fastio.types.options import explains_names
 from fastio.types.schema import Field, Schema
@@ -220,7 +219,7 @@ class FieldCollate:
         if form.kind == "value":
             return self._collated(form.names[0], samples)
         if not self._is_tuple(first):
-            return default_collate(list(samples))  # a transform made something else
+            return torch.utils.data.default_collate(list(samples))  # a transform made something else
         columns = zip(self._names_of(first), zip(*samples, strict=True), strict=True)
         batch = [self._collated(name, values) for name, values in columns]
         return batch if form.kind == "pair" else tuple(batch)  # a list, as default_collate makes of pairs
@@ -258,7 +257,7 @@ class FieldCollate:
             if name in self._rows and np.ndim(values[0]) > 0:
                 return _collated_rows(values, self._rows[name], self._fills[name])
             is_listed = isinstance(values[0], self._lists.get(name, ()))
-            return list(values) if is_listed else default_collate(list(values))
+            return list(values) if is_listed else torch.utils.data.default_collate(list(values))
         except Exception as exc:
             exc.add_note(f"in a batch of {len(values)} samples, field {name!r}")
             raise

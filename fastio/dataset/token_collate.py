@@ -9,10 +9,9 @@ from itertools import accumulate
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from torch.utils.data import default_collate
 
+from fastio.lazy import torch
 from fastio.types.options import explains_fields
 from fastio.types.runs import mask_of_runs
 from fastio.types.schema import LOSS, Field
@@ -39,14 +38,7 @@ Layout = Literal["pad", "pack", "chunk"]
 _LABELS = "labels"
 IGNORED = -100  # in ``labels``: the ``ignore_index`` of torch's cross entropy
 _MOST_TOKENS = (1 << 31) - 1  # tokens of a packed batch: variable-length attention takes positions as int32
-_MULTIPLES = {
-    torch.float16: 8,
-    torch.bfloat16: 8,
-    torch.int8: 16,
-    torch.uint8: 16,
-    torch.float32: 4,
-    torch.float64: 2,
-}
+_MULTIPLES = {"float16": 8, "bfloat16": 8, "int8": 16, "uint8": 16, "float32": 4, "float64": 2}  # of a dtype of torch
 
 
 def tensor_core_multiple(dtype: torch.dtype) -> int:
@@ -58,9 +50,11 @@ def tensor_core_multiple(dtype: torch.dtype) -> int:
     matrix multiplication. An A100 is fastest at eight times that (64, 128, 32, 16); to get it, pass the number
     itself.
     """
-    if dtype not in _MULTIPLES:
-        raise ValueError(f"pad_to_multiple={dtype}: expected a number, or one of {', '.join(map(str, _MULTIPLES))}")
-    return _MULTIPLES[dtype]
+    multiple = _MULTIPLES.get(str(dtype).removeprefix("torch."))
+    if multiple is None:
+        names = ", ".join(f"torch.{name}" for name in _MULTIPLES)
+        raise ValueError(f"pad_to_multiple={dtype}: expected a number, or one of {names}")
+    return multiple
 
 
 @runtime_checkable
@@ -345,7 +339,7 @@ class PreferenceCollate:
         if not answers:
             raise ValueError(f"samples with {', '.join(map(str, samples[0]))}: expected {_PREFERENCE_FIELDS}")
         rest = [name for name in samples[0] if name != "prompt" and name not in answers]
-        columns = {name: default_collate([sample[name] for sample in samples]) for name in rest}
+        columns = {name: _collated([sample[name] for sample in samples]) for name in rest}
         if self.apart:
             batch: Batch = {}
             for name in ("prompt", *answers):
@@ -389,7 +383,7 @@ def count_tokens(batch: Batch) -> tuple[int, int]:
 
 
 def _checked_multiple(wish: int | torch.dtype) -> int:
-    if isinstance(wish, torch.dtype):
+    if not isinstance(wish, int):
         return tensor_core_multiple(wish)
     if wish < 1:
         raise ValueError(f"pad_to_multiple={wish}: expected 1 or more")
@@ -440,6 +434,10 @@ def beside_fill(name: str) -> int:
     return IGNORED if name == _LABELS else 0
 
 
+def _collated(values: list[Any]) -> Any:
+    return torch.utils.data.default_collate(values)
+
+
 def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, dict[str, _Beside]]:
     """
     Return the ids of samples, their labels or columns if they have any, and what lies beside the ids, by its name in a
@@ -447,7 +445,11 @@ def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, dict[str,
     """
     first = samples[0]
     if isinstance(first, tuple):
-        return [ids for ids, _ in samples], {"labels": default_collate([label for _, label in samples])}, {}
+        return (
+            [ids for ids, _ in samples],
+            {"labels": torch.utils.data.default_collate([label for _, label in samples])},
+            {},
+        )
     if not isinstance(first, Mapping):
         return list(samples), {}, {}
     sequences = [name for name, value in first.items() if name != LOSS and np.ndim(value) == 1]
@@ -468,7 +470,11 @@ def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, dict[str,
                 raise ValueError(f"{name!r} has {len(value)} values, for a sample of {len(own)} ids in {ids!r}")
         beside[name] = _Beside(values, beside_fill(name))
     columns = [name for name in first if name != LOSS and name not in sequences]
-    return tokens, {name: default_collate([sample[name] for sample in samples]) for name in columns}, beside
+    return (
+        tokens,
+        {name: torch.utils.data.default_collate([sample[name] for sample in samples]) for name in columns},
+        beside,
+    )
 
 
 def _counted(ids: torch.Tensor, runs: ArrayLike) -> torch.Tensor:

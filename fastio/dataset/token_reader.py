@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec import describe_status
 from fastio.dataset.row_reader import RowReader
 from fastio.errors import SampleError
+from fastio.lazy import torch
 from fastio.store.protocol import SampleStore
 from fastio.types.spans import Spans
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from fastio.dataset.form import Form
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.store.protocol import SampleStore
 from fastio.types.schema import Field
 

@@ -9,10 +9,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset
 
 from fastio.errors import SampleError
+from fastio.lazy import Dataset, torch
 from fastio.loader.device.delivery import Numbered
 from fastio.loader.iteration import BatchIteration, EpochIterator
 from fastio.loader.options import (

@@ -19,7 +19,7 @@ from fastio.loader.producer.field_options import decodes_pictures
 from fastio.loader.producer.producer import Submitted, add_advice
 from fastio.loader.producer.read_ahead import HeldReader, HeldUnits, WindowReader
 from fastio.loader.proof.ledger import EpochLedger
-from fastio.loader.ranges import WAIT, named_range, wants_ranges
+from fastio.loader.ranges import WAIT, named_range, watcher
 from fastio.loader.thread_tuner import ThreadTuner
 from fastio.loader.wiring import Wiring
 from fastio.samplers.agreement import SURE_AFTER, Agreement
@@ -102,7 +102,9 @@ class BatchIteration:
                 self.check_open()
                 if not is_compared and consumer.batch - begin[2] >= SURE_AFTER:
                     is_compared = self._compare(begin)
-                if is_numbered or not is_compared or loop.number == 0 or wants_ranges():
+                reads_ranges = watcher()
+                is_read = reads_ranges is not None and reads_ranges()
+                if is_numbered or not is_compared or loop.number == 0 or is_read:
                     with named_range(WAIT):
                         ready = list(loop.run(1))
                     if is_numbered and ready:
@@ -112,7 +114,7 @@ class BatchIteration:
                     if ready:
                         yield ready.pop()
                 else:
-                    yield from loop.run(_RUN, wants_ranges)
+                    yield from loop.run(_RUN, reads_ranges)
                 if self._tuner is not None:
                     self._tune(self._tuner, first=loop.number == 1)
                 if loop.number - folded >= _RUN:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, get_args
 
-import torch
-
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.token_collate import PreferenceCollate, TokenCollate
+from fastio.lazy import torch, torch_class
 from fastio.machine import available_cpus
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
@@ -54,9 +53,9 @@ Quality = Literal["exact", "fast"]
 ViewsWish = Views | Sequence[tuple[int, Sequence[AnyTransform]]] | int | None
 
 # Torch's names for these layouts.
-_LAYOUTS: Final[Mapping[Any, Layout]] = {
-    torch.contiguous_format: "contiguous",
-    torch.channels_last: "channels_last",
+_LAYOUTS: Final[Mapping[str, Layout]] = {
+    "torch.contiguous_format": "contiguous",
+    "torch.channels_last": "channels_last",
 }
 PREFETCH_BATCHES = 4  # asked for ahead of the loop's, unless the user says otherwise
 
@@ -132,8 +131,8 @@ class PixelOptions:
 
     def __post_init__(self) -> None:
         _check_choice("quality", self.quality, get_args(Quality))
-        if isinstance(self.layout, torch.memory_format):
-            _set(self, layout=_LAYOUTS.get(self.layout, self.layout))
+        if isinstance(self.layout, torch_class("memory_format")):
+            _set(self, layout=_LAYOUTS.get(str(self.layout), self.layout))
         _check_choice("layout", self.layout, get_args(Layout))
         _check_choice("decode", self.decode, get_args(Decode))
         _check_choice("cache", self.cache, (None, *get_args(Cache)))

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
+from fastio.lazy import torch
 from fastio.loader.device.delivery import Delivery, Numbered, NumberedBatches
 from fastio.loader.device.lane import lane_to
 from fastio.loader.device.nested import sample_count

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-import torch
-from torch.autograd import _profiler_enabled as profiler_is_on  # type: ignore[attr-defined] # it has no public name
-from torch.profiler import record_function
+from fastio.lazy import torch
 
-__all__ = ["COPY", "DECODE", "NVTX", "TRANSFORM", "WAIT", "named_range", "wants_nvtx", "wants_ranges"]
+__all__ = ["COPY", "DECODE", "NVTX", "TRANSFORM", "WAIT", "named_range", "wants_nvtx", "watcher"]
 
 NVTX = "FASTIO_NVTX"  # the environment variable; anything but "" and "0" turns ranges on
 
@@ -32,8 +31,19 @@ def wants_nvtx() -> bool:
 _nvtx = wants_nvtx()  # read once: reading the environment would cost more than a range that is off
 
 
-# Whether somebody reads ranges now. Without NVTX this is torch's own function: a loop asks before each batch.
-wants_ranges: Callable[[], bool] = partial(bool, 1) if _nvtx else profiler_is_on
+def watcher() -> Callable[[], bool] | None:
+    """
+    Return what says whether somebody reads ranges now; None if nobody can: torch was not imported.
+
+    Without NVTX this is torch's own function: a loop asks before each batch.
+    """
+    return partial(bool, 1) if _nvtx else _profiler()
+
+
+def _profiler() -> Callable[[], bool] | None:
+    """Return torch's function that says whether its profiler runs; None if torch was not imported."""
+    autograd = sys.modules.get("torch.autograd")
+    return None if autograd is None else autograd._profiler_enabled  # it has no public name
 
 
 def named_range(name: str) -> AbstractContextManager[object]:
@@ -43,6 +53,7 @@ def named_range(name: str) -> AbstractContextManager[object]:
     Otherwise an NVTX range if ``FASTIO_NVTX=1`` was set when fastio was imported, else nothing: a range that nobody
     reads would cost torch 6 us.
     """
-    if profiler_is_on():
-        return record_function(name)
+    is_on = _profiler()
+    if is_on is not None and is_on():
+        return torch.profiler.record_function(name)
     return torch.cuda.nvtx.range(name) if _nvtx else _NOTHING

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import operator
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.lazy import torch, torch_class
 from fastio.samplers.batches import Batches, random_ids, repetitions
 from fastio.samplers.order import Division, Uneven, consumed_after
 from fastio.samplers.position import whole_consumed
@@ -284,15 +285,19 @@ def own_share(sampler: object) -> tuple[int, int] | None:
 
 _DEEPEST = 8  # depth of samplers within samplers, which may refer back to themselves
 
-Generator = torch.Generator | np.random.Generator | np.random.RandomState | random.Random
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    Generator = torch.Generator | np.random.Generator | np.random.RandomState | random.Random
 
 
 def own_generators(sampler: object) -> list[Generator]:
     """Return the generators that a sampler and the samplers within it keep as attributes, each once."""
     generators: dict[int, Generator] = {}
+    kinds = np.random.Generator, np.random.RandomState, random.Random, torch_class("Generator")
     for part in parts_of(sampler):
         for value in getattr(part, "__dict__", {}).values():
-            if isinstance(value, Generator):
+            if isinstance(value, kinds):
                 generators[id(value)] = value
     return list(generators.values())
 
@@ -315,7 +320,7 @@ def snapshot(generators: list[Generator]) -> list[Any]:
 def restore(generators: list[Generator], states: list[Any]) -> None:
     """Restore the state of each generator."""
     for generator, state in zip(generators, states, strict=True):
-        if isinstance(generator, torch.Generator):
+        if _is_torchs(generator):
             generator.set_state(state)
         elif isinstance(generator, np.random.Generator):
             generator.bit_generator.state = state
@@ -325,8 +330,12 @@ def restore(generators: list[Generator], states: list[Any]) -> None:
             generator.setstate(state)
 
 
+def _is_torchs(generator: Generator) -> TypeIs[torch.Generator]:
+    return isinstance(generator, torch_class("Generator"))
+
+
 def _state(generator: Generator) -> Any:
-    if isinstance(generator, torch.Generator):
+    if _is_torchs(generator):
         return generator.get_state()
     if isinstance(generator, np.random.Generator):
         return generator.bit_generator.state
@@ -337,16 +346,23 @@ def _state(generator: Generator) -> Any:
 
 @contextmanager
 def seeded(seed: int, epoch: int) -> Iterator[None]:
-    """Seed the global CPU generators of torch, NumPy and Python from seed and epoch; restore them afterwards."""
+    """
+    Seed the global CPU generators of torch, if it was imported, NumPy and Python from seed and epoch; restore them
+    afterwards.
+    """
+    torchs = torch.default_generator if "torch" in sys.modules else None
     numbers = np.random.SeedSequence((seed, epoch)).generate_state(4).tolist()
-    before = torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002 - the user's
+    state = None if torchs is None else torchs.get_state()
+    before = np.random.get_state(), random.getstate()  # noqa: NPY002 - the user's
     try:
-        # Not torch.manual_seed: it would seed the generators of GPUs too.
-        torch.default_generator.manual_seed(numbers[0] | numbers[1] << 32)
+        if torchs is not None:
+            # Not torch.manual_seed: it would seed the generators of GPUs too.
+            torchs.manual_seed(numbers[0] | numbers[1] << 32)
         np.random.seed(numbers[2])  # noqa: NPY002
         random.seed(numbers[3])
         yield
     finally:
-        torch.default_generator.set_state(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
-        random.setstate(before[2])
+        if torchs is not None and state is not None:
+            torchs.set_state(state)
+        np.random.set_state(before[0])  # noqa: NPY002
+        random.setstate(before[1])

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.data import Dataset, DistributedSampler
 
 from fastio import _native
+from fastio.lazy import Dataset, DistributedSampler
 from fastio.samplers.batches import (
     Batches,
     BatchSampler,

@@ -10,10 +10,10 @@ from inspect import isfunction
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import Parameters, Pictures
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.canvas import Canvas, PixelFunction

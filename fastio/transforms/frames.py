@@ -16,10 +16,10 @@ from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.transforms.arguments import Fill
 from fastio.transforms.canvas import (
     AxisName,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastio.lazy import is_tensor, torch
 from fastio.transforms.arguments import Fill
 from fastio.transforms.canvas import AxisName, Canvas, Ints, PixelFunction, Rule, Steps
 from fastio.transforms.frames import Frames, Rows, move_targets
@@ -149,4 +149,4 @@ def _rows(value: Any) -> Rows:
 
 def _like(values: NDArray[Any], value: Any) -> Any:
     """Return an array as what it came as: an array or a tensor."""
-    return torch.from_numpy(values) if isinstance(value, torch.Tensor) else values
+    return torch.from_numpy(values) if is_tensor(value) else values

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.codec.mask import moved_numbers, nearest_positions
+from fastio.lazy import is_tensor, torch
 from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
 from fastio.transforms.canvas import AxisName, Ints, PixelFunction, Rule
 from fastio.transforms.matrices import Warp
@@ -34,7 +34,7 @@ class PlainPicture:
     """
 
     def __init__(self, picture: Image.Image | torch.Tensor) -> None:
-        if isinstance(picture, torch.Tensor):
+        if is_tensor(picture):
             if picture.dtype != torch.uint8 or picture.ndim < 3 or 0 in picture.shape:
                 raise ValueError(f"expected a uint8 tensor (..., C, H, W), got {picture.dtype} {tuple(picture.shape)}")
         elif not isinstance(picture, Image.Image) or picture.mode not in _MODES:
@@ -45,19 +45,19 @@ class PlainPicture:
 
     def _set(self, picture: Image.Image | torch.Tensor) -> None:
         self.picture = picture
-        size = picture.shape[:-3:-1] if isinstance(picture, torch.Tensor) else picture.size
+        size = picture.shape[:-3:-1] if is_tensor(picture) else picture.size
         self.width, self.height = np.array([size[0]]), np.array([size[1]])
 
     def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
         x, y, w, h = int(left[0]), int(top[0]), int(width[0]), int(height[0])
-        if isinstance(self.picture, torch.Tensor):
+        if is_tensor(self.picture):
             self._set(self.picture[..., y : y + h, x : x + w])
         else:
             self._set(self.picture.crop((x, y, x + w, y + h)))
 
     def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
         size = (int(width[0]), int(height[0]))
-        if not isinstance(self.picture, torch.Tensor):
+        if not is_tensor(self.picture):
             self._set(self.picture.resize(size, KERNELS[kernel]))
             return
         planes = self.picture.reshape(-1, *self.picture.shape[-2:]).numpy()
@@ -70,7 +70,7 @@ class PlainPicture:
         size = (x + w + int(right[0]), y + h + int(bottom[0]))
         if size == (w, h):
             return
-        if isinstance(self.picture, torch.Tensor):
+        if is_tensor(self.picture):
             colour = self.picture.new_tensor(colour_of(fill, self.picture.shape[-3])).reshape(-1, 1, 1)
             padded = colour.expand(*self.picture.shape[:-2], size[1], size[0]).clone()
             padded[..., y : y + h, x : x + w] = self.picture
@@ -84,7 +84,7 @@ class PlainPicture:
     def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
         if not mask[0]:
             return
-        if isinstance(self.picture, torch.Tensor):
+        if is_tensor(self.picture):
             self._set(self.picture.flip(-1 if axis == "x" else -2))
         else:
             turn = Image.Transpose.FLIP_LEFT_RIGHT if axis == "x" else Image.Transpose.FLIP_TOP_BOTTOM
@@ -100,7 +100,7 @@ class PlainPicture:
         self.call(paint_each, np.zeros((1, 0)))
 
     def grey(self, channels: int) -> None:
-        if not isinstance(self.picture, torch.Tensor):
+        if not is_tensor(self.picture):
             grey = self.picture.convert("L")
             self._set(grey if channels == 1 else Image.merge("RGB", [grey] * channels))
             return
@@ -113,7 +113,7 @@ class PlainPicture:
     def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
         """Call the function; its exceptions pass through."""
         own = np.ascontiguousarray(numbers[0])
-        if not isinstance(self.picture, torch.Tensor):
+        if not is_tensor(self.picture):
             pixels = np.array(self.picture)
             function(pixels.reshape(*pixels.shape[:2], -1), own)
             self._set(Image.fromarray(pixels))
@@ -149,7 +149,7 @@ class PlainMask:
         self.doing: object = None
         self._mask = mask
         numbers = np.asarray(mask)
-        self._set(np.moveaxis(numbers, (-2, -1), (0, 1)) if isinstance(mask, torch.Tensor) else numbers)
+        self._set(np.moveaxis(numbers, (-2, -1), (0, 1)) if is_tensor(mask) else numbers)
 
     def _set(self, numbers: NDArray[Any]) -> None:
         self._numbers = numbers
@@ -158,7 +158,7 @@ class PlainMask:
     @property
     def mask(self) -> Any:
         """The mask after the steps, of the type and mode that it came with."""
-        if isinstance(self._mask, torch.Tensor):
+        if is_tensor(self._mask):
             return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self._numbers, (0, 1), (-2, -1))))
         numbers = np.ascontiguousarray(self._numbers)
         if not isinstance(self._mask, Image.Image):

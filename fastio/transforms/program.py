@@ -13,11 +13,11 @@ from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 
 __all__ = [
     "COLUMNS",

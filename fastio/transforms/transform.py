@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastio.lazy import torch
 from fastio.transforms.canvas import Canvas
 from fastio.transforms.joint import JointTransform
 from fastio.transforms.plain import PlainPicture
@@ -38,7 +38,7 @@ class BaseTransform(Protocol):
         ...
 
 
-Picture = TypeVar("Picture", Image.Image, torch.Tensor)
+Picture = TypeVar("Picture", Image.Image, "torch.Tensor")
 
 
 @runtime_checkable

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from fastio.lazy import torch
 from fastio.loader.device.lane import Lane, Mark
 from fastio.loader.device.nested import BatchRoles, held_tensors, map_tensors, tensors
 from fastio.loader.forks import PerProcess

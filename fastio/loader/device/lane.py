@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-import torch
+from fastio.lazy import torch
 
 __all__ = ["CudaLane", "HostLane", "Lane", "Mark", "dense_parts", "device_of", "lane_to"]
 

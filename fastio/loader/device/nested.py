@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch.nn.utils.rnn import PackedSequence
+from fastio.lazy import is_tensor, torch, torch_class
 
 __all__ = [
     "BatchRoles",
@@ -31,13 +30,13 @@ def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) ->
 
     The ``batch_sizes`` of a PackedSequence belong on the CPU and also stay.
     """
-    if isinstance(batch, torch.Tensor):
+    if is_tensor(batch):
         return function(batch)
     if type(batch) in _PLAIN:
         return batch
-    if isinstance(batch, PackedSequence):
+    if isinstance(batch, torch_class("nn.utils.rnn.PackedSequence")):
         data, sizes, *orders = batch
-        return PackedSequence(function(data), sizes, *(None if order is None else function(order) for order in orders))
+        return type(batch)(function(data), sizes, *(None if order is None else function(order) for order in orders))
     if isinstance(batch, Mapping):
         return _like(batch, {key: map_tensors(function, value) for key, value in batch.items()})
     if isinstance(batch, (list, tuple)):
@@ -67,7 +66,7 @@ def held_tensors(batch: Any, *, levels: int = 2) -> list[torch.Tensor]:
 
     Such objects are searched ``levels`` deep.
     """
-    if isinstance(batch, torch.Tensor):
+    if is_tensor(batch):
         return [batch]
     if type(batch) in _PLAIN:
         return []

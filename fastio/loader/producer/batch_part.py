@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.dataset.record_collate import RowsName, nest_rows, split_rows
 from fastio.errors import SampleError
+from fastio.lazy import torch
 from fastio.loader.producer.chunks import CheckedSamples, EncodedValues, Proof, SampleChunk
 from fastio.loader.producer.decoding import RowChunk
 

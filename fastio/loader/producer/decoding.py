@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio import _native
@@ -21,6 +20,7 @@ from fastio.codec.codec import Geometry
 from fastio.dataset.row_reader import RowReader, Shape, is_uniform
 from fastio.dataset.undecoded import UndecodedRows
 from fastio.errors import SampleError, SchemaError
+from fastio.lazy import torch
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.loader.producer.pillow_threads import PendingRows, PillowThreads
 from fastio.samplers.batches import Batches

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.dataset.form import LABEL
 from fastio.dataset.row_reader import Shape
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.loader.producer.cache_contents import CacheContents
 from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.memory_cache import decode_contents

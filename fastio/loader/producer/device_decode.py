@@ -13,16 +13,15 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.dlpack import from_dlpack
 
 from fastio import _native
 from fastio.codec.image import is_for_gpu
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.row_reader import Shape
 from fastio.errors import SampleError, SchemaError
+from fastio.lazy import torch
 from fastio.loader.device.nested import map_tensors
 from fastio.loader.forks import PerProcess
 from fastio.loader.producer.chunks import CheckedSamples
@@ -411,7 +410,7 @@ class NvImageCodec:
                 f"is unknown which is which; {_install()}"
             )
         for place, image in zip(places, images, strict=True):
-            pictures[place] = None if image is None else from_dlpack(image)
+            pictures[place] = None if image is None else torch.utils.dlpack.from_dlpack(image)
         return pictures
 
     def _keep(self, stream: torch.cuda.Stream, what: object) -> None:

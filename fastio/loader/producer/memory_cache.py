@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec.image import stored_png
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.lazy import torch
 from fastio.loader.options import ProducerOptions
 from fastio.loader.producer.cache_contents import CacheContents
 from fastio.loader.producer.native import NativeProducer

@@ -9,9 +9,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
 
 from fastio import _native
 from fastio.dataset.field_values import column_values
@@ -21,6 +19,7 @@ from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError, SchemaError
+from fastio.lazy import is_tensor, torch
 from fastio.loader.device.nested import tensors
 from fastio.loader.forks import PerProcess
 from fastio.loader.producer.batch_part import BatchPart, PendingFields
@@ -272,7 +271,7 @@ class _Machinery:
             container=_CONTAINERS[form.kind],
             names=form.names,
             pool=self.pool,
-            from_dlpack=from_dlpack,
+            from_dlpack=torch._C._from_dlpack,  # torch.utils.dlpack's takes twice the time
             made=self.pillow_count.native,
             pictures=sum(decoder.field.reader.field.traits.is_picture for decoder in self.decoders.values()),
             proof=whole.proof_of_all,
@@ -469,4 +468,4 @@ def _named(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _nbytes(batch: Any) -> int:
     """Return the bytes of a batch's tensors."""
-    return sum(tensor.nbytes for tensor in tensors(batch) if isinstance(tensor, torch.Tensor))
+    return sum(tensor.nbytes for tensor in tensors(batch) if is_tensor(tensor))

@@ -9,14 +9,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import default_collate
 
 from fastio.dataset.fast_dataset import FastDataset, sample_placement
 from fastio.dataset.form import FieldTransform
 from fastio.dataset.record_collate import FieldCollate
 from fastio.dataset.token_collate import count_tokens
 from fastio.errors import SampleError
+from fastio.lazy import is_tensor, torch
 from fastio.loader.forks import PerProcess
 from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.producer import FinishedBatch, PendingBatch, ProducerContext, RestartedBatch
@@ -50,7 +49,7 @@ class PlainProducer:
         self._fields = FieldCollate(dataset, context.rows or None)
         traits = dataset.reader.field.traits
         has_own_collate = dataset.form.is_joint or traits.is_ragged or traits.is_json
-        self._default = self._fields.collate if has_own_collate else default_collate
+        self._default = self._fields.collate if has_own_collate else torch.utils.data.default_collate
         self._options = context.options
         self._executor = PerProcess(partial(ThreadPoolExecutor, context.options.threads, thread_name_prefix="fastio"))
 
@@ -165,7 +164,7 @@ def _reason(dataset: FastDataset) -> str:
 
 def _pinned(batch: Any) -> Any:
     """Return a collated batch with its tensors in pinned memory."""
-    if isinstance(batch, torch.Tensor):
+    if is_tensor(batch):
         return batch.pin_memory()
     if isinstance(batch, dict):
         return {name: _pinned(part) for name, part in batch.items()}
@@ -174,7 +173,7 @@ def _pinned(batch: Any) -> Any:
 
 def _nbytes(batch: Any) -> int:
     """Return the bytes of a collated batch's tensors."""
-    if isinstance(batch, torch.Tensor):
+    if is_tensor(batch):
         return batch.nbytes
     if isinstance(batch, dict):
         return sum(map(_nbytes, batch.values()))

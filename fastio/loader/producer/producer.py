@@ -13,9 +13,7 @@ from dataclasses import field as dataclass_field
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.utils.data import default_collate
 
 from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
@@ -23,6 +21,7 @@ from fastio.dataset.record_collate import Rows
 from fastio.dataset.row_reader import one_by_one
 from fastio.dataset.token_collate import TokenCollate
 from fastio.errors import SampleError, SchemaError
+from fastio.lazy import torch
 from fastio.loader.forks import PerProcess
 from fastio.loader.options import OnError, ProducerOptions
 from fastio.loader.producer.cache_contents import CacheContents
@@ -232,7 +231,7 @@ def collate_labels(dataset: FastDataset, labels: NDArray[Any]) -> Any:
     """
     if dataset.target_transform is None:
         return torch.from_numpy(labels)
-    return default_collate([dataset.target_transform(label) for label in one_by_one(labels)])
+    return torch.utils.data.default_collate([dataset.target_transform(label) for label in one_by_one(labels)])
 
 
 # What becomes of a batch with bad samples: an error, the good ones alone, or all of them with blanks.

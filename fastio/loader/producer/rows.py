@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SampleError, SchemaError
+from fastio.lazy import torch
 from fastio.loader.producer.batch_part import BatchPart
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart

@@ -11,10 +11,7 @@ from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
-from torch.utils.data import default_collate
 
 from fastio import _native
 from fastio.codec import describe_status
@@ -32,6 +29,7 @@ from fastio.dataset.token_collate import (
 )
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError
+from fastio.lazy import is_tensor, torch
 from fastio.loader.forks import PerProcess
 from fastio.loader.producer.batch_part import BatchPart, collate_lengths
 from fastio.loader.producer.chunks import CheckedSamples
@@ -246,7 +244,7 @@ class TokenFiller:
             beside=[_beside_words(reader.field) for reader in beside],
             pool=pool,
             ring=self._ring,
-            from_dlpack=from_dlpack,
+            from_dlpack=torch._C._from_dlpack,  # torch.utils.dlpack's takes twice the time
             pinned=_PinnedMemory() if self._ring is None else None,
         )
 
@@ -400,7 +398,7 @@ def _some_columns(context: ProducerContext, columns: Mapping[str, NDArray[Any]],
     collated = {}
     for name, column in columns.items():
         values = column[start:stop]
-        tensor = values.tolist() if values.dtype.kind in "SU" else default_collate(list(values))
+        tensor = values.tolist() if values.dtype.kind in "SU" else torch.utils.data.default_collate(list(values))
         collated[name] = tensor.pin_memory() if context.options.pin_memory and torch.is_tensor(tensor) else tensor
     return collated
 
@@ -408,7 +406,7 @@ def _some_columns(context: ProducerContext, columns: Mapping[str, NDArray[Any]],
 def _some_labels(context: ProducerContext, labels: NDArray[Any], start: int, stop: int) -> Any:
     """Return the labels of one batch."""
     collated = collate_labels(context.dataset, labels[start:stop])
-    is_ours = context.options.pin_memory and isinstance(collated, torch.Tensor)
+    is_ours = context.options.pin_memory and is_tensor(collated)
     return collated.pin_memory() if is_ours else collated
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.utils.data import ConcatDataset, Subset
 
-from fastio.dataset.fast_dataset import FastDataset, not_a_path
+from fastio.dataset.fast_dataset import FastDataset, FastSubset, not_a_path
 from fastio.errors import SchemaError
+from fastio.lazy import is_tensor, torch_class
 from fastio.store.index.store import SealedStore
 from fastio.store.index.views import join_stores
 
@@ -80,14 +79,14 @@ class _Found:
 
     datasets: list[FastDataset]
 
-    def places(self, dataset: object) -> NDArray[np.int64]:
+    def places(self, dataset: Any) -> NDArray[np.int64]:
         """Return the positions of the samples of ``dataset`` among those of all FastDatasets."""
         if isinstance(dataset, FastDataset):
             return self._first(dataset) + np.arange(len(dataset), dtype=np.int64)
-        if isinstance(dataset, Subset) and _is_plain(dataset, Subset):
+        if _is_plain(dataset, FastSubset) or _is_plain(dataset, torch_class("utils.data.Subset")):
             inner = self.places(dataset.dataset)
             return inner[as_indices(dataset.indices, len(inner), name="Subset.indices")]
-        if isinstance(dataset, ConcatDataset) and _is_plain(dataset, ConcatDataset):
+        if _is_plain(dataset, torch_class("utils.data.ConcatDataset")):
             return np.concatenate([self.places(member) for member in dataset.datasets])
         if dataset is None or isinstance(dataset, (bool, int, float, bytes, list, tuple, Mapping)):
             raise TypeError(not_a_path("a FastDataset or the path of a store", dataset))
@@ -107,10 +106,12 @@ class _Found:
         return first
 
 
-def _is_plain(dataset: object, kind: Any) -> bool:
+def _is_plain(dataset: Any, kind: Any) -> bool:
     """Return whether samples are those of torch's own class: a subclass that changes them must not be passed over."""
     names = ("__getitem__", "__getitems__", "__len__")
-    return all(getattr(type(dataset), name, None) is getattr(kind, name, None) for name in names)
+    return isinstance(dataset, kind) and all(
+        getattr(type(dataset), name, None) is getattr(kind, name, None) for name in names
+    )
 
 
 def _joined(datasets: Sequence[FastDataset], owner: str) -> FastDataset:
@@ -222,7 +223,7 @@ def as_indices(indices: Any, count: int, *, name: str) -> NDArray[np.int64]:
     An index may repeat, and may be negative as in a list. Raises TypeError or ValueError for anything else,
     IndexError for a number outside.
     """
-    if isinstance(indices, torch.Tensor):
+    if is_tensor(indices):
         indices = indices.cpu().numpy()
     if not isinstance(indices, (np.ndarray, list, tuple, range)) and not hasattr(indices, "__array__"):
         raise TypeError(f"{name}: expected an array, list or range of integers, got {type(indices).__name__}")

@@ -14,9 +14,9 @@ from typing import Any, NoReturn, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
 
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.lazy import Dataset
 from fastio.loader.options import LoaderOptions, OrderOptions
 from fastio.samplers.batches import OrderSampler
 from fastio.samplers.memory import PageCache

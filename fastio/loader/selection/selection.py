@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
 
 from fastio.dataset.fast_dataset import FastDataset, FastSubset
+from fastio.lazy import Dataset, is_tensor
 from fastio.loader.options import LoaderOptions, OrderOptions
 from fastio.loader.selection.members import as_indices, find_members, join_members
 from fastio.loader.selection.mixture import Mixture, check_mixture, mixture_sampler
@@ -166,7 +166,7 @@ def select(dataset: object, options: LoaderOptions) -> Selection:
         raise ValueError(f"samples_per_epoch={per_epoch}: only for weights= or a Mixture: drop it")
     members = find_members(dataset, verify=options.work.verify is not False)
     base, indices = members.base, members.chosen
-    shown: Any = dataset if isinstance(dataset, Dataset) else base
+    shown: Any = base if isinstance(dataset, (str, Path)) else dataset
     if options.samples.indices is not None:
         picked = as_indices(options.samples.indices, len(members), name="indices")
         indices = picked if indices is None else indices[picked]
@@ -350,7 +350,7 @@ def as_weights(weights: Any, dataset: FastDataset, labels: NDArray[Any] | None, 
     """
     if isinstance(weights, Mapping):
         return _by_class(weights, dataset, labels)
-    if isinstance(weights, torch.Tensor):
+    if is_tensor(weights):
         weights = weights.cpu().numpy()
     array = np.asarray(weights)
     if array.dtype.kind not in "biuf" or array.ndim != 1:

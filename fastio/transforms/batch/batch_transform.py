@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from fastio.lazy import torch
 from fastio.transforms.transform import BaseTransform
 
 __all__ = ["BatchTransform", "Parameters", "Pictures"]

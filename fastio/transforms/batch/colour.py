@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.transforms.arguments import check_probability
 from fastio.transforms.batch.batch_transform import Parameters, Pictures
 from fastio.transforms.batch.program import PixelTransform

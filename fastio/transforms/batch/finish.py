@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, Self, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
-from fastio.types.options import explains_fields, explains_names
+from fastio.types.options import explains_fields
 
-__all__ = ["ChannelsLast", "Contiguous", "Finish", "Finishing", "Normalize", "NormalizeLayer", "ToDtype"]
-
-_FLOATING = (torch.float16, torch.bfloat16, torch.float32)
+__all__ = ["ChannelsLast", "Contiguous", "Finish", "Finishing", "Normalize", "ToDtype"]
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,9 @@ class ToDtype(_Finisher):
     scale: bool = False
 
     def __post_init__(self) -> None:
-        if self.dtype not in _FLOATING:
-            raise ValueError(f"dtype={self.dtype!r}: expected one of {', '.join(map(str, _FLOATING))}")
+        floating = torch.float16, torch.bfloat16, torch.float32
+        if self.dtype not in floating:
+            raise ValueError(f"dtype={self.dtype!r}: expected one of {', '.join(map(str, floating))}")
 
     def after(self, finish: Finish) -> Finish:
         divisor = 255.0 if self.scale and not finish.dtype.is_floating_point else 1.0
@@ -158,35 +157,6 @@ class Contiguous(BatchTransform):
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
         return Pictures(pictures.images.contiguous(), pictures.labels)
-
-
-class NormalizeLayer(torch.nn.Module):
-    """
-    Normalize as the first layer of a network: takes uint8 pictures, returns what the network computes with.
-
-    It computes in float32 whatever the network's dtype; only its output has that dtype, so ``network.half()`` changes
-    the output alone. It has no parameters and nothing in ``state_dict``.
-    """
-
-    @explains_names()
-    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
-        super().__init__()
-        self.normalize = Normalize(mean, std)
-        self._dtype = torch.float32
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Normalise pictures (B, C, H, W), uint8 or floating from 0 to 1."""
-        return replace(self.normalize.after(Finish(images.dtype)), dtype=self._dtype).run(images)
-
-    def extra_repr(self) -> str:
-        return f"mean={self.normalize.mean}, std={self.normalize.std}"
-
-    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
-        # torch tells modules about half(), to() and the like through _apply; there is no tensor here that would show
-        # it.
-        self._dtype = fn(torch.empty(0, dtype=self._dtype, device="cpu")).dtype
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # torch's
-        return self
 
 
 def _column(values: tuple[float, ...], device: torch.device) -> torch.Tensor:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from fastio.lazy import torch
 from fastio.transforms.arguments import Fill
 from fastio.transforms.canvas import AxisName
 from fastio.transforms.plain import colour_of
@@ -182,6 +182,10 @@ def _lanczos(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0.0)
 
 
+def _nearest(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(x)
+
+
 # Each filter's kernel and half its width, in pixels of the result when it shrinks.
 _FILTERS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
     "bilinear": (_bilinear, 1.0),
@@ -189,7 +193,7 @@ _FILTERS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
     "box": (_box, 0.5),
     "hamming": (_hamming, 1.0),
     "lanczos": (_lanczos, 3.0),
-    "nearest": (torch.ones_like, 0.5),
+    "nearest": (_nearest, 0.5),
 }
 
 

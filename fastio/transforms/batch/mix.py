@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.types.options import explains_fields
 

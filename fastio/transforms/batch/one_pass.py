@@ -6,10 +6,10 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any, Final
 
-import torch
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.lazy import torch
 from fastio.transforms.batch.finish import Finish
 from fastio.transforms.batch.geometry import RenderTarget, gather
 

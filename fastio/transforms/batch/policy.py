@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from fastio.lazy import torch
 from fastio.transforms.arguments import Interpolation
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.matrices import Look, affine_matrices, warp_program

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.torch_steps import CHANGES, MIXES, Mix
 from fastio.transforms.canvas import Steps

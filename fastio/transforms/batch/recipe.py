@@ -9,10 +9,10 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.samplers.batches import split_ids
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.choice import OneOf, mixes_of

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch.nn.functional import conv2d, pad
+from fastio.lazy import torch
 
 __all__ = ["CHANGES", "MIXES", "Mix"]
 
-Change = Callable[..., torch.Tensor]  # of images and amounts; of the reach of kernels, too, for a blur
+Change = Callable[..., "torch.Tensor"]  # of images and amounts; of the reach of kernels, too, for a blur
 
 _LUMA = (0.2989, 0.587, 0.114)
 
@@ -128,7 +127,8 @@ def _blur(images: torch.Tensor, amounts: torch.Tensor, *reaches: int) -> torch.T
         weights = _gaussian(amounts[:, along], amounts[:, 2 + along], reach).repeat_interleave(channels, 0)
         edges = (reach, reach, 0, 0) if along == 0 else (0, 0, reach, reach)
         shape = (-1, 1, 1, 2 * reach + 1) if along == 0 else (-1, 1, 2 * reach + 1, 1)
-        values = conv2d(pad(values, edges, mode="reflect"), weights.reshape(shape), groups=count * channels)
+        padded = torch.nn.functional.pad(values, edges, mode="reflect")
+        values = torch.nn.functional.conv2d(padded, weights.reshape(shape), groups=count * channels)
     values = values.reshape(images.shape)
     return values.to(images.dtype) if images.is_floating_point() else _as(values.round(), images)
 
