@@ -39,6 +39,10 @@ from fastio.transforms.frames import move_boxes as move_boxes
 from fastio.transforms.resize import Letterbox as Letterbox
 from fastio.transforms.resize import Pad as Pad
 from fastio.transforms.resize import Resize as Resize
+from fastio.transforms.scale import RandomResize as RandomResize
+from fastio.transforms.scale import RandomShortestSize as RandomShortestSize
+from fastio.transforms.scale import RandomZoomOut as RandomZoomOut
+from fastio.transforms.scale import ScaleJitter as ScaleJitter
 from fastio.transforms.transform import BaseTransform as BaseTransform
 from fastio.transforms.transform import Transform as Transform
 from fastio.transforms.views import Views as Views

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -14,16 +15,20 @@ from fastio.transforms import (
     RandomCrop,
     RandomHorizontalFlip,
     RandomPerspective,
+    RandomResize,
     RandomResizedCrop,
     RandomRotation,
+    RandomShortestSize,
     RandomVerticalFlip,
+    RandomZoomOut,
     Resize,
+    ScaleJitter,
     Transform,
 )
 from fastio.transforms.arguments import KERNELS
 from fastio.transforms.warp import Warping
 
-__all__ = ["FILL", "MASK_FILL", "chains", "flips_last", "is_fusible", "sizes", "tolerance", "warped"]
+__all__ = ["FILL", "MASK_FILL", "chains", "flips_last", "is_fusible", "scaled", "sizes", "tolerance", "warped"]
 
 FILL = (9, 200, 77)
 MASK_FILL = 251
@@ -33,6 +38,7 @@ sizes = st.tuples(sides, sides)
 FLIPS = (RandomHorizontalFlip, RandomVerticalFlip)
 flips = st.builds(lambda kind, p: kind(p), st.sampled_from(FLIPS), st.sampled_from([0.0, 0.5, 1.0]))
 pads = st.builds(Pad, st.tuples(*[st.integers(0, 9)] * 4), st.just(FILL), mask_fill=st.just(MASK_FILL))
+zooms = st.builds(RandomZoomOut, st.just(FILL), st.just((1.0, 2.5)), mask_fill=st.just(MASK_FILL))
 crops = st.builds(
     RandomCrop,
     sizes,
@@ -55,11 +61,24 @@ resizes = st.one_of(
     st.builds(RandomResizedCrop, sizes, st.just((0.1, 1.0)), interpolation=st.sampled_from(sorted(KERNELS))),
 )
 inside = st.builds(CenterCrop, st.tuples(st.integers(1, 4), st.integers(1, 4)))
-chains = st.tuples(
-    st.one_of(st.lists(flips, max_size=2), st.tuples(flips, inside)),
-    st.lists(resizes, max_size=1),
-    st.lists(st.one_of(flips, pads, crops), max_size=4),
-).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
+scales = st.one_of(
+    st.builds(RandomResize, sides, st.integers(41, 60), st.sampled_from(sorted(KERNELS))),
+    st.builds(RandomShortestSize, st.lists(sides, min_size=1, max_size=3), st.none() | st.integers(1, 60)),
+    st.builds(ScaleJitter, sizes, st.just((0.3, 2.0)), st.sampled_from(sorted(KERNELS))),
+)
+
+
+def _chains(resizes: Any, edges: Any) -> Any:
+    """Flips or a crop, then a resampling, then crops and edges."""
+    return st.tuples(
+        st.one_of(st.lists(flips, max_size=2), st.tuples(flips, inside)),
+        st.lists(resizes, max_size=1),
+        st.lists(edges, max_size=4),
+    ).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
+
+
+chains = _chains(resizes, st.one_of(flips, pads, crops))
+scaled = _chains(scales, st.one_of(flips, pads, zooms, crops))
 
 looks = {
     "interpolation": st.sampled_from(["nearest", "bilinear"]),

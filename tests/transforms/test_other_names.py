@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from inspect import isfunction, ismodule
 from typing import Any
 
 import pytest
 
+import fastio
 import fastio.transforms
 from fastio.transforms import (
     CenterCrop,
@@ -18,6 +21,36 @@ from fastio.transforms import (
     RandomHorizontalFlip,
     RandomResizedCrop,
 )
+from fastio.transforms.other_names import instead_of
+
+# The public names of torchvision 0.29: of ``transforms`` and ``transforms.v2``, and of their functionals, where a name
+# with the kind of a value behind it (``resize_mask``) stands for the name without.
+CLASSES = [
+    "AugMix", "AutoAugment", "AutoAugmentPolicy", "CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints",
+    "ColorJitter", "Compose", "ConvertBoundingBoxFormat", "ConvertImageDtype", "CutMix", "ElasticTransform",
+    "FiveCrop", "GaussianBlur", "GaussianNoise", "Grayscale", "Identity", "InterpolationMode", "JPEG", "Lambda",
+    "LinearTransformation", "MixUp", "Normalize", "PILToTensor", "Pad", "RGB", "RandAugment",
+    "RandomAdjustSharpness", "RandomAffine", "RandomApply", "RandomAutocontrast", "RandomChannelPermutation",
+    "RandomChoice", "RandomCrop", "RandomEqualize", "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip",
+    "RandomInvert", "RandomIoUCrop", "RandomOrder", "RandomPerspective", "RandomPhotometricDistort",
+    "RandomPosterize", "RandomResize", "RandomResizedCrop", "RandomRotation", "RandomShortestSize",
+    "RandomSolarize", "RandomVerticalFlip", "RandomZoomOut", "Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints",
+    "ScaleJitter", "SetClampingMode", "TenCrop", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor",
+    "Transform", "TrivialAugmentWide", "UniformTemporalSubsample", "check_type", "get_bounding_boxes",
+    "get_keypoints", "has_all", "has_any", "query_chw", "query_size",
+]  # fmt: skip
+FUNCTIONS = [
+    "adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_saturation", "adjust_sharpness",
+    "affine", "autocontrast", "center_crop", "clamp_bounding_boxes", "clamp_keypoints",
+    "convert_bounding_box_format", "convert_image_dtype", "crop", "elastic", "elastic_transform", "equalize",
+    "erase", "five_crop", "gaussian_blur", "gaussian_noise", "get_dimensions", "get_image_num_channels",
+    "get_image_size", "get_num_channels", "get_num_frames", "get_size", "grayscale_to_rgb", "hflip",
+    "horizontal_flip", "invert", "is_pure_tensor", "jpeg", "normalize", "pad", "permute_channels", "perspective",
+    "pil_to_tensor", "posterize", "register_kernel", "resize", "resized_crop", "rgb_to_grayscale", "rotate",
+    "sanitize_bounding_boxes", "sanitize_keypoints", "solarize", "ten_crop", "to_dtype", "to_grayscale", "to_image",
+    "to_pil_image", "to_tensor", "uniform_temporal_subsample", "vertical_flip", "vflip",
+]  # fmt: skip
+MODULES = {"crop", "resize"}  # of fastio.transforms, which an import finds
 
 
 def test_an_import_says_what_to_do_instead() -> None:
@@ -34,22 +67,27 @@ def test_a_look_for_a_name_finds_none() -> None:
         _ = fastio.transforms.ToTensor
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ElasticTransform",
-        "GaussianNoise",
-        "Lambda",
-        "RandomOrder",
-    ],
-)
-def test_transforms_that_only_torchvision_has(name: str) -> None:
-    """The message names both roads: torchvision's own on the plain path, and a function in native threads."""
-    road = rf"no {name}: FastDataset\(path, transform=...\) takes torchvision's; .* natively as Compiled\(function\)"
-    with pytest.raises(AttributeError, match=road):
-        getattr(fastio.transforms, name)
-    with pytest.raises(ImportError, match=road):
+@pytest.mark.parametrize("name", [*CLASSES, *sorted(set(FUNCTIONS) - MODULES), "functional", "v2"])
+def test_every_name_of_torchvision_is_there_or_explained(name: str) -> None:
+    """fastio has the class, or an import says in one line what to write, of names that exist."""
+    if name in fastio.transforms.__all__:
+        assert instead_of(name) is None
+        assert callable(getattr(fastio.transforms, name))
+        return
+    with pytest.raises(ImportError, match=f"^fastio.transforms has no {name}: ") as caught:
         exec(f"from fastio.transforms import {name}")
+    message = str(caught.value)
+    assert "\n" not in message
+    for owner, called in re.findall(r"(v2\.)?\b([A-Z]\w+)\(", message):
+        known = CLASSES if owner else [*fastio.transforms.__all__, *fastio.__all__]
+        assert called in known, message
+
+
+def test_kinds_of_values_have_no_message_of_their_own() -> None:
+    """v2.functional has each function for pictures, videos, masks, boxes and points, too."""
+    assert instead_of("hflip") == instead_of("hflip_image") == instead_of("hflip_bounding_boxes")
+    assert instead_of("get_size") == instead_of("get_size_keypoints")
+    assert instead_of("no_such_name_image") is None
 
 
 @pytest.mark.parametrize(("name", "instead"), [("RandomChoice", "OneOf"), ("Solarize", "RandomSolarize")])
@@ -59,14 +97,16 @@ def test_names_that_stand_for_others(name: str, instead: str) -> None:
         getattr(fastio.transforms, name)
 
 
-def test_every_name_of_torchvision_is_explained() -> None:
-    """Its classes, where it is installed: fastio has the name, or says what to do."""
-    v2 = pytest.importorskip("torchvision.transforms.v2")
-    own = ("AutoAugmentPolicy", "InterpolationMode")
-    for name in [name for name in vars(v2) if name[0].isupper() and name not in own]:
-        if name not in fastio.transforms.__all__:
-            with pytest.raises(AttributeError, match=f"fastio.transforms has no {name}: "):
-                getattr(fastio.transforms, name)
+def test_the_lists_are_those_of_torchvision() -> None:
+    """Where it is installed: every public class and function of its transforms is in the lists, or explained."""
+    v1, v2 = pytest.importorskip("torchvision.transforms"), pytest.importorskip("torchvision.transforms.v2")
+    faces = [v1, v2]
+    functions = [v1.functional, v2.functional]
+    names = {name for face in faces for name, value in vars(face).items() if name[0] != "_" and not ismodule(value)}
+    assert set() == names - set(CLASSES) - {"functional"}
+    called = {name for face in functions for name, value in vars(face).items() if name[0] != "_" and isfunction(value)}
+    assert set() == {name for name in called if instead_of(name) is None}
+    assert set() == set(FUNCTIONS) - called
 
 
 @pytest.mark.parametrize(

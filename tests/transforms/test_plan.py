@@ -24,7 +24,7 @@ from fastio.transforms import (
 )
 from fastio.transforms.fused import Fused
 from fastio.transforms.plan import BLANK, COLUMNS, Plan
-from tests.transforms.chains import FILL, chains, is_fusible, sizes, tolerance
+from tests.transforms.chains import FILL, chains, is_fusible, scaled, sizes, tolerance
 from tests.transforms.reference import execute
 
 
@@ -35,7 +35,7 @@ def noise(height: int, width: int, seed: int) -> Image.Image:
 
 @settings(max_examples=400, deadline=None)
 @given(
-    chain=chains.filter(is_fusible),
+    chain=st.one_of(chains, scaled).filter(is_fusible),
     shapes=st.lists(st.tuples(st.integers(4, 48), st.integers(4, 48)), min_size=1, max_size=4),
     seed=st.integers(0, 1 << 32),
     is_uniform=st.booleans(),

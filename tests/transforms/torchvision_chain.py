@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import PIL.Image
@@ -18,10 +19,14 @@ from fastio.transforms import (
     RandomCrop,
     RandomHorizontalFlip,
     RandomPerspective,
+    RandomResize,
     RandomResizedCrop,
     RandomRotation,
+    RandomShortestSize,
     RandomVerticalFlip,
+    RandomZoomOut,
     Resize,
+    ScaleJitter,
     Transform,
 )
 from fastio.transforms.warp import Warping
@@ -84,6 +89,8 @@ def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample
         size = (sample["image"].height, sample["image"].width)
         left, top, width, height = random_resized_crop(*size, numbers, scale=transform.scale, ratio=transform.ratio)
         return _with_parameters(theirs, sample, {"top": top, "left": left, "height": height, "width": width})
+    if isinstance(transform, (RandomResize, RandomShortestSize, ScaleJitter, RandomZoomOut)):
+        return _scaled(transform, numbers, sample)
     if isinstance(transform, RandomHorizontalFlip):
         theirs = v2.RandomHorizontalFlip(1.0 if numbers[0] < transform.p else 0.0)
     elif isinstance(transform, Resize):
@@ -173,6 +180,42 @@ def _amounts(
     first = np.where(starts > 0, sides - bounds, 0)
     ends = first + (np.reshape(q[1:], (4, 2)) * bounds).astype(int)
     return "perspective", {"startpoints": starts.tolist(), "endpoints": ends.tolist()}
+
+
+def _scaled(
+    transform: RandomResize | RandomShortestSize | ScaleJitter | RandomZoomOut, numbers: list[float], sample: Sample
+) -> Sample:
+    """Its own parameters, of our numbers in place of torch's generator; no side vanishes."""
+    import torch
+    from torchvision.transforms import v2
+
+    theirs: Any
+    if isinstance(transform, RandomZoomOut):
+        if numbers[0] >= transform.p:
+            return sample
+        numbers = numbers[1:]
+        theirs = v2.RandomZoomOut(_fill(transform), transform.side_range, 1.0)
+    elif isinstance(transform, RandomResize):
+        theirs = v2.RandomResize(transform.min_size, transform.max_size, _kernel(transform))
+    elif isinstance(transform, RandomShortestSize):
+        sizes = transform.min_size
+        theirs = v2.RandomShortestSize(sizes, transform.max_size, _kernel(transform))
+    else:
+        theirs = v2.ScaleJitter(transform.target_size, transform.scale_range, _kernel(transform))
+    left = iter(numbers)
+
+    def rand(count: Any) -> Any:
+        return torch.tensor([next(left) for _ in range(count)], dtype=torch.float64)
+
+    def randint(*limits: Any) -> int:
+        least, most = limits[:-1] if len(limits) == 3 else (0, limits[0])
+        return int(least + math.floor(next(left) * (most - least)))
+
+    with mock.patch.object(torch, "rand", rand), mock.patch.object(torch, "randint", randint):
+        parameters = theirs.make_params([sample["image"]])
+    if len(parameters.get("size", ())) == 2:
+        parameters = {"size": [max(1, side) for side in parameters["size"]]}
+    return _with_parameters(theirs, sample, parameters)
 
 
 def _letterbox(transform: Letterbox, height: int, width: int) -> Any:

@@ -38,11 +38,15 @@ from fastio.transforms import (
     RandomInvert,
     RandomPerspective,
     RandomPosterize,
+    RandomResize,
     RandomResizedCrop,
     RandomRotation,
+    RandomShortestSize,
     RandomSolarize,
     RandomVerticalFlip,
+    RandomZoomOut,
     Resize,
+    ScaleJitter,
     ToDtype,
     Transform,
     TrivialAugmentWide,
@@ -175,6 +179,11 @@ def _resize(step: Any) -> list[Any]:
     return [Resize(step.size, step.interpolation, getattr(step, "max_size", None))]
 
 
+def _kernel(step: Any) -> Any:
+    _check_antialias(step)
+    return step.interpolation
+
+
 def _check_antialias(step: Any) -> None:
     if getattr(step, "antialias", True) is False:
         raise ValueError("antialias=False: fastio always resizes with antialiasing")
@@ -208,6 +217,11 @@ def _edges(step: Any) -> tuple[Any, int]:
     """Return the two fills of a step that adds edges, where none means black."""
     fill, mask_fill = _fills(step.fill)
     return 0 if fill is None else fill, mask_fill
+
+
+def _zoom_out(step: Any) -> list[Any]:
+    fill, mask_fill = _edges(step)
+    return [RandomZoomOut(fill, tuple(step.side_range), float(step.p), mask_fill)]
 
 
 def _to_dtype(step: Any) -> list[Any]:
@@ -322,13 +336,17 @@ _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "RandomInvert": lambda step: [RandomInvert(float(step.p))],
     "RandomPerspective": _perspective,
     "RandomPosterize": lambda step: [RandomPosterize(step.bits, float(step.p))],
+    "RandomResize": lambda step: [RandomResize(step.min_size, step.max_size, _kernel(step))],
     "RandomResizedCrop": _resized_crop,
     "RandomRotation": _rotation,
+    "RandomShortestSize": lambda step: [RandomShortestSize(tuple(step.min_size), step.max_size, _kernel(step))],
     "RandomSolarize": lambda step: [RandomSolarize(step.threshold, float(step.p))],
     "RandomVerticalFlip": lambda step: [RandomVerticalFlip(float(step.p))],
+    "RandomZoomOut": _zoom_out,
     "Resize": _resize,
     "SanitizeBoundingBoxes": lambda step: [KeepBoxes(step.min_size, step.min_area)],
     "SanitizeKeyPoints": lambda step: [KeepPoints("drop")],
+    "ScaleJitter": lambda step: [ScaleJitter(tuple(step.target_size), tuple(step.scale_range), _kernel(step))],
     "ToDtype": _to_dtype,
     "ToImage": lambda step: [],
     "ToPureTensor": lambda step: [],
