@@ -77,8 +77,8 @@ class FastLoader:
 
     **What becomes of them**
 
-    * ``transforms``: those of ``fastio.transforms``. Native threads run crops, resizes and flips while they decode;
-      transforms of batches run on the device.
+    * ``transforms``: those of ``fastio.transforms``. Native threads run crops, resizes, flips and warps while they
+      decode; transforms of batches run on the device.
     * ``views``: pairs ``[(2, [...]), (8, [...])]`` of a count and transforms, or how often to repeat ``transforms``: a
       batch's pictures become a list of tensors, one for each view, of photos that are decoded once. ``repeats=3`` puts
       three views of each sample into one tensor, with its label three times, one view behind the other.

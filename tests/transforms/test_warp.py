@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fastio import FastDataset, FastLoader, SchemaError
+from fastio.codec import CODECS
+from fastio.store import SampleBatch, create_store
 from fastio.transforms import (
     CenterCrop,
     ColorJitter,
@@ -35,7 +37,12 @@ from fastio.transforms import (
     Transform,
     move_boxes,
 )
+from fastio.transforms.batch.recipe import Recipe, _stage_seed
+from fastio.transforms.fused import uniform
 from fastio.types.field_types import field_of
+from fastio.types.schema import Schema
+from tests.codec.conformance import spans_of
+from tests.conftest import encode
 from tests.dataset.many_fields import write_fields
 from tests.transforms.chains import warps
 from tests.transforms.torchvision_chain import apply_torchvision, as_tv_tensors
@@ -278,3 +285,68 @@ def test_the_same_after_a_resume(tmp_path: Path) -> None:
         pytest.raises(ValueError, match="mask_fill=255"),
     ):
         loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("on_error", ["skip", "zero"])
+@pytest.mark.parametrize("bad", ["image", "mask"])
+def test_a_damaged_sample(tmp_path: Path, on_error: Any, bad: str) -> None:
+    """It is left out of all fields, or zeros in its own; the others are warped as in a store without it."""
+    files: dict[str, list[bytes]] = {"image": [], "mask": []}
+    for seed in range(4):
+        sample = sample_of(seed=seed)
+        files["image"].append(encode(np.asarray(sample["image"])))
+        files["mask"].append(CODECS["mask"].encode(sample["mask"]))
+    good = _packed(tmp_path / "good.lmdb", files)
+    files[bad][2] = b"no picture" * 9
+    damaged = _packed(tmp_path / "bad.lmdb", files)
+    steps = [CenterCrop(32), RandomVerticalFlip(), RandomPerspective(p=0.9, mask_fill=255), RandomRotation(9)]
+    (expected,) = FastLoader(good, 4, transforms=steps)
+    with FastLoader(damaged, 4, transforms=steps, on_error=on_error) as loader:
+        (got,) = loader
+
+    kept = [0, 1, 3]
+    places = [0, 1, 2] if on_error == "skip" else kept
+    assert len(places) + (on_error == "zero") == len(got["image"]) == len(got["mask"])
+    for name in ("image", "mask"):
+        assert torch.equal(expected[name][kept], got[name][places])
+    assert on_error == "skip" or not got[bad][2].any()
+
+
+def _packed(path: Path, files: dict[str, list[bytes]]) -> Path:
+    """A store of these files, as they are."""
+    schema = Schema(tuple(field_of(name, TYPES[name]) for name in files))
+    with create_store(path, schema) as writer:
+        spans = {name: spans_of(values) for name, values in files.items()}
+        writer.append(SampleBatch([str(place) for place in range(4)], spans, {}))
+    return path
+
+
+def test_views_of_pictures_are_warped(tmp_path: Path) -> None:
+    """Each view draws its own angle; beside masks, views stay refused."""
+    path = store_of(tmp_path)
+    views = [(1, [CenterCrop(24), RandomRotation(40)]), (2, [CenterCrop(16), RandomPerspective(p=1.0)])]
+    with FastDataset(path, fields="image") as dataset:
+        (first, *others) = next(iter(FastLoader(dataset, 6, views=views, seed=1)))
+        alone = next(iter(FastLoader(dataset, 6, transforms=views[0][1], seed=1)))
+    with pytest.raises(SchemaError, match="would have to move with each view"):
+        FastLoader(path, 6, views=views)
+
+    assert torch.equal(first, alone)
+    assert not torch.equal(*others)
+
+
+@pytest.mark.parametrize("is_floating", [False, True])
+def test_warps_of_batches(is_floating: bool) -> None:
+    """In a list for a device, crops, flips and warps are one stage, whose pixels are those of each picture alone."""
+    steps = [RandomCrop(20), RandomVerticalFlip(), RandomRotation(40), RandomAffine(0, (0.2, 0.2), fill=9)]
+    images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (5, 3, 30, 26), np.uint8))
+    recipe, indices = Recipe(steps, seed=3), np.arange(5)
+    given = images.float() / 255 if is_floating else images
+    (got,) = recipe.run([given], recipe.draw([given], indices, 0))
+    compose = Compose(steps)
+    numbers = uniform(indices, compose.draws, seed=_stage_seed(3, 0), epoch=0)
+    expected = [compose.apply(image, row) for image, row in zip(images, numbers, strict=True)]
+
+    # torch may read another pixel than native code where a place lies between two
+    difference = (torch.stack(expected).float() - (got * 255 if is_floating else got.float())).abs() > 0.5
+    assert difference.float().mean() < (0.01 if is_floating else 1e-9)
