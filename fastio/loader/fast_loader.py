@@ -74,6 +74,8 @@ class FastLoader:
       "full". ``seed`` and epoch determine the order; ``drop_last`` as in torch.
     * ``rank`` and ``world_size``: by default those of ``torch.distributed``, torchrun or srun; ``ranks=Ranks(...)``
       for a DeviceMesh or replication. ``uneven`` ("pad", "drop" or "repeat") gives all ranks equally many batches.
+    * ``cost``: one number per sample, or the name of a column: each step's samples are dealt so that all ranks get
+      equal sums, and the slowest rank hardly takes longer than the others.
 
     **What becomes of them**
 
@@ -127,6 +129,7 @@ class FastLoader:
         batch_sampler: BatchSampler | Iterable[Any] | None = None,
         weights: Any = None,
         samples_per_epoch: int | None = None,
+        cost: Any = None,
         collate: CollateWish = None,
         shuffle: Shuffle = False,
         seed: int = 0,
@@ -150,7 +153,7 @@ class FastLoader:
         decode: Decode = "cpu",
     ) -> None:
         options = LoaderOptions(
-            SampleOptions(indices, sampler, batch_sampler, weights, samples_per_epoch),
+            SampleOptions(indices, sampler, batch_sampler, weights, samples_per_epoch, cost),
             OrderOptions(batch_size, shuffle, seed, drop_last, uneven, Ranks.of(ranks, rank, world_size)),
             PixelOptions(transforms, collate, quality, layout, device, cache, decode, views, repeats),
             WorkOptions(threads, prefetch_batches, on_error, verify, pin_memory),

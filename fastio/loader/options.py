@@ -69,6 +69,7 @@ class SampleOptions:
     batch_sampler: BatchSampler | Iterable[Any] | None
     weights: Any
     samples_per_epoch: int | None
+    cost: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +241,7 @@ class LoaderOptions:
                 "drop_last": order.drop_last or None,
                 "sampler": samples.sampler,
                 "weights": samples.weights,
+                "cost": samples.cost,
             },
             "sampler": {"shuffle": shuffle, "weights": samples.weights},
             "weights": {"shuffle": shuffle},

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.samplers.choice import Choice, choose, report
+from fastio.samplers.cost import Costs
 from fastio.samplers.lanes import LaneOrder, Windows
 from fastio.samplers.memory import PageCache, page_cache
 from fastio.samplers.order import Division, Shuffle, block_order, consumed_after, full_order
@@ -206,7 +207,8 @@ class OrderSampler:
     With ``shuffle=True``, the order is chosen from the ``sizes`` (bytes, ``(n,)``, stored order) and ``labels``
     (``(n, ...)`` or None) of all samples and from ``memory``, the bytes that stay in memory: see ``choice``. Sizes
     and labels are read once, when the first epoch is planned or the configuration is asked for. ``slices`` may be set
-    to the part of each step that each rank takes in an order in lanes (see ``by_node``); None: its own.
+    to the part of each step that each rank takes in an order in lanes (see ``by_node``); None: its own. With ``costs``,
+    each step is dealt by them instead.
     """
 
     def __init__(
@@ -219,8 +221,10 @@ class OrderSampler:
         sizes: Callable[[], NDArray[np.int64]],
         labels: Callable[[], NDArray[Any] | None] = lambda: None,
         memory: Callable[[], PageCache] | None = None,
+        costs: Costs | None = None,
     ) -> None:
         self.division = division
+        self._costs = costs
         self.rank = rank
         self.slices: Sequence[int] | None = None
         self.world_size = division.world_size
@@ -272,6 +276,15 @@ class OrderSampler:
         cuts = even_cuts(division.samples, division.batch_size)
         choice = self._chosen() if self.shuffle is True else None
         batches = partial(Batches, cuts=cuts, repeated=division.repeated, dropped=division.dropped)
+        if self._costs is not None and division.world_size > 1:
+            in_lanes = self.lane_order(epoch) if self.has_lanes else None
+            order = self._order(choice, epoch) if in_lanes is None else in_lanes.order
+            stop = division.start + division.full_steps * division.world_size * division.batch_size
+            for rank in ranks:
+                share = self._costs.positions(order[division.start : stop], division, rank)
+                windows = None if in_lanes is None else in_lanes.windows(share)
+                yield batches(order[share], windows=windows, padding=division.padding(rank))
+            return
         if choice is not None and choice.lanes is not None:
             lanes = self.lane_order(epoch)
             if division.world_size == 1:
@@ -381,7 +394,7 @@ class OrderSampler:
 
     def division_options(self) -> dict[str, Any]:
         """Return how the order is divided among ranks and batches."""
-        return self.division.to_json()
+        return self.division.to_json() | ({} if self._costs is None else {"cost_crc32": self._costs.checksum})
 
 
 def even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.samplers.batches import Batches, even_cuts, random_ids, repetitions, split_ids
+from fastio.samplers.cost import Costs
 from fastio.samplers.order import Division, Uneven, consumed_after
 from fastio.samplers.position import whole_consumed
 from fastio.samplers.share import Share
@@ -43,13 +44,22 @@ class DrawnSampler:
     A BatchSampler that cuts what ``draw`` draws into batches of equal size.
 
     The order is divided among the ranks of ``share`` as in ``Division``. With ``is_own``, the order (of a
-    DistributedSampler) already is this rank's part.
+    DistributedSampler) already is this rank's part. ``costs`` deal each step to the ranks.
     """
 
     def __init__(
-        self, draw: Draw, *, batch_size: int, share: Share, uneven: Uneven, drop_last: bool, is_own: bool = False
+        self,
+        draw: Draw,
+        *,
+        batch_size: int,
+        share: Share,
+        uneven: Uneven,
+        drop_last: bool,
+        is_own: bool = False,
+        costs: Costs | None = None,
     ) -> None:
         self.draw = draw
+        self._costs = costs
         self.rank, self.world_size = share.rank, share.world_size
         self._batch_size = batch_size
         self._uneven: Uneven = uneven
@@ -89,10 +99,19 @@ class DrawnSampler:
         division = self._left(len(order), consumed)
         ids = order if counts is None else random_ids(order, counts)
         rank = 0 if self._is_own else self.rank
-        mine, padding = division.share(ids, rank), division.padding(rank)
+        mine, padding = self._share(order, ids, division, rank), division.padding(rank)
         cuts = even_cuts(len(mine), self._batch_size)
         indices, drawn_ids = (mine, None) if counts is None else (split_ids(mine)[0], mine)
         return Batches(indices, cuts, division.repeated, division.dropped, random_ids=drawn_ids, padding=padding)
+
+    def _share(
+        self, order: NDArray[np.int64], ids: NDArray[np.int64], division: Division, rank: int
+    ) -> NDArray[np.int64]:
+        """Return what is left of the ids for one rank."""
+        if self._costs is None or division.world_size == 1:
+            return division.share(ids, rank)
+        stop = division.start + division.full_steps * division.world_size * division.batch_size
+        return ids[self._costs.positions(order[division.start : stop], division, rank)]
 
     def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
         """Return all samples of an epoch: see WholeEpochs; None if the user's sampler draws one rank's part."""
@@ -107,7 +126,8 @@ class DrawnSampler:
 
     def division_options(self) -> dict[str, Any]:
         """Return how the order is divided among ranks and batches."""
-        return self.division(0).to_json() | {"world_size": self.world_size}
+        costs = {} if self._costs is None else {"cost_crc32": self._costs.checksum}
+        return self.division(0).to_json() | {"world_size": self.world_size} | costs
 
 
 # Draws samples by weight, with replacement, as a pure function of seed, epoch and the epoch's weights.

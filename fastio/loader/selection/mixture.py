@@ -180,7 +180,7 @@ def check_mixture(options: LoaderOptions) -> None:
     """Raise ValueError for options that choose samples or their order another way."""
     samples = options.samples
     named = {"indices": samples.indices, "sampler": samples.sampler, "batch_sampler": samples.batch_sampler}
-    named["weights"] = samples.weights
+    named |= {"weights": samples.weights, "cost": samples.cost}
     conflicts = [name for name, value in named.items() if value is not None]
     if conflicts:
         hint = "make the members torch's Subsets" if conflicts == ["indices"] else "its weights and batching decide"

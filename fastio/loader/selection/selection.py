@@ -17,6 +17,7 @@ from fastio.loader.options import LoaderOptions, OrderOptions
 from fastio.loader.selection.members import as_indices, find_members, join_members
 from fastio.loader.selection.mixture import Mixture, check_mixture, mixture_sampler
 from fastio.samplers.batches import BatchSampler, ChosenOrder, ElasticSampler, OrderSampler
+from fastio.samplers.cost import Costs
 from fastio.samplers.draws import Draw, DrawnSampler, WeightedDraw
 from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw, own_share
 from fastio.samplers.memory import PageCache, held_memory, page_cache
@@ -241,7 +242,12 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderO
     if samples.sampler is not None:
         share, is_own = _share_with(samples.sampler, order)
         foreign = ForeignDraw(samples.sampler, samples=count, seed=order.seed)
-        drawn = _drawn(foreign, order, share, is_own=is_own)
+        if is_own and samples.cost is not None:
+            raise ValueError(
+                f"cost: {type(samples.sampler).__name__} draws this rank's samples alone, so none can be dealt among "
+                "the ranks: pass shuffle= or a sampler that draws for all ranks"
+            )
+        drawn = _drawn(foreign, order, share, is_own=is_own, costs=_costs(base, indices, samples.cost, count))
         return BatchPlan(drawn, share, order.batch_size, foreign=foreign, is_own_share=is_own)
     share = order.ranks.share()
     if samples.weights is not None:
@@ -250,7 +256,7 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderO
         per_epoch = whole("samples_per_epoch", per_epoch, "a whole number of at least 1", least=1)
         parsed = partial(_parsed_weights, dataset=base, labels=labels, count=count)
         draw = WeightedDraw(parsed(samples.weights), samples_per_epoch=per_epoch, seed=order.seed)
-        drawn = _drawn(draw, order, share)
+        drawn = _drawn(draw, order, share, costs=_costs(base, indices, samples.cost, count))
         return BatchPlan(drawn, share, order.batch_size, drawn.division(per_epoch), weights=DrawWeights(draw, parsed))
     division = Division(count, order.batch_size, share.world_size, order.uneven, order.drop_last)
     sampler, ordered = _ordered(base, indices, options, division, share)
@@ -273,6 +279,9 @@ def _ordered(
     if indices is not None and shuffle and (np.diff(indices) < 0).any():
         by_place = np.argsort(indices, kind="stable")
     stored = indices if by_place is None or indices is None else indices[by_place]
+    costs = _costs(base, indices, options.samples.cost, len(base) if indices is None else len(indices))
+    if costs is not None and by_place is not None:
+        costs = Costs(costs.values[by_place])
     order = OrderSampler(
         division,
         rank=share.rank,
@@ -281,6 +290,7 @@ def _ordered(
         sizes=partial(_at, partial(sample_bytes, base, is_cached=options.pixels.cache is not None), stored),
         labels=partial(_at, partial(sample_labels, base), stored),
         memory=shuffle_memory(base, share.processes),
+        costs=costs,
     )
     if shuffle is True:
         order.slices = slices_by_node(share)
@@ -293,7 +303,33 @@ def _at(values: Callable[[], NDArray[Any] | None], indices: NDArray[np.int64] | 
     return every if every is None or indices is None else every[indices]
 
 
-def _drawn(draw: Draw, order: OrderOptions, share: Share, *, is_own: bool = False) -> DrawnSampler:
+def _costs(base: FastDataset, indices: NDArray[np.int64] | None, cost: Any, count: int) -> Costs | None:
+    """Return what each of ``count`` samples costs. Raises TypeError or ValueError for what are no costs of them."""
+    if cost is None:
+        return None
+    if isinstance(cost, str):
+        values = np.asarray(_at(partial(base.column, cost), indices))
+    else:
+        values = np.asarray(cost.cpu().numpy() if is_tensor(cost) else cost)
+    if values.dtype.kind not in "biuf" or values.ndim != 1:
+        raise TypeError(
+            f"cost: expected one number per sample, or the name of a column of numbers, got an array of {values.dtype} "
+            f"{values.shape}"
+        )
+    if len(values) != count:
+        raise ValueError(f"{base.store.path}: {len(values)} costs for {count} samples: give one per sample")
+    costs = np.ascontiguousarray(values, np.float64)
+    wrong = ~(np.isfinite(costs) & (costs >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"cost[{int(wrong.argmax())}] is {costs[wrong.argmax()]}: expected finite numbers of at least 0"
+        )
+    return Costs(costs)
+
+
+def _drawn(
+    draw: Draw, order: OrderOptions, share: Share, *, is_own: bool = False, costs: Costs | None = None
+) -> DrawnSampler:
     assert order.batch_size is not None
     return DrawnSampler(
         draw,
@@ -302,6 +338,7 @@ def _drawn(draw: Draw, order: OrderOptions, share: Share, *, is_own: bool = Fals
         uneven=order.uneven,
         drop_last=order.drop_last,
         is_own=is_own,
+        costs=costs,
     )
 
 
