@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import dropwhile, takewhile
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
-from fastio.errors import SchemaError
+from fastio.errors import SampleError, SchemaError
 from fastio.loader.device.delivery import Delivery
 from fastio.loader.device.lane import device_of, lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
@@ -273,11 +274,13 @@ def _delivery(pixels: PixelOptions, stages: _Stages, seed: int) -> Delivery | No
     device = _device(pixels)
     if device is None:
         return None
+    named = partial(_sample_error, stages.source)
     views = [
-        Recipe(_laid_out(later, pixels.layout), seed=view_seed(seed, view), native=coloured)
+        Recipe(_laid_out(later, pixels.layout), seed=view_seed(seed, view), native=coloured, named=named)
         for view, (coloured, later) in enumerate(stages.later_views)
     ]
-    whole = Recipe(_laid_out(stages.later, pixels.layout), seed=seed, native=stages.coloured, repeats=stages.count)
+    later = _laid_out(stages.later, pixels.layout)
+    whole = Recipe(later, seed=seed, native=stages.coloured, repeats=stages.count, named=named)
     return Delivery(
         lane_to(device),
         depth=_DEPTH,
@@ -285,6 +288,12 @@ def _delivery(pixels: PixelOptions, stages: _Stages, seed: int) -> Delivery | No
         roles=view_roles(stages.source) if views else batch_roles(stages.source),
         recipes=views or [whole],
     )
+
+
+def _sample_error(dataset: FastDataset, index: int) -> SampleError:
+    """Return an error whose message begins with the names of a sample, and says nothing else."""
+    path, key = dataset.store.path, dataset.store.keys([index])[0]
+    return SampleError(f"{path}[{index}] ({key!r})", path=path, index=index, key=key)
 
 
 def _device(pixels: PixelOptions) -> Any:
@@ -326,11 +335,11 @@ def _check_compiled(stages: _Stages, pixels: PixelOptions) -> None:
 
 
 def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:
-    """Return the transforms on a device, followed (but before the user's own functions) by the layout asked for."""
-    ours = list(takewhile(lambda step: isinstance(step, (Transform, BatchTransform)), transforms))
-    if not ours or layout == "channels_last" or any(isinstance(step, ChannelsLast) for step in ours):
+    """Return the transforms on a device, the last of fastio's followed by the layout asked for."""
+    ours = [place for place, step in enumerate(transforms) if isinstance(step, (Transform, BatchTransform))]
+    if not ours or layout == "channels_last" or any(isinstance(step, ChannelsLast) for step in transforms):
         return list(transforms)
-    return [*ours, Contiguous(), *transforms[len(ours) :]]
+    return [*transforms[: ours[-1] + 1], Contiguous(), *transforms[ours[-1] + 1 :]]
 
 
 def _check_fields(dataset: FastDataset, pixels: PixelOptions) -> None:

@@ -9,6 +9,8 @@ from fastio.transforms.batch import MixUp as MixUp
 from fastio.transforms.batch import Normalize as Normalize
 from fastio.transforms.batch import NormalizeLayer as NormalizeLayer
 from fastio.transforms.batch import OneOf as OneOf
+from fastio.transforms.batch import PerBatch as PerBatch
+from fastio.transforms.batch import PerSample as PerSample
 from fastio.transforms.batch import RandAugment as RandAugment
 from fastio.transforms.batch import RandomAdjustSharpness as RandomAdjustSharpness
 from fastio.transforms.batch import RandomApply as RandomApply

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
+from fastio.transforms.batch.functions import PerBatch, PerSample
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.canvas import BoxRule, Canvas, CropRule, GeometryRule, PointRule, Rule
 from fastio.transforms.joint import JointTransform
@@ -36,31 +38,31 @@ class Compose(Transform):
     """
     Several transforms of fastio as one, for ``FastDataset(path, transform=Compose([...]))``.
 
-    Transforms of colours change the finished picture, in the bytes that FastLoader's threads give. Raises TypeError for
-    other transforms of batches and other functions, and SchemaError where samples have masks, boxes or points that
-    could not follow.
+    Transforms of colours and ``PerSample`` functions change the picture where they stand, in the bytes that FastLoader
+    gives. Raises TypeError for other transforms of batches and other functions, and SchemaError where samples have
+    masks, boxes or points that could not follow.
     """
 
-    transforms: tuple[Transform | PixelTransform, ...]
+    transforms: tuple[Transform | PixelTransform | PerSample, ...]
 
     @explains_names()
-    def __init__(self, transforms: Iterable[Transform | PixelTransform]) -> None:
+    def __init__(self, transforms: Iterable[Transform | PixelTransform | PerSample]) -> None:
         if not isinstance(transforms, Iterable):
             raise TypeError(f"{transforms!r}: expected a list of transforms")
         object.__setattr__(self, "transforms", tuple(transforms))
         for transform in self.transforms:
-            if isinstance(transform, PixelTransform) and not mixes_of(transform):
+            if isinstance(transform, PerSample) or (isinstance(transform, PixelTransform) and not mixes_of(transform)):
                 continue
-            if isinstance(transform, BatchTransform):
+            if isinstance(transform, (BatchTransform, PerBatch)):
                 raise TypeError(
                     f"{transform!r} works on batches: "
                     "pass it to FastLoader(..., transforms=[...]) or to a DevicePrefetcher"
                 )
             if not isinstance(transform, Transform):
+                called = getattr(transform, "__name__", "function")
                 raise TypeError(
-                    f"{transform!r}: Compose takes only transforms of fastio: to chain them with others, pass a "
-                    "function of your own, FastDataset(path, transform=lambda picture: function(crop(picture))), or "
-                    "torchvision's Compose"
+                    f"{transform!r}: Compose takes transforms of fastio: write PerSample({called}) for a "
+                    "function of one picture, a uint8 tensor (C, H, W)"
                 )
 
     @property
@@ -85,6 +87,8 @@ class Compose(Transform):
             canvas.doing = transform
             if isinstance(transform, PixelTransform):
                 canvas.call(partial(_paint, transform), own)
+            elif isinstance(transform, PerSample):
+                canvas.call(partial(_change, transform), own)
             else:
                 transform.run(canvas, own)
         warps.finish()
@@ -125,6 +129,12 @@ class _Warps:
             self._canvas.doing = self._last
             self._canvas.warp(self._warp)
             self._warp = None
+
+
+def _change(transform: PerSample, pixels: NDArray[np.uint8], numbers: NDArray[np.float64]) -> None:
+    """Put what a function makes of one picture (H, W, C) in its place."""
+    made = transform.call(torch.from_numpy(pixels).permute(2, 0, 1), numbers)
+    pixels[:] = made.permute(1, 2, 0).numpy()
 
 
 def _paint(transform: PixelTransform, pixels: NDArray[np.uint8], numbers: NDArray[np.float64]) -> None:

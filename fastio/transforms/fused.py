@@ -15,6 +15,7 @@ from fastio.codec.codec import Geometry
 from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
+from fastio.transforms.batch.functions import PerSample
 from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.canvas import BoxRule, PointRule, Rule
@@ -288,7 +289,7 @@ def _check_flat(transforms: Compose) -> None:
     """
     for transform in transforms.transforms:
         if isinstance(transform, Compose):
-            if any(isinstance(step, (PixelTransform, Compiled)) for step in transform.transforms):
+            if any(isinstance(step, (PixelTransform, Compiled, PerSample)) for step in transform.transforms):
                 raise SchemaError(f"{transform} is for FastDataset: pass its list, transforms=[...]")
             _check_flat(transform)
 

@@ -22,6 +22,7 @@ from fastio.transforms import (
     Compose,
     Grayscale,
     Normalize,
+    PerBatch,
     RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
@@ -360,8 +361,8 @@ CASES = {
     "own functions before ours": Case(
         "equal",
         {"transforms": [doubled, NORMALIZE]},
-        "put your own callables last",
-        ({"transforms": [NORMALIZE, doubled]},),
+        "comes last: write PerSample",
+        ({"transforms": [NORMALIZE, doubled]}, {"transforms": [PerBatch(doubled), NORMALIZE]}),
     ),
     "grey first": Case(
         "mixed",

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.errors import SchemaError
 from fastio.lazy import torch
 from fastio.loader.device.lane import Lane, Mark
 from fastio.loader.device.nested import BatchRoles, held_tensors, map_tensors, tensors
@@ -221,9 +222,19 @@ class Delivery:
             return _End(exc, stands)
 
     def _send(self, numbered: Numbered, run: _InFlight, place: Place) -> _Sent[Place]:
+        batch = self._sent_through(numbered, self._recipes, run)
+        following = [recipe.next for recipe in self._recipes]
+        while any(following):
+            recipes = [recipe or Recipe([], seed=0) for recipe in following]
+            batch = self._sent_through(Numbered(batch, numbered.epoch, numbered.indices), recipes, run)
+            following = [recipe.next for recipe in recipes]
+        return _Sent(batch, self._lane.mark(), place)
+
+    def _sent_through(self, numbered: Numbered, every: Sequence[Recipe], run: _InFlight) -> Any:
+        """Return a batch on the device, after one recipe, or one for each view; tensors may be there already."""
         host = tensors(numbered.batch)
-        groups = [list(range(len(host)))] if self._roles is None else self._roles.groups(numbered.batch, host)
-        recipes = [self._recipes[i % len(self._recipes)] for i in range(len(groups))]
+        groups = [list(range(len(host)))] if self._roles is None else self._groups(numbered.batch, host, every)
+        recipes = [every[i % len(every)] for i in range(len(groups))]
         drawn = [
             recipe.draw([host[i] for i in group], numbered.indices, numbered.epoch)
             for recipe, group in zip(recipes, groups, strict=True)
@@ -232,7 +243,7 @@ class Delivery:
         with named_range(COPY):
             copies = self._copied([*host, *tensors(drawn)], run)
         parts, numbers = copies[: len(host)], iter(copies[len(host) :])
-        with named_range(TRANSFORM), self._lane.side() if any(self._recipes) else nullcontext():
+        with named_range(TRANSFORM), self._lane.side() if any(every) else nullcontext():
             drawn = map_tensors(lambda _: next(numbers), drawn)
             for recipe, group, parameters in zip(recipes, groups, drawn, strict=True):
                 made = recipe.run([parts[i] for i in group], parameters)
@@ -241,8 +252,20 @@ class Delivery:
                     done.setdefault(position, part)  # labels are those of the first picture
             arrived = iter(done.get(position, part) for position, part in enumerate(parts))
             batch = map_tensors(lambda _: next(arrived), numbered.batch)
-            batch = batch if self._has_views else self._recipes[0].finish(batch)
-        return _Sent(batch, self._lane.mark(), place)
+            return batch if self._has_views else every[0].finish(batch)
+
+    def _groups(self, batch: Any, parts: list[torch.Tensor], every: Sequence[Recipe]) -> list[list[int]]:
+        """Return where the pictures and the label are. Raises SchemaError if a function has put them elsewhere."""
+        assert self._roles is not None
+        try:
+            return self._roles.groups(batch, parts)
+        except (KeyError, IndexError, TypeError) as exc:
+            if every is self._recipes:
+                raise
+            raise SchemaError(
+                f"{every[0].transforms[0]!r} stands behind a PerBatch that returned {type(batch).__name__}: it needs "
+                "pictures and label where they were in the batch"
+            ) from exc
 
     def _copied(self, host: list[torch.Tensor], run: _InFlight) -> list[torch.Tensor]:
         """Return these tensors on the device; they are valid once the side stream gets there."""

@@ -15,6 +15,8 @@ from fastio.transforms.batch.colour import RandomSolarize as RandomSolarize
 from fastio.transforms.batch.finish import ChannelsLast as ChannelsLast
 from fastio.transforms.batch.finish import Normalize as Normalize
 from fastio.transforms.batch.finish import ToDtype as ToDtype
+from fastio.transforms.batch.functions import PerBatch as PerBatch
+from fastio.transforms.batch.functions import PerSample as PerSample
 from fastio.transforms.batch.layer import NormalizeLayer as NormalizeLayer
 from fastio.transforms.batch.mix import CutMix as CutMix
 from fastio.transforms.batch.mix import MixUp as MixUp

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.errors import SchemaError
+from fastio.errors import SampleError, SchemaError
 from fastio.lazy import torch
 from fastio.samplers.batches import split_ids
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.choice import OneOf, mixes_of
 from fastio.transforms.batch.finish import Finish, Finishing
+from fastio.transforms.batch.functions import PerBatch, PerSample
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
 from fastio.transforms.batch.mix import MIXES
 from fastio.transforms.batch.one_pass import HostPass, one_pass
@@ -35,10 +36,18 @@ __all__ = ["AnyTransform", "Colours", "Recipe", "as_list", "is_geometry", "split
 
 AnyTransform = BaseTransform | Callable[[Any], Any]
 
+_BARE = (
+    "A function at the end of transforms gets the whole batch: write PerSample(function) for one that gets a picture, "
+    "or pass a function of samples to FastDataset(path, transform=...)."
+)
+
 
 class Recipe:
     """
-    Transforms for the pictures of a batch, followed by the user's own callables for the whole batch.
+    Transforms for the pictures of a batch, and among them the user's own functions for the whole batch.
+
+    A recipe ends with the first of those functions that follow each other, ``own``; what stands behind them is the
+    recipe ``next``, whose random numbers go on with the next place in the list.
 
     The pictures are the first four-dimensional tensor of a batch; the labels are the first tensor of integers (B,) or
     of floating numbers (B, classes). Adjacent crops, resizes and flips become one plan, as in the native core.
@@ -50,25 +59,45 @@ class Recipe:
     With ``repeats``, a batch has so many views of its samples, one behind the other, which draw numbers of their own.
     """
 
-    def __init__(self, transforms: Sequence[AnyTransform], *, seed: int, native: int = 0, repeats: int = 1) -> None:
+    def __init__(
+        self,
+        transforms: Sequence[AnyTransform],
+        *,
+        seed: int,
+        native: int = 0,
+        repeats: int = 1,
+        first: int = 0,
+        named: Callable[[int], SampleError] | None = None,
+    ) -> None:
         ours = [isinstance(transform, (Transform, BatchTransform)) for transform in transforms]
         count = ours.index(False) if False in ours else len(ours)
-        if any(ours[count:]):
-            late = transforms[count + ours[count:].index(True)]
-            raise TypeError(f"{late!r} behind {transforms[count]!r}: put your own callables last: they get the batch")
-        mixing = [transform for transform in transforms[:count] if mixes_of(transform)]
+        stop = count + ours[count:].index(True) if any(ours[count:]) else len(ours)
+        bare = next((function for function in transforms[count:stop] if not isinstance(function, PerBatch)), None)
+        if stop < len(ours) and bare is not None:
+            raise TypeError(
+                f"{transforms[stop]!r} behind {bare!r}: a function without a name for what it gets is for batches, and "
+                "comes last: write PerSample(function), which gets one picture, or PerBatch(function), which gets the "
+                "batch; these stand anywhere"
+            )
+        mixing = [transform for transform in transforms if mixes_of(transform)]
         if len(mixing) > 1:
             raise ValueError(
                 f"{mixing[0]!r} and {mixing[1]!r} in one list: both would mix every batch, but a batch can be mixed "
                 f"only once: keep one, or write OneOf([{mixing[0]!r}, {mixing[1]!r}]), which draws one per batch"
             )
-        for transform in transforms[count:]:
+        for transform in transforms[count:stop]:
             if not callable(transform):
                 raise TypeError(f"{transform!r}: expected one of fastio.transforms, or a callable from batch to batch")
-        self._stages = _left(_stages(transforms[:count]), native)
+        stages = _stages(transforms[:count], first=first)
+        self._stages = _left(stages, native)
         self.transforms: Sequence[Any] = transforms[native:count]  # that are left to this recipe
-        self.own: Sequence[Any] = transforms[count:]  # callables of the user's
+        self.own: Sequence[Any] = transforms[count:stop]  # callables of the user's
         self._seeds = [view_seed(seed, view) for view in range(repeats)]
+        self._named = named
+        self.next: Recipe | None = None
+        if stop < len(ours):
+            first += len(stages)
+            self.next = Recipe(transforms[stop:], seed=seed, repeats=repeats, first=first, named=named)
 
     def __bool__(self) -> bool:
         return bool(self._stages or self.own)
@@ -122,17 +151,33 @@ class Recipe:
             pictures = Pictures(parts[position], None if labels is None else parts[labels])
             with torch.autocast(pictures.images.device.type, enabled=False):
                 for stage, parameters in zip(self._stages.values(), drawn, strict=True):
-                    pictures = stage.run(pictures, parameters)
+                    pictures = self._run(stage, pictures, parameters)
             done[position] = pictures.images
             if labels is not None:
                 assert pictures.labels is not None
                 done[labels] = pictures.labels
         return done
 
+    def _run(self, stage: _Stage, pictures: Pictures, parameters: Parameters) -> Pictures:
+        """Run a stage; a SampleError of a function of the user's gets the names that the loader knows."""
+        try:
+            return stage.run(pictures, parameters)
+        except SampleError as error:
+            if self._named is None:
+                raise
+            named = self._named(error.index)
+            named.args = (f"{named}{str(error).removeprefix(f'[{error.index}]')}",)
+            raise named from error.__cause__
+
     def finish(self, batch: Any) -> Any:
         """Apply the user's own callables to the batch."""
         for function in self.own:
-            batch = function(batch)
+            try:
+                batch = function(batch)
+            except Exception as exc:
+                if not isinstance(function, PerBatch):
+                    exc.add_note(_BARE)
+                raise
         return batch
 
 
@@ -245,6 +290,8 @@ class _Single:
         transform = self.transform
         if isinstance(transform, MIXES) or (isinstance(transform, OneOf) and mixes_of(transform)):
             return transform.mixed(numbers, size, samples), channels, size
+        if isinstance(transform, PerSample):
+            return transform.parameters_of(numbers, samples), channels, size
         return transform.parameters(numbers, size), channels, size
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
@@ -304,7 +351,7 @@ class _Pass:
         return Pictures(images, pictures.labels)
 
 
-def _stages(transforms: Sequence[Any]) -> dict[int, _Stage]:
+def _stages(transforms: Sequence[Any], *, first: int = 0) -> dict[int, _Stage]:
     """Group neighbours that run together; each stage has its number, which random numbers depend on."""
     stages: list[_Stage] = []
     start = 0
@@ -318,7 +365,7 @@ def _stages(transforms: Sequence[Any]) -> dict[int, _Stage]:
             step = transforms[start]
             stages.append(_Single(Called(step) if isinstance(step, Compiled) else step))
             start += 1
-    return dict(enumerate(stages))
+    return dict(enumerate(stages, first))
 
 
 def _left(stages: Mapping[int, _Stage], done: int) -> dict[int, _Stage]:

@@ -175,7 +175,7 @@ def test_what_does_not_fit() -> None:
         Recipe([Pad(1)], seed=0).draw([images], INDICES[:3], 0)
     with pytest.raises(SchemaError, match="Grayscale before resampling"):
         run([Grayscale(), Resize(8)], images)
-    with pytest.raises(TypeError, match="put your own callables last"):
+    with pytest.raises(TypeError, match=r"comes last: write PerSample\(function\)"):
         Recipe([len, RandomCrop(8)], seed=0)
     with pytest.raises(TypeError, match=r"expected one of fastio\.transforms"):
         Recipe([7], seed=0)  # type: ignore[list-item]
