@@ -1,4 +1,4 @@
-"""What is imported when it is first used: names of packages, and torch, without which arrays can be loaded too."""
+"""What is imported when it is first used: names of packages, and torch."""
 
 from __future__ import annotations
 
@@ -99,8 +99,7 @@ def _imported_torch() -> ModuleType:
         return import_module("torch")
     except ImportError as exc:
         raise ImportError(
-            f"this needs torch, which cannot be imported ({exc}): pip install torch, or, for batches of NumPy arrays, "
-            'pass FastLoader(..., output="numpy")',
+            f"this needs torch, which cannot be imported ({exc}): pip install torch",
             name="torch",
         ) from exc
 
@@ -123,7 +122,7 @@ def torch_base(name: str) -> Any:
     try:
         return getattr(import_module(home), own)
     except ImportError:
-        return type(own, (), {})
+        return type(own, (), {"__class_getitem__": classmethod(lambda cls, _item: cls)})
 
 
 if not TYPE_CHECKING:

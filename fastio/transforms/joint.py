@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from fastio.transforms.matrices import Warp
 from fastio.transforms.plain import PlainMask, PlainPicture
 from fastio.types.schema import Field
 
-__all__ = ["JointTransform"]
+__all__ = ["JointTransform", "drawn"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class JointTransform:
     fields: tuple[Field, ...]
 
     def __call__(self, sample: Any) -> Any:
-        """Draw the numbers from torch's generator, as torchvision does."""
-        return self.apply(sample, torch.rand(self.transform.draws, dtype=torch.float64, device="cpu").numpy())
+        """Draw the numbers as ``drawn`` does."""
+        return self.apply(sample, drawn(self.transform.draws))
 
     def apply(self, sample: Any, numbers: NDArray[np.float64]) -> Any:
         """
@@ -150,3 +151,12 @@ def _rows(value: Any) -> Rows:
 def _like(values: NDArray[Any], value: Any) -> Any:
     """Return an array as what it came as: an array or a tensor."""
     return torch.from_numpy(values) if is_tensor(value) else values
+
+
+def drawn(count: int) -> NDArray[np.float64]:
+    """
+    Draw numbers in [0, 1) from torch's global generator, as torchvision does; from NumPy's if torch was not imported.
+    """
+    if "torch" not in sys.modules:
+        return np.random.random_sample(count)  # noqa: NPY002 - the one that np.random.seed seeds
+    return torch.rand(count, dtype=torch.float64, device="cpu").numpy()

@@ -11,7 +11,7 @@ from PIL import Image
 
 from fastio.lazy import torch
 from fastio.transforms.canvas import Canvas
-from fastio.transforms.joint import JointTransform
+from fastio.transforms.joint import JointTransform, drawn
 from fastio.transforms.plain import PlainPicture
 from fastio.types.schema import Field
 
@@ -47,8 +47,8 @@ class Transform(BaseTransform, Protocol):
     A step from picture to picture, as a value: equal arguments make equal transforms.
 
     ``draws`` uniform numbers in [0, 1) decide what is random. Called on a PIL image ("L", "RGB" or "RGBA") or on a
-    uint8 tensor ``(..., C, H, W)``, a transform draws them from torch's generator, as torchvision does; FastLoader
-    derives them from seed, epoch and sample index.
+    uint8 tensor ``(..., C, H, W)``, a transform draws them from torch's generator, as torchvision does, or from
+    NumPy's in a program that has not imported torch; FastLoader derives them from seed, epoch and sample index.
 
     Arguments that mean nothing raise ValueError when a transform is built; a picture that it cannot take raises
     SchemaError.
@@ -63,7 +63,7 @@ class Transform(BaseTransform, Protocol):
         return JointTransform(self, tuple(fields))
 
     def __call__(self, picture: Picture) -> Picture:
-        return self.apply(picture, torch.rand(self.draws, dtype=torch.float64, device="cpu").numpy())
+        return self.apply(picture, drawn(self.draws))
 
     def apply(self, picture: Picture, numbers: NDArray[np.float64]) -> Picture:
         """Like a call, but with given numbers ``(draws,)`` instead of random ones."""
