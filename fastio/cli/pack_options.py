@@ -69,7 +69,8 @@ def _pairs(context: click.Context, option: click.Parameter, values: Sequence[str
             raise click.BadParameter(f"{value!r}: expected COLUMN=VALUE, as in split=train")
         if value.partition("=")[0].endswith(_COMPARISONS):
             raise click.BadParameter(
-                f"{value!r}: only COLUMN=VALUE is known, which takes the rows with this very value, as in split=train"
+                f"{value!r}: only COLUMN=VALUE is known, which takes the rows with this very value, as in split=train; "
+                "of a store that is packed, FastDataset(path).where('width >= 400') takes any part"
             )
     return tuple((value.partition("=")[0], value.partition("=")[2]) for value in values)
 

@@ -16,6 +16,7 @@ ROWS = ROW.findall(README)
 # What an example needs besides what fastio always installs, by the package that it imports.
 NEEDS = {
     "obstore": "`fastio[remote]`",
+    "pyarrow": "`fastio[text]`",
     "pytorch_lightning": "`fastio[lightning]`",
     "tokenizers": "`fastio[text]`",
     "torchvision": "torchvision",
@@ -32,7 +33,9 @@ def test_every_example_is_listed_once() -> None:
 @pytest.mark.parametrize(("name", "command", "needs"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_row_is_true(name: str, command: str, needs: str) -> None:
     """The docstring has its command; what it imports or packs needs that."""
-    imported = set(re.findall(r"^(?:from|import) (\w+)", (EXAMPLES / name).read_text(), re.MULTILINE))
+    script = (EXAMPLES / name).read_text()
+    imported = set(re.findall(r"^(?:from|import) (\w+)", script, re.MULTILINE))
+    imported |= {"pyarrow"} if ".where(" in script else set()
     imported |= {"obstore"} if "s3://" in command else set()
     assert needs == ", ".join(NEEDS[package] for package in sorted(imported & NEEDS.keys()))
     assert any(command.split() == words[: len(command.split())] for words in commands(name))
