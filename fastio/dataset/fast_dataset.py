@@ -62,6 +62,7 @@ _ELSEWHERE = {
     "shuffle": _OF_THE_LOADER,
     "num_workers": "pass it to your DataLoader; FastLoader has threads= instead",
 }
+_FIXED = ("fields", "mode", "tv_tensors")  # options that count when a dataset is built
 _MAX_POSITION = 65_535  # labels without names, up to this value, are positions in a list of classes
 
 
@@ -128,6 +129,20 @@ class FastDataset(Dataset[Any]):
         self.tv_tensors = tv_tensors
         self._whole = self.store
         self._read_from(self.store)
+
+    if not TYPE_CHECKING:  # type checkers would let any attribute be set
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """
+            Raise AttributeError, with what to do, for options that readers were made of: setting them would change
+            nothing. A subclass may use these names for its own.
+            """
+            if name in _FIXED and type(self) is FastDataset and "_whole" in self.__dict__:
+                raise AttributeError(
+                    f"{name} of a FastDataset cannot be set, because its samples are read as it was built: build "
+                    f"another one, FastDataset(path, {name}={value!r})"
+                )
+            super().__setattr__(name, value)
 
     def _read_from(self, store: SampleStore) -> None:
         form = Form.of(store, self.fields)

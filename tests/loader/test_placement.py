@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from fastio import FastDataset, FastLoader
+from fastio.measure.doctor.gather import _samples_placement
+from fastio.measure.report.doctor import doctor_page
+from fastio.measure.report.page import Prose
 from fastio.transforms import (
     ColorJitter,
     Compose,
@@ -219,3 +223,27 @@ def test_a_dataset_with_a_transform_says_so(store: Path) -> None:
     assert f"{first}\n  image: dataset[i] (decode when used, augment)\n  label: index" == repr(
         FastDataset(store, augment)
     )
+
+
+@pytest.mark.parametrize(("name", "value"), [("mode", "L"), ("fields", "image"), ("tv_tensors", True)])
+def test_options_of_a_dataset_that_is_built_cannot_be_set(store: Path, name: str, value: Any) -> None:
+    """Nothing would read them; the message says to build another. Others, and those of a subclass, may be set."""
+    dataset = FastDataset(store)
+    with pytest.raises(AttributeError, match=f"^{name} of a FastDataset cannot be set.*FastDataset.path, {name}="):
+        setattr(dataset, name, value)
+    dataset.transform = augment
+    setattr(OwnSamples(store), name, value)
+
+
+@pytest.mark.parametrize(("workers", "where"), [(0, "the loop's thread"), (2, "workers")])
+def test_doctor_says_where_samples_are_made(store: Path, workers: int, where: str) -> None:
+    """For a DataLoader over a FastDataset, too; the page of doctor has the lines."""
+    lines = _samples_placement(DataLoader(FastDataset(store, augment), 4, num_workers=workers))
+    assert (f"image: {where} (decode when used, augment)", "label: index") == lines
+    assert _samples_placement(DataLoader([1, 2])) is None  # type: ignore[arg-type]
+    empty = dict.fromkeys(("pattern", "failure", "timeline", "part"), None) | dict.fromkeys(
+        ("steps", "evidence", "samples", "cautions", "unknown", "reasons"), ()
+    )
+    report = empty | {"summary": "none", "command": "train.py", "facts": {"step": None, "loader": {"placement": lines}}}
+    sections = {section.title: section for section in doctor_page(report).sections}
+    assert list(lines) == [part.text for part in sections["Where batches are made"].parts if isinstance(part, Prose)]

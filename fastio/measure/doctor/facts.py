@@ -219,6 +219,7 @@ class LoaderFacts:
     ``data_path`` is a file or folder that the dataset names, ``data_disk`` the kind of disk below it, None if
     unknown. ``picture_side`` is the median short side of some pictures of a packed store, in pixels, ``jump_percent``
     how many percent of its pictures' bytes start points would add, None if the loader's crops would not decode faster.
+    ``placement`` says in lines where the fields of batches of a FastLoader, or samples of a FastDataset, are made.
     """
 
     kind: Literal["DataLoader", "FastLoader", "other"]
@@ -240,6 +241,7 @@ class LoaderFacts:
     waits: tuple[WaitFacts, ...] = ()
     picture_side: float | None = None
     jump_percent: float | None = None
+    placement: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

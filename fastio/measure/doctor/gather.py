@@ -15,7 +15,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from fastio.converters.pictures.jumps import evenly_spaced, jump_fields, jump_growth
-from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.fast_dataset import FastDataset, sample_placement
 from fastio.errors import FastioError
 from fastio.loader.fast_loader import FastLoader
 from fastio.loader.prefetch import DevicePrefetcher
@@ -141,6 +141,7 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
             script=_fast_script(watch.inner or watch),
             picture_side=picture_side,
             jump_percent=jump_percent,
+            placement=(*source.placement.lines, *source.stats.pictures.lines),
         )
     if not isinstance(source, DataLoader):
         blocked_s = max(0.0, observation.waited_s - observation.own_cpu_s) / max(1, watch.timer.steps)
@@ -166,7 +167,16 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
         script=_script(source, of_source, watch, transform_input),
         picture_side=picture_side,
         jump_percent=jump_percent,
+        placement=_samples_placement(source),
     )
+
+
+def _samples_placement(source: DataLoader[Any]) -> tuple[str, ...] | None:
+    """Return where the samples of a DataLoader are made, if they are a FastDataset's; None for other datasets."""
+    dataset = _innermost(source.dataset)
+    if not isinstance(dataset, FastDataset):
+        return None
+    return tuple(sample_placement(dataset, "workers" if source.num_workers else "the loop's thread").lines)
 
 
 def _script(

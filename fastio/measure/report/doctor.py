@@ -64,6 +64,9 @@ def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
     if report["steps"]:
         yield Section("What to do, by expected gain", list(_steps(report["steps"])))
     yield from _evidence(report["evidence"])
+    placement = (report["facts"]["loader"] or {}).get("placement")
+    if placement:
+        yield Section("Where batches are made", [Prose(line) for line in placement])
     plot = None if report["timeline"] is None else timeline_plot(report["timeline"])
     if plot is not None:
         yield Section("Step by step", [plot])
