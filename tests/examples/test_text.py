@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
+import runpy
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tests.examples.running import numbers, run_example
+from fastio import LengthBucketSampler
+from tests.examples.running import EXAMPLES, numbers, run_example
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +59,37 @@ def test_a_model_learns_from_chats() -> None:
 
     assert 4 == len(losses)
     assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.filterwarnings("ignore:The number of training batches:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:DeprecationWarning", "ignore:.*LeafSpec:FutureWarning")
+def test_trainers_have_the_losses_of_the_usual_road() -> None:
+    """
+    20 steps under a plain loop, transformers' Trainer and Lightning: the losses of chats that transformers renders,
+    masks and pads itself, in the same order.
+    """
+    transformers = pytest.importorskip("transformers")
+    found = numbers("loss", run_example("chat_trainers.py"))
+    example = runpy.run_path(str(EXAMPLES / "chat_trainers.py"), run_name="example")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file="tokenizer.json", pad_token="<pad>")
+    tokenizer.chat_template = Path("chat_template.jinja").read_text()
+    samples = []
+    for line in Path("chats.jsonl").read_text().splitlines():
+        how = {"tokenize": True, "return_dict": True, "return_assistant_tokens_mask": True}
+        chat = tokenizer.apply_chat_template(json.loads(line)["messages"], **how)
+        counted = zip(chat["input_ids"], chat["assistant_masks"], strict=True)
+        samples.append({"input_ids": chat["input_ids"], "labels": [i if counts else -100 for i, counts in counted]})
+    plan = LengthBucketSampler([len(sample["input_ids"]) for sample in samples], batch_size=example["ROWS"]).plan(0)
+    collate = transformers.DataCollatorForTokenClassification(tokenizer)
+    batches = [collate([samples[index] for index in plan.indices[place]]) for place in plan.slices()]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        example["loop"](example["model_for"](len(tokenizer)), batches)
+    expected = numbers("loss", printed.getvalue())
+
+    assert 20 == len(expected)
+    assert expected[-1] < expected[0]
+    assert pytest.approx(expected * 3, abs=1e-6) == found
 
 
 def test_a_small_gpt_learns_to_count(folder: Path) -> None:
