@@ -21,6 +21,7 @@ NEEDS = {
     "tokenizers": "`fastio[text]`",
     "torchvision": "torchvision",
     "transformers": "`fastio[transformers]`",
+    "trl": "trl",
 }
 TESTS = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py") if path.name != "test_index.py")
 

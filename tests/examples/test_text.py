@@ -92,6 +92,17 @@ def test_trainers_have_the_losses_of_the_usual_road() -> None:
     assert pytest.approx(expected * 3, abs=1e-6) == found
 
 
+def test_pairs_train_as_under_trl_alone() -> None:
+    """Where TRL is installed: 20 losses of its DPOTrainer are those of its own dataset and collator."""
+    pytest.importorskip("trl")
+    found = numbers("loss", run_example("preference_pairs.py"))
+    example = runpy.run_path(str(EXAMPLES / "preference_pairs.py"), run_name="example")
+    expected = example["train"](20, uses_store=False)
+
+    assert 20 == len(expected)
+    assert pytest.approx(expected, abs=1e-6) == found
+
+
 def test_a_small_gpt_learns_to_count(folder: Path) -> None:
     """Paragraphs of one pattern: losses fall far below a guess among the characters, and what it writes are those."""
     paragraphs = ["abcdefghij" * (1 + number % 4) for number in range(200)]
