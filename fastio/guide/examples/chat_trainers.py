@@ -95,8 +95,7 @@ def main() -> None:
             def configure_optimizers(self) -> torch.optim.Optimizer:
                 return torch.optim.SGD(self.parameters(), RATE)
 
-        quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-        pl.Trainer(max_steps=STEPS, **quiet).fit(Chats(), FastDataModule(train=load))
+        pl.Trainer(max_steps=STEPS, logger=False, enable_checkpointing=False).fit(Chats(), FastDataModule(train=load))
 
 
 if __name__ == "__main__":
