@@ -180,7 +180,7 @@ class Frames:
         stays = warp.kinds == Step.NONE
         for axis, size in ((self.x, self.width), (self.y, self.height)):
             axis.low, axis.high = np.where(stays, -np.inf, 0), np.where(stays, np.inf, size)
-        if (warp.kinds == Step.PERSPECTIVE).any():
+        if warp.bends:
             self.bender = self.doing
         self.is_moved = True
 

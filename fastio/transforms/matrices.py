@@ -62,6 +62,7 @@ class Warp:
     kinds: NDArray[np.int64]
     matrices: Floats
     look: Look
+    bends: bool = False  # whether there may be perspectives
 
     @classmethod
     def affine(cls, matrices: Floats, look: Look) -> Warp:
@@ -71,7 +72,7 @@ class Warp:
     @classmethod
     def perspective(cls, matrices: Floats, applies: NDArray[np.bool_], look: Look) -> Warp:
         """Return that of ``perspective_matrices``, for the pictures for which ``applies`` is set."""
-        return cls(np.where(applies, Step.PERSPECTIVE, Step.NONE), _square(matrices), look)
+        return cls(np.where(applies, Step.PERSPECTIVE, Step.NONE), _square(matrices), look, bends=True)
 
     def then(self, later: Warp, height: Sides, width: Sides) -> Warp:
         """
@@ -87,7 +88,7 @@ class Warp:
         matrices = np.where(is_first[:, None, None], self.matrices, later.matrices)
         matrices = np.where((is_first & is_later)[:, None, None], both, matrices)
         kinds = np.where(is_bent, Step.PERSPECTIVE, np.maximum(self.kinds, later.kinds))
-        return replace(self, kinds=kinds, matrices=matrices)
+        return replace(self, kinds=kinds, matrices=matrices, bends=self.bends or later.bends)
 
     def from_corner(self, height: Sides, width: Sides) -> Floats:
         """Return all matrices as counted from the top left corner, for pictures of these sizes."""
