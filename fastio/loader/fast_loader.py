@@ -80,7 +80,7 @@ class FastLoader:
     **What becomes of them**
 
     * ``transforms``: those of ``fastio.transforms``. Native threads run crops, resizes, flips and warps while they
-      decode; transforms of batches run on the device.
+      decode; transforms of batches run on the device. ``PerSample`` and ``PerBatch`` hold functions of your own.
     * ``views``: pairs ``[(2, [...]), (8, [...])]`` of a count and transforms, or how often to repeat ``transforms``: a
       batch's pictures become a list of tensors, one for each view, of photos that are decoded once. ``repeats=3`` puts
       three views of each sample into one tensor, with its label three times, one view behind the other.

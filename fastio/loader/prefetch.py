@@ -39,7 +39,7 @@ class DevicePrefetcher:
     batch. ``device`` is a name, number or ``torch.device``. Pinned tensors, such as FastLoader's, are copied directly;
     others go through pinned staging memory, allocated once. On "cpu", everything is the same, without copies.
 
-    * ``transforms``: those of ``fastio.transforms``, then your own callables from batch to batch; they run on the
+    * ``transforms``: those of ``fastio.transforms``, with your functions in PerSample and PerBatch; they run on the
       device after the copy. Random numbers depend on ``seed``, epoch and sample: by its index for a
       FastLoader, for other loaders by the count of samples in the epoch, over all ranks.
     * A batch belongs to the consumer and its current stream for as long as it is kept.
