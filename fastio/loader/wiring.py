@@ -33,6 +33,7 @@ from fastio.loader.producer.field_options import (
     view_roles,
 )
 from fastio.loader.producer.memory_cache import keep_in_memory
+from fastio.loader.selection.mixture import MemberTransforms
 from fastio.loader.selection.selection import Selection, select
 from fastio.samplers.shape_bucket import ShapeBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
@@ -97,6 +98,7 @@ class _Stages:
     compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see CacheContents
     cached: Stage | None = None  # what such a cache was filled by
     coloured: int = 0  # how many of ``later`` native threads do, because there is no device
+    members: MemberTransforms | None = None  # instead of ``native``, what native threads do for each of a mixture
 
     @property
     def count(self) -> int:
@@ -161,12 +163,27 @@ def _context(
     ]
     if (has_fields(source) and not packs_fields(source, pixels.collate)) or stages.views is not None:
         fields = field_options(
-            source, stages.native, pixels, seed=seed, sampler=sampler, colours=colours, views=stages.views
+            source,
+            stages.native,
+            pixels,
+            seed=seed,
+            sampler=sampler,
+            colours=colours,
+            views=stages.views,
+            members=stages.members,
         )
         return ProducerContext(source, work, fields=fields)
-    fused = fuse(source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed, colours=colours[0])
+    fused = fuse(
+        source,
+        stages.native,
+        quality=pixels.quality,
+        layout=pixels.layout,
+        seed=seed,
+        colours=colours[0],
+        members=stages.members,
+    )
     collate = choose_collate(source, pixels.collate, sampler)
-    if pixels.decode == "device" and not stages.native:
+    if pixels.decode == "device" and not stages.native and stages.members is None:
         fused = None  # the device decides the layout there
     return ProducerContext(
         source,
@@ -184,6 +201,8 @@ def _context(
 def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, seed: int) -> _Stages:
     """Divide the transforms; a cache is filled, or what it is to hold decided, here."""
     base = selection.base
+    if selection.member_transforms is not None:
+        return _member_stages(base, pixels, selection.member_transforms)
     if pixels.all_views is not None:
         return _view_stages(base, pixels, pixels.all_views)
     transforms = as_list(pixels.transforms)
@@ -206,6 +225,24 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
     return _Stages(
         source, list(kept.rest), later, None, described, compared=kept.compared, coloured=coloured, cached=cached
     )
+
+
+def _member_stages(base: FastDataset, pixels: PixelOptions, members: MemberTransforms) -> _Stages:
+    """Divide the transforms behind those of a mixture's members."""
+    others = {"views or repeats": pixels.all_views is not None, f"cache={pixels.cache!r}": pixels.cache is not None}
+    wrong = [name for name, is_asked in others.items() if is_asked]
+    if wrong:
+        raise ValueError(f"{wrong[0]}: not for a Mixture whose members have transforms of their own: drop it")
+    native, later = split(as_list(pixels.transforms), resident=False)
+    if native:
+        raise ValueError(
+            f"transforms: {native[0]!r} runs where pictures are decoded, but there the members of the Mixture have "
+            "transforms of their own: put it into their lists"
+        )
+    ours = [_name(step) for step in later if isinstance(step, BaseTransform)]
+    described = {"transforms": _name(members), "batch_transforms": ours}
+    coloured = _coloured(base, later, pixels)
+    return _Stages(base, [], later, None, described, coloured=coloured, members=members)
 
 
 def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) -> int:

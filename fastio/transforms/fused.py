@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from fastio import _native
 from fastio.codec.codec import Geometry
 from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
+from fastio.samplers.batches import split_ids
 from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
 from fastio.transforms.batch.functions import PerSample
 from fastio.transforms.batch.geometry import RenderTarget
@@ -24,12 +25,15 @@ from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import BLANK, Plan
-from fastio.transforms.program import Program, check_channels, joined, paint
+from fastio.transforms.plan import COLUMNS as COLUMNS_OF_PLAN
+from fastio.transforms.program import COLUMNS, Program, check_channels, joined, paint
 from fastio.transforms.transform import Transform
 from fastio.types.placement import called
 
 __all__ = [
     "Fused",
+    "FusedByMember",
+    "PicturePass",
     "Planned",
     "uniform",
 ]
@@ -55,6 +59,12 @@ class Planned:
     colours: Program | None = None  # (n, steps, 14), for each finished picture
     moves: Program | None = None  # the same for masks: flips and warps, which ``colours`` begins with
 
+    @property
+    def has_edges(self) -> bool:
+        """Whether a picture does not fill its row."""
+        width, height = (self.rows[:, COLUMNS_OF_PLAN.index(name)] for name in ("window_w", "window_h"))
+        return bool(((width < self.shapes[:, 1]) | (height < self.shapes[:, 0])).any())
+
     def part(self, part: slice | NDArray[np.int64]) -> Planned:
         """Return some of them, by position."""
         colours, moves = (
@@ -71,9 +81,78 @@ class Planned:
         )
 
 
+class PicturePass(Protocol):
+    """What is done to pictures while they are decoded: the same to all, or to those of each member of a mixture."""
+
+    def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
+        """
+        Decide what to do with these samples, whose pictures have the shapes ``stored``, ``(n, 3)``.
+
+        A sample with a bad header gets a plan that fits any row; decoding then reports what is wrong with it.
+        """
+        ...
+
+    def frames(self, planned: Planned, *, epoch: int) -> Frames:
+        """
+        Return where the pictures of ``planned`` end up, for ``move_targets`` and ``Frames.added``.
+
+        A sample with a bad header gets an empty picture, in which no box is left.
+        """
+        ...
+
+    def geometry(self, planned: Planned, *, channels: int, is_planar: bool) -> Geometry:
+        """Return what the native core needs to fill a batch of rows with these channels."""
+        ...
+
+    def target(self, planned: Planned) -> RenderTarget:
+        """Return what torch needs, besides the plan, to fill rows of pictures."""
+        ...
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What the transforms of this pass are called, in the order in which pictures go through them."""
+        ...
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What the transforms are called that say how boxes and points follow."""
+        ...
+
+    @property
+    def grey(self) -> int | None:
+        """The channels that a Grayscale leaves after the plan; None without one."""
+        ...
+
+    @property
+    def adds(self) -> tuple[str, ...]:
+        """The fields that samples get: see KeepGeometry and KeepCrop. Raises SchemaError if they may have none."""
+        ...
+
+    def check_masks(self, *dtypes: np.dtype[Any]) -> None:
+        """
+        Raise SchemaError for transforms whose plan would not choose torchvision's pixels of a mask, or whose
+        ``mask_fill`` masks of one of these dtypes cannot hold.
+        """
+        ...
+
+    def check_on_device(self) -> None:
+        """Raise SchemaError or ValueError for transforms that torch cannot run from a plan on a device."""
+        ...
+
+    def apply(self, planned: Planned, position: int, pixels: NDArray[np.uint8], *, epoch: int) -> NDArray[np.uint8]:
+        """
+        Take the plain path for one picture ``(H, W, C)``, with the numbers of its sample.
+
+        Raises ValueError if a compiled function of the user's raises anything.
+        """
+        ...
+
+
 class Fused:
     """
-    Transforms that the native core runs in one pass, for pictures of ``mode`` (None: each as it is stored).
+    A PicturePass that does the same to all pictures, by transforms that the native core runs together.
+
+    Pictures have the ``mode`` (None: each the one that it is stored in).
 
     Raises SchemaError for two transforms that do not fit together, or that do not fit the kind of pictures.
     ``is_fast`` as in Geometry. ``colours`` makes programs that change the finished pictures.
@@ -129,11 +208,7 @@ class Fused:
             check_channels(channels, self._warper)
 
     def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
-        """
-        Decide what to do with these samples, whose pictures have the shapes ``stored``, ``(n, 3)``.
-
-        A sample with a bad header gets a plan that fits any row; decoding then reports what is wrong with it.
-        """
+        """As PicturePass.plan."""
         planned = self._plan_all(indices, stored, epoch=epoch)
         if self._colours is None:
             return planned
@@ -171,11 +246,7 @@ class Fused:
         return Planned(indices, stored, plan.rows(count), shapes, fill, plan.mask_fill, colours, moves)
 
     def frames(self, planned: Planned, *, epoch: int) -> Frames:
-        """
-        Return where the pictures of ``planned`` end up, for ``move_targets`` and ``Frames.added``.
-
-        A sample with a bad header gets an empty picture, in which no box is left.
-        """
+        """As PicturePass.frames."""
         stored = planned.stored
         sizes = stored[:1] if is_uniform(stored) else stored
         known = sizes[:, :2].all(axis=1)
@@ -187,7 +258,7 @@ class Fused:
         return frames
 
     def geometry(self, planned: Planned, *, channels: int, is_planar: bool) -> Geometry:
-        """Return what the native core needs to fill a batch of rows with these channels."""
+        """As PicturePass.geometry."""
         height, width = planned.stored[0, :2].tolist()
         return Geometry(
             planned.rows,
@@ -201,47 +272,54 @@ class Fused:
         )
 
     def target(self, planned: Planned) -> RenderTarget:
-        """Return what torch needs, besides the plan, to fill rows of pictures."""
+        """As PicturePass.target."""
         height, width, _ = planned.shapes[0].tolist()
         return RenderTarget(height, width, planned.fill, self._kernel)
 
     @property
+    def kernel(self) -> str | None:
+        """The filter of the resampling; None without one."""
+        return self._kernel
+
+    @property
+    def grey_settings(self) -> tuple[int | None, bool]:
+        """The channels that a Grayscale leaves, None without one, and whether it comes before the resampling."""
+        return self._channels, self._is_grey_first
+
+    @property
     def steps(self) -> tuple[str, ...]:
-        """What the transforms of this pass are called, in the order in which pictures go through them."""
+        """As PicturePass.steps."""
         colours = () if self._colours is None else self._colours.transforms
         moves = [step for step in _leaves(self.transforms) if not isinstance(step, Rule)]
         return tuple(map(called, (*moves, *colours)))
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """What the transforms are called that say how boxes and points follow."""
+        """As PicturePass.rules."""
         return tuple(called(step) for step in _leaves(self.transforms) if isinstance(step, (BoxRule, PointRule)))
 
     @property
     def grey(self) -> int | None:
-        """The channels that a Grayscale leaves after the plan; None without one."""
+        """As PicturePass.grey."""
         return self._channels
 
     @property
     def adds(self) -> tuple[str, ...]:
-        """The fields that samples get: see KeepGeometry and KeepCrop. Raises SchemaError if they may have none."""
+        """As PicturePass.adds."""
         frames = Frames(_ANY_SIDE, _ANY_SIDE)
         frames.follow(self.transforms, np.zeros((1, self.transforms.draws)))
         frames.added(1)
         return frames.adds
 
     def check_masks(self, *dtypes: np.dtype[Any]) -> None:
-        """
-        Raise SchemaError for transforms whose plan would not choose torchvision's pixels of a mask, or whose
-        ``mask_fill`` masks of one of these dtypes cannot hold.
-        """
+        """As PicturePass.check_masks."""
         self.transforms.run(Plan(_ANY_SIDE, _ANY_SIDE, has_masks=True), np.zeros((1, self.transforms.draws)))
         for transform in _leaves(self.transforms):
             for dtype in dtypes:
                 check_mask_fill(getattr(transform, "mask_fill", 0), dtype, where=str(transform))
 
     def check_on_device(self) -> None:
-        """Raise SchemaError or ValueError for transforms that torch cannot run from a plan on a device."""
+        """As PicturePass.check_on_device."""
         if self._is_fast:
             raise ValueError("quality='fast' is an option of the CPU's decoder: drop it, or drop decode='device'")
         if self._is_grey_first:
@@ -257,11 +335,7 @@ class Fused:
         return self._channels == 3 if self._mode == "L" else not self._is_grey_first
 
     def apply(self, planned: Planned, position: int, pixels: NDArray[np.uint8], *, epoch: int) -> NDArray[np.uint8]:
-        """
-        Take the plain path for one picture ``(H, W, C)``, with the numbers of its sample.
-
-        Raises ValueError if a compiled function of the user's raises anything.
-        """
+        """As PicturePass.apply."""
         numbers = uniform(planned.indices[[position]], self.transforms.draws, seed=self._seed, epoch=epoch)
         picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
         result = np.array(self.transforms.apply(picture, numbers[0]))
@@ -271,6 +345,144 @@ class Fused:
             result = np.ascontiguousarray(result)
             paint(result[None], planned.colours[[position], done:])
         return result
+
+
+# A mixture whose members have transforms of their own.
+
+
+class FusedByMember:
+    """
+    A PicturePass that does to each picture what its member of a mixture asks for.
+
+    ``member_of`` is the member of each sample of the dataset; ``passes`` are those of the members, by name. One native
+    job makes the rows of all, so resampling filter, edges and Grayscale must be the same: raises SchemaError, naming
+    both members, where they are not.
+    """
+
+    def __init__(self, passes: Mapping[str, Fused], member_of: NDArray[np.int16]) -> None:
+        self._names, self._passes = list(passes), list(passes.values())
+        self._member_of = member_of
+        self._lead = next((each for each in self._passes if each.kernel is not None), self._passes[0])
+        lead = self._names[self._passes.index(self._lead)]
+        for name, each in passes.items():
+            if each.kernel not in (None, self._lead.kernel):
+                raise SchemaError(
+                    f"Mixture: member {name!r} resamples by {each.kernel!r}, but {lead!r} by {self._lead.kernel!r}: "
+                    "pictures of one batch need the same interpolation"
+                )
+            if each.grey_settings != self._lead.grey_settings:
+                raise SchemaError(
+                    f"Mixture: Grayscale is not the same for {name!r} and {lead!r}: give it to both, in the same place"
+                )
+
+    def _members(self, ids: NDArray[np.int64]) -> NDArray[np.int16]:
+        indices, _ = split_ids(ids)
+        return self._member_of[indices]
+
+    def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
+        """As PicturePass.plan."""
+        members = self._members(indices)
+        kinds = np.unique(members).tolist()
+        places = [np.flatnonzero(members == kind) for kind in kinds]
+        planned = [
+            self._passes[kind].plan(indices[place], stored[place], epoch=epoch)
+            for kind, place in zip(kinds, places, strict=True)
+        ]
+        return self._joined(indices, stored, planned, places)
+
+    def _joined(
+        self,
+        indices: NDArray[np.int64],
+        stored: NDArray[np.int64],
+        planned: Sequence[Planned],
+        places: Sequence[NDArray[np.int64]],
+    ) -> Planned:
+        rows = np.tile(np.array(BLANK, np.int32), (len(indices), 1))
+        shapes = np.zeros((len(indices), 3), np.int64)
+        for each, place in zip(planned, places, strict=True):
+            rows[place], shapes[place] = each.rows, each.shapes
+        colours, moves = (
+            _gathered([getattr(each, name) for each in planned], places, len(indices)) for name in ("colours", "moves")
+        )
+        fill, mask_fill = self._edges(planned, indices, places)
+        return Planned(indices, stored, rows, shapes, fill, mask_fill, colours=colours, moves=moves)
+
+    def _edges(
+        self, planned: Sequence[Planned], indices: NDArray[np.int64], places: Sequence[NDArray[np.int64]]
+    ) -> tuple[Fill, int]:
+        """Return the colour of edges of pictures and masks. Raises SchemaError if members differ in it."""
+        edged = [number for number, each in enumerate(planned) if each.has_edges]
+        fills = [(planned[number].fill, planned[number].mask_fill) for number in edged]
+        other = next((number for number, fill in enumerate(fills) if fill != fills[0]), None)
+        if other is not None:
+            first, second = (self._names[self._members(indices[places[edged[each]]])[0]] for each in (0, other))
+            raise SchemaError(
+                f"Mixture: edges have fill and mask_fill {fills[0]} in member {first!r}, but {fills[other]} in "
+                f"{second!r}: pictures of one batch need the same"
+            )
+        return fills[0] if fills else ((0,), 0)
+
+    def frames(self, planned: Planned, *, epoch: int) -> Frames:
+        """As PicturePass.frames. Nothing that needs them is read beside members of their own transforms."""
+        raise AssertionError("boxes, points and fields of geometry are refused when the loader is built")
+
+    def geometry(self, planned: Planned, *, channels: int, is_planar: bool) -> Geometry:
+        """As PicturePass.geometry."""
+        return self._lead.geometry(planned, channels=channels, is_planar=is_planar)
+
+    def target(self, planned: Planned) -> RenderTarget:
+        """As PicturePass.target."""
+        return self._lead.target(planned)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """As PicturePass.steps."""
+        return tuple(
+            f"{name}: {' + '.join(each.steps) or 'whole picture'}"
+            for name, each in zip(self._names, self._passes, strict=True)
+        )
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """As PicturePass.rules."""
+        return tuple(dict.fromkeys(rule for each in self._passes for rule in each.rules))
+
+    @property
+    def grey(self) -> int | None:
+        """As PicturePass.grey."""
+        return self._lead.grey
+
+    @property
+    def adds(self) -> tuple[str, ...]:
+        """As PicturePass.adds."""
+        return tuple(dict.fromkeys(name for each in self._passes for name in each.adds))
+
+    def check_masks(self, *dtypes: np.dtype[Any]) -> None:
+        """As PicturePass.check_masks."""
+        for each in self._passes:
+            each.check_masks(*dtypes)
+
+    def check_on_device(self) -> None:
+        """As PicturePass.check_on_device."""
+        raise ValueError("transforms of a Mixture's members run in native threads: drop decode='device'")
+
+    def apply(self, planned: Planned, position: int, pixels: NDArray[np.uint8], *, epoch: int) -> NDArray[np.uint8]:
+        """As PicturePass.apply."""
+        ids, stored = planned.indices[[position]], planned.stored[[position]]
+        own = self._passes[int(self._members(ids)[0])]
+        return own.apply(own.plan(ids, stored, epoch=epoch), 0, pixels, epoch=epoch)
+
+
+def _gathered(programs: Sequence[Program | None], places: Sequence[NDArray[np.int64]], count: int) -> Program | None:
+    """Return one program for ``count`` samples, of those of the samples at ``places``; the shorter do nothing more."""
+    most = max((program.shape[1] for program in programs if program is not None), default=0)
+    if most == 0:
+        return None
+    gathered = np.zeros((count, most, COLUMNS))
+    for program, place in zip(programs, places, strict=True):
+        if program is not None:
+            gathered[place, : program.shape[1]] = program
+    return gathered
 
 
 def _spread(program: Program | None, known: NDArray[np.bool_]) -> Program | None:

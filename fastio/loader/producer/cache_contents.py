@@ -16,7 +16,7 @@ from fastio.loader.options import Cache, OnError, Quality
 from fastio.loader.producer.chunks import Proof
 from fastio.loader.producer.field_options import fuse
 from fastio.transforms.batch.recipe import is_geometry
-from fastio.transforms.fused import Fused
+from fastio.transforms.fused import PicturePass
 
 __all__ = [
     "CacheContents",
@@ -47,7 +47,7 @@ class CacheContents:
     dataset: FastDataset
     indices: NDArray[np.int64]
     shapes: NDArray[np.int64]
-    first: Fused | None
+    first: PicturePass | None
     rest: Sequence[Any]
     compared: dict[str, NDArray[np.uint32]] = field(default_factory=dict)
 

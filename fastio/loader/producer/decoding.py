@@ -27,7 +27,7 @@ from fastio.samplers.batches import Batches
 from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, begin_jump_tables
 from fastio.store.protocol import SampleStore
-from fastio.transforms.fused import Fused, Planned
+from fastio.transforms.fused import PicturePass, Planned
 from fastio.types.placement import repeated
 from fastio.types.spans import Spans
 
@@ -67,9 +67,9 @@ class RowField:
     """
 
     reader: RowReader
-    fused: Fused | None = None
+    fused: PicturePass | None = None
     is_planar: bool = False
-    others: tuple[Fused, ...] = ()
+    others: tuple[PicturePass, ...] = ()
     is_list: bool = False
 
     @property
@@ -137,7 +137,7 @@ class RowField:
 class View:
     """The plan of one view of pictures, and the shape of its rows."""
 
-    fused: Fused
+    fused: PicturePass
     planned: Planned
     shape: Shape
 
@@ -191,7 +191,7 @@ class RowPart:
 class PillowFinish:
     """The rest of the work for pictures that Pillow decodes: the transforms, also done by Pillow."""
 
-    fused: Fused
+    fused: PicturePass
     planned: Planned
     epoch: int
     is_planar: bool

@@ -128,7 +128,7 @@ class DeviceCacheProducer:
 def _one_shape(kept: CacheContents) -> Shape:
     """Return the shape of all rows on a device. Raises SchemaError, which says what to do, if they differ."""
     if not kept.is_uniform and kept.rest:
-        first = "" if kept.first is None else f" behind {kept.first.transforms}"
+        first = "" if kept.first is None else f" behind {', '.join(kept.first.steps)}"
         raise SchemaError(
             f"{kept.dataset.store.path}: pictures have different sizes{first}, and {kept.rest[0]!r} is random: "
             "cache='device' keeps pictures of one size: begin with Resize((height, width)), or use cache='ram'"

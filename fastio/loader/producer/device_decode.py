@@ -32,7 +32,7 @@ from fastio.loader.ranges import DECODE, named_range
 from fastio.samplers.batches import Batches
 from fastio.transforms.batch.geometry import grey, run_plans, to_device
 from fastio.transforms.batch.program import grouped, run_program
-from fastio.transforms.fused import Fused, Planned
+from fastio.transforms.fused import PicturePass, Planned
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, Placement, Stage
 from fastio.types.spans import Spans
@@ -297,7 +297,7 @@ def _copied(device: torch.device, tensor: torch.Tensor) -> torch.Tensor:
     return to_device(tensor.numpy(), device)
 
 
-def _check(dataset: FastDataset, fused: Fused | None) -> None:
+def _check(dataset: FastDataset, fused: PicturePass | None) -> None:
     """Raise ValueError or SchemaError for samples that a GPU's decoder cannot handle."""
     path, reader = dataset.store.path, dataset.reader
     if not reader.field.traits.is_picture or reader.mode != "RGB":

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL, FieldTransform
@@ -14,12 +18,14 @@ from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.errors import SchemaError
 from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import CollateWish, Layout, PixelOptions, Quality
+from fastio.loader.selection.mixture import MemberTransforms
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
-from fastio.transforms.batch.program import PixelTransform
+from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.batch.recipe import Colours, is_geometry
-from fastio.transforms.fused import Fused
+from fastio.transforms.fused import Fused, FusedByMember, PicturePass
+from fastio.transforms.program import Program, joined
 from fastio.transforms.transform import Transform
 from fastio.transforms.views import Views, check_fields, view_seed
 
@@ -55,13 +61,13 @@ class FieldOptions:
     there are, and whether they become a list (None: there are no views).
     """
 
-    fused: Mapping[str, Fused | None]
+    fused: Mapping[str, PicturePass | None]
     leader: str | None
     is_joint: bool
     is_planar: bool
     collates: Mapping[str, Collate]
     adds: tuple[str, ...] = ()
-    others: Mapping[str, tuple[Fused, ...]] = field(default_factory=dict)
+    others: Mapping[str, tuple[PicturePass, ...]] = field(default_factory=dict)
     views: Views | None = None
 
     @property
@@ -70,7 +76,7 @@ class FieldOptions:
         return 1 if self.views is None or self.views.is_list else self.views.count
 
     @classmethod
-    def of_one(cls, name: str, fused: Fused | None, is_planar: bool) -> Self:
+    def of_one(cls, name: str, fused: PicturePass | None, is_planar: bool) -> Self:
         """Return what is done with one field that nothing follows."""
         return cls({name: fused}, leader=None, is_joint=False, is_planar=is_planar, collates={})
 
@@ -95,28 +101,32 @@ def field_options(
     sampler: object,
     colours: Sequence[Colours | None] = (None,),
     views: Views | None = None,
+    members: MemberTransforms | None = None,
 ) -> FieldOptions:
     """
     Return what to do with the fields of ``dataset``.
 
-    ``transforms`` are those that native threads run, and those of the first of ``views``; ``colours`` what they then do
-    to pictures, one for each view. Raises SchemaError or
+    ``transforms`` are those that native threads run, and those of the first of ``views``; ``members`` are instead those
+    of each member of a mixture; ``colours`` is what they then do to pictures, one for each view. Raises SchemaError or
     ValueError, in one line, for options that no field goes with.
     """
     leader = _leader(dataset)
-    if transforms and leader is None:
+    has_transforms = bool(transforms) or members is not None
+    if has_transforms and leader is None:
         raise SchemaError(
             f"{dataset.store.path}: transforms= is for pictures and masks, but the samples have only "
             f"{', '.join(dataset.form.names)}: drop it, or add a picture to the dataset's fields="
         )
-    if transforms:
+    if has_transforms:
         _check_owners(dataset)
-    fused: dict[str, Fused | None] = {}
-    others: dict[str, tuple[Fused, ...]] = {}
+    if members is not None:
+        _check_members(dataset)
+    fused: dict[str, PicturePass | None] = {}
+    others: dict[str, tuple[PicturePass, ...]] = {}
     for name, reader in dataset.readers.items():
-        is_planned = reader.is_picture or (reader.is_mask and name == leader and bool(transforms))
+        is_planned = reader.is_picture or (reader.is_mask and name == leader and has_transforms)
         needs_pass = (
-            bool(transforms)
+            has_transforms
             or views is not None
             or (colours[0] is not None and reader.is_picture)
             or pixels.quality != "exact"
@@ -126,13 +136,14 @@ def field_options(
             is_raw = reader.row_shape is not None
             mode = _MODES[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
             makers = [
-                Fused(
+                _pass(
                     each,
+                    None if reader.is_mask else colours[view],
+                    members,
                     seed=view_seed(seed, view),
                     mode=None if reader.is_mask else mode,
                     is_raw=is_raw,
                     is_fast=pixels.quality == "fast",
-                    colours=None if reader.is_mask else colours[view],
                 )
                 for view, each in enumerate([transforms] if views is None else views.each)
             ]
@@ -143,13 +154,23 @@ def field_options(
     return FieldOptions(
         fused,
         leader,
-        is_joint=bool(transforms) or views is not None,
+        is_joint=has_transforms or views is not None,
         is_planar=pixels.layout == "contiguous",
         collates=collates,
-        adds=_added(dataset, fused[leader] if leader is not None else None) if transforms else (),
+        adds=_added(dataset, fused[leader] if leader is not None else None) if has_transforms else (),
         others=others,
         views=views,
     )
+
+
+def _check_members(dataset: FastDataset) -> None:
+    """Raise SchemaError for boxes and points, which follow one list of transforms."""
+    moved = [name for name, reader in dataset.readers.items() if reader.field.geometry or reader.field.owner]
+    if moved:
+        raise SchemaError(
+            f"{dataset.store.path}: {', '.join(moved)} cannot follow transforms that differ by member of a Mixture: "
+            f"leave {'them' if len(moved) > 1 else 'it'} out by the datasets' fields=, or pass one list to FastLoader"
+        )
 
 
 def check_views(dataset: FastDataset, views: Views) -> None:
@@ -182,7 +203,7 @@ def view_roles(dataset: FastDataset) -> BatchRoles:
     return BatchRoles(places, None, views=True)
 
 
-def _added(dataset: FastDataset, fused: Fused | None) -> tuple[str, ...]:
+def _added(dataset: FastDataset, fused: PicturePass | None) -> tuple[str, ...]:
     """Return what transforms add to batches. Raises SchemaError for transforms that do not go with the fields."""
     form, path = dataset.form, dataset.store.path
     masks = [reader.dtype for reader in dataset.readers.values() if reader.is_mask]
@@ -253,7 +274,8 @@ def fuse(
     layout: Layout,
     seed: int,
     colours: Colours | None = None,
-) -> Fused | None:
+    members: MemberTransforms | None = None,
+) -> PicturePass | None:
     """
     The transforms of the pass that decodes; None if there is nothing to do beyond decoding.
 
@@ -261,11 +283,11 @@ def fuse(
     SchemaError if there is something to do, but samples are not pictures that native threads decode.
     """
     decoded_layout = "channels_last" if decodes_pictures(dataset) else "contiguous"
-    if not transforms and colours is None and quality == "exact" and layout == decoded_layout:
+    if not transforms and members is None and colours is None and quality == "exact" and layout == decoded_layout:
         return None
     what = (
         "transforms="
-        if transforms or colours is not None
+        if transforms or members is not None or colours is not None
         else f"quality={quality!r}"
         if quality != "exact"
         else f"layout={layout!r}"
@@ -280,10 +302,50 @@ def fuse(
         raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
     is_raw = reader.row_shape is not None
     mode = {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
-    fused = Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast", colours=colours)
+    fused = _pass(transforms, colours, members, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
     if fused.adds:
         raise no_place_for_fields(dataset, fused.adds)
     return fused
+
+
+_COLOURS_OF_MEMBERS = 0xA0761D6478BD642F  # added to the seed: their numbers are not those of the loader's colours
+
+
+def _pass(
+    transforms: Sequence[Any],
+    colours: Colours | None,
+    members: MemberTransforms | None,
+    *,
+    seed: int,
+    mode: str | None,
+    is_raw: bool,
+    is_fast: bool,
+) -> PicturePass:
+    """Return the pass of a picture: by ``transforms``, or by those of its member; then ``colours``."""
+    fused = partial(Fused, seed=seed, mode=mode, is_raw=is_raw, is_fast=is_fast)
+    if members is None:
+        return fused(transforms, colours=colours)
+    own_seed, passes = (seed + _COLOURS_OF_MEMBERS) % (1 << 64), {}
+    for name, (plan, own) in members.parts().items():
+        programs = [each for each in (Colours(own, seed=own_seed) if own else None, colours) if each is not None]
+        passes[name] = fused(plan, colours=_InTurn(programs) if programs else None)
+    return FusedByMember(passes, members.member_of)
+
+
+@dataclass(frozen=True, slots=True)
+class _InTurn:
+    """Programs one after the other: those of a member, then those of all."""
+
+    programs: Sequence[Programs]
+
+    @property
+    def transforms(self) -> Sequence[Any]:
+        """As Programs.transforms."""
+        return [step for each in self.programs for step in each.transforms]
+
+    def program(self, indices: NDArray[np.int64], shapes: NDArray[np.int64], *, epoch: int) -> Program:
+        """As Programs.program."""
+        return joined([each.program(indices, shapes, epoch=epoch) for each in self.programs], len(indices))
 
 
 def no_place_for_fields(dataset: FastDataset, adds: Sequence[str]) -> SchemaError:

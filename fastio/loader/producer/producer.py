@@ -29,7 +29,7 @@ from fastio.loader.producer.chunks import Proof
 from fastio.loader.producer.field_options import FieldOptions
 from fastio.loader.thread_tuner import Pool
 from fastio.samplers.batches import Batches
-from fastio.transforms.fused import Fused
+from fastio.transforms.fused import PicturePass
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import Placement
 
@@ -64,7 +64,7 @@ class ProducerContext:
 
     dataset: FastDataset
     options: ProducerOptions
-    fused: Fused | None = None
+    fused: PicturePass | None = None
     is_planar: bool = False
     collate: TokenCollate | None = None
     device: torch.device | None = None

@@ -170,8 +170,14 @@ def _check_equal(first: FastDataset, other: FastDataset, name: str, owner: str) 
     if expected is not found and expected != found:
         raise SchemaError(
             f"{other.store.path}: has {name}={found!r}, but {first.store.path} has {expected!r}: all datasets of a "
-            f"{owner} need the same {name}{_or_torch(owner)}"
+            f"{owner} need the same {name}{_remedy(name, owner)}"
         )
+
+
+def _remedy(name: str, owner: str) -> str:
+    if owner == "Mixture" and name == "transform":
+        return ": pass those of fastio.transforms by member, Mixture(..., transforms={name: [...]})"
+    return _or_torch(owner)
 
 
 def _or_torch(owner: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, NoReturn, Self, get_args
 
@@ -26,11 +27,14 @@ from fastio.samplers.order import Division
 from fastio.samplers.position import whole
 from fastio.samplers.share import Share
 from fastio.samplers.shares import whole_weights
+from fastio.transforms.batch.recipe import AnyTransform, Colours, as_list, is_geometry
 from fastio.types.options import explains_names
 
 __all__ = [
+    "MemberTransforms",
     "Mixture",
     "check_mixture",
+    "member_transforms",
     "mixture_sampler",
 ]
 
@@ -59,6 +63,10 @@ class Mixture(Dataset[Any]):
     * "per_source": each step has samples of one member; shares are exact over an epoch, which ends with a smaller step
       of each member (``drop_last`` leaves these out).
 
+    ``transforms`` are those of members, by name: lists of crops, resizes, flips and colours that native threads run
+    while they decode. Those of FastLoader follow for all members: colours, and transforms of batches such as Normalize.
+    Pictures of one batch need one size, and the same interpolation and edges.
+
     Raises ValueError for weights that do not fit the members. FastLoader raises SchemaError for members whose samples
     cannot be in one batch.
     """
@@ -70,6 +78,7 @@ class Mixture(Dataset[Any]):
         weights: Mapping[str, Weight],
         *,
         batching: Batching = "random",
+        transforms: Mapping[str, Sequence[AnyTransform] | AnyTransform] | None = None,
     ) -> None:
         if not isinstance(members, Mapping):
             raise TypeError(f"members: expected a mapping of names to datasets or paths, got {_brief(members)}")
@@ -84,6 +93,7 @@ class Mixture(Dataset[Any]):
             str(name): FastDataset(member) if isinstance(member, (str, Path)) else member
             for name, member in members.items()
         }
+        self.transforms = _transforms(transforms, tuple(self.members))
 
     def at(self, *, step: int, weights: Mapping[str, Weight]) -> Self:
         """
@@ -137,8 +147,9 @@ class Mixture(Dataset[Any]):
         shares = self.schedule
         parts = [f"{name}: {float(share):.4g}" for name, share in shares[0].items()]
         later = [f"at step {step}" for step in list(shares)[1:]]
-        changes = f", other weights {', '.join(later)}" if later else ""
-        return f"Mixture({', '.join(parts)}{changes}, {self.batching})"
+        changes = [f"other weights {', '.join(later)}"] if later else []
+        own = [name for name, steps in self.transforms.items() if steps]
+        return f"Mixture({', '.join([*parts, *changes, self.batching, *(f'transforms of {n}' for n in own)])})"
 
 
 def _exact(weights: object, names: tuple[str, ...]) -> tuple[int, ...]:
@@ -157,6 +168,30 @@ def _exact(weights: object, names: tuple[str, ...]) -> tuple[int, ...]:
     return whole_weights(exact)
 
 
+def _transforms(wish: object, names: tuple[str, ...]) -> dict[str, tuple[AnyTransform, ...]]:
+    """Return the transforms of each member, in the order of ``names``; {} if none has any."""
+    if wish is None:
+        return {}
+    if not isinstance(wish, Mapping):
+        raise TypeError(
+            f"transforms: expected a mapping of members to lists, got {_brief(wish)}: those of all members go to "
+            "FastLoader(..., transforms=[...])"
+        )
+    unknown = [name for name in wish if name not in names]
+    if unknown:
+        raise ValueError(f"transforms: no member {unknown[0]!r} among {', '.join(map(repr, names))}")
+    lists = {name: tuple(as_list(wish.get(name))) for name in names}
+    for name, steps in lists.items():
+        behind = list(dropwhile(is_geometry, steps))
+        late = behind[Colours.leading(behind) :]
+        if late:
+            raise TypeError(
+                f"transforms[{name!r}]: {late[0]!r} is not among the crops, resizes, flips and colours (in this order) "
+                "that native threads run for one member: pass it to FastLoader(..., transforms=[...]), for all members"
+            )
+    return lists if any(lists.values()) else {}
+
+
 def _fraction(name: str, weight: Any) -> Fraction:
     """Return the number that was written: 0.1 is one tenth, not the nearest binary fraction."""
     is_number = isinstance(weight, (numbers.Real, Decimal)) and not isinstance(weight, bool)
@@ -169,6 +204,47 @@ def _fraction(name: str, weight: Any) -> Fraction:
 
 def _brief(value: object) -> str:
     return repr(value) if isinstance(value, (str, int, float)) else type(value).__name__
+
+
+# What native threads do with the pictures of each member.
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTransforms:
+    """The transforms of each member, by name, and the member of each sample of the dataset that joins them."""
+
+    lists: Mapping[str, tuple[Any, ...]]
+    member_of: NDArray[np.int16]
+
+    def parts(self) -> dict[str, tuple[list[Any], list[Any]]]:
+        """Return for each member what its plan does, and what is done to its finished pictures."""
+        plans = {name: list(takewhile(is_geometry, own)) for name, own in self.lists.items()}
+        return {name: (plan, list(self.lists[name][len(plan) :])) for name, plan in plans.items()}
+
+    def __repr__(self) -> str:
+        return f"members: {', '.join(f'{name}: {list(own)!r}' for name, own in self.lists.items())}"
+
+
+def member_transforms(
+    mixture: Mixture, indices: Sequence[NDArray[np.int64]], *, samples: int
+) -> MemberTransforms | None:
+    """
+    Return the transforms of the members, whose samples are at ``indices`` of the dataset that joins them; None if they
+    have none. Raises ValueError for a sample of two members that differ in transforms.
+    """
+    if not mixture.transforms:
+        return None
+    names, lists = list(mixture.transforms), list(mixture.transforms.values())
+    member_of = np.full(samples, -1, np.int16)
+    for number, own in enumerate(indices):
+        for other in np.unique(member_of[own]).tolist():
+            if other >= 0 and lists[other] != lists[number]:
+                raise ValueError(
+                    f"Mixture: members {names[other]!r} and {names[number]!r} have samples in common, but different "
+                    "transforms: open the dataset once for each, FastDataset(path)"
+                )
+        member_of[own] = number
+    return MemberTransforms(mixture.transforms, member_of)
 
 
 # From a Mixture and a loader's options to the plan of its batches.

@@ -15,7 +15,13 @@ from fastio.dataset.fast_dataset import FastDataset, FastSubset
 from fastio.lazy import Dataset, is_tensor
 from fastio.loader.options import LoaderOptions, OrderOptions
 from fastio.loader.selection.members import as_indices, find_members, join_members
-from fastio.loader.selection.mixture import Mixture, check_mixture, mixture_sampler
+from fastio.loader.selection.mixture import (
+    MemberTransforms,
+    Mixture,
+    check_mixture,
+    member_transforms,
+    mixture_sampler,
+)
 from fastio.samplers.batches import BatchSampler, ChosenOrder, ElasticSampler, OrderSampler
 from fastio.samplers.cost import Costs
 from fastio.samplers.draws import Draw, DrawnSampler, WeightedDraw
@@ -78,6 +84,7 @@ class Selection:
     plan: BatchPlan
     sampler: ElasticSampler
     mixture: MixtureSampler | PerSourceSampler | None = None  # if it is a mixture
+    member_transforms: MemberTransforms | None = None  # if it is one whose members have transforms of their own
 
     def __len__(self) -> int:
         return len(self.base) if self.indices is None else len(self.indices)
@@ -199,9 +206,17 @@ def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Selection:
     sampler = planned if is_all else MappedSampler(planned, table, checksum_name="indices_crc32")
     division = None if mixture.batching == "per_source" else planned.division
     plan = BatchPlan(planned, share, planned.division.batch_size, division, order=planned.order)
-    stores = [member.store for member in members.datasets]
     return Selection(
-        mixture, base, members.datasets, stores, members.is_opened, None if is_all else table, plan, sampler, planned
+        mixture,
+        base,
+        members.datasets,
+        [member.store for member in members.datasets],
+        members.is_opened,
+        None if is_all else table,
+        plan,
+        sampler,
+        planned,
+        member_transforms(mixture, indices, samples=len(base)),
     )
 
 

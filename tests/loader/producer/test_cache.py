@@ -179,7 +179,7 @@ def test_what_a_device_cannot_keep(mixed: Path) -> None:
         SchemaError, match=r"different sizes, and RandomCrop.* Resize\(\(height, width\)\), or use cache"
     ):
         FastLoader(mixed, 4, device="cpu", cache="device", transforms=recipe)
-    with pytest.raises(SchemaError, match=r"different sizes behind Compose.*Resize.*12.*and RandomCrop"):
+    with pytest.raises(SchemaError, match=r"different sizes behind Resize, and RandomCrop"):
         FastLoader(mixed, 4, device="cpu", cache="device", transforms=[Resize(12), *recipe])
     with FastLoader(mixed, 4, device="cpu", cache="device", transforms=[Resize((10, 10)), *recipe]) as loader:
         assert next(iter(loader))[0].shape == (4, 3, 8, 8)
