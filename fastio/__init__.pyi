@@ -19,6 +19,7 @@ from fastio.loader.prefetch import DevicePrefetcher as DevicePrefetcher
 from fastio.loader.selection.mixture import Mixture as Mixture
 from fastio.measure.loop.step_timer import StepTimer as StepTimer
 from fastio.samplers.bucket import LengthBucketSampler as LengthBucketSampler
+from fastio.samplers.clips import ClipSampler as ClipSampler
 from fastio.samplers.pack import PackSampler as PackSampler
 from fastio.samplers.shape_bucket import ShapeBucketSampler as ShapeBucketSampler
 from fastio.samplers.share import Ranks as Ranks

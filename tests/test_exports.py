@@ -24,6 +24,7 @@ PUBLIC = {
     "FastDataset",
     "FastLoader",
     "FieldCollate",
+    "ClipSampler",
     "LengthBucketSampler",
     "LoaderStats",
     "PackSampler",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -63,6 +64,7 @@ class BatchIteration:
         self._placement = wiring.placement
         self._is_placement_told = False
         self._views = wiring.views
+        self._frames = wiring.frames
         self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
         self._fields = tuple(selection.base.readers)
         self._reader = WindowReader(selection.base, selection.indices)
@@ -84,7 +86,7 @@ class BatchIteration:
         self._tell_placement()
         self._position.begin(cursor, consumer)
         left, ledger = self._left(cursor, consumer)
-        held, skipped = HeldUnits(), set[int]()
+        held, skipped = HeldUnits(), list[FinishedBatch]()
         loop = _native.BatchLoop(
             self._submitted(left, cursor.epoch, held),
             self._options.depth,
@@ -205,7 +207,11 @@ class BatchIteration:
             return
         views = self._views
         is_list = views is not None and views.is_list
-        parts = views.count if views is not None and is_list else batches.cuts[1] * (views.count if views else 1)
+        parts = (
+            views.count
+            if views is not None and is_list
+            else batches.cuts[1] // self._frames * (views.count if views else 1)
+        )
         if parts == 2:
             self._may_be_unpacked = False
             one = "view" if is_list else "picture"
@@ -219,18 +225,18 @@ class BatchIteration:
                 one,
             )
 
-    def _settle(self, ledger: EpochLedger, skipped: set[int], finished: FinishedBatch, number: int) -> None:
+    def _settle(self, ledger: EpochLedger, skipped: list[FinishedBatch], finished: FinishedBatch, number: int) -> None:
         """
-        Record the bad samples of batch ``number`` of an iteration, and in ``skipped`` those that it is handed out
-        without.
+        Record the bad samples of batch ``number`` of an iteration, and it in ``skipped`` if it is handed out without
+        them.
         """
-        ledger.note_errors(number, finished.errors)
+        ledger.note_errors(number, finished.errors, finished.lost)
         for error in finished.errors:
             if error.index not in self.skipped:
                 self.skipped[error.index] = error
                 log.warning("%s: %s", "skipped" if self._options.on_error == "skip" else "zeroed", error)
         if self._options.on_error == "skip":
-            skipped.update(error.index for error in finished.errors)
+            skipped.append(replace(finished, batch=None))
         if not finished.samples and self._selection.plan.share.world_size > 1:
             # Continuing would leave this rank a batch short, and the others would wait for it for ever.
             raise finished.errors[0]
@@ -251,12 +257,14 @@ def _held_reader(wiring: Wiring) -> HeldReader | None:
     return HeldReader(base, depth=wiring.options.depth) if is_read else None
 
 
-def _numbered(batch: Any, batches: Batches, number: int, epoch: int, skipped: set[int]) -> Numbered:
+def _numbered(batch: Any, batches: Batches, number: int, epoch: int, skipped: list[FinishedBatch]) -> Numbered:
     """Return batch ``number`` with the ids of its samples for random numbers, without those skipped."""
     part = slice(batches.cuts[number], batches.cuts[number + 1])
     ids = batches.ids[part]
-    if skipped:
-        ids = ids[~np.isin(batches.indices[part], list(skipped))]
+    for finished in skipped:
+        bad = [error.index for error in finished.errors]
+        lost = np.flatnonzero(np.isin(batches.indices[part], bad)) if finished.lost is None else finished.lost
+        ids = np.delete(ids, lost)
     return Numbered(batch, epoch, ids)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import dropwhile, takewhile
 from typing import Any
@@ -20,6 +20,7 @@ from fastio.loader.device.lane import device_of, lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer, packs_fields
 from fastio.loader.producer.cache_contents import CacheContents, cache_contents, check_cache
+from fastio.loader.producer.clips import Clips, clips_of
 from fastio.loader.producer.field_options import (
     batch_roles,
     check_later,
@@ -76,6 +77,7 @@ class Wiring:
     late_crop: str
     views: Views | None
     placement: Placement
+    frames: int = 1  # of a clip, of which batches consist
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +131,26 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     for later in stages.every_later:
         check_later(base, later)
     _check_compiled(stages, pixels)
-    delivery = _delivery(pixels, stages, seed)
-    context = _context(stages, options, work, delivery)
+    clips = clips_of(base, selection.indices, options)
+    delivery = _delivery(pixels, stages, seed, clips)
+    context = replace(_context(stages, options, work, delivery), clips=clips)
     reads_store = pixels.cache is None
     late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
     values = {**stages.described, "quality": pixels.quality, **_described(base)}
     producer = make_producer(context)
     placement = _placement(stages, producer, delivery)
-    return Wiring(selection, work, producer, reads_store, delivery, values, late_crop, stages.views, placement)
+    return Wiring(
+        selection,
+        work,
+        producer,
+        reads_store,
+        delivery,
+        values,
+        late_crop,
+        stages.views,
+        placement,
+        clips.frames if clips else 1,
+    )
 
 
 def _placement(stages: _Stages, producer: Producer, delivery: Delivery | None) -> Placement:
@@ -306,7 +320,7 @@ def _name(transform: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(transform))
 
 
-def _delivery(pixels: PixelOptions, stages: _Stages, seed: int) -> Delivery | None:
+def _delivery(pixels: PixelOptions, stages: _Stages, seed: int, clips: Clips | None) -> Delivery | None:
     """The way to the device; None if batches stay as they are made."""
     device = _device(pixels)
     if device is None:
@@ -324,6 +338,7 @@ def _delivery(pixels: PixelOptions, stages: _Stages, seed: int) -> Delivery | No
         is_made_there=pixels.makes_on_device,
         roles=view_roles(stages.source) if views else batch_roles(stages.source),
         recipes=views or [whole],
+        frames=None if clips is None else clips.frames,
     )
 
 

@@ -82,9 +82,18 @@ class PlannedSampler(ABC):
         planned = self._planned  # once: another thread may plan another epoch
         if planned is None or planned[0] != key:
             draws = Draws(int(self.seed), epoch if self.shuffle else None)
-            rest = BegunEpoch(self._lengths, draws, consumed or [])
-            planned = self._planned = key, rest.plan(rule, self.rank, self._rule_of)
+            rest = BegunEpoch(self._units(epoch), draws, consumed or [])
+            units = rest.plan(rule, self.rank, self._rule_of)
+            planned = self._planned = key, self._samples_of(units, epoch)
         return planned[1]
+
+    def _units(self, epoch: int) -> NDArray[np.int32]:
+        """Return the lengths of what an epoch divides among ranks and batches: by default, of the samples."""
+        return self._lengths
+
+    def _samples_of(self, units: Batches, epoch: int) -> Batches:
+        """Return the samples of batches of such units."""
+        return units
 
     def count(self, epoch: int, consumed: History | None = None) -> int:
         """Return the number of batches that one rank still gets in an epoch."""

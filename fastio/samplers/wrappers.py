@@ -125,18 +125,17 @@ class MappedSampler:
         """Return what is left of this rank's batches of an epoch."""
         planned = self.positions.plan(epoch, consumed)
         indices = self._table[planned.indices]
-        ids = self._random_ids(planned, indices)
+        ids = self._random_ids(planned)
         windows = None if planned.windows is None else planned.windows.of(self._table)
         return replace(planned, indices=indices, windows=windows, random_ids=ids)
 
-    def _random_ids(self, planned: Batches, indices: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def _random_ids(self, planned: Batches) -> NDArray[np.int64] | None:
         if self._repetitions is None and planned.random_ids is None:
             return None
-        counts = np.zeros(len(indices), np.int64) if self._repetitions is None else self._repetitions[planned.indices]
-        if planned.random_ids is not None:
-            most = 1 if self._repetitions is None else int(self._repetitions.max()) + 1
-            counts = counts + most * split_ids(planned.random_ids)[1]
-        return random_ids(indices, counts)
+        positions, times = split_ids(planned.ids)  # frames of a clip have the id of the first one
+        counts = np.zeros_like(positions) if self._repetitions is None else self._repetitions[positions]
+        most = 1 if self._repetitions is None else int(self._repetitions.max()) + 1
+        return random_ids(self._table[positions], counts + most * times)
 
     def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
         """Return all samples of an epoch: see WholeEpochs; None if the positions do not tell them."""

@@ -35,6 +35,7 @@ __all__ = [
 
 
 Place = TypeVar("Place")
+_CLIP_AXES = 5
 
 
 @dataclass(slots=True)
@@ -131,8 +132,10 @@ class Delivery:
         is_made_there: bool = False,
         roles: BatchRoles | None = None,
         recipes: Sequence[Recipe] = (),
+        frames: int | None = None,
     ) -> None:
         self._lane = lane
+        self._frames = frames  # of a clip, in batches of clips (B, T, C, H, W); transforms see (B * T, C, H, W)
         self._roles = roles
         self._is_made_there = is_made_there
         self._depth = 0 if lane.is_immediate else depth
@@ -233,6 +236,8 @@ class Delivery:
     def _sent_through(self, numbered: Numbered, every: Sequence[Recipe], run: _InFlight) -> Any:
         """Return a batch on the device, after one recipe, or one for each view; tensors may be there already."""
         host = tensors(numbered.batch)
+        clips = [self._frames is not None and each.ndim == _CLIP_AXES for each in host]
+        host = [each.flatten(0, 1) if is_clip else each for each, is_clip in zip(host, clips, strict=True)]
         groups = [list(range(len(host)))] if self._roles is None else self._groups(numbered.batch, host, every)
         recipes = [every[i % len(every)] for i in range(len(groups))]
         drawn = [
@@ -248,11 +253,20 @@ class Delivery:
             for recipe, group, parameters in zip(recipes, groups, drawn, strict=True):
                 made = recipe.run([parts[i] for i in group], parameters)
                 for position, part in zip(group, made, strict=True):
+                    part = self._as_clips(part) if clips[position] else part  # noqa: PLW2901
                     part = recipe.finish(part) if self._has_views else part  # noqa: PLW2901
                     done.setdefault(position, part)  # labels are those of the first picture
-            arrived = iter(done.get(position, part) for position, part in enumerate(parts))
+            for position, part in enumerate(parts):
+                if position not in done:
+                    done[position] = self._as_clips(part) if clips[position] else part
+            arrived = iter(done[position] for position in range(len(parts)))
             batch = map_tensors(lambda _: next(arrived), numbered.batch)
             return batch if self._has_views else every[0].finish(batch)
+
+    def _as_clips(self, frames: torch.Tensor) -> torch.Tensor:
+        """Return frames (B * T, ...) as clips (B, T, ...)."""
+        assert self._frames is not None
+        return frames.reshape(-1, self._frames, *frames.shape[1:])
 
     def _groups(self, batch: Any, parts: list[torch.Tensor], every: Sequence[Recipe]) -> list[list[int]]:
         """Return where the pictures and the label are. Raises SchemaError if a function has put them elsewhere."""

@@ -252,7 +252,7 @@ class _Machinery:
         """
         fields = self.context.field_options
         is_other = bool(self.tokens or self.preferences or self.ragged or self.others or fields.adds)
-        if is_other or not self.decoders or self.pillow.has_begun:
+        if is_other or self.context.clips is not None or not self.decoders or self.pillow.has_begun:
             return None
         leader = None if self.rows.leader is None else whole.rows[self.rows.leader]
         outputs: dict[str, Any] = {}
@@ -411,20 +411,34 @@ class _FieldsBatch:
         """The batch, when all its fields are there."""
         options, indices = self._context.options, self._part.indices
         errors = self._errors()
-        kept = kept_positions(errors, len(indices), on_error=options.on_error) if errors else None
+        clips, lost = self._context.clips, None
+        if clips is not None and errors:
+            lost = clips.with_all_frames(errors)
+        kept = kept_positions(errors, len(indices), on_error=options.on_error, lost=lost) if errors else None
         indices = indices if kept is None else indices[kept]
         if len(indices) == 0:
-            return FinishedBatch(None, 0, 0, list(errors.values()), proof=self._part.proof)
+            return FinishedBatch(None, 0, 0, list(errors.values()), proof=self._part.proof, lost=lost)
         values: dict[str, Any] = {}
         for pending in self._pending:
             values |= pending.values(kept)
         nbytes = _nbytes(values)  # of what lies in buffers, unlike columns
+        if clips is not None:
+            zeroed, views = lost if kept is None else None, self._context.field_options.views
+            for name, value in values.items():
+                is_views = views is not None and views.is_list and self._context.dataset.readers[name].is_picture
+                values[name] = clips.joined(value, zeroed, is_list_of_views=is_views)
         for name, column in self._columns.items():
-            values[name] = _collated(self._context, column[indices])
+            chosen = column[indices]
+            if clips is None:
+                values[name] = _collated(self._context, chosen)
+            elif name in clips.once:
+                values[name] = _collated(self._context, chosen[:: clips.frames])
+            else:
+                values[name] = clips.joined(_collated(self._context, chosen))
         batch = self._assembled(values)
         tokens, slots = self._token_counts()
         proof = self._part.proof
-        return FinishedBatch(batch, len(indices), nbytes, list(errors.values()), tokens, slots, proof=proof)
+        return FinishedBatch(batch, len(indices), nbytes, list(errors.values()), tokens, slots, proof=proof, lost=lost)
 
     def _errors(self) -> dict[int, SampleError]:
         """Wait for all fields, and return one error of each bad sample, by position, ascending."""

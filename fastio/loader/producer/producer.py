@@ -26,6 +26,7 @@ from fastio.loader.forks import PerProcess
 from fastio.loader.options import OnError, ProducerOptions
 from fastio.loader.producer.cache_contents import CacheContents
 from fastio.loader.producer.chunks import Proof
+from fastio.loader.producer.clips import Clips
 from fastio.loader.producer.field_options import FieldOptions
 from fastio.loader.thread_tuner import Pool
 from fastio.samplers.batches import Batches
@@ -59,7 +60,7 @@ class ProducerContext:
     batches, None for the CPU; ``kept`` are the samples that it keeps there. ``fields`` says what is done with samples
     that are not one picture, array or row of token ids, alone or with a label; ``field_options`` says it of any.
     ``rows`` says how the plain path collates fields whose values differ in length. ``compared`` are the checksums of
-    the samples of a cache in memory, see CacheContents; None for others.
+    the samples of a cache in memory, see CacheContents; None for others. ``clips`` says which samples are one clip.
     """
 
     dataset: FastDataset
@@ -72,6 +73,7 @@ class ProducerContext:
     fields: FieldOptions | None = None
     rows: Mapping[str, Rows] = dataclass_field(default_factory=dict)
     compared: Mapping[str, NDArray[np.uint32]] | None = None
+    clips: Clips | None = None
 
     @property
     def field_options(self) -> FieldOptions:
@@ -85,7 +87,8 @@ class FinishedBatch:
     A finished batch: what the training loop gets, its samples and bytes, and its bad samples by name.
 
     For token ids, it also has the count of tokens and of slots for them. A GPU decoded ``on_device`` of its samples.
-    ``proof`` says which samples they are, bad ones included, for receipts (None: unknown).
+    ``proof`` says which samples they are, bad ones included, for receipts (None: unknown). ``lost`` are the positions
+    of those that are not as stored, where these are more than the bad ones: the frames of a clip go together.
     (Not frozen: that would take a third of the time of a batch of tokens.)
     """
 
@@ -97,6 +100,7 @@ class FinishedBatch:
     slots: int = 0
     on_device: int = 0
     proof: Proof | None = None
+    lost: NDArray[np.int64] | None = None
 
 
 class PendingBatch(Protocol):
@@ -240,9 +244,12 @@ _SKIP = 'FastLoader(..., on_error="skip") leaves such samples out, and lists the
 _ZERO = 'no sample of its batch is left, and other ranks would wait for one: on_error="zero" keeps batches whole'
 
 
-def kept_positions(errors: Mapping[int, SampleError], count: int, *, on_error: OnError) -> NDArray[np.int64] | None:
+def kept_positions(
+    errors: Mapping[int, SampleError], count: int, *, on_error: OnError, lost: NDArray[np.int64] | None = None
+) -> NDArray[np.int64] | None:
     """
     Return the positions of the samples that stay in a batch of ``count``; None for all, the bad ones as blanks.
+    ``lost`` are the positions of those that go; None: the bad ones.
 
     Raises the first of the errors with ``on_error="raise"``.
     """
@@ -250,7 +257,7 @@ def kept_positions(errors: Mapping[int, SampleError], count: int, *, on_error: O
         raise errors[min(errors)]
     if on_error == "zero":
         return None
-    return np.setdiff1d(np.arange(count), list(errors))
+    return np.setdiff1d(np.arange(count), list(errors) if lost is None else lost)
 
 
 def add_advice(error: SampleError, *, on_error: OnError) -> None:

@@ -18,7 +18,9 @@ from fastio.types.receipt_sum import MODULUS, sum_indices, sum_samples
 
 __all__ = ["EpochLedger", "RankShare"]
 
-_Run = tuple[CheckedSamples, slice, Sequence[SampleError]]
+_Lost = tuple[Sequence[SampleError], NDArray[np.int64] | None]  # bad ones; the positions of all, if they are more
+_NONE: _Lost = (), None
+_Run = tuple[CheckedSamples, slice, _Lost]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class EpochLedger:
         self._arrived = arrived
         self._folding = threading.Lock()  # held while batches move from the proofs to the sums
         self._proofs: deque[Proof | None] = deque()  # of batches that have not all been summed up
-        self._errors: dict[int, Sequence[SampleError]] = {}  # by the number of the batch
+        self._errors: dict[int, _Lost] = {}  # by the number of the batch
         self.note = self._proofs.append
         self._folded = 0  # batches
         self._begun = 0  # of these, those of the first proof
@@ -63,9 +65,12 @@ class EpochLedger:
         self._number = self._samples = self._repeated = self._skipped = 0
         self._is_verified = True
 
-    def note_errors(self, number: int, errors: Sequence[SampleError]) -> None:
-        """Note the bad samples of the batch that is number ``number`` of this iteration."""
-        self._errors[number] = errors
+    def note_errors(self, number: int, errors: Sequence[SampleError], lost: NDArray[np.int64] | None = None) -> None:
+        """
+        Note the bad samples of the batch that is number ``number`` of this iteration, and the positions of all that are
+        lost with them; None: of no others.
+        """
+        self._errors[number] = errors, lost
 
     @property
     def has_ended(self) -> bool:
@@ -105,8 +110,8 @@ class EpochLedger:
             if proof is None:
                 self.is_known = self.is_known and count == 0
             elif count > 0:
-                for checked, part, errors in self._runs(proof, count):
-                    self._count(checked, part, errors)
+                for checked, part, lost in self._runs(proof, count):
+                    self._count(checked, part, lost)
             self._folded += count
             self._begun += count
             if self._begun < batches:
@@ -119,14 +124,14 @@ class EpochLedger:
         checked, cuts = proof
         first, last = self._begun, self._begun + count
         for batch in range(first, last) if self._errors else ():
-            errors = self._errors.pop(self._folded + batch - self._begun, ())
-            if errors:
-                yield checked, slice(int(cuts[first]), int(cuts[batch])), ()
-                yield checked, slice(int(cuts[batch]), int(cuts[batch + 1])), errors
+            lost = self._errors.pop(self._folded + batch - self._begun, _NONE)
+            if lost[0]:
+                yield checked, slice(int(cuts[first]), int(cuts[batch])), _NONE
+                yield checked, slice(int(cuts[batch]), int(cuts[batch + 1])), lost
                 first = batch + 1
-        yield checked, slice(int(cuts[first]), int(cuts[last])), ()
+        yield checked, slice(int(cuts[first]), int(cuts[last])), _NONE
 
-    def _count(self, checked: CheckedSamples, part: slice, errors: Sequence[SampleError]) -> None:
+    def _count(self, checked: CheckedSamples, part: slice, lost: _Lost) -> None:
         """Add a run of neighbouring samples, without those that are padding or bad."""
         size, first = part.stop - part.start, self._position
         padding = self.share.padding
@@ -134,13 +139,17 @@ class EpochLedger:
             padding = padding[slice(*padding.searchsorted((first, first + size)))] - first
         self._position += size
         self._repeated += len(padding)
-        indices, checksums = checked.indices[part], checked.checksums
+        indices, checksums, errors = checked.indices[part], checked.checksums, lost[0]
+        positions = np.arange(size)
         sums = None if checksums is None else [(name, values[part]) for name, values in checksums.items()]
         if len(padding):
-            indices = np.delete(indices, padding)
+            indices, positions = np.delete(indices, padding), np.delete(positions, padding)
             sums = None if sums is None else [(name, np.delete(values, padding)) for name, values in sums]
         if errors:
-            good = ~np.isin(indices, [error.index for error in errors])
+            is_lost = (
+                np.isin(indices, [error.index for error in errors]) if lost[1] is None else np.isin(positions, lost[1])
+            )
+            good = ~is_lost
             self._skipped += len(good) - int(good.sum())
             indices = indices[good]
             sums = None if sums is None else [(name, values[good]) for name, values in sums]
