@@ -1,42 +1,56 @@
-"""One loader in this process: ``python -m benchmarks.trainings.measure TRAINING NAME WORK SECONDS``; prints JSON."""
+"""
+One loader of one training in this process and its environment; the last line printed is JSON.
+
+    python -m benchmarks.trainings.measure pack MODULE WORK
+    python -m benchmarks.trainings.measure load MODULE TRAINING NAME WORK SECONDS
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
-import torch
+import numpy as np
 
 from benchmarks.process_tree import cpu_seconds
-from benchmarks.trainings.work import LOADERS, TRAININGS, Work
+from benchmarks.trainings.work import TRAININGS, OutputError, from_json, photos_of, scenes_of, videos_of
 
 __all__ = ["main"]
 
-
-def check(training: str, batch: Any) -> int:
-    """The number of photos of a batch. Raises AssertionError if it is not what was asked for."""
-    views, labels = batch
-    sides = [crop.side for crop in TRAININGS[training] for _ in range(crop.count)]
-    assert [tuple(view.shape) for view in views] == [(len(labels), 3, side, side) for side in sides]
-    assert {view.dtype for view in views} == {torch.uint8}
-    return len(labels)
+_FILES = {"photos": photos_of, "scenes": scenes_of, "videos": videos_of}
 
 
-def main(training: str, name: str, folders: str, seconds: str) -> None:
+def load(module: Any, training: str, name: str, work: Any, seconds: float) -> dict[str, Any]:
     """An epoch that is checked and not counted, then whole epochs until the seconds have passed."""
-    torch.set_num_threads(1)
-    given = json.loads(folders)
-    work = Work(**{**given, "photos": Path(given["photos"]), "packed": Path(given["packed"])})
-    loader = LOADERS[name](work, TRAININGS[training])
-    checked = sum(check(training, batch) for batch in loader)
+    spec = TRAININGS[training]
+    loader = module.LOADERS[name][training](work)
+    checked, total = 0, 0.0
+    for arrays, samples in loader:
+        total += samples * spec.check([np.asarray(array) for array in arrays], samples)
+        checked += samples
+    expected = len(_FILES[spec.source](work)) * spec.per_source
+    if checked != expected:
+        raise OutputError(f"an epoch of {checked} {spec.unit}, expected {expected}")
     samples, cpu, wall = 0, cpu_seconds(), time.perf_counter()
-    while time.perf_counter() - wall < float(seconds):
-        samples += sum(len(labels) for _, labels in loader)
+    while not samples or time.perf_counter() - wall < seconds:
+        for _, count in loader:
+            samples += count
     cpu_s, wall_s = cpu_seconds() - cpu, time.perf_counter() - wall
-    print(json.dumps({"checked": checked, "samples": samples, "cpu_s": cpu_s, "wall_s": wall_s}))
+    return {"mean": total / checked, "samples": samples, "cpu_s": cpu_s, "wall_s": wall_s}
+
+
+def main(action: str, module_name: str, *rest: str) -> None:
+    """See the module."""
+    module = import_module(f"benchmarks.trainings.loaders.{module_name}")
+    if action == "pack":
+        module.pack(from_json(rest[0]))
+        print("{}")
+    else:
+        training, name, work, seconds = rest
+        print(json.dumps(load(module, training, name, from_json(work), float(seconds))))
 
 
 if __name__ == "__main__":
