@@ -8,10 +8,10 @@ import random
 __all__ = ["center_places", "random_box"]
 
 
-def random_box(width: int, height: int) -> tuple[int, int, int, int]:
+def random_box(width: int, height: int, scale: tuple[float, float] = (0.08, 1.0)) -> tuple[int, int, int, int]:
     """Left, top, width and height of RandomResizedCrop's box."""
     for _ in range(10):
-        area = width * height * random.uniform(0.08, 1.0)
+        area = width * height * random.uniform(*scale)
         ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
         wide, tall = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < wide <= width and 0 < tall <= height:

@@ -226,7 +226,9 @@ def main(
                 click.echo(f"seed {seed} {name}: {runs[name][-1]}", err=True)
                 if out is not None:
                     out.write_text(json.dumps(_described(training, runs, sets, epochs), indent=1) + "\n")
-    click.echo(f"{training}: {len(sets[0][1]):,} pictures, {epochs} epochs of batches of {_BATCH}; per cent of the test")
+    click.echo(
+        f"{training}: {len(sets[0][1]):,} pictures, {epochs} epochs of batches of {_BATCH}; per cent of the test"
+    )
     for name, made in runs.items():
         values = [run["accuracy"] for run in made]
         spread = f"{min(values):.1f} - {max(values):.1f}, standard deviation {statistics.stdev(values):.2f}"

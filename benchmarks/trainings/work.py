@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "MEAN", "SHAPES", "STD", "TRAININGS", "Batch", "Check", "Crop", "OutputError", "Training", "Work", "from_json",
-    "nearest_shape", "photos_of", "scenes_of", "to_json", "videos_of",
+    "CLASSES", "CROPS", "FRAMES", "IGNORED", "MEAN", "SHAPES", "STD", "STRIDE", "TRAININGS", "Batch", "Check", "Crop",
+    "Epochs", "OutputError", "Training", "Work", "arrays_of", "from_json", "nearest_shape", "photos_of", "scenes_of",
+    "to_json", "videos_of",
 ]  # fmt: skip
 
 # A list of arrays, and the number of samples in them.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import fastio
 from benchmarks.trainings.work import (
     CLASSES,
     CROPS,
@@ -23,27 +24,9 @@ from benchmarks.trainings.work import (
     arrays_of,
     photos_of,
 )
-from fastio import ClipSampler, FastDataset, FastLoader, ShapeBucketSampler, Writer
+from fastio import transforms as t
 from fastio.converters import open_source
 from fastio.converters import pack as pack_source
-from fastio.transforms import (
-    ColorJitter,
-    CutMix,
-    GaussianBlur,
-    MixUp,
-    Mosaic,
-    Normalize,
-    OneOf,
-    RandAugment,
-    RandomApply,
-    RandomCrop,
-    RandomGrayscale,
-    RandomHorizontalFlip,
-    RandomResizedCrop,
-    RandomRotation,
-    RandomSolarize,
-    ResizeToBucket,
-)
 
 __all__ = ["LOADERS", "pack"]
 
@@ -53,21 +36,21 @@ def pack(work: Work) -> None:
     for name in ("photos", "scenes", "videos"):
         pack_source(open_source(getattr(work, name)), work.packed / f"{name}.lmdb", overwrite=True)
     boxes = json.loads(work.boxes.read_text())
-    with Writer(work.packed / "boxes.lmdb", fields={"image": "image", "boxes": "xyxy"}, overwrite=True) as out:
+    with fastio.Writer(work.packed / "boxes.lmdb", fields={"image": "image", "boxes": "xyxy"}, overwrite=True) as out:
         for path, _ in photos_of(work):
             key = path.relative_to(work.photos).as_posix()
             out.write({"image": path, "boxes": boxes[key]}, key=key)
 
 
-def _loader(work: Work, training: str, source: Any = "photos.lmdb", **options: Any) -> FastLoader:
+def _loader(work: Work, training: str, source: Any = "photos.lmdb", **options: Any) -> fastio.FastLoader:
     size = None if "batch_sampler" in options else TRAININGS[training].batch or work.batch_size
     source = work.packed / source if isinstance(source, str) else source
     order = {} if "batch_sampler" in options else {"shuffle": True}
-    return FastLoader(source, size, **order, **options, threads=max(work.workers, 1))
+    return fastio.FastLoader(source, size, **order, **options, threads=max(work.workers, 1))
 
 
 def _crop(side: int, scale: tuple[float, float] = (0.08, 1.0), **options: Any) -> list[Any]:
-    return [RandomResizedCrop(side, scale=scale, **options), RandomHorizontalFlip()]
+    return [t.RandomResizedCrop(side, scale=scale, **options), t.RandomHorizontalFlip()]
 
 
 def _views(work: Work, training: str, views: Sequence[tuple[int, list[Any]]]) -> Epochs:
@@ -79,17 +62,17 @@ def _crops(training: str, work: Work) -> Epochs:
 
 
 def _dinov2(work: Work) -> Epochs:
-    colours = [RandomApply([ColorJitter(0.4, 0.4, 0.2, 0.1)], p=0.8), RandomGrayscale(0.2)]
-    blur, end = GaussianBlur(9, (0.1, 2.0)), Normalize(MEAN, STD)
+    colours = [t.RandomApply([t.ColorJitter(0.4, 0.4, 0.2, 0.1)], p=0.8), t.RandomGrayscale(0.2)]
+    blur, end = t.GaussianBlur(9, (0.1, 2.0)), t.Normalize(MEAN, STD)
     large, small = (_crop(s, scale, interpolation="bicubic") for s, scale in ((224, (0.32, 1.0)), (96, (0.05, 0.32))))
     first = [*large, *colours, blur, end]
-    second = [*large, *colours, RandomApply([blur], p=0.1), RandomSolarize(128, 0.2), end]
-    local = [*small, *colours, RandomApply([blur], p=0.5), end]
+    second = [*large, *colours, t.RandomApply([blur], p=0.1), t.RandomSolarize(128, 0.2), end]
+    local = [*small, *colours, t.RandomApply([blur], p=0.5), end]
     return _views(work, "dinov2", [(1, first), (1, second), (8, local)])
 
 
 def _simclr_colours(work: Work) -> Epochs:
-    colours = [RandomApply([ColorJitter(0.4, 0.4, 0.4, 0.1)], p=0.8), RandomGrayscale(0.2)]
+    colours = [t.RandomApply([t.ColorJitter(0.4, 0.4, 0.4, 0.1)], p=0.8), t.RandomGrayscale(0.2)]
     return _views(work, "simclr-colours", [(2, [*_crop(224), *colours])])
 
 
@@ -98,7 +81,7 @@ def _pictures(batch: Any) -> Batch:
 
 
 def _randaugment(work: Work) -> Epochs:
-    return arrays_of(_loader(work, "randaugment", transforms=[*_crop(224), RandAugment()]), _pictures)
+    return arrays_of(_loader(work, "randaugment", transforms=[*_crop(224), t.RandAugment()]), _pictures)
 
 
 def _repeats(work: Work) -> Epochs:
@@ -106,16 +89,16 @@ def _repeats(work: Work) -> Epochs:
 
 
 def _buckets(work: Work) -> Epochs:
-    dataset = FastDataset(work.packed / "photos.lmdb")
-    sampler = ShapeBucketSampler(dataset.sizes(), shapes=SHAPES, batch_size=work.batch_size)
-    loader = _loader(work, "buckets", dataset, batch_sampler=sampler, transforms=[ResizeToBucket(sampler)])
+    dataset = fastio.FastDataset(work.packed / "photos.lmdb")
+    sampler = fastio.ShapeBucketSampler(dataset.sizes(), shapes=SHAPES, batch_size=work.batch_size)
+    loader = _loader(work, "buckets", dataset, batch_sampler=sampler, transforms=[t.ResizeToBucket(sampler)])
     return arrays_of(loader, _pictures)
 
 
 def _scenes(training: str, work: Work) -> Epochs:
-    crop = [RandomCrop(512, pad_if_needed=True, fill=128, mask_fill=IGNORED), RandomHorizontalFlip()]
-    turn = [RandomRotation(10, "bilinear", fill=128, mask_fill=IGNORED)] if training == "rotation" else []
-    dataset = FastDataset(work.packed / "scenes.lmdb", fields=("image", "mask"))
+    crop = [t.RandomCrop(512, pad_if_needed=True, fill=128, mask_fill=IGNORED), t.RandomHorizontalFlip()]
+    turn = [t.RandomRotation(10, "bilinear", fill=128, mask_fill=IGNORED)] if training == "rotation" else []
+    dataset = fastio.FastDataset(work.packed / "scenes.lmdb", fields=("image", "mask"))
     loader = _loader(work, training, dataset, transforms=[*turn, *crop])
     return arrays_of(loader, lambda batch: (batch, len(batch[0])))
 
@@ -129,8 +112,8 @@ def _clips(work: Work) -> Epochs:
 
 
 def _mix(work: Work) -> Epochs:
-    mix = OneOf([MixUp(0.8, num_classes=CLASSES), CutMix(1.0, num_classes=CLASSES)])
-    loader = _loader(work, "mix", transforms=[*_crop(224), mix, Normalize(MEAN, STD)])
+    mix = t.OneOf([t.MixUp(0.8, num_classes=CLASSES), t.CutMix(1.0, num_classes=CLASSES)])
+    loader = _loader(work, "mix", transforms=[*_crop(224), mix, t.Normalize(MEAN, STD)])
     return arrays_of(loader, lambda batch: (batch, len(batch[0])))
 
 

@@ -179,7 +179,9 @@ def _mosaic(work: Work) -> Epochs:
     """Four photos around a random centre, as YOLO's loaders make them, with their boxes clipped."""
     side = 640
     boxes = json.loads(work.boxes.read_text())
-    items = [(path, np.array(boxes[path.relative_to(work.photos).as_posix()], np.float32)) for path, _ in photos_of(work)]
+    items = [
+        (path, np.array(boxes[path.relative_to(work.photos).as_posix()], np.float32)) for path, _ in photos_of(work)
+    ]
 
     def read(item: Any) -> tuple[torch.Tensor, torch.Tensor]:
         canvas, found = Image.new("RGB", (side, side), (114, 114, 114)), []
