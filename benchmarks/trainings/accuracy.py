@@ -4,15 +4,16 @@ Accuracy of networks trained with fastio's transforms and with torchvision's, on
     python -m benchmarks.trainings.accuracy simclr --pngs DIR --labels labels.pkl [--seeds 5] [--out FILE]
     python -m benchmarks.trainings.accuracy randaugment --pngs DIR --labels labels.pkl
 
-The pictures are a flat folder of PNGs of one size and a pickle of their classes (made ones without); every fifth is kept
-for the test. For each seed, a network is trained with each source of augmentation: network, order and pixels are the same.
+The pictures are a flat folder of PNGs of one size and a pickle of their classes, or made ones; every fifth is kept for
+the test. For each seed, a network is trained with each source of augmentation: the first weights, the order and the
+stored pictures are the same.
 
 * fastio: FastLoader's native transforms
 * torchvision: FastDataset and torchvision's transforms v2 of uint8 tensors, in a DataLoader
 * crops alone: FastLoader without what is examined, to see what that is worth
 
-``randaugment`` trains a classifier with RandomCrop, flip and RandAugment. ``simclr`` trains an encoder without labels, by
-two views of each picture with RandomResizedCrop, flip, ColorJitter and RandomGrayscale (Chen et al. 2020,
+``randaugment`` trains a classifier with RandomCrop, flip and RandAugment. ``simclr`` trains an encoder without labels,
+by two views of each picture with RandomResizedCrop, flip, ColorJitter and RandomGrayscale (Chen et al. 2020,
 arXiv:2002.05709, without blur, as they do for CIFAR-10), then a linear classifier on what it makes of whole pictures.
 """
 

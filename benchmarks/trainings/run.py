@@ -1,9 +1,10 @@
-"""Input pipelines of whole trainings, by fastio and what people write for them: ``python -m benchmarks.trainings.run``.
+"""
+Input pipelines of whole trainings, by fastio and by what people write for them: ``python -m benchmarks.trainings.run``.
 
-Every run is a fresh process with one thread and no workers; rounds of all trainings are interleaved. Rates are samples per
-CPU-second. This Python needs torchvision (and timm, if it is to take part); other loaders get environments of their own
-(see ``benchmarks/peers``). Photos and scenes are made from a seed unless folders are given; videos and boxes are made from
-the photos.
+Every run is a fresh process with one thread and no workers; rounds of all trainings are interleaved. Rates are samples
+per CPU-second. This Python needs torchvision (and timm, if it is to take part); other loaders get environments of
+their own (see ``benchmarks/peers``). Photos and scenes are made from a seed unless folders are given; videos and boxes
+are made from the photos.
 """
 
 from __future__ import annotations
@@ -215,7 +216,7 @@ def _versions() -> dict[str, Any]:
 @click.option("--training", "trainings", multiple=True, type=click.Choice(list(CASES)), help="Only this; repeatable.")
 @click.option("--only", multiple=True, type=click.Choice(list(LOADERS)), help="Only this loader; repeatable.")
 @click.option("--keep/--no-keep", default=True, show_default=True, help="Write all runs into benchmarks/results.")
-def main(  # noqa: PLR0913 - click passes one for each option
+def main(  # noqa: PLR0913, PLR0917 - click passes one for each option
     photos: Path | None, scenes: Path | None, limit: int, batch_size: int, rounds: int, seconds: float,
     trainings: Sequence[str], only: Sequence[str], keep: bool,
 ) -> None:  # fmt: skip

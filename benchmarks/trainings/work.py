@@ -1,4 +1,4 @@
-"""The trainings: what a loader is asked for, and what its batches must be. Imports only NumPy, as every loader has it."""
+"""The trainings: what a loader is asked for, and what its batches must be. Imports nothing that a peer lacks."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One file for each loader: ``LOADERS``, by the name in the table and by training; ``pack(work)`` if it has a format."""
+"""One file a loader: ``LOADERS``, by the name in the table, then by training; ``pack(work)`` if it has a format."""

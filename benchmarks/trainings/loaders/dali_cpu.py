@@ -93,11 +93,16 @@ def _dinov2(work: Work) -> Any:
         if number == 0 or fn.random.coin_flip(probability=0.1 if number == 1 else 0.5, dtype=types.BOOL):
             view = _blurred(view)
         if number == 1:
-            if fn.random.coin_flip(probability=0.2, dtype=types.BOOL):
-                bright = fn.cast(view >= 128, dtype=types.UINT8)
-                view = fn.cast(view * (1 - bright) + (255 - view) * bright, dtype=types.UINT8)
+            view = _solarized(view)
         views.append(fn.crop_mirror_normalize(view, dtype=types.FLOAT, output_layout="CHW", **_LEVELS))
     return tuple(views)
+
+
+def _solarized(view: Any) -> Any:
+    if fn.random.coin_flip(probability=0.2, dtype=types.BOOL):
+        bright = fn.cast(view >= 128, dtype=types.UINT8)
+        view = fn.cast(view * (1 - bright) + (255 - view) * bright, dtype=types.UINT8)
+    return view
 
 
 def _randaugment(work: Work) -> Any:
@@ -124,12 +129,13 @@ def _scenes(training: str, work: Work) -> Any:
     outputs = []
     for encoded, kind, fill, interpolation in kinds:
         image = fn.decoders.image(encoded, output_type=kind)
-        if training == "rotation":
-            image = fn.rotate(image, angle=angle, keep_size=True, fill_value=fill, interp_type=interpolation)
         image = fn.crop(
             image, crop=(512, 512), crop_pos_x=x, crop_pos_y=y, out_of_bounds_policy="pad", fill_values=fill
         )
-        outputs.append(fn.flip(image, horizontal=mirror))
+        image = fn.flip(image, horizontal=mirror)
+        if training == "rotation":
+            image = fn.rotate(image, angle=angle, keep_size=True, fill_value=fill, interp_type=interpolation)
+        outputs.append(image)
     return tuple(outputs)
 
 
@@ -138,7 +144,7 @@ def _share() -> Any:
 
 
 def _clips(work: Work) -> Any:
-    """Clips begin at any frame; DALI's reader counts them all, so an epoch here is as many batches as there are videos."""
+    """Clips begin at any frame. DALI's reader counts all of them; an epoch here has as many as there are videos."""
     frames = fn.readers.sequence(
         file_root=str(work.videos), sequence_length=FRAMES, stride=STRIDE, random_shuffle=True, name="files"
     )

@@ -1,4 +1,4 @@
-"""datago: files decoded in Rust, each resized to cover the shape nearest to its own, and cropped; it makes no batches."""
+"""datago: files decoded in Rust, each resized to cover the nearest shape, and cropped; it makes no batches."""
 
 from __future__ import annotations
 

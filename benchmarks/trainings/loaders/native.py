@@ -99,16 +99,19 @@ def _scenes(training: str, work: Work) -> Epochs:
     crop = [t.RandomCrop(512, pad_if_needed=True, fill=128, mask_fill=IGNORED), t.RandomHorizontalFlip()]
     turn = [t.RandomRotation(10, "bilinear", fill=128, mask_fill=IGNORED)] if training == "rotation" else []
     dataset = fastio.FastDataset(work.packed / "scenes.lmdb", fields=("image", "mask"))
-    loader = _loader(work, training, dataset, transforms=[*turn, *crop])
+    loader = _loader(work, training, dataset, transforms=[*crop, *turn])
     return arrays_of(loader, lambda batch: (batch, len(batch[0])))
 
 
 def _mosaic(work: Work) -> Epochs:
-    raise NotImplementedError(Mosaic)
+    raise NotImplementedError("Mosaic")
 
 
 def _clips(work: Work) -> Epochs:
-    raise NotImplementedError(ClipSampler, FRAMES, STRIDE)
+    dataset, size = fastio.FastDataset(work.packed / "videos.lmdb"), TRAININGS["clips"].batch
+    options = {"frames": FRAMES, "stride": STRIDE, "clips_per_video": 1}
+    sampler = fastio.ClipSampler(dataset, batch_size=size, **options)
+    return arrays_of(_loader(work, "clips", dataset, batch_sampler=sampler, transforms=_crop(224)), _pictures)
 
 
 def _mix(work: Work) -> Epochs:

@@ -164,7 +164,7 @@ def _scenes(training: str, work: Work) -> Epochs:
     fill = {tv_tensors.Image: 128, tv_tensors.Mask: IGNORED}
     crop = [v2.RandomCrop(512, pad_if_needed=True, fill=fill), v2.RandomHorizontalFlip()]
     turn = v2.RandomRotation(10, interpolation=InterpolationMode.BILINEAR, fill=fill)
-    steps = v2.Compose([turn, *crop] if training == "rotation" else crop)
+    steps = v2.Compose([*crop, turn] if training == "rotation" else crop)
 
     def read(paths: Any) -> tuple[torch.Tensor, torch.Tensor]:
         with Image.open(paths[1]) as mask:
