@@ -1,18 +1,27 @@
 """
-Every transform of colours and moves, and a few recipes, by fastio's native threads and by torchvision v2.
+Every transform that torchvision has too, and a few recipes, by fastio's native threads and by torchvision v2.
 
-    python -m benchmarks.trainings.transforms PHOTOS STORE [--rounds 5]
+    python -m benchmarks.trainings.transforms PHOTOS STORE [--scenes STORE] [--rounds 5]
 
-``PHOTOS`` is a folder of class folders, ``STORE`` the same packed. Needs torchvision. One process with one thread of
-torch; the two sides of a row take turns, and the rounds of all rows are interleaved. CPU time is that of the process.
+``PHOTOS`` is a folder of class folders, ``STORE`` the same packed; ``--scenes`` has fields ``image`` and ``mask``.
+Needs torchvision. One process with one thread of torch; the two sides of a row take turns, and the rounds of all rows
+of a table are interleaved. CPU time is that of the process.
+
+* recipes: photos, decoded, cropped and coloured into batches
+* colours and moves alone: uint8 pictures in memory, by fastio in place as the threads that decode do it
+* shapes and floats: uint8 pictures in memory made into batches, by FastLoader from a store of pixels, by torchvision
+  one after the other and ``torch.stack``
+* scenes: pictures and masks, decoded by fastio on both sides
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +31,8 @@ from rich.progress import track
 from rich.table import Table
 
 import fastio.transforms as ours
-from fastio import FastLoader
+from benchmarks.shuffle_training import pack
+from fastio import FastDataset, FastLoader
 from fastio.transforms.batch.program import program_for
 from fastio.transforms.program import paint
 
@@ -58,6 +68,35 @@ TRANSFORMS = (
     "AugMix()",
 )
 
+# Chains that make batches of one size; the sides of the pictures are STORED.
+SHAPES = (
+    "RandomResizedCrop(224)",
+    "CenterCrop(224)",
+    "RandomCrop(224)",
+    "RandomCrop(256, padding=8)",
+    "Resize(224)",
+    "Pad(8)",
+    "Grayscale(3)",
+    "RandomHorizontalFlip(1.0)",
+    "RandomResize(200, 250), CenterCrop(192)",
+    "RandomShortestSize([200, 224]), CenterCrop(192)",
+    "ScaleJitter((224, 224)), RandomCrop(224, pad_if_needed=True)",
+    "RandomZoomOut(p=1.0), CenterCrop(224)",
+    "ToDtype(torch.float32, scale=True)",
+    "Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))",
+    "ToDtype(torch.float32, scale=True), MixUp(num_classes=10)",
+    "CutMix(num_classes=10)",
+)
+WITH_MASKS = (
+    "RandomCrop(256)",
+    "RandomHorizontalFlip(1.0)",
+    "RandomVerticalFlip(1.0)",
+    "RandomRotation(30)",
+    "RandomAffine(10, (0.1, 0.1), (0.9, 1.1), 5)",
+    "RandomPerspective(0.5, 1.0)",
+)
+STORED = 256
+
 
 def recipes(v: Any) -> dict[str, list[Any]]:
     """What follows crop and flip, in the words of a library's transforms."""
@@ -77,8 +116,19 @@ def recipes(v: Any) -> dict[str, list[Any]]:
 Run = Callable[[], int]  # does some pictures, and returns how many
 
 
+def _made(code: str, library: Any) -> list[Any]:
+    """The transforms of a chain, as a library has them."""
+    from torchvision.transforms import InterpolationMode
+
+    names = {name: getattr(library, name) for name in dir(library)} | {"torch": torch}
+    if library is not ours:
+        code = code.replace("'bilinear'", "InterpolationMode.BILINEAR")
+        names["InterpolationMode"] = InterpolationMode
+    return eval(f"[{code}]", names)  # type: ignore[no-any-return]
+
+
 def _native(code: str, images: torch.Tensor) -> Run:
-    transform: Any = eval(code, vars(ours) | {name: getattr(ours, name) for name in ours.__all__})
+    (transform,) = _made(code, ours)
     numbers = np.random.default_rng(0).random((len(images), transform.draws))
     rows = np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())  # as the threads that decode have them
 
@@ -90,10 +140,9 @@ def _native(code: str, images: torch.Tensor) -> Run:
 
 
 def _theirs(code: str, images: torch.Tensor) -> Run:
-    from torchvision.transforms import InterpolationMode, v2
+    from torchvision.transforms import v2
 
-    code = code.replace("'bilinear'", "InterpolationMode.BILINEAR")
-    transform: Any = eval(code, vars(v2) | {"InterpolationMode": InterpolationMode})
+    (transform,) = _made(code, v2)
 
     def run() -> int:
         for image in images:
@@ -101,6 +150,47 @@ def _theirs(code: str, images: torch.Tensor) -> Run:
         return len(images)
 
     return run
+
+
+def _batches(code: str, store: Path) -> Run:
+    dataset = FastDataset(store, verify=False)  # the other side reads no checksums
+    loader = FastLoader(dataset, BATCH, threads=1, transforms=_made(code, ours))
+    return lambda: sum(len(batch[0]) for batch in loader)
+
+
+def _stacked(code: str, images: torch.Tensor, labels: torch.Tensor) -> Run:
+    from torchvision.transforms import v2
+
+    chain = _made(code, v2)
+    if "Normalize" in code:
+        chain.insert(0, v2.ToDtype(torch.float32, scale=True))
+    mix = chain.pop() if isinstance(chain[-1], v2.MixUp | v2.CutMix) else None
+    apply = v2.Compose(chain) if chain else lambda image: image
+
+    def run() -> int:
+        for some, classes in zip(images.split(BATCH), labels.split(BATCH), strict=True):
+            batch = torch.stack([apply(image) for image in some])
+            if mix is not None:
+                mix(batch, classes)
+        return len(images)
+
+    return run
+
+
+def _scenes(code: str, store: str) -> Run:
+    dataset = FastDataset(store, fields=("image", "mask"))
+    loader = FastLoader(dataset, 8, threads=1, transforms=_made(code, ours))
+    return lambda: sum(len(batch[0]) for batch in loader)
+
+
+def _their_scenes(code: str, store: str) -> Run:
+    from torch.utils.data import DataLoader
+    from torchvision.transforms import v2
+
+    apply = v2.Compose([v2.ToImage(), *_made(code, v2)])
+    dataset = FastDataset(store, apply, fields=("image", "mask"), tv_tensors=True)
+    loader = DataLoader(dataset, 8)
+    return lambda: sum(len(batch[0]) for batch in loader)
 
 
 def _loader(store: str, steps: list[Any]) -> Run:
@@ -120,10 +210,11 @@ def _plain(photos: str, steps: list[Any]) -> Run:
 
 
 def main() -> None:
-    """Measure, and print two tables."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("photos")
     parser.add_argument("store")
+    parser.add_argument("--scenes")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     from torchvision.transforms import v2
@@ -131,11 +222,22 @@ def main() -> None:
     torch.set_num_threads(1)
     crops = FastLoader(arguments.store, BATCH, transforms=[ours.RandomResizedCrop(SIDE)])
     images = next(iter(crops))[0].contiguous()
+    squares = FastLoader(arguments.store, BATCH, threads=1, transforms=[ours.RandomResizedCrop(STORED)])
+    pixels = torch.cat([batch[0] for batch in squares]).contiguous()
+    labels = torch.arange(len(pixels)) % 10
     alone = {code: (_native(code, images), _theirs(code, images)) for code in TRANSFORMS}
+    with tempfile.TemporaryDirectory() as folder:
+        raw = pack(Path(folder) / "raw.lmdb", pixels.permute(0, 2, 3, 1).contiguous().numpy(), labels.numpy())
+        shapes = {code: (_batches(code, raw), _stacked(code, pixels, labels)) for code in SHAPES}
+        shaped = _measured(shapes, rounds=arguments.rounds)
     mine, plain = recipes(ours), recipes(v2)
     whole = {name: (_loader(arguments.store, mine[name]), _plain(arguments.photos, plain[name])) for name in mine}
     _show("Recipes, photos per CPU-second", "recipe", _measured(whole, rounds=arguments.rounds))
     _show(f"Transforms alone, {SIDE} x {SIDE}", "transform", _measured(alone, rounds=arguments.rounds))
+    _show(f"Shapes and floats, from {STORED} x {STORED}", "transforms", shaped)
+    if arguments.scenes is not None:
+        scenes = {code: (_scenes(code, arguments.scenes), _their_scenes(code, arguments.scenes)) for code in WITH_MASKS}
+        _show("Pictures and masks", "transform", _measured(scenes, rounds=arguments.rounds))
 
 
 def _measured(rows: dict[str, tuple[Run, Run]], *, rounds: int) -> dict[str, list[tuple[float, float]]]:

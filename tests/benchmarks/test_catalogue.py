@@ -11,6 +11,7 @@ from benchmarks.peers.catalogue import FLOATS, KINDS, PHOTOS, TASKS, TEXT, Entry
 from benchmarks.peers.environments import HOME, REQUIREMENTS, process_environment
 from benchmarks.peers.picture_sets import PICTURE_SETS
 from benchmarks.peers.suite import Suite
+from benchmarks.trainings.run import LOADERS
 
 PEERS = REQUIREMENTS.parent
 ENTRIES = [*PHOTOS, *FLOATS, *KINDS, *TEXT]
@@ -31,7 +32,8 @@ def test_every_file_is_in_the_catalogue() -> None:
     }
 
     assert modules == files
-    assert {path.stem for path in REQUIREMENTS.iterdir()} == {e.environment for e in ENTRIES} - {""}
+    environments = {entry.environment for entry in ENTRIES} | {environment for _, environment in LOADERS.values()}
+    assert {path.stem for path in REQUIREMENTS.iterdir()} == environments - {""}
 
 
 @pytest.mark.parametrize("entries", [PHOTOS, FLOATS, KINDS, TEXT], ids=["photos", "floats", "kinds", "text"])
