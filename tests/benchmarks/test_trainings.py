@@ -15,8 +15,8 @@ FILES = Path(__file__).parents[2] / "benchmarks" / "trainings" / "loaders"
 # Nothing that torchvision has: functions of a user's own, ours alone, and what choices and lists are made of.
 UNMEASURED = {
     "BaseTransform", "BatchTransform", "ChannelsLast", "Compiled", "Compose", "KeepBoxes", "KeepCrop", "KeepGeometry",
-    "KeepPoints", "Letterbox", "NormalizeLayer", "OneOf", "PerBatch", "PerSample", "RandomApply", "ResizeToBucket",
-    "Transform", "Views", "invert_geometry", "move_boxes",
+    "KeepPoints", "Letterbox", "Mosaic", "NormalizeLayer", "OneOf", "PerBatch", "PerSample", "RandomApply",
+    "ResizeToBucket", "Transform", "Views", "invert_geometry", "move_boxes",
 }  # fmt: skip
 
 

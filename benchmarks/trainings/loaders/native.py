@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 import fastio
 from benchmarks.trainings.work import (
     CLASSES,
@@ -104,7 +106,14 @@ def _scenes(training: str, work: Work) -> Epochs:
 
 
 def _mosaic(work: Work) -> Epochs:
-    raise NotImplementedError("Mosaic")
+    loader = _loader(work, "mosaic", "boxes.lmdb", collate="list", transforms=[t.Mosaic(640)])
+    return arrays_of(loader, _with_boxes)
+
+
+def _with_boxes(batch: Any) -> Batch:
+    """Pictures, the number of boxes of each, and all boxes."""
+    boxes = batch["boxes"]
+    return [batch["image"], np.array([len(rows) for rows in boxes]), np.concatenate(boxes)], len(boxes)
 
 
 def _clips(work: Work) -> Epochs:
