@@ -22,6 +22,7 @@ from fastio.transforms import (
     KeepGeometry,
     MixUp,
     Normalize,
+    PerBatch,
     RandomCrop,
     RandomHorizontalFlip,
     Resize,
@@ -87,10 +88,18 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [
                 (
                     f"image: native threads (RandomCrop), then {LOOP} (ToDtype, ColorJitter), because ColorJitter "
-                    "stands behind ToDtype, which works on whole batches"
+                    "stands behind ToDtype, which native threads do not run"
                 ),
                 "label: index",
                 f"batch: {PYTHON} (shuffled)",
+            ],
+        ),
+        (
+            {"transforms": [RandomCrop(32), PerBatch(shuffled), Normalize([0.5], [0.5])]},
+            [
+                "image: native threads (RandomCrop)",
+                "label: index",
+                f"batch: {PYTHON} (PerBatch(shuffled)), then {LOOP} (Normalize)",
             ],
         ),
         (

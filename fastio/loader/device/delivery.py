@@ -156,16 +156,27 @@ class Delivery:
         device, is_host = str(self.device), self._lane.is_immediate
         where = f"{device} in the loop's thread" if is_host else device
         views = [_steps(recipe) for recipe in self._recipes]
-        steps = repeated(views) if any(views) and self._has_views else views[0]
-        own = [tuple(map(called, recipe.own)) for recipe in self._recipes]
-        functions = repeated(own) if any(own) and self._has_views else own[0]
+        steps = self._joined(views)
         mixes = tuple(called(step) for step in self._recipes[0].transforms if mixes_of(step))
         stages = {}
         for name in made.fields:
             done = steps if name in pictures else mixes if name == label else ()
             stages[name] = [Stage(where, done, _why_late(self._recipes[0]))] if done or not is_host else []
-        place = "" if is_host else f", on {device}"
-        return made.then(stages, [Stage(f"Python in the loop's thread{place}", functions)] if functions else [])
+        python = "Python in the loop's thread" + ("" if is_host else f", on {device}")
+        batch: list[Stage] = []
+        following: list[Recipe] = self._recipes
+        while following:
+            if following is not self._recipes and any(map(_steps, following)):
+                batch.append(Stage(where, self._joined([_steps(recipe) for recipe in following])))
+            if any(recipe.own for recipe in following):
+                own = [tuple(map(called, recipe.own)) for recipe in following]
+                batch.append(Stage(python, self._joined(own)))
+            following = [recipe.next for recipe in following if recipe.next is not None]
+        return made.then(stages, batch)
+
+    def _joined(self, views: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the steps of all views."""
+        return repeated(views) if self._has_views else views[0]
 
     def run(
         self, source: Iterator[Numbered], *, place: Callable[[], Place], arrive: Callable[[Place], None]
@@ -321,7 +332,7 @@ def _why_late(recipe: Recipe) -> str:
     if isinstance(first, (PixelTransform, Transform)):
         return ""  # native threads do not make these pictures
     late = next((step for step in others if isinstance(step, (PixelTransform, Transform))), None)
-    return "" if late is None else f"{called(late)} stands behind {called(first)}, which works on whole batches"
+    return "" if late is None else f"{called(late)} stands behind {called(first)}, which native threads do not run"
 
 
 def _versions(batch: Iterable[torch.Tensor]) -> dict[int, int]:
