@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio import ClipSampler, FastDataset, FastLoader
-from fastio.transforms import ColorJitter, MixUp, Normalize, RandomCrop, RandomHorizontalFlip
+from fastio.transforms import CenterCrop, ColorJitter, MixUp, Normalize, RandomCrop, RandomHorizontalFlip
 from tests.conftest import encode, pictures, write_store
+from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
 COUNTS = (9, 4, 12, 2)  # frames of each video
 VIDEOS = np.repeat(np.arange(len(COUNTS)), COUNTS)
@@ -132,6 +134,36 @@ def test_views_and_parts(store: Path) -> None:
     assert [0, 0] == labels.tolist()
     assert bool((small == small[:, :1]).all())
     assert not bool((big == other).all())
+
+
+@pytest.mark.parametrize(
+    ("names", "views"),
+    [
+        (("image", "label"), None),
+        (("image", "label"), 2),
+        (("image", "mask", "label"), None),
+        (("image", "weight", "label"), 2),
+    ],
+)
+def test_transforms_of_batches_see_the_frames_of_clips(
+    tmp_path: Path, names: tuple[str, ...], views: int | None
+) -> None:
+    """Pairs, dicts and views of clips are normalised like the frames alone, and the masks beside them stay."""
+    samples = [sample | {"image": sample["image"][:90], "mask": sample["mask"][:90]} for sample in make_samples(8)]
+    path = write_fields(tmp_path / "a.lmdb", samples, {name: TYPES[name] for name in names})
+    sampler = ClipSampler([0] * 8, frames=2, stride=1, batch_size=3, shuffle=False)
+    transforms = [CenterCrop(16), Normalize((0.5,) * 3, (0.5,) * 3)]
+    with FastLoader(path, batch_sampler=sampler, transforms=transforms, views=views) as loader:
+        batches = list(loader)
+    with FastLoader(path, 8, transforms=transforms) as loader:
+        (alone,) = loader
+    key: Any = "image" if len(names) > 2 else 0
+    shown = [batch[key] if views else [batch[key]] for batch in batches]
+
+    for each in zip(*shown, strict=True):
+        assert torch.equal(alone[key].reshape(4, 2, 3, 16, 16), torch.cat(each))
+    if "mask" in names:
+        assert torch.equal(alone["mask"].reshape(4, 2, 16, 16), torch.cat([batch["mask"] for batch in batches]))
 
 
 @settings(max_examples=15, deadline=None)

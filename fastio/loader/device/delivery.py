@@ -246,10 +246,10 @@ class Delivery:
 
     def _sent_through(self, numbered: Numbered, every: Sequence[Recipe], run: _InFlight) -> Any:
         """Return a batch on the device, after one recipe, or one for each view; tensors may be there already."""
-        host = tensors(numbered.batch)
-        clips = [self._frames is not None and each.ndim == _CLIP_AXES for each in host]
-        host = [each.flatten(0, 1) if is_clip else each for each, is_clip in zip(host, clips, strict=True)]
-        groups = [list(range(len(host)))] if self._roles is None else self._groups(numbered.batch, host, every)
+        given = tensors(numbered.batch)
+        groups = [list(range(len(given)))] if self._roles is None else self._groups(numbered.batch, given, every)
+        clips = [self._frames is not None and each.ndim == _CLIP_AXES for each in given]
+        host = [each.flatten(0, 1) if is_clip else each for each, is_clip in zip(given, clips, strict=True)]
         recipes = [every[i % len(every)] for i in range(len(groups))]
         drawn = [
             recipe.draw([host[i] for i in group], numbered.indices, numbered.epoch)
