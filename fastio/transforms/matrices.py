@@ -83,7 +83,7 @@ class Warp:
         is_bent = (self.kinds == Step.PERSPECTIVE) | (later.kinds == Step.PERSPECTIVE)
         bent = self.from_corner(height, width) @ later.from_corner(height, width)
         flat = self.matrices @ later.matrices  # of two affine ones
-        both = np.where(is_bent[:, None, None], bent / bent[:, 2:, 2:], flat)
+        both = np.where(is_bent[:, None, None], _scaled(bent), flat)
         is_first, is_later = self.kinds != Step.NONE, later.kinds != Step.NONE
         matrices = np.where(is_first[:, None, None], self.matrices, later.matrices)
         matrices = np.where((is_first & is_later)[:, None, None], both, matrices)
@@ -173,18 +173,44 @@ def affine_matrices(
     return np.stack([np.atleast_1d(column) for column in columns], axis=1)
 
 
-def perspective_matrices(starts: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
+def perspective_matrices(starts: Floats, ends: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """
     Return matrices (n, 8) that map (x, y, 1) of the result to where it is read, in pixels, divided by a third row.
 
-    ``starts`` (n, 4, 2) are corners of the pictures, ``ends`` (n, 4, 2) their places in the results.
+    ``starts`` (n, 4, 2) are corners of the pictures, ``ends`` (n, 4, 2) their places in the results. Also returns, for
+    each picture, whether it has such a matrix: it has none if three of its corners lie on a line, before or after.
     """
-    x, y = ends[..., 0], ends[..., 1]
-    one, zero = np.ones_like(x), np.zeros_like(x)
-    first = np.stack([x, y, one, zero, zero, zero, -starts[..., 0] * x, -starts[..., 0] * y], axis=-1)
-    second = np.stack([zero, zero, zero, x, y, one, -starts[..., 1] * x, -starts[..., 1] * y], axis=-1)
-    equations = np.stack([first, second], axis=2).reshape(-1, 8, 8)
-    # Corners of a picture of a single row or column coincide: no solve().
-    solved = np.linalg.pinv(equations) @ starts.reshape(-1, 8, 1)
-    matrices: NDArray[np.float64] = solved[..., 0]
-    return matrices
+    (_, first_shares), (last, last_shares) = _triangles(starts), _triangles(ends)
+    exists = (first_shares != 0).all(axis=1) & (last_shares != 0).all(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(exists[:, None], first_shares / last_shares, 1.0)
+    corners = np.concatenate((starts, np.ones((len(starts), 4, 1))), axis=2)[:, :3]
+    matrices = (corners * shares[:, :3, None]).swapaxes(1, 2) @ last
+    return _scaled(np.where(exists[:, None, None], matrices, np.eye(3))).reshape(-1, 9)[:, :8], exists
+
+
+def _triangles(corners: Floats) -> tuple[Floats, Floats]:
+    """
+    Return the adjugates (n, 3, 3) of the first three of four corners (n, 4, 2), and the shares (n, 4) of all four.
+
+    The fourth corner is the sum of the others by three of these shares of their triangle; the last number is not 0 if
+    there is such a triangle.
+    """
+    points = np.concatenate((corners, np.ones((len(corners), 4, 1))), axis=2)
+    a, b, c, d = np.moveaxis(points, 1, 0)
+    adjugates = np.stack((np.cross(b, c), np.cross(c, a), np.cross(a, b)), axis=1)
+    area = (adjugates[:, 0] * a).sum(axis=1)
+    parts = (adjugates @ d[:, :, None])[..., 0]
+    whole = np.where(area == 0, 1.0, area)[:, None]
+    return adjugates, np.concatenate((parts / whole, area[:, None] != 0), axis=1)
+
+
+def _scaled(matrices: Floats) -> Floats:
+    """
+    Return perspectives (n, 3, 3) with 1 as their last number, which programs leave out.
+
+    0 stands for a first pixel that is read infinitely far away: there it is read very far away.
+    """
+    last = matrices[:, 2:, 2:]
+    least = np.finfo(np.float64).eps * np.abs(matrices).max(axis=(1, 2), keepdims=True)
+    return matrices / np.where(np.abs(last) < least, least, last)

@@ -158,8 +158,10 @@ class RandomPerspective(Warping):
     Move the four corners inwards by random amounts with probability ``p``; the picture keeps its size.
 
     A corner moves by less than ``distortion_scale`` of half the side. Everything else is as in RandomRotation, but
-    that KeepGeometry has no matrix for it. Draws nine numbers: whether, then x and y of the corners, clockwise from
-    the top left one.
+    that KeepGeometry has no matrix for it. A picture that is 1 pixel high or wide has no perspective, nor has one with
+    three corners moved to a line: it stays as it is, where torchvision raises LinAlgError.
+
+    Draws nine numbers: whether, then x and y of the corners, clockwise from the top left one.
     """
 
     distortion_scale: float = 0.5
@@ -190,8 +192,8 @@ class RandomPerspective(Warping):
         inwards = np.floor(numbers[:, 1:].reshape(-1, 4, 2) * bounds)
         # From the left and top a corner moves by 0 to bound - 1, from the right and bottom likewise.
         ends = np.where(corners > 0, corners - (bounds - 1 - inwards), inwards)
-        matrices = perspective_matrices(np.broadcast_to(corners, ends.shape), ends)
-        return Warp.perspective(matrices, numbers[:, 0] < self.p, self._look)
+        matrices, exists = perspective_matrices(np.broadcast_to(corners, ends.shape), ends)
+        return Warp.perspective(matrices, exists & (numbers[:, 0] < self.p), self._look)
 
 
 def _within(limits: object, numbers: NDArray[np.float64]) -> NDArray[np.float64]:

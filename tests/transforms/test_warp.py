@@ -135,6 +135,63 @@ def test_masks_and_boxes_are_torchvisions(name: str) -> None:
     assert GOLDEN[name] == by_fastio(name)
 
 
+@pytest.mark.parametrize(
+    ("height", "width", "numbers"),
+    [
+        (1, 1, [0.0] * 8),
+        (1, 9, [0.3] * 8),
+        (9, 1, [0.0, 0.9] * 4),
+        (2, 2, [0.9, 0.0, 0.9, 0.0, 0.9, 0.9, 0.0, 0.9]),  # both upper corners meet
+        (3, 3, [0.9, 0.9, 0.0, 0.9, 0.0, 0.0, 0.9, 0.0]),  # all meet in the middle
+        (4, 4, [0.4, 0.9, 0.9, 0.0, 0.9, 0.9, 0.0, 0.9]),  # three on the other diagonal
+    ],
+)
+def test_without_a_perspective_all_stays(height: int, width: int, numbers: list[float]) -> None:
+    """No matrix takes corners on a line to those of a picture: torchvision raises LinAlgError, here nothing moves."""
+    sample = whole_sample(height, width)
+    compose = Compose([KeepBoxes(min_size=0, min_area=0), RandomPerspective(1.0, 1.0)])
+    got = compose.for_fields(FIELDS).apply(sample, np.array([0.0, *numbers]))
+
+    for name in TYPES:
+        assert np.array_equal(np.asarray(sample[name]), np.asarray(got[name]))
+
+
+def whole_sample(height: int, width: int) -> dict[str, Any]:
+    """Noise, a box around it, and a point at its first pixel."""
+    pixels = np.random.default_rng(height * 50 + width).integers(1, 250, (height, width, 3), np.uint8)
+    boxes, marks = np.array([[0, 0, width, height]], np.float32), np.zeros((1, 2), np.float32)
+    return {"image": Image.fromarray(pixels), "mask": pixels[:, :, 0].copy(), "boxes": boxes, "marks": marks}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    steps=st.lists(warps | st.builds(RandomPerspective, st.sampled_from([0.5, 1.0]), st.just(1.0)), max_size=3),
+    size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    seed=st.integers(0, 99),
+    is_extreme=st.booleans(),
+)
+def test_tiny_pictures(steps: list[Any], size: tuple[int, int], seed: int, is_extreme: bool) -> None:
+    """Warps of pictures of few pixels neither raise nor warn; boxes and points stay numbers."""
+    compose = Compose([KeepBoxes(drop=False), *steps])
+    numbers = np.random.default_rng(seed).random(compose.draws)
+    numbers = np.rint(numbers) * np.nextafter(1, 0) if is_extreme else numbers
+    got = compose.for_fields(FIELDS).apply(whole_sample(*size), numbers)
+
+    assert size == np.asarray(got["image"]).shape[:2] == got["mask"].shape
+    assert np.isfinite(got["boxes"]).all()
+    assert np.isfinite(got["marks"]).all()
+
+
+def test_a_product_that_reads_its_first_pixel_infinitely_far_away() -> None:
+    """Two perspectives of a picture of 2 x 2 whose product ends with 0, in place of 1: no division by it."""
+    first = [0.89, 0.84, 0.25, 0.14, 0.19, 0.98, 0.46, 0.04, 0.62]
+    second = [0.01, 0.54, 0.41, 0.11, 0.13, 0.35, 0.70, 0.09, 0.42]
+    compose = Compose([RandomPerspective(1.0, 1.0), RandomPerspective(1.0, 1.0)])
+    got = compose.for_fields(FIELDS).apply(whole_sample(2, 2), np.array([*first, *second]))
+
+    assert np.isfinite(got["marks"]).all()
+
+
 def test_neighbours_are_one_matrix() -> None:
     """Turned forth and back by one angle, nothing is lost: each pixel is read once."""
     both = [RandomRotation((30, 30), mask_fill=9), RandomRotation((-30, -30), mask_fill=9)]
