@@ -19,10 +19,12 @@ __all__ = [
     "DistributedSampler",
     "Subset",
     "attach_stub",
+    "imported_torch",
     "is_tensor",
     "torch",
     "torch_base",
     "torch_class",
+    "torch_if_there",
 ]
 
 _HANDED_ON = re.compile(r"from (?P<home>\S+) import (?P<name>\w+) as (?P=name)\n?")
@@ -88,13 +90,14 @@ class _Torch(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what asks a module for these, such as inspect, wants no torch
             raise AttributeError(f"module 'torch', which fastio has not imported, has no attribute {name!r}")
-        value = getattr(_imported_torch(), name)
+        value = getattr(imported_torch(), name)
         if isinstance(value, (ModuleType, type)):  # not functions, which tests replace
             setattr(self, name, value)
         return value
 
 
-def _imported_torch() -> ModuleType:
+def imported_torch() -> ModuleType:
+    """Import torch and return it. Raises ImportError, in one line, if it cannot be imported."""
     try:
         return import_module("torch")
     except ImportError as exc:
@@ -114,6 +117,14 @@ def torch_class(name: str) -> Any:
     """Return a class of torch by its dotted name, for isinstance; if torch was not imported, (): nothing is one."""
     home, _, own = f"torch.{name}".rpartition(".")
     return getattr(sys.modules.get(home), own, ())
+
+
+def torch_if_there() -> ModuleType | None:
+    """Import torch and return it; None where it cannot be imported."""
+    try:
+        return import_module("torch")
+    except ImportError:
+        return None
 
 
 def torch_base(name: str) -> Any:

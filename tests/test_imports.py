@@ -108,6 +108,49 @@ def test_what_needs_torch_says_so() -> None:
     assert "this needs torch, which cannot be imported (No module named 'torch'): pip install torch\n" == ended.stdout
 
 
+@pytest.mark.parametrize("library", ["accelerate", "lightning", "transformers"])
+def test_integrations_need_torch(library: str) -> None:
+    """Where torch is missing, an adapter says in one line what to install, and not what its library says."""
+    script = f"{NO_TORCH}\ntry: import fastio.integrations.{library}\nexcept ImportError as exc: print(exc)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert "this needs torch, which cannot be imported (No module named 'torch'): pip install torch\n" == ended.stdout
+
+
+DRAWING = """
+import numpy as np
+from fastio.samplers.foreign import ForeignDraw
+
+class Own:
+    def __iter__(self):
+        try:
+            import torch
+        except ImportError:
+            return iter(np.random.permutation(50).tolist())
+        return iter(torch.randperm(50).tolist())
+
+draws = [ForeignDraw(Own(), samples=50, seed=seed).order(epoch).tolist() for seed, epoch in ((3, 0), (3, 1), (4, 0))]
+assert draws[0] != draws[1] and draws[0] != draws[2] and draws[1] != draws[2]
+print(draws)
+"""
+
+
+def test_a_sampler_that_imports_torch_first() -> None:
+    """An epoch drawn by a sampler that imports torch itself is the one that is drawn where torch was imported."""
+    drawn = [subprocess.check_output([sys.executable, "-c", begin + DRAWING]) for begin in ("import torch", "")]
+
+    assert drawn[0] == drawn[1]
+
+
+def test_samplers_without_torch() -> None:
+    """Where torch is missing, a sampler draws by NumPy, seeded; indices that are there import no torch."""
+    without = [subprocess.check_output([sys.executable, "-c", NO_TORCH + DRAWING]) for _ in range(2)]
+    script = "from fastio.samplers.foreign import ForeignDraw\nForeignDraw([2, 0, 1], samples=3, seed=0).order(0)"
+
+    assert without[0] == without[1]
+    assert "torch" not in run(script, Path())
+
+
 @pytest.mark.parametrize("order", ["torch first", "fastio first"])
 def test_classes_for_torch_are_torchs(order: str, folder: Path) -> None:
     """A FastDataset is one of torch's as soon as torch is imported, and importing its class does not import torch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import fastio
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler, Ranks, Remote
@@ -17,6 +19,7 @@ from fastio.converters import SOURCES, SourceKind, text
 from fastio.converters.text import Encoder, Sequences, open_text, pack_text
 from fastio.converters.text.encode import TextTokens
 from fastio.store.files import remote_options
+from fastio.transforms import NormalizeLayer
 from tests.conftest import encode, pictures, write_store
 
 LENGTHS = np.arange(1, 9)
@@ -146,3 +149,15 @@ def test_the_module_of_text_in_fields() -> None:
         value = import_module("fastio.converters.record_tokens").TextTokens
 
     assert value is TextTokens
+
+
+def test_a_network_pickled_with_its_normalize_layer() -> None:
+    """Networks of 0.1 name the module that the layer was in."""
+    now = pickle.dumps(NormalizeLayer((0.5,), (0.25,)), protocol=0)
+    older = now.replace(b"fastio.transforms.batch.layer\n", b"fastio.transforms.batch.finish\n")
+    assert older != now
+    with pytest.warns(DeprecationWarning, match=r"finish\.NormalizeLayer: write from fastio\.transforms import"):
+        layer = pickle.loads(older)
+
+    assert type(layer) is NormalizeLayer
+    assert 1.0 == layer(torch.full((1, 1, 1, 1), 0.75)).item()

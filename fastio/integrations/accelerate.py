@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import DataLoader, Dataset
-
 from fastio.integrations.factory import LoaderFactory, check_ranks
 from fastio.integrations.packages import imported
+from fastio.lazy import torch
 from fastio.loader.fast_loader import FastLoader
 from fastio.loader.position import Place
 from fastio.samplers.share import mesh_ranks
@@ -78,7 +77,9 @@ def _data_ranks(accelerator: Accelerator) -> tuple[int, int]:
 
 if TYPE_CHECKING:
     from accelerate.data_loader import DataLoaderStateMixin
+    from torch.utils.data import DataLoader, Dataset
 else:
+    DataLoader, Dataset = torch.utils.data.DataLoader, torch.utils.data.Dataset
     DataLoaderStateMixin = imported("accelerate.data_loader", extra="accelerate").DataLoaderStateMixin
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
-
+from fastio.lazy import torch
 from fastio.loader.fast_loader import FastLoader
 
 __all__ = ["LoaderFactory", "check_ranks"]

@@ -9,10 +9,9 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from fastio.integrations.factory import LoaderFactory, check_ranks
 from fastio.integrations.packages import imported
+from fastio.lazy import imported_torch, torch
 from fastio.loader.fast_loader import FastLoader
 from fastio.machine import rank_and_world
 from fastio.types.units import counted
@@ -35,6 +34,7 @@ def _package() -> str:
 
 
 if not TYPE_CHECKING:
+    imported_torch()  # says what to install before Lightning fails without it
     _lightning = imported(_package(), extra="lightning")
     Callback, LightningDataModule = _lightning.Callback, _lightning.LightningDataModule
 

@@ -6,12 +6,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.optim.lr_scheduler import LambdaLR
-
 from fastio.integrations.accelerate import PreparedLoader, prepare_loader
 from fastio.integrations.factory import LoaderFactory
 from fastio.integrations.packages import imported
+from fastio.lazy import torch
 from fastio.loader.fast_loader import FastLoader
 from fastio.samplers.position import check_state
 
@@ -273,7 +271,7 @@ def _todays_step(prepared: PreparedLoader, position: Mapping[str, Any], accumula
 def _follow(scheduler: Any, by: int) -> None:
     """Move a learning rate that is a function of the step by so many steps; others cannot be moved."""
     scheduler = getattr(scheduler, "scheduler", scheduler)
-    if by and isinstance(scheduler, LambdaLR):
+    if by and isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
         scheduler.last_epoch = max(0, scheduler.last_epoch + by) - 1
         scheduler.step()
     elif by:

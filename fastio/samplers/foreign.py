@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.lazy import torch, torch_class
+from fastio.lazy import torch_class, torch_if_there
 from fastio.samplers.batches import Batches, random_ids, repetitions
 from fastio.samplers.order import Division, Uneven, consumed_after
 from fastio.samplers.position import whole_consumed
@@ -33,6 +32,9 @@ Order = TypeVar("Order")
 # A sampler that yields more than this many indices per sample is considered endless.
 _MOST_A_SAMPLE = 1000
 _MOST = 1_000_000
+
+# What draws nothing: torch is not imported to seed it.
+_WITHOUT_TORCH = (list, tuple, range, np.ndarray)
 
 # One draw at a time: the global generators are the process's, and a loader may be iterated over in several threads.
 _drawing = threading.RLock()
@@ -98,7 +100,7 @@ class Epochs(Generic[Order]):
                 part.set_epoch(epoch)
         if self._generators:
             restore(self._generators, self._states[epoch])
-        with seeded(self._seed, epoch):
+        with seeded(self._seed, epoch, torchs=not isinstance(self._iterable, _WITHOUT_TORCH)):
             items = list(islice(iter(self._iterable), self._most + 1))
         if len(items) > self._most:
             raise ValueError(
@@ -286,6 +288,7 @@ def own_share(sampler: object) -> tuple[int, int] | None:
 _DEEPEST = 8  # depth of samplers within samplers, which may refer back to themselves
 
 if TYPE_CHECKING:
+    import torch
     from typing_extensions import TypeIs
 
     Generator = torch.Generator | np.random.Generator | np.random.RandomState | random.Random
@@ -345,24 +348,27 @@ def _state(generator: Generator) -> Any:
 
 
 @contextmanager
-def seeded(seed: int, epoch: int) -> Iterator[None]:
+def seeded(seed: int, epoch: int, *, torchs: bool) -> Iterator[None]:
     """
-    Seed the global CPU generators of torch, if it was imported, NumPy and Python from seed and epoch; restore them
-    afterwards.
+    Seed the global CPU generators of NumPy and Python, and with ``torchs`` that of torch, from seed and epoch; restore
+    them afterwards.
+
+    torch is imported for that where it is installed: what is drawn may be the first to import it.
     """
-    torchs = torch.default_generator if "torch" in sys.modules else None
+    module = torch_if_there() if torchs else None
+    generator = None if module is None else module.default_generator
     numbers = np.random.SeedSequence((seed, epoch)).generate_state(4).tolist()
-    state = None if torchs is None else torchs.get_state()
+    state = None if generator is None else generator.get_state()
     before = np.random.get_state(), random.getstate()  # noqa: NPY002 - the user's
     try:
-        if torchs is not None:
+        if generator is not None:
             # Not torch.manual_seed: it would seed the generators of GPUs too.
-            torchs.manual_seed(numbers[0] | numbers[1] << 32)
+            generator.manual_seed(numbers[0] | numbers[1] << 32)
         np.random.seed(numbers[2])  # noqa: NPY002
         random.seed(numbers[3])
         yield
     finally:
-        if torchs is not None and state is not None:
-            torchs.set_state(state)
+        if generator is not None and state is not None:
+            generator.set_state(state)
         np.random.set_state(before[0])  # noqa: NPY002
         random.setstate(before[1])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, runtime_checkable
+from importlib import import_module
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,3 +167,15 @@ def _column(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
     for place, value in enumerate(values):
         column[place].fill_(value)
     return column.reshape(1, -1, 1, 1)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "NormalizeLayer":  # which was here in 0.1: pickled networks name this module
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        f"{__name__}.NormalizeLayer: write from fastio.transforms import NormalizeLayer instead; a network that was "
+        "pickled with it: save it again",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return getattr(import_module("fastio.transforms.batch.layer"), name)
