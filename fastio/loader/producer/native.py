@@ -49,7 +49,7 @@ from fastio.loader.producer.tokens import (
 from fastio.loader.producer.values import PendingRagged, PendingValues, begin_check
 from fastio.samplers.batches import Batches
 from fastio.types.metrics import PictureCounts
-from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, steps_of
+from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called, steps_of
 
 __all__ = ["NativeProducer"]
 
@@ -194,7 +194,9 @@ def _stages(context: ProducerContext, rows: RowFields, name: str) -> list[Stage]
         steps = rows.fields[name].steps
         return [Stage(NATIVE, (follows,) if not steps and reader.is_mask and rows.leader else steps)]
     if traits.is_tokens:
-        is_padded = isinstance(collate, PadCollate)
+        if isinstance(collate, PreferenceCollate) and not collate.apart:
+            return [Stage(NATIVE, (called(collate),))]
+        is_padded = isinstance(collate, (PadCollate, PreferenceCollate))
         return [Stage(NATIVE, ("pad",))] if is_padded else [Stage(NATIVE), Stage(_BY_NUMPY, (str(collate),))]
     checked = [Stage(NATIVE, ("checksums",))] if context.options.verify else []
     if not traits.is_ragged:

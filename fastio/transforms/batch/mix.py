@@ -128,7 +128,7 @@ def partners(samples: NDArray[np.int64], number: float, *, count: int = 1) -> ND
     each row is partner once. In a batch of one, that is the row itself.
 
     >>> partners(np.array([7, 7, 8, 9]), 0.0).ravel().tolist()
-    [2, 3, 1, 0]
+    [3, 2, 1, 0]
     """
     rows = len(samples)
     if rows == 0:

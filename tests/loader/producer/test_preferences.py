@@ -18,6 +18,7 @@ from fastio import FastDataset, FastLoader, FieldCollate, PreferenceCollate, Wri
 from fastio.converters.text import BytesTokenizer
 from fastio.converters.text.encode import TextTokens
 from fastio.errors import SampleError, SchemaError
+from fastio.types.placement import Stage
 from tests.loader.producer.test_tokens import same
 
 COLLATES = [PreferenceCollate(), PreferenceCollate(9, 8), PreferenceCollate(9, 4, apart=True)]
@@ -176,3 +177,13 @@ def test_samples_that_are_no_preferences(tmp_path: Path, name: str) -> None:
         FastLoader(dataset, 1, collate="preference")
     with pytest.raises(SchemaError, match=words):
         FieldCollate(dataset, "preference")
+
+
+@pytest.mark.parametrize(("collate", "step"), [(PreferenceCollate(7), "PreferenceCollate"), (COLLATES[2], "pad")])
+def test_native_threads_make_the_rows(tmp_path: Path, collate: PreferenceCollate, step: str) -> None:
+    """Where rows of prompts and answers are made is said by the name of the collate, without its options."""
+    path = write_pairs(tmp_path / "a.h5", [(2, 1, 3), (1, 2, 0)])
+    with FastLoader(path, 2, collate=collate, threads=1) as loader:
+        made = loader.placement.fields["chosen"]
+
+    assert [Stage("native threads", (step,))] == list(made)
