@@ -125,7 +125,7 @@ def _segmented(arrays: list[Any], samples: int) -> float:
 def _mosaics(arrays: list[Any], samples: int) -> float:
     """Pictures of 640 x 640, the number of boxes of each, and all boxes."""
     pictures, counts, boxes = arrays
-    if len(counts) != samples or boxes.shape != (counts.sum(), 4) or counts.mean() < 4:
+    if len(counts) != samples or boxes.shape != (counts.sum(), 4) or counts.mean() < 3:
         raise OutputError(f"{counts.sum()} boxes of {counts.mean():.1f} a mosaic, in an array of {boxes.shape}")
     if boxes.min() < 0 or boxes.max() > 640:
         raise OutputError(f"boxes from {boxes.min()} to {boxes.max()}, expected 0 to 640")

@@ -106,7 +106,9 @@ def _scenes(training: str, work: Work) -> Epochs:
 
 
 def _mosaic(work: Work) -> Epochs:
-    loader = _loader(work, "mosaic", "boxes.lmdb", collate="list", transforms=[t.Mosaic(640)])
+    loader = _loader(
+        work, "mosaic", "boxes.lmdb", collate="list", transforms=[t.Letterbox(640, fill=114), t.Mosaic(640)]
+    )
     return arrays_of(loader, _with_boxes)
 
 

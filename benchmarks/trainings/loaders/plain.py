@@ -179,23 +179,25 @@ def _mosaic(work: Work) -> Epochs:
     """Four photos around a random centre, as YOLO's loaders make them, with their boxes clipped."""
     side = 640
     boxes = json.loads(work.boxes.read_text())
-    items = [
-        (path, np.array(boxes[path.relative_to(work.photos).as_posix()], np.float32)) for path, _ in photos_of(work)
-    ]
+    photos = [path for path, _ in photos_of(work)]
+    items = [(path, np.array(boxes[path.relative_to(work.photos).as_posix()], np.float32)) for path in photos]
 
     def read(item: Any) -> tuple[torch.Tensor, torch.Tensor]:
         canvas, found = Image.new("RGB", (side, side), (114, 114, 114)), []
         x, y = (round(random.uniform(0.25, 0.75) * side) for _ in range(2))
         for place, (path, corners) in enumerate([item, *random.choices(items, k=3)]):
             picture = _open(path)
-            scale = side / 2 / max(picture.size)
+            scale = side / max(picture.size)
             picture = picture.resize((round(picture.width * scale), round(picture.height * scale)))
-            left = x - picture.width if place % 2 == 0 else x
-            top = y - picture.height if place < 2 else y
+            # The square that the photo fits into touches the centre with a corner; the photo is in its middle.
+            left = (x - side if place % 2 == 0 else x) + (side - picture.width) // 2
+            top = (y - side if place < 2 else y) + (side - picture.height) // 2
             canvas.paste(picture, (left, top))
-            moved = (corners * scale + np.array([left, top, left, top], np.float32)).clip(0, side)
+            least = [0 if place % 2 == 0 else x, 0 if place < 2 else y]
+            most = [x if place % 2 == 0 else side, y if place < 2 else side]
+            moved = (corners * scale + np.array([left, top, left, top], np.float32)).clip(least * 2, most * 2)
             found.append(moved[((moved[:, 2:] - moved[:, :2]) >= 1).all(1)])
-        return _TO_TENSOR(canvas), torch.from_numpy(np.concatenate(found))
+        return _TO_TENSOR(canvas), torch.from_numpy(np.concatenate(found).astype(np.float32))
 
     def collate(samples: Any) -> Any:
         pictures, corners = zip(*samples, strict=True)
