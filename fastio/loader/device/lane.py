@@ -219,7 +219,7 @@ def lane_to(device: torch.device | str | int) -> Lane:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (chosen.index or 0) >= count:
         raise ValueError(
-            f"device={device!r}: torch {torch.__version__} sees {count} CUDA devices here: pass device='cpu', "
+            f"device={device!r}: torch {torch.version.__version__} sees {count} CUDA devices here: pass device='cpu', "
             "or check nvidia-smi, CUDA_VISIBLE_DEVICES and whether this torch was built with CUDA"
         )
     return CudaLane(chosen)
