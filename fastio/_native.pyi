@@ -268,6 +268,12 @@ class BatchLoop:
     def number(self) -> int:
         """How many were handed out or left out so far."""
 
+def array_from_dlpack(capsule: Any) -> NDArray[Any]:
+    """
+    A writable array over a DLPack capsule of host memory, which it keeps: for the batches of
+    ``row_batches`` and ``TokenFiller``, in the place of torch's function.
+    """
+
 def bucket_steps(lengths: NDArray[np.int32], order: NDArray[np.int64], *, samples: NDArray[np.int64] | None, window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
     """
     Write the indices ``samples`` (None: all) to ``order``, windows sorted by length,
@@ -474,7 +480,8 @@ def row_batches(outputs: list[RowsOutput | ColumnOutput], cuts: NDArray[np.int64
     """
     Batch k is made of the samples ``cuts[k]`` up to ``cuts[k + 1]``: a tensor of each output
     (at least one has rows) in a ``container``, "list", "tuple", "dict" by ``names``, or
-    "value" for one alone. Each field has a job of its own. ``from_dlpack`` is torch's.
+    "value" for one alone. Each field has a job of its own. ``from_dlpack`` is torch's, or
+    ``array_from_dlpack``.
     ``made.samples`` counts the pictures that native code has made, ``pictures`` a sample;
     ``repair(k)`` makes a batch with bad samples, or one begun before a fork.
     """
@@ -508,7 +515,8 @@ class TokenFiller:
     "pack" into as many tokens, 0 for as many as there are; "chunk" into rows of as many.
     ``at_end`` pads before the tokens. ``beside`` are fields with a value for each id: their
     names in a batch, "copy", "widen" (ids) or "loss" (runs that become labels), the type
-    as stored ("f4") and the bytes of a slot of padding. ``from_dlpack`` is torch's. ``pinned``, if not None,
+    as stored ("f4") and the bytes of a slot of padding. ``from_dlpack`` is torch's,
+    or ``array_from_dlpack``. ``pinned``, if not None,
     gives memory in place of the ring: ``take(nbytes)`` a tensor, and ``view(tensor, start,
     dtype, shape)`` a part of it.
     """

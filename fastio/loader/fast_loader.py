@@ -32,6 +32,7 @@ from fastio.loader.options import (
     WorkOptions,
     cannot_be_set,
 )
+from fastio.loader.output import OutputName
 from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.proof.account import Account, ExpectedNumber, receipt_of
 from fastio.loader.proof.rank_exchange import exchanged
@@ -100,6 +101,8 @@ class FastLoader:
     * ``threads``: 0 takes all CPUs that this process may use and drops those it does not need.
       ``prefetch_batches`` are decoded ahead: memory is that of ``prefetch_batches + 2`` batches.
     * ``pin_memory``: pinned batches; the default if there is a CUDA device.
+    * ``output``: "torch", or "numpy" for arrays in the place of tensors, as JAX and Keras take them: torch need not be
+      installed. Batches are on the CPU; transforms are those that native threads run while they decode.
 
     ``state_dict()`` resumes at the next batch, on any number of ranks; ``receipt()`` proves that an epoch gave each
     sample once; ``stats`` counts. All options, with examples: fastio/guide/loading.md.
@@ -151,12 +154,13 @@ class FastLoader:
         device: torch.device | str | int | None = None,
         cache: Cache | None = None,
         decode: Decode = "cpu",
+        output: OutputName = "torch",
     ) -> None:
         options = LoaderOptions(
             SampleOptions(indices, sampler, batch_sampler, weights, samples_per_epoch, cost),
             OrderOptions(batch_size, shuffle, seed, drop_last, uneven, Ranks.of(ranks, rank, world_size)),
             PixelOptions(transforms, collate, quality, layout, device, cache, decode, views, repeats),
-            WorkOptions(threads, prefetch_batches, on_error, verify, pin_memory),
+            WorkOptions(threads, prefetch_batches, on_error, verify, pin_memory, output),
         )
         self._wiring = wiring = wire(dataset, options)
         self._selection, self._delivery = wiring.selection, wiring.delivery
@@ -165,7 +169,8 @@ class FastLoader:
         self._receipts = LoaderReceipts(wiring, self._position)
         self.base, self.division = wiring.selection.base, wiring.selection.plan.division
         self.rank, self.world_size = wiring.selection.plan.share.rank, wiring.selection.plan.share.world_size
-        self.drop_last, self.quality, self.pin_memory = drop_last, quality, wiring.options.pin_memory
+        self.drop_last, self.quality, self.output = drop_last, quality, output
+        self.pin_memory = wiring.options.output.is_pinned
         self._is_built = True
 
     if not TYPE_CHECKING:  # type checkers would let any attribute be set

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, get_args
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.token_collate import PreferenceCollate, TokenCollate
 from fastio.lazy import torch, torch_class
+from fastio.loader.output import Output, OutputName
 from fastio.machine import available_cpus
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
@@ -180,9 +181,13 @@ class WorkOptions:
     on_error: OnError
     verify: bool | None
     pin_memory: bool | None
+    output: OutputName = "torch"
 
     def __post_init__(self) -> None:
         _check_choice("on_error", self.on_error, get_args(OnError))
+        _check_choice("output", self.output, get_args(OutputName))
+        if self.pin_memory and self.output == "numpy":
+            raise _needs_torch("pin_memory", "pinned memory is torch's")
         if self.verify is not None:
             check_verify(self.verify)
         _set(
@@ -198,8 +203,14 @@ class WorkOptions:
             depth=self.prefetch_batches,
             on_error=self.on_error,
             verify=resolve_verify(self.verify, dataset_verify=dataset_verify),
-            pin_memory=torch.cuda.is_available() if self.pin_memory is None else self.pin_memory,
+            output=self._output(),
         )
+
+    def _output(self) -> Output:
+        if self.output == "numpy":
+            return Output.ARRAYS
+        is_pinned = torch.cuda.is_available() if self.pin_memory is None else self.pin_memory
+        return Output.PINNED if is_pinned else Output.TENSORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +221,7 @@ class ProducerOptions:
     depth: int
     on_error: OnError
     verify: bool
-    pin_memory: bool
+    output: Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +240,17 @@ class LoaderOptions:
         if self.samples.batch_sampler is None:
             size = whole("batch_size", self.order.batch_size, "a whole number from 1", least=1)
             _set(self, order=replace(self.order, batch_size=size))
+        if self.work.output == "numpy":
+            self._check_arrays()
+
+    def _check_arrays(self) -> None:
+        """Raise ValueError for options that need torch, with output="numpy"."""
+        pixels = self.pixels
+        if pixels.device is not None:  # without which cache="device" and decode="device" are refused
+            raise _needs_torch(f"device={pixels.device!r}", "arrays of NumPy are on the CPU")
+        collates = pixels.collate.values() if isinstance(pixels.collate, Mapping) else [pixels.collate]
+        if "nested" in [how for how in collates if isinstance(how, str)]:
+            raise _needs_torch("collate='nested'", "nested tensors are torch's: write 'list' or 'pad'")
 
     def check_exclusive(self) -> None:
         """Raise ValueError for options that exclude each other."""
@@ -251,6 +273,10 @@ class LoaderOptions:
             if getattr(samples, name) is not None and conflicts:
                 verb = "decide" if name == "weights" else "decides"
                 raise ValueError(f"{', '.join(conflicts)}: the {name} {verb} that: drop it here")
+
+
+def _needs_torch(option: str, why: str) -> ValueError:
+    return ValueError(f"{option} with output='numpy': {why}: drop one of the two")
 
 
 def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

@@ -37,7 +37,8 @@ class DevicePrefetcher:
     namedtuples, mappings and dataclasses; everything that is not a tensor is passed on unchanged. ``depth`` batches are
     copied ahead on a side stream, ordered by events: there is no thread, and the GPU waits only for the copy of its own
     batch. ``device`` is a name, number or ``torch.device``. Pinned tensors, such as FastLoader's, are copied directly;
-    others go through pinned staging memory, allocated once. On "cpu", everything is the same, without copies.
+    others go through pinned staging memory, allocated once. On "cpu", everything is the same, without copies. Raises
+    ValueError for a FastLoader with ``output="numpy"``.
 
     * ``transforms``: those of ``fastio.transforms``, with your functions in PerSample and PerBatch; they run on the
       device after the copy. Random numbers depend on ``seed``, epoch and sample: by its index for a
@@ -64,6 +65,8 @@ class DevicePrefetcher:
         transforms: Sequence[AnyTransform] = (),
         seed: int = 0,
     ) -> None:
+        if getattr(batches, "output", "torch") == "numpy":
+            raise ValueError("DevicePrefetcher takes tensors, but this loader has output='numpy': drop that")
         self.batches = batches
         self.depth = whole("depth", depth, "a number of batches, at least 1", least=1)
         lane = lane_to(device)

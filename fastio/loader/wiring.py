@@ -18,6 +18,7 @@ from fastio.errors import SampleError, SchemaError
 from fastio.loader.device.delivery import Delivery
 from fastio.loader.device.lane import device_of, lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
+from fastio.loader.output import Output
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer, packs_fields
 from fastio.loader.producer.cache_contents import CacheContents, cache_contents, check_cache
 from fastio.loader.producer.clips import Clips, clips_of
@@ -108,6 +109,12 @@ class _Stages:
         return 1 if self.views is None else self.views.count
 
     @property
+    def is_native(self) -> bool:
+        """Whether native threads do all that is to be done."""
+        parts = self.later_views or [(self.coloured, self.later)]
+        return all(coloured == len(later) for coloured, later in parts)
+
+    @property
     def every_later(self) -> list[Sequence[Any]]:
         """What is done later, of all views."""
         return [self.later, *(later for _, later in self.later_views)]
@@ -131,6 +138,8 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     for later in stages.every_later:
         check_later(base, later)
     _check_compiled(stages, pixels)
+    if work.output is Output.ARRAYS:
+        _check_arrays(base, stages)
     clips = clips_of(base, selection.indices, options)
     delivery = _delivery(pixels, stages, seed, clips)
     context = replace(_context(stages, options, work, delivery), clips=clips)
@@ -268,7 +277,7 @@ def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) 
     if device is None or pixels.makes_on_device or not (decodes_pictures(dataset) or has_fields(dataset)):
         return 0
     leading = Colours.leading(later)
-    if device_of(device).type == "cpu":
+    if _is_cpu(device):
         return leading
     compiled = [place for place, step in enumerate(later[:leading]) if isinstance(step, Compiled)]
     return compiled[-1] + 1 if compiled else 0
@@ -323,7 +332,7 @@ def _name(transform: object) -> str:
 def _delivery(pixels: PixelOptions, stages: _Stages, seed: int, clips: Clips | None) -> Delivery | None:
     """The way to the device; None if batches stay as they are made."""
     device = _device(pixels)
-    if device is None:
+    if device is None or (pixels.device is None and stages.is_native):
         return None
     named = partial(_sample_error, stages.source)
     views = [
@@ -355,9 +364,23 @@ def _device(pixels: PixelOptions) -> Any:
     return pixels.device
 
 
+def _is_cpu(device: Any) -> bool:
+    return device == "cpu" or device_of(device).type == "cpu"
+
+
 def _leading(transforms: Sequence[Any]) -> list[Any]:
     """Return the leading crops, resizes and flips."""
     return list(takewhile(is_geometry, transforms))
+
+
+def _check_arrays(dataset: FastDataset, stages: _Stages) -> None:
+    """Raise ValueError for what is done behind the decoders, with output="numpy"."""
+    for coloured, later in stages.later_views or [(stages.coloured, stages.later)]:
+        for step in later[coloured:]:
+            raise ValueError(
+                f"{dataset.store.path}: output='numpy': {step!r} needs torch, because native threads do not run it "
+                "where they decode: leave it out, and do that in your program"
+            )
 
 
 def _late_crop(later: Sequence[Any]) -> str:
@@ -376,7 +399,7 @@ def _late_crop(later: Sequence[Any]) -> str:
 def _check_compiled(stages: _Stages, pixels: PixelOptions) -> None:
     """Raise SchemaError for a compiled function behind what runs on a GPU."""
     device = _device(pixels)
-    if device is None or device_of(device).type == "cpu":
+    if device is None or _is_cpu(device):
         return
     for coloured, later in stages.later_views or [(stages.coloured, stages.later)]:
         compiled = next((step for step in later[coloured:] if isinstance(step, Compiled)), None)

@@ -8,6 +8,7 @@ A program is float64 ``(n, steps, 14)``: for each sample its steps in turn, each
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.errors import SchemaError
 from fastio.lazy import torch
+from fastio.machine import available_cpus
 
 __all__ = [
     "COLUMNS",
     "Program",
     "Step",
+    "batch_threads",
     "check_channels",
     "joined",
     "paint",
@@ -93,7 +96,7 @@ def paint(pixels: NDArray[np.uint8], program: Program, *, is_planar: bool = Fals
     """
     Run programs on pictures ``(n, H, W, C)``, or ``(n, C, H, W)`` if planar, in place.
 
-    Threads are as many as torch uses for its own operations. Raises ValueError if a function of the user's, compiled
+    Threads are those of ``batch_threads``. Raises ValueError if a function of the user's, compiled
     for a program, raised an exception.
     """
     status = np.zeros(len(pixels), np.int32)
@@ -106,13 +109,21 @@ def paint(pixels: NDArray[np.uint8], program: Program, *, is_planar: bool = Fals
         raise MemoryError("no memory to change colours in")
 
 
+def batch_threads() -> int:
+    """
+    Return how many threads work on a batch beside the loop: as many as torch uses for its own operations; where torch
+    was not imported, the CPUs that this process may use.
+    """
+    return torch.get_num_threads() if "torch" in sys.modules else available_cpus()
+
+
 _pools: dict[tuple[int, int], _native.ThreadPool] = {}
 
 
 def _pool(count: int) -> _native.ThreadPool | None:
     """Return the threads of this process for work on a batch; None if the calling thread is enough."""
-    threads = torch.get_num_threads()
-    if threads < 2 or count < 2:
+    threads = 1 if count < 2 else batch_threads()
+    if threads < 2:
         return None
     key = os.getpid(), threads
     if key not in _pools:

@@ -46,6 +46,8 @@ VALUES: dict[str, Any] = {
     "device": "device",
     "cache": "ram",
     "decode": "cpu",
+    "cost": None,
+    "output": "torch",
 }
 PARTS = ("samples", "order", "pixels", "work")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.dataset.record_collate import RowsName, nest_rows, split_rows
 from fastio.errors import SampleError
-from fastio.lazy import torch
+from fastio.loader.output import Output
 from fastio.loader.producer.chunks import CheckedSamples, EncodedValues, Proof, SampleChunk
 from fastio.loader.producer.decoding import RowChunk
 
@@ -91,17 +91,18 @@ class PendingFields(Protocol):
 # Values of different lengths in one batch: a list of tensors, one padded tensor, or a nested one.
 
 
-def collate_lengths(values: NDArray[Any], counts: NDArray[np.int64], how: RowsName, *, is_pinned: bool) -> Any:
+def collate_lengths(values: NDArray[Any], counts: NDArray[np.int64], how: RowsName, output: Output) -> Any:
     """
     Return what ``record_collate.collate_rows`` returns for ``values`` ``(N, ...)``, padded with zeros.
 
     Nothing here is computed by torch: see PlainProducer on forked children.
     """
     if how == "pad":
-        rows, mask = map(torch.from_numpy, _padded(values, counts))
-        return (rows.pin_memory(), mask.pin_memory()) if is_pinned else (rows, mask)
-    joined = torch.from_numpy(values)
-    joined = joined.pin_memory() if is_pinned else joined
+        rows, mask = _padded(values, counts)
+        return output.of(rows), output.of(mask)
+    if how == "list" and output is Output.ARRAYS:
+        return np.split(values, counts.cumsum()[:-1])
+    joined = output.of(values)
     return split_rows(joined, counts) if how == "list" else nest_rows(joined, counts)
 
 

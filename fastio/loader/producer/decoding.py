@@ -21,6 +21,7 @@ from fastio.dataset.row_reader import RowReader, Shape, is_uniform
 from fastio.dataset.undecoded import UndecodedRows
 from fastio.errors import SampleError, SchemaError
 from fastio.lazy import torch
+from fastio.loader.output import Output
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.loader.producer.pillow_threads import PendingRows, PillowThreads
 from fastio.samplers.batches import Batches
@@ -288,10 +289,10 @@ class RowDecoder:
         if row_field.has_views:
             return self._begin_views(values, shape, planned)
         count = len(values)
-        rows, tensor = self.buffers[0].take_rows((count, *shape), reader.dtype)
+        rows, taken = self.buffers[0].take_rows((count, *shape), reader.dtype)
         status = np.empty(count, np.int32)
         job = reader.decode(values.spans, rows, status, pool=self.pool, verify=self.verify, geometry=geometry)
-        return DecodingRows(self, values, planned, geometry, DecodedRows([rows], [tensor]), status, job)
+        return DecodingRows(self, values, planned, geometry, DecodedRows([rows], [taken]), status, job)
 
     def _begin_views(self, values: RowPart, shape: Shape, planned: Planned | None) -> DecodingRows:
         """Start the rows of all views. Raises SchemaError if those of one cannot have one shape."""
@@ -367,31 +368,30 @@ class _ViewsFinish:
 @dataclass(slots=True)
 class DecodedRows:
     """
-    The rows of a batch, ``(n, ...)`` in memory, of each view if there are some, and the tensors over them: one for each
-    array, or one over all.
+    The rows of a batch, ``(n, ...)`` in memory, of each view if there are some, and in ``values`` what a batch has of
+    them: one for each array, or one over all.
 
     ``errors`` has the bad samples by position, ascending; ``kinds`` counts the pictures that Pillow decoded. (Not
     frozen: that would take longer to make.)
     """
 
     rows: Sequence[NDArray[Any]]
-    tensors: Sequence[torch.Tensor]
+    values: Sequence[Any]
     errors: dict[int, SampleError] = field(default_factory=dict)
     kinds: Counter[str] | None = None
 
-    def blanked(self) -> Sequence[torch.Tensor]:
+    def blanked(self) -> Sequence[Any]:
         """Return all rows, with zeros in those of bad samples."""
         for rows in self.rows:
             if self.errors:
                 rows[list(self.errors)] = 0
-        return self.tensors
+        return self.values
 
-    def at(self, kept: NDArray[np.int64], *, is_pinned: bool) -> list[torch.Tensor]:
+    def at(self, kept: NDArray[np.int64], output: Output) -> list[Any]:
         """Return a copy of the rows at these positions."""
         rows = [rows[kept] for rows in self.rows]
-        rows = rows if len(self.tensors) == len(rows) else [np.concatenate(rows)]
-        tensors = map(torch.from_numpy, rows)  # not by torch: see PlainProducer on forked children
-        return [tensor.pin_memory() if is_pinned else tensor for tensor in tensors]
+        rows = rows if len(self.values) == len(rows) else [np.concatenate(rows)]
+        return list(map(output.of, rows))
 
 
 class DecodingRows:
@@ -448,7 +448,7 @@ class DecodingRows:
         if pending is None:
             return self._memory
         settled = pending.result()
-        return DecodedRows(self._memory.rows, self._memory.tensors, settled.errors, settled.kinds)
+        return DecodedRows(self._memory.rows, self._memory.values, settled.errors, settled.kinds)
 
     def _settle(self) -> PendingRows | None:
         """Wait for the native job, and begin to settle the rows that it did not fill; None if there are none."""
@@ -563,9 +563,10 @@ class BatchBuffers:
     has died, and only that allocator knows when the copy is over. A ring would lend the memory again too early.
     """
 
-    def __init__(self, count: int, *, is_pinned: bool) -> None:
+    def __init__(self, count: int, output: Output) -> None:
         self._count = count
-        self._ring = None if is_pinned else _native.BufferRing(count)
+        self._output = output
+        self._ring = None if output.is_pinned else _native.BufferRing(count)
         self._largest_bytes = 0
 
     def lent(
@@ -575,15 +576,15 @@ class BatchBuffers:
         self._largest_bytes = max(self._largest_bytes, math.prod(shape) * dtype.itemsize)
         return self._ring, pinned_memory(dtype) if self._ring is None else None
 
-    def take_rows(self, shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[NDArray[Any], torch.Tensor]:
-        """An array of this shape and dtype, and a tensor over the same memory."""
+    def take_rows(self, shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[NDArray[Any], Any]:
+        """An array of this shape and dtype, and what a batch has over the same memory."""
         size_bytes = math.prod(shape) * dtype.itemsize
         self._largest_bytes = max(self._largest_bytes, size_bytes)
         if self._ring is None:
             pinned = pinned_memory(dtype)(tuple(shape))
             return pinned.numpy(), pinned
         rows = self._ring.acquire(size_bytes).view(dtype).reshape(shape)
-        return rows, torch.from_numpy(rows)
+        return rows, self._output.of(rows)
 
     @property
     def allocated_bytes(self) -> int:

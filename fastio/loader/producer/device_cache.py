@@ -11,6 +11,7 @@ from fastio.dataset.form import LABEL
 from fastio.dataset.row_reader import Shape
 from fastio.errors import SchemaError
 from fastio.lazy import torch
+from fastio.loader.output import Output
 from fastio.loader.producer.cache_contents import CacheContents
 from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.memory_cache import decode_contents
@@ -50,8 +51,8 @@ class DeviceCacheProducer:
             shape = (shape[2], *shape[:2])
         self._rows = torch.empty((len(kept.indices), *shape), dtype=dtype, device=device)
         for places, decoded in decode_contents(kept, threads=context.options.threads, verify=context.options.verify):
-            rows = decoded.permute(0, 3, 1, 2) if dataset.reader.is_picture and is_planar else decoded
-            self._rows[torch.from_numpy(places).to(device)] = rows.to(device)
+            rows = decoded.transpose(0, 3, 1, 2) if dataset.reader.is_picture and is_planar else decoded
+            self._rows[torch.from_numpy(places).to(device)] = torch.from_numpy(rows).to(device)
         self._compared = kept.compared
         self._kept_steps = () if kept.first is None else kept.first.steps
         self._row_of = np.full(len(dataset), -1, np.int64)
@@ -109,7 +110,7 @@ class DeviceCacheProducer:
         if self._dataset.labels is None:
             return FinishedBatch(images, len(indices), rows.nbytes, proof=proof)
         if self._dataset.target_transform is not None:
-            labels = collate_labels(self._dataset, self._dataset.labels[indices])
+            labels = collate_labels(self._dataset, self._dataset.labels[indices], Output.TENSORS)
         else:
             assert self._labels is not None
             labels = self._picked(self._labels, indices)

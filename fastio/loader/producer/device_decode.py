@@ -24,6 +24,7 @@ from fastio.errors import SampleError, SchemaError
 from fastio.lazy import torch
 from fastio.loader.device.nested import map_tensors
 from fastio.loader.forks import PerProcess
+from fastio.loader.output import Output
 from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.decoding import PillowFinish
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
@@ -290,7 +291,7 @@ class DeviceDecodeProducer:
     def _with_labels(self, images: torch.Tensor, indices: NDArray[np.int64]) -> Any:
         """Return images and labels like torch's default collate; labels are still on the host."""
         labels = self._dataset.labels
-        return images if labels is None else [images, collate_labels(self._dataset, labels[indices])]
+        return images if labels is None else [images, collate_labels(self._dataset, labels[indices], Output.TENSORS)]
 
 
 def _copied(device: torch.device, tensor: torch.Tensor) -> torch.Tensor:

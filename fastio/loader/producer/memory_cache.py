@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec.image import stored_png
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.lazy import torch
 from fastio.loader.options import ProducerOptions
+from fastio.loader.output import Output
 from fastio.loader.producer.cache_contents import CacheContents
 from fastio.loader.producer.native import NativeProducer
 from fastio.loader.producer.producer import FinishedBatch, ProducerContext
@@ -49,7 +49,7 @@ def _rows_in_memory(kept: CacheContents, threads: int, verify: bool) -> MemorySt
     dataset = kept.dataset
     rows = np.empty((len(kept.indices), *kept.one_shape()), dataset.reader.dtype)
     for places, decoded in decode_contents(kept, threads=threads, verify=verify):
-        rows[places] = decoded.numpy()
+        rows[places] = decoded
     return MemoryStore.of_rows(dataset.store, dataset.reader.field.name, rows, kept.indices)
 
 
@@ -60,7 +60,7 @@ def _pictures_in_memory(kept: CacheContents, threads: int, verify: bool) -> Memo
     shapes[kept.indices] = kept.shapes
     buffers: list[NDArray[np.uint8]] = []
     for part, decoded in decode_contents(kept, threads=threads, verify=verify):
-        files = [stored_png(pixels) for pixels in decoded.numpy()]
+        files = [stored_png(pixels) for pixels in decoded]
         sizes = np.array([len(file) for file in files], np.int64)
         places[kept.indices[part]] = np.stack(
             [np.full_like(sizes, len(buffers)), sizes.cumsum() - sizes, sizes], axis=1
@@ -78,13 +78,13 @@ _AHEAD = 2
 
 def decode_contents(
     kept: CacheContents, *, threads: int, verify: bool
-) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """
     Yield everything that is kept as rows of memory (n, H, W, C) of one shape, and their positions in
     ``kept.indices``. ``kept.compared`` is filled with their checksums.
     """
     dataset = kept.dataset
-    options = ProducerOptions(threads=threads, depth=_AHEAD, on_error="raise", verify=verify, pin_memory=False)
+    options = ProducerOptions(threads=threads, depth=_AHEAD, on_error="raise", verify=verify, output=Output.ARRAYS)
     producer = NativeProducer(ProducerContext(dataset, options, fused=kept.first))
     places, cuts = _groups(kept)
     batches = Batches(kept.indices[places], cuts)
@@ -99,7 +99,7 @@ def decode_contents(
         )
         for part, batch in zip(batches.slices(), _every(loop), strict=True):
             images = batch if dataset.labels is None else batch[0]
-            yield places[part], images.permute(0, 2, 3, 1) if dataset.reader.is_picture else images
+            yield places[part], images.transpose(0, 2, 3, 1) if dataset.reader.is_picture else images
     finally:
         producer.close()
 

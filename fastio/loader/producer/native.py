@@ -19,9 +19,8 @@ from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError, SchemaError
-from fastio.lazy import is_tensor, torch
-from fastio.loader.device.nested import tensors
 from fastio.loader.forks import PerProcess
+from fastio.loader.output import nbytes_of
 from fastio.loader.producer.batch_part import BatchPart, PendingFields
 from fastio.loader.producer.chunks import CheckedSamples, ChunkReader, SampleChunk
 from fastio.loader.producer.decoding import BatchBuffers, RowDecoder, RowField, pinned_memory
@@ -178,7 +177,7 @@ def _row_fields(context: ProducerContext) -> RowFields:
             is_list = reader.is_picture and options.views is not None and options.views.is_list
             fields[name] = RowField(reader, fused, is_planar, options.others.get(name, ()), is_list)
     leader = options.leader if options.is_joint else None
-    return RowFields(fields, leader, context.options.pin_memory)
+    return RowFields(fields, leader, context.options.output)
 
 
 def _stages(context: ProducerContext, rows: RowFields, name: str) -> list[Stage]:
@@ -273,7 +272,7 @@ class _Machinery:
             container=_CONTAINERS[form.kind],
             names=form.names,
             pool=self.pool,
-            from_dlpack=torch._C._from_dlpack,  # torch.utils.dlpack's takes twice the time
+            from_dlpack=self.context.options.output.from_dlpack,
             made=self.pillow_count.native,
             pictures=sum(decoder.field.reader.field.traits.is_picture for decoder in self.decoders.values()),
             proof=whole.proof_of_all,
@@ -284,7 +283,7 @@ class _Machinery:
         given, times = tensor_labels(self.context.dataset, values), self.context.field_options.repeats
         if given is None:
             return _native.ColumnOutput(None, make=partial(_some_values, self.context, values), pinned=None)
-        pinned = pinned_memory(given.dtype) if self.context.options.pin_memory else None
+        pinned = pinned_memory(given.dtype) if self.context.options.output.is_pinned else None
         return _native.ColumnOutput(given, make=None, pinned=pinned, times=times)
 
     def begin(self, part: BatchPart) -> list[PendingFields]:
@@ -293,7 +292,7 @@ class _Machinery:
         rows = PendingRowFields(self.rows, part, self.decoders, self.pillow_count)
         pending: list[PendingFields] = [rows]
         if fields.adds:
-            pending.append(PendingAdded(rows, len(part), is_pinned=options.pin_memory))
+            pending.append(PendingAdded(rows, len(part), options.output))
         pending += [tokens.begin(part) for tokens in self.tokens]
         if self.preferences is not None:
             pending.append(PreferenceTokens(self.preferences, part))
@@ -302,8 +301,8 @@ class _Machinery:
             checked = begin_check(part, names, self.pool, verify=options.verify)
             pending += [PendingValues(reader, part, checked) for reader in self.others]
             if self.ragged:
-                is_pinned, collates = options.pin_memory, fields.collates
-                pending.append(PendingRagged(self.ragged, collates, part, checked, rows.frames, is_pinned=is_pinned))
+                output, collates = options.output, fields.collates
+                pending.append(PendingRagged(self.ragged, collates, part, checked, rows.frames, output))
         return pending
 
 
@@ -327,7 +326,7 @@ def _start(
     preference = next(filter(None, map(_joint_collate, collates.values())), None)
     preferences = None
     if joint and preference is not None:
-        preferences = PreferenceFields(joint, preference, pool, options.verify, options.pin_memory)
+        preferences = PreferenceFields(joint, preference, pool, options.verify, options.output)
     return _Machinery(
         context,
         columns,
@@ -359,14 +358,14 @@ def _token_field(context: ProducerContext, reader: RowReader, pool: _native.Thre
     filler = None
     if isinstance(collate, PadCollate):
         filler = TokenFiller(context, tokens, collate, pool, kept=context.options.depth + 2)
-    return TokenField(tokens, collate, pool, filler, options.verify, options.pin_memory)
+    return TokenField(tokens, collate, pool, filler, options.verify, options.output)
 
 
 def _buffers(context: ProducerContext, field: RowField) -> list[BatchBuffers]:
     """Return one for each tensor of the field: sizes of views may differ."""
     count = 1 + len(field.others) if field.is_list else 1
     options = context.options
-    return [BatchBuffers(options.depth + 2, is_pinned=options.pin_memory) for _ in range(count)]
+    return [BatchBuffers(options.depth + 2, options.output) for _ in range(count)]
 
 
 def _some_values(context: ProducerContext, values: NDArray[Any], first: int, last: int) -> Any:
@@ -379,9 +378,8 @@ def _collated(context: ProducerContext, values: NDArray[Any]) -> Any:
         values = np.concatenate([values] * context.field_options.repeats)
     if values.dtype.kind in "SU":
         return values.tolist()
-    collated = collate_labels(context.dataset, values)  # only a pair, whose one column is the label, has a function
-    is_ours = context.options.pin_memory and context.dataset.target_transform is None
-    return collated.pin_memory() if is_ours else collated
+    # Only a pair, whose one column is the label, has a function.
+    return collate_labels(context.dataset, values, context.options.output)
 
 
 # A batch that Python begins: waits for all of its fields, deals with bad samples, and puts them together.
@@ -423,7 +421,7 @@ class _FieldsBatch:
         values: dict[str, Any] = {}
         for pending in self._pending:
             values |= pending.values(kept)
-        nbytes = _nbytes(values)  # of what lies in buffers, unlike columns
+        nbytes = nbytes_of(values)  # of what lies in buffers, unlike columns
         if clips is not None:
             zeroed, views = lost if kept is None else None, self._context.field_options.views
             for name, value in values.items():
@@ -480,8 +478,3 @@ def _named(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a padded prompt or answer under the names of a PreferenceCollate whose tensors are ``apart``."""
     ids, mask = values[name]
     return {f"{name}_input_ids": ids, f"{name}_attention_mask": mask}
-
-
-def _nbytes(batch: Any) -> int:
-    """Return the bytes of a batch's tensors."""
-    return sum(tensor.nbytes for tensor in tensors(batch) if is_tensor(tensor))

@@ -15,8 +15,9 @@ from fastio.dataset.form import FieldTransform
 from fastio.dataset.record_collate import FieldCollate
 from fastio.dataset.token_collate import count_tokens
 from fastio.errors import SampleError
-from fastio.lazy import is_tensor, torch
+from fastio.lazy import torch
 from fastio.loader.forks import PerProcess
+from fastio.loader.output import Output, nbytes_of
 from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.producer import FinishedBatch, PendingBatch, ProducerContext, RestartedBatch
 from fastio.samplers.batches import Batches
@@ -43,6 +44,11 @@ class PlainProducer:
             raise ValueError(
                 f"{dataset.store.path}: verify={verify} does not reach samples that the dataset makes itself: pass "
                 f"it to FastDataset(..., verify={verify})"
+            )
+        if context.options.output is Output.ARRAYS:
+            raise ValueError(
+                f"{dataset.store.path}: output='numpy' is for batches of native threads, but {_reason(dataset)}: pass "
+                "fastio's transforms as FastLoader(..., transforms=[...]), or call yours on each batch"
             )
         self._dataset = dataset
         self._collate = context.collate
@@ -120,9 +126,8 @@ class PlainProducer:
             return FinishedBatch(None, 0, 0, errors, proof=proof)
         batch = self._default(samples) if self._collate is None else self._collate(samples)
         tokens, slots = (0, 0) if self._collate is None else count_tokens(batch)
-        if self._options.pin_memory:
-            batch = _pinned(batch)
-        return FinishedBatch(batch, len(samples), _nbytes(batch), errors, tokens, slots, proof=proof)
+        batch = self._options.output.pinned(batch)
+        return FinishedBatch(batch, len(samples), nbytes_of(batch), errors, tokens, slots, proof=proof)
 
     def _read(self, indices: list[int]) -> tuple[list[Any], CheckedSamples]:
         """Return samples, and the checksums that the dataset compared their bytes with."""
@@ -160,21 +165,3 @@ def _reason(dataset: FastDataset) -> str:
     if isinstance(dataset.transform, FieldTransform):
         return "the dataset has the transforms: native threads run those of FastLoader(..., transforms=[...])"
     return f"the dataset's transform {called(dataset.transform)} is Python"
-
-
-def _pinned(batch: Any) -> Any:
-    """Return a collated batch with its tensors in pinned memory."""
-    if is_tensor(batch):
-        return batch.pin_memory()
-    if isinstance(batch, dict):
-        return {name: _pinned(part) for name, part in batch.items()}
-    return type(batch)(map(_pinned, batch)) if type(batch) in (list, tuple) else batch
-
-
-def _nbytes(batch: Any) -> int:
-    """Return the bytes of a collated batch's tensors."""
-    if is_tensor(batch):
-        return batch.nbytes
-    if isinstance(batch, dict):
-        return sum(map(_nbytes, batch.values()))
-    return sum(map(_nbytes, batch)) if isinstance(batch, (list, tuple)) else 0

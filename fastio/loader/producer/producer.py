@@ -24,6 +24,7 @@ from fastio.errors import SampleError, SchemaError
 from fastio.lazy import torch
 from fastio.loader.forks import PerProcess
 from fastio.loader.options import OnError, ProducerOptions
+from fastio.loader.output import Output
 from fastio.loader.producer.cache_contents import CacheContents
 from fastio.loader.producer.chunks import Proof
 from fastio.loader.producer.clips import Clips
@@ -227,15 +228,15 @@ def tensor_labels(dataset: FastDataset, labels: NDArray[Any]) -> NDArray[Any] | 
     return None
 
 
-def collate_labels(dataset: FastDataset, labels: NDArray[Any]) -> Any:
+def collate_labels(dataset: FastDataset, labels: NDArray[Any], output: Output) -> Any:
     """
-    A tensor over ``labels``, without a copy; or what the dataset's ``target_transform`` makes of each, collated.
+    ``labels`` as the ``output`` has them; or what the dataset's ``target_transform`` makes of each, collated.
 
     Collated labels are whatever ``default_collate`` returns: a tensor, a list of strings, a dict of tensors.
     """
     if dataset.target_transform is None:
-        return torch.from_numpy(labels)
-    return torch.utils.data.default_collate([dataset.target_transform(label) for label in one_by_one(labels)])
+        return output.of(labels)
+    return output.joined([dataset.target_transform(label) for label in one_by_one(labels)])
 
 
 # What becomes of a batch with bad samples: an error, the good ones alone, or all of them with blanks.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SampleError, SchemaError
-from fastio.lazy import torch
+from fastio.loader.output import Output
 from fastio.loader.producer.batch_part import BatchPart
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
@@ -35,7 +35,7 @@ class RowFields:
 
     fields: Mapping[str, RowField]
     leader: str | None
-    is_pinned: bool
+    output: Output
 
     def look_up(self, batches: Batches, values: Mapping[str, EncodedValues], *, epoch: int) -> dict[str, RowChunk]:
         """Return what these samples decode to, by field; the leader comes first."""
@@ -139,21 +139,20 @@ class PendingRowFields:
         return {name: self._value(name, rows, kept) for name, rows in self._decoded.items()}
 
     def _value(self, name: str, rows: DecodedRows, kept: NDArray[np.int64] | None) -> Any:
-        """Return the tensor of a field, or the list of those of its views."""
-        field, is_pinned = self._fields.fields[name], self._fields.is_pinned
-        tensors = rows.blanked() if kept is None else rows.at(kept, is_pinned=is_pinned)
-        tensors = [self._laid_out(field, tensor) for tensor in tensors]
-        return tensors if field.is_list else tensors[0]
+        """Return the values of a field, or the list of those of its views."""
+        field, output = self._fields.fields[name], self._fields.output
+        values = rows.blanked() if kept is None else rows.at(kept, output)
+        values = [self._laid_out(field, each) for each in values]
+        return values if field.is_list else values[0]
 
-    def _laid_out(self, field: RowField, tensor: torch.Tensor) -> torch.Tensor:
-        if field.reader.is_mask and tensor.dtype != torch.uint8:
-            # torch computes little with uint16
-            tensor = torch.from_numpy(tensor.numpy().astype(np.int32))
-            tensor = tensor.pin_memory() if self._fields.is_pinned else tensor
+    def _laid_out(self, field: RowField, values: Any) -> Any:
+        output = self._fields.output
+        if field.reader.is_mask and field.reader.dtype != np.uint8:
+            values = output.of(np.asarray(values).astype(np.int32))  # torch computes little with uint16
         has_channels = field.reader.is_picture or field.reader.is_mask
-        is_channels_last = tensor.ndim == 4 and has_channels and not field.is_planar
+        is_channels_last = values.ndim == 4 and has_channels and not field.is_planar
         # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.
-        return tensor.permute(0, 3, 1, 2) if is_channels_last else tensor
+        return output.channels_first(values) if is_channels_last else values
 
     def cancel(self) -> None:
         """See PendingFields."""
@@ -170,10 +169,10 @@ class PendingAdded:
     PendingFields.
     """
 
-    def __init__(self, rows: PendingRowFields, count: int, *, is_pinned: bool) -> None:
+    def __init__(self, rows: PendingRowFields, count: int, output: Output) -> None:
         self._rows = rows
         self._count = count
-        self._is_pinned = is_pinned
+        self._output = output
 
     def errors(self) -> dict[int, SampleError]:
         """Return none: the picture's field has them."""
@@ -184,8 +183,7 @@ class PendingAdded:
         frames = self._rows.frames()
         assert frames is not None
         added = frames.added(self._count)
-        tensors = {name: torch.from_numpy(each if kept is None else each[kept]) for name, each in added.items()}
-        return {name: tensor.pin_memory() if self._is_pinned else tensor for name, tensor in tensors.items()}
+        return {name: self._output.of(each if kept is None else each[kept]) for name, each in added.items()}
 
     def cancel(self) -> None:
         """Do nothing: nothing was begun."""

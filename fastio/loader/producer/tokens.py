@@ -29,8 +29,9 @@ from fastio.dataset.token_collate import (
 )
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError
-from fastio.lazy import is_tensor, torch
+from fastio.lazy import torch
 from fastio.loader.forks import PerProcess
+from fastio.loader.output import Output
 from fastio.loader.producer.batch_part import BatchPart, collate_lengths
 from fastio.loader.producer.chunks import CheckedSamples
 from fastio.loader.producer.producer import FinishedBatch, ProducerContext, collate_labels, tensor_labels
@@ -229,7 +230,7 @@ class TokenFiller:
         self._columns = columns or {}
         self._labels = context.dataset.labels if collate.has_labels and not beside else None
         self._kept = kept
-        self._ring = None if context.options.pin_memory else _native.BufferRing(kept)
+        self._ring = None if context.options.output.is_pinned else _native.BufferRing(kept)
         self.tokens = tokens
         self.collate = collate
         self.pool = pool
@@ -244,7 +245,7 @@ class TokenFiller:
             beside=[_beside_words(reader.field) for reader in beside],
             pool=pool,
             ring=self._ring,
-            from_dlpack=torch._C._from_dlpack,  # torch.utils.dlpack's takes twice the time
+            from_dlpack=context.options.output.from_dlpack,
             pinned=_PinnedMemory() if self._ring is None else None,
         )
 
@@ -395,19 +396,17 @@ def _finished(one: _native.TokenBatches, errors: Sequence[SampleError]) -> Finis
 
 def _some_columns(context: ProducerContext, columns: Mapping[str, NDArray[Any]], start: int, stop: int) -> Any:
     """Return the columns of one batch by name, as torch's default collate joins them."""
-    collated = {}
+    collated, output = {}, context.options.output
     for name, column in columns.items():
         values = column[start:stop]
-        tensor = values.tolist() if values.dtype.kind in "SU" else torch.utils.data.default_collate(list(values))
-        collated[name] = tensor.pin_memory() if context.options.pin_memory and torch.is_tensor(tensor) else tensor
+        collated[name] = values.tolist() if values.dtype.kind in "SU" else output.pinned(output.joined(list(values)))
     return collated
 
 
 def _some_labels(context: ProducerContext, labels: NDArray[Any], start: int, stop: int) -> Any:
     """Return the labels of one batch."""
-    collated = collate_labels(context.dataset, labels[start:stop])
-    is_ours = context.options.pin_memory and is_tensor(collated)
-    return collated.pin_memory() if is_ours else collated
+    output = context.options.output
+    return output.pinned(collate_labels(context.dataset, labels[start:stop], output))
 
 
 # Reads stored token ids ahead of the jobs that widen them: into the page cache, or by pread into our own memory.
@@ -520,7 +519,7 @@ class TokenField:
     pool: _native.ThreadPool
     filler: TokenFiller | None
     verify: bool
-    is_pinned: bool
+    output: Output
 
     def begin(self, part: BatchPart) -> PaddedTokens | JoinedTokens:
         """Start the ids of a batch."""
@@ -606,7 +605,7 @@ class JoinedTokens:
             self._ids, job = self._fill(spans, np.empty(len(spans), np.int32), verify=False)
             job.wait()
         assert not isinstance(field.collate, (PadCollate, PreferenceCollate))
-        batch = collate_lengths(self._ids, self._lengths, field.collate, is_pinned=field.is_pinned)
+        batch = collate_lengths(self._ids, self._lengths, field.collate, field.output)
         return {field.tokens.field.name: batch}
 
     @property
@@ -631,7 +630,7 @@ class PreferenceFields:
     collate: PreferenceCollate
     pool: _native.ThreadPool
     verify: bool
-    is_pinned: bool
+    output: Output
 
 
 class PreferenceTokens:
@@ -702,10 +701,7 @@ class PreferenceTokens:
         rows = self._rows
         is_answer = rows.mask & (np.arange(rows.mask.shape[1]) >= rows.lengths[:, :1])
         made = {"input_ids": rows.ids, "attention_mask": rows.mask, "completion_mask": is_answer}
-        tensors = {name: torch.from_numpy(array) for name, array in made.items()}
-        if self._fields.is_pinned:
-            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
-        return {"prompt": tensors}
+        return {"prompt": {name: self._fields.output.of(array) for name, array in made.items()}}
 
     @property
     def counts(self) -> tuple[int, int]:

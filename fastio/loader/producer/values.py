@@ -17,6 +17,7 @@ from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.errors import SampleError
+from fastio.loader.output import Output
 from fastio.loader.producer.batch_part import BatchPart, collate_lengths
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.store.files.fetch import joined_spans
@@ -153,15 +154,14 @@ class PendingRagged:
         part: BatchPart,
         checked: CheckedValues,
         frames: Callable[[], Frames | None],
-        *,
-        is_pinned: bool,
+        output: Output,
     ) -> None:
         self._readers = {reader.field.name: reader for reader in readers}
         self._collates = collates
         self._part = part
         self._checked = checked
         self._frames = frames
-        self._is_pinned = is_pinned
+        self._output = output
         self._rows: dict[str, Rows] = {}
 
     def errors(self) -> dict[int, SampleError]:
@@ -219,7 +219,7 @@ class PendingRagged:
                 values, counts = values[np.repeat(keeps, counts)], counts[kept]
             how = self._collates[name]
             assert not isinstance(how, (PadCollate, PreferenceCollate))  # which are for token ids
-            collated[name] = collate_lengths(values, counts, how, is_pinned=self._is_pinned)
+            collated[name] = collate_lengths(values, counts, how, self._output)
         return collated
 
     def cancel(self) -> None:

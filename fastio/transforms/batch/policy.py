@@ -16,7 +16,6 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.lazy import torch
 from fastio.transforms.arguments import Interpolation
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.matrices import Look, affine_matrices, warp_program
@@ -60,17 +59,32 @@ _MIX_MOVES: Final = _MIX._replace(kinds=(*_MOVES, *_PLAIN))
 @lru_cache(maxsize=256)
 def _strengths(space: _Space, kind: str, bins: int, size: Size) -> NDArray[np.float64]:
     """
-    Return the amounts of an operation at each of ``bins`` strengths, rounded as torchvision's float32 tables are.
+    Return the amounts of an operation at each of ``bins`` strengths, in float32 as torchvision's tables are.
     """
     if kind == "posterize":
         most, least = space.bits
-        return (most - torch.arange(bins, device="cpu") / ((bins - 1) / (most - least))).round().double().numpy()
+        steps = np.arange(bins, dtype=np.float32) / np.float32((bins - 1) / (most - least))
+        bits: NDArray[np.float64] = np.rint(most - steps).astype(np.float64)
+        return bits
     if kind == "solarize":
-        return torch.linspace(1.0, 0.0, bins, device="cpu").double().numpy() * 255
+        return _linspace(1.0, 0.0, bins) * 255
     ends = {"shear_x": space.shear, "shear_y": space.shear, "rotate": space.angle}
     for name, side in (("translate_x", size[1]), ("translate_y", size[0])):
         ends[name] = space.shift if space.shift >= 1 else space.shift * side
-    return torch.linspace(0.0, ends.get(kind, space.colour), bins, device="cpu").double().numpy()
+    return _linspace(0.0, ends.get(kind, space.colour), bins)
+
+
+def _linspace(start: float, end: float, count: int) -> NDArray[np.float64]:
+    """
+    Return ``torch.linspace`` in float32: from the start, and in the upper half from the end. torch may differ in the
+    last bit, and from CPU to CPU, because it fuses a multiplication with an addition where the CPU can.
+    """
+    first, last = np.float32(start), np.float32(end)
+    if count < 2:
+        return np.full(count, first, np.float64)
+    step, places = (last - first) / np.float32(count - 1), np.arange(count)
+    forth, back = first + step * places.astype(np.float32), last - step * (count - 1 - places).astype(np.float32)
+    return np.where(places < count // 2, forth, back).astype(np.float64)
 
 
 def _operations(

@@ -386,4 +386,34 @@ nb::object make_tensor(const nb::object& from_dlpack, std::shared_ptr<void> owne
   return nb::steal(made);
 }
 
+namespace {
+
+/// An array of numpy over what a capsule that torch's function takes points to.
+nb::object array_from_dlpack(const nb::object& capsule) {
+  auto* managed = static_cast<ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (managed == nullptr) throw nb::python_error();
+  if (PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0) throw nb::python_error();
+  const nb::capsule owner(managed, [](void* raw) noexcept {
+    auto* used = static_cast<ManagedTensor*>(raw);
+    used->deleter(used);
+  });
+  const nb::dlpack::dltensor& tensor = managed->tensor;
+  const auto dimensions = static_cast<std::size_t>(tensor.ndim);
+  std::array<std::size_t, most_dimensions> shape{};
+  if (dimensions > shape.size()) throw nb::value_error("an array of too many dimensions");
+  std::copy_n(tensor.shape, dimensions, shape.begin());
+  return nb::cast(nb::ndarray<nb::numpy>(tensor.data, dimensions, shape.data(), owner,
+                                         tensor.strides, tensor.dtype));
+}
+
+}  // namespace
+
+void bind_tensors(nb::module_& m) {
+  m.def(
+      "array_from_dlpack", &array_from_dlpack, "capsule"_a,
+      nb::sig("def array_from_dlpack(capsule: Any) -> NDArray[Any]"),
+      "A writable array over a DLPack capsule of host memory, which it keeps: for the batches of\n"
+      "``row_batches`` and ``TokenFiller``, in the place of torch's function.");
+}
+
 }  // namespace fastio::python

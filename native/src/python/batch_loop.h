@@ -131,8 +131,8 @@ struct TensorLayout {
 
 constexpr std::size_t most_dimensions = 8;
 
-/// A tensor made by `from_dlpack`, torch's function of that name. It keeps `owner`, which may die
-/// in any thread, with or without the GIL.
+/// A tensor made by `from_dlpack`, torch's function of that name, or an array by ours. It keeps
+/// `owner`, which may die in any thread, with or without the GIL.
 nb::object make_tensor(const nb::object& from_dlpack, std::shared_ptr<void> owner,
                        const TensorLayout& layout);
 

@@ -257,6 +257,7 @@ NB_MODULE(_native, m) {
   fastio::python::bind_classes(m);
   fastio::python::bind_spans();
   fastio::python::bind_batch_loop(m);
+  fastio::python::bind_tensors(m);
   fastio::python::bind_batch_plans(m);
   fastio::python::bind_read_plans(m);
   fastio::python::bind_batches(m);

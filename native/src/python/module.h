@@ -290,6 +290,7 @@ void bind_read_plans(nb::module_& m);
 void bind_row_batches(nb::module_& m);
 void bind_spans();
 void bind_tar_members(nb::module_& m);
+void bind_tensors(nb::module_& m);
 void bind_transcode(nb::module_& m);
 void bind_token_batches(nb::module_& m);
 void bind_tokens(nb::module_& m);

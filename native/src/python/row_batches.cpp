@@ -494,7 +494,8 @@ void bind_row_batches(nb::module_& m) {
               "pictures: int, proof: Any, repair: Callable[[int], Any]) -> RowBatches"),
       "Batch k is made of the samples ``cuts[k]`` up to ``cuts[k + 1]``: a tensor of each output\n"
       "(at least one has rows) in a ``container``, \"list\", \"tuple\", \"dict\" by ``names``, or\n"
-      "\"value\" for one alone. Each field has a job of its own. ``from_dlpack`` is torch's.\n"
+      "\"value\" for one alone. Each field has a job of its own. ``from_dlpack`` is torch's, or\n"
+      "``array_from_dlpack``.\n"
       "``made.samples`` counts the pictures that native code has made, ``pictures`` a sample;\n"
       "``repair(k)`` makes a batch with bad samples, or one begun before a fork.");
 }

@@ -724,8 +724,8 @@ void bind_token_batches(nb::module_& m) {
       "``at_end`` pads before the tokens. ``beside`` are fields with a value for each id: their\n"
       "names in a batch, \"copy\", \"widen\" (ids) or \"loss\" (runs that become labels), the "
       "type\n"
-      "as stored (\"f4\") and the bytes of a slot of padding. ``from_dlpack`` is torch's. "
-      "``pinned``, if not None,\n"
+      "as stored (\"f4\") and the bytes of a slot of padding. ``from_dlpack`` is torch's,\n"
+      "or ``array_from_dlpack``. ``pinned``, if not None,\n"
       "gives memory in place of the ring: ``take(nbytes)`` a tensor, and ``view(tensor, start,\n"
       "dtype, shape)`` a part of it.")
       .def("__init__", &make_filler, "layout"_a, "width"_a, nb::kw_only(), "rows"_a, "pad_id"_a,

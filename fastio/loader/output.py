@@ -1,0 +1,98 @@
+"""What holds the values of a batch: arrays of NumPy, or tensors of torch, pinned or not; and what joins samples so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.lazy import is_tensor, torch
+
+__all__ = ["Output", "OutputName", "nbytes_of"]
+
+OutputName = Literal["torch", "numpy"]
+
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
+
+
+class Output(Enum):
+    """
+    What holds the values of a batch.
+
+    With ``ARRAYS``, nothing here imports torch.
+    """
+
+    ARRAYS = "arrays"
+    TENSORS = "tensors"
+    PINNED = "pinned tensors"
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether values lie in memory of torch's pinned allocator, and in no ring of ours."""
+        return self is Output.PINNED
+
+    @property
+    def from_dlpack(self) -> Callable[[Any], Any]:
+        """What native code makes its batches with: torch's function, or ours for arrays."""
+        if self is Output.ARRAYS:
+            return _native.array_from_dlpack
+        return torch._C._from_dlpack  # torch.utils.dlpack's takes twice the time
+
+    def of(self, values: NDArray[Any]) -> Any:
+        """Return values for a batch: over the same memory, or a copy in pinned memory."""
+        if self is Output.ARRAYS:
+            return values
+        tensor = torch.from_numpy(values)  # not by torch: see PlainProducer on forked children
+        return tensor.pin_memory() if self is Output.PINNED else tensor
+
+    def channels_first(self, rows: Any) -> Any:
+        """Return (B, H, W, C) in memory as (B, C, H, W), a view."""
+        return rows.transpose(0, 3, 1, 2) if self is Output.ARRAYS else rows.permute(0, 3, 1, 2)
+
+    def joined(self, samples: Sequence[Any]) -> Any:
+        """Return what torch's ``default_collate`` makes of samples; with arrays where it has tensors."""
+        if self is Output.ARRAYS:
+            return _joined(samples)
+        return torch.utils.data.default_collate(list(samples))
+
+    def pinned(self, batch: Any) -> Any:
+        """Return a collated batch with its tensors in pinned memory, if that is what this is."""
+        if not self.is_pinned:
+            return batch
+        if is_tensor(batch):
+            return batch.pin_memory()
+        if isinstance(batch, dict):
+            return {name: self.pinned(part) for name, part in batch.items()}
+        return type(batch)(map(self.pinned, batch)) if type(batch) in (list, tuple) else batch
+
+
+def _joined(samples: Sequence[Any]) -> Any:
+    """``default_collate`` for arrays: numbers and arrays are stacked, text and bytes stay a list."""
+    first = samples[0]
+    if isinstance(first, (str, bytes)):
+        return list(samples)
+    if isinstance(first, Mapping):
+        return {name: _joined([sample[name] for sample in samples]) for name in first}
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*map(_joined, zip(*samples, strict=True)))
+    if isinstance(first, (list, tuple)):
+        return list(map(_joined, zip(*samples, strict=True)))
+    values = np.stack([np.asarray(sample) for sample in samples])
+    if values.dtype.kind not in "biufc":
+        raise TypeError(f"expected arrays, numbers, text, lists or dicts of these in a batch, got {type(first)}")
+    return values
+
+
+def nbytes_of(batch: Any) -> int:
+    """Return the bytes of a batch's tensors and arrays, in nested lists, tuples and dicts."""
+    if type(batch) in _PLAIN:
+        return 0
+    if is_tensor(batch) or isinstance(batch, np.ndarray):
+        return batch.nbytes
+    if isinstance(batch, Mapping):
+        return sum(map(nbytes_of, batch.values()))
+    return sum(map(nbytes_of, batch)) if isinstance(batch, (list, tuple)) else 0
