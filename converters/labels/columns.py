@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Any
 
-from fastio.converters.sources.tables.titles import alike
+from fastio.converters.labels.filters import Filter, RowFilter, as_text
+from fastio.converters.sources.tables.titles import alike, nearest
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
 
@@ -37,14 +38,14 @@ class LabelOptions:
     How to read a label file; without any options, its column titles decide.
 
     ``label_columns`` and ``key_column`` name columns by their titles (or by numbers from 1 if ``header`` is False:
-    the first line is then a sample). ``filters`` are pairs of column and value: a row counts if each column named has
-    one of the values named for it. ``ignore_columns`` are left out on purpose; ``*`` means all others.
+    the first line is then a sample). ``filters`` are pairs of column and value, and expressions: see RowFilter.
+    ``ignore_columns`` are left out on purpose; ``*`` means all others.
     ``many_classes`` accepts nearly as many classes as samples.
     """
 
     label_columns: tuple[str, ...] = ()
     key_column: str | None = None
-    filters: tuple[tuple[str, str], ...] = ()
+    filters: tuple[Filter, ...] = ()
     ignore_columns: tuple[str, ...] = ()
     header: bool = True
     many_classes: bool = False
@@ -53,6 +54,11 @@ class LabelOptions:
     def names_columns(self) -> bool:
         """Whether any columns are named: a file without columns cannot be read that way."""
         return bool(self.label_columns or self.key_column or self.filters or self.ignore_columns or not self.header)
+
+    @property
+    def row_filter(self) -> RowFilter:
+        """What ``filters`` say."""
+        return RowFilter(self.filters)
 
     def to_json(self) -> dict[str, Any]:
         """Return what differs from the defaults, as the store keeps it."""
@@ -67,7 +73,9 @@ class LabelOptions:
         return cls(
             label_columns=tuple(map(str, said.get("label_columns", ()))),
             key_column=None if key is None else str(key),
-            filters=tuple((str(column), str(value)) for column, value in said.get("filters", ())),
+            filters=tuple(
+                each if isinstance(each, str) else (str(each[0]), str(each[1])) for each in said.get("filters", ())
+            ),
             ignore_columns=tuple(map(str, said.get("ignore_columns", ()))),
             header=bool(said.get("header", True)),
             many_classes=bool(said.get("many_classes", False)),
@@ -76,31 +84,22 @@ class LabelOptions:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Positions in a row: of the file name, the label or labels, and the filtered columns."""
+    """Positions in a row: of the file name, the label or labels, and the columns of filters, by their name there."""
 
     key: int
     labels: tuple[int, ...]
-    filters: tuple[tuple[int, frozenset[str]], ...] = ()
+    filters: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
         """The last position that a row must have."""
-        return max(self.key, *self.labels, *(position for position, _ in self.filters))
+        return max(self.key, *self.labels, *self.filters.values())
 
     def label_of(self, cells: Sequence[Any]) -> Any:
         """Return the label of a row; a list if several columns make it."""
         if len(self.labels) == 1:
             return cells[self.labels[0]]
         return [cells[position] for position in self.labels]
-
-    def takes(self, cells: Sequence[Any]) -> bool:
-        """Return whether a row passes the filters."""
-        return all(as_text(cells[position]) in values for position, values in self.filters)
-
-
-def as_text(value: object) -> str:
-    """Return a value as it is written in ``--filter``: JSON's true is "true"."""
-    return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 
 def has_known_title(titles: Iterable[str]) -> bool:
@@ -126,12 +125,10 @@ def choose_columns(
     table = _Titles([title.strip() for title in titles], where)
     ignores_all = ALL_OTHERS in options.ignore_columns
     ignored = {table.at(name, "--without") for name in options.ignore_columns if name != ALL_OTHERS}
-    filters: dict[int, set[str]] = {}
-    for name, value in options.filters:
-        filters.setdefault(table.at(name, "--filter"), set()).add(value)
+    filters = {name: table.at(name, "--filter") for name in options.row_filter.columns}
     labels = tuple(table.at(name, "--label-column") for name in options.label_columns)
     key = None if options.key_column is None else table.at(options.key_column, "--key-column")
-    taken = {*ignored, *filters, *labels}
+    taken = {*ignored, *filters.values(), *labels}
     if key is None:
         key = table.first_of(_NAME_TITLES, taken)
     if not labels:
@@ -139,13 +136,13 @@ def choose_columns(
         labels = () if found is None else (found,)
     if key in labels:
         raise SourceError(f"{where}: {titles[labels[0]]!r} cannot be both the file name and the label")
-    used = {*ignored, *filters, *labels, -1 if key is None else key}
+    used = {*ignored, *filters.values(), *labels, -1 if key is None else key}
     free = [i for i in range(len(titles)) if i not in used]
     if key is None or not labels:
         raise _unknown_titles(table, free, has_key=key is not None, has_label=bool(labels), values=values)
     if free and not ignores_all:
         raise _unused_columns(table, free, values=values)
-    return Columns(key, labels, tuple((position, frozenset(each)) for position, each in filters.items()))
+    return Columns(key, labels, filters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +156,8 @@ class _Titles:
         """Return the position of a title, by exact spelling or, if that is unambiguous, ignoring case."""
         found = alike(name, self.titles)
         if not found:
-            raise SourceError(f"{self.where}: {option} {name}: there is no such column among {self.listed()}")
+            near = nearest(name, self.titles)
+            raise SourceError(f"{self.where}: {option} {name}: there is no such column among {self.listed()}{near}")
         if len(found) > 1:
             raise _twice(name, self.where)
         return found[0]

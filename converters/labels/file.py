@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from fastio.converters.labels.columns import Columns, LabelOptions, choose_columns, has_known_title
+from fastio.converters.labels.filters import RowFilter
 from fastio.converters.labels.values import NumberedLabels, Row, number_labels, plain_label, type_cells
 from fastio.converters.sources.streams import opened
 from fastio.errors import SourceError
@@ -242,7 +243,7 @@ def _of_table(data: bytes, delimiter: str, request: _Request) -> Statements:
         if request.options.names_columns:
             raise SourceError(f"{where}: names a file, so there are no titles: add --no-header and number the columns")
         _check_unnamed(where, first, delimiter)
-        return _table(lines, Columns(0, (1,)), width, delimiter)
+        return _table(lines, Columns(0, (1,)), width, delimiter, RowFilter())
     if width == 1:
         raise SourceError(_unfit_row(where, first, 2, delimiter))
 
@@ -250,7 +251,7 @@ def _of_table(data: bytes, delimiter: str, request: _Request) -> Statements:
         return (cells[position] for _, cells in body[:_LOOKED_AT] if len(cells) > position)
 
     columns = choose_columns(first, request.options, where=where, values=values)
-    found = _table(body, columns, width, delimiter)
+    found = _table(body, columns, width, delimiter, request.options.row_filter)
     found.titles = tuple(first[i] for i in columns.labels)
     return found
 
@@ -277,13 +278,22 @@ def _is_header(first: Sequence[str], body: Sequence[tuple[str, list[str]]], requ
     return is_said or has_known_title(first) or bool(body and any(map(request.is_file, body[0][1])))
 
 
-def _table(lines: Sequence[tuple[str, list[str]]], columns: Columns, width: int, delimiter: str) -> Statements:
+def _table(
+    lines: Sequence[tuple[str, list[str]]],
+    columns: Columns,
+    width: int,
+    delimiter: str,
+    row_filter: RowFilter,
+) -> Statements:
     found = Statements()
     rows: list[tuple[str, Any, str]] = []
     for where, row in lines:
         if len(row) <= columns.last or len(row) > width:
             raise SourceError(_unfit_row(where, row, width, delimiter))
-        if not columns.takes(row):
+    cells = {name: [row[position] for _, row in lines] for name, position in columns.filters.items()}
+    passes = row_filter.mask(len(lines), cells.__getitem__, where="", is_text=True)
+    for (where, row), is_taken in zip(lines, passes.tolist(), strict=True):
+        if not is_taken:
             found.filtered.append(row[columns.key])
             continue
         label = columns.label_of(row)
@@ -351,21 +361,33 @@ def _entries(data: bytes) -> Iterator[tuple[Any, str]]:
 def _of_records(entries: Sequence[tuple[Any, str]], request: _Request) -> Statements:
     """Records ``{"filename": ..., "label": ...}``, ``[name, label]`` or ``{name: label}``."""
     found = Statements()
+    named: list[tuple[list[Any], Columns, str]] = []
     chosen: dict[tuple[str, ...], Columns] = {}  # by the titles of a record, which may differ
     for entry, where in entries:
         if isinstance(entry, JsonObject) and (len(entry.pairs) > 1 or request.options.names_columns):
             titles = tuple(title for title, _ in entry.pairs)
             if titles not in chosen:
                 chosen[titles] = _record_columns(titles, entries, where, request)
-            columns, cells = chosen[titles], [value for _, value in entry.pairs]
-            found.titles = tuple(titles[i] for i in columns.labels)
-            if columns.takes(cells):
-                found.rows.append((cells[columns.key], columns.label_of(cells), where))
-            elif isinstance(cells[columns.key], str):
-                found.filtered.append(cells[columns.key])
+            found.titles = tuple(titles[i] for i in chosen[titles].labels)
+            named.append(([value for _, value in entry.pairs], chosen[titles], where))
         else:
             found.rows.append(_pair(entry, where, request.options))
+    _take(named, request.options.row_filter, found)
     return found
+
+
+def _take(records: Sequence[tuple[list[Any], Columns, str]], row_filter: RowFilter, found: Statements) -> None:
+    """Add the records that pass the filters, each with its columns and place, and the names of those that do not."""
+
+    def values_of(name: str) -> Iterable[object]:
+        return (cells[columns.filters[name]] for cells, columns, _ in records)
+
+    passes = row_filter.mask(len(records), values_of, where="")
+    for (cells, columns, where), is_taken in zip(records, passes.tolist(), strict=True):
+        if is_taken:
+            found.rows.append((cells[columns.key], columns.label_of(cells), where))
+        elif isinstance(cells[columns.key], str):
+            found.filtered.append(cells[columns.key])
 
 
 def _record_columns(

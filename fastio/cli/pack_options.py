@@ -19,6 +19,7 @@ from fastio.cli.source_kind import split_of
 if TYPE_CHECKING:
     from fastio.converters import Part, Raw, Source, SourceKind, Transcode
     from fastio.converters.fields.types import FieldChoice
+    from fastio.converters.labels.filters import Filter
     from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
     from fastio.converters.text.encode import TextTokens
     from fastio.store.files.remote_options import Remote
@@ -40,7 +41,6 @@ _LONGEST_SIDE = 65_500
 _SIDE = WholeNumber(1, _LONGEST_SIDE)
 OF_TEXT = ("ignore_columns", "label_column")  # that text has, too
 TABLE_OPTIONS = ("fields", "root", "key_column", "label_column", "filters", "ignore_columns", "no_header")
-_COMPARISONS = (">", "<", "!", "~")  # that may be meant by width>=400
 
 
 def _names(context: click.Context, option: click.Parameter, value: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -61,18 +61,17 @@ def _size(context: click.Context, option: click.Parameter, value: str | None) ->
     return int(match[1]), int(match[2])
 
 
-def _pairs(context: click.Context, option: click.Parameter, values: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Parse COLUMN=VALUE pairs; raise UsageError for anything else."""
+def _filters(context: click.Context, option: click.Parameter, values: Sequence[str]) -> tuple[Filter, ...]:
+    """Parse COLUMN=VALUE pairs and expressions; raise UsageError for anything else."""
     del context, option
-    for value in values:
-        if "=" not in value.strip("="):
-            raise click.BadParameter(f"{value!r}: expected COLUMN=VALUE, as in split=train")
-        if value.partition("=")[0].endswith(_COMPARISONS):
-            raise click.BadParameter(
-                f"{value!r}: only COLUMN=VALUE is known, which takes the rows with this very value, as in split=train; "
-                "of a store that is packed, FastDataset(path).where('width >= 400') takes any part"
-            )
-    return tuple((value.partition("=")[0], value.partition("=")[2]) for value in values)
+    if not values:
+        return ()
+    from fastio.converters.labels.filters import parse_filter
+
+    try:
+        return tuple(map(parse_filter, values))
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
 
 
 _SOURCE_OPTIONS = (
@@ -93,9 +92,10 @@ _SOURCE_OPTIONS = (
         "--filter",
         "filters",
         multiple=True,
-        callback=_pairs,
-        metavar="COLUMN=VALUE",
-        help="Use only rows of FILE or SRC with this value; repeat for more values or columns.",
+        callback=_filters,
+        metavar="EXPR",
+        help="Use only rows of FILE or SRC of which it is true: split=train, or \"year >= 2015 and kind in ('dog', "
+        "'cat')\"; repeat for more columns, or more values of COLUMN=VALUE.",
     ),
     click.option(
         "--without",
@@ -174,7 +174,7 @@ class SourceArguments:
     labels: str | None
     label_column: tuple[str, ...]
     key_column: str | None
-    filters: tuple[tuple[str, str], ...]
+    filters: tuple[Filter, ...]
     ignore_columns: tuple[str, ...]
     no_header: bool
     fields: tuple[str, ...]
@@ -201,7 +201,9 @@ class SourceArguments:
             if value is True:
                 words.append(option)
             elif name == "filters":
-                words += [word for pair in value for word in (option, "=".join(pair))]
+                words += [
+                    word for each in value for word in (option, each if isinstance(each, str) else "=".join(each))
+                ]
             elif name == "fields":
                 words += [word for field in value for word in (option, field)]
             elif isinstance(value, tuple) and value:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from fastio.converters.labels.filters import Filter
+
     _ParamType = click.ParamType[str]
 else:
     _ParamType = click.ParamType  # not generic before click 8.2
@@ -55,7 +57,7 @@ def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[...
     )
 
 
-def split_of(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[str, tuple[tuple[str, str], ...]]:
+def split_of(src: str, split: str, filters: tuple[Filter, ...]) -> tuple[str, tuple[Filter, ...]]:
     """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
     from fastio.converters.sources.tables.rows import has_split_column
     from fastio.store.files.local import is_local

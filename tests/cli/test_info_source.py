@@ -210,8 +210,7 @@ def test_options_say_what_a_path_is(tmp_path: Path) -> None:
     assert "--text-column is for text" in run("info", tmp_path / "f", "--text-column", "a", code=2)
     for command in (["info", tmp_path / "f"], ["pack", tmp_path / "f", tmp_path / "o.lmdb"]):
         assert "--key-column needs a label file" in run(*command, "--key-column", "a", code=2)
-        words = "'width>=400': only COLUMN=VALUE is known, which takes the rows with this very value"
-        assert words in run(*command, "--filter", "width>=400", code=2)
+        assert "--filter needs a label file" in run(*command, "--filter", "width>=400", code=2)
 
 
 @pytest.mark.parametrize("options", [[], ["--text-column", "messages"]])

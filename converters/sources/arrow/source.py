@@ -39,7 +39,7 @@ from fastio.converters.sources.listed import Indices, ListedSource, Values, name
 from fastio.converters.sources.optional import pyarrow
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.tables.names import RowKeys, passing, unique_keys
-from fastio.converters.sources.tables.titles import column_path
+from fastio.converters.sources.tables.titles import column_path, nearest
 from fastio.errors import SourceError
 from fastio.store.kinds.names import ARROW_SUFFIXES, PARQUET_SUFFIXES, plain_name
 from fastio.store.kinds.scan import Problem, SourcePath
@@ -116,8 +116,9 @@ def table_source(
         head = columns_of(reader, dict.fromkeys(file.schema.names, places[0]), file.schema, ())
         table = TableHead(places[0], file.schema, features, lambda path: _first_bytes(reader, places[0], path), head)
     columns = choose_columns(table, options)
-    key, filters = options.columns.key_column, options.columns.filters
-    named = {name: path_to(table, name) for name in (key, *(name for name, _ in filters)) if name is not None}
+    key, row_filter = options.columns.key_column, options.columns.row_filter
+    named = {name: path_to(table, name, f"--filter {row_filter}") for name in row_filter.columns}
+    named |= {} if key is None else {key: path_to(table, key)}
     paths = [*(each.path for each in columns), *named.values()]
     rows = TableFiles.scan(reader, places, list(dict.fromkeys(path[0] for path in paths)))
     settled = (
@@ -130,7 +131,7 @@ def table_source(
     )
     unpacked += parts_left_out(table, paths)
     row_keys = RowKeys.of(files.names, rows.file_rows, (*PARQUET_SUFFIXES, *ARROW_SUFFIXES))
-    order, left_out = passing(row_keys, filters, lambda name: _values_of(rows, named[name]))
+    order, left_out = passing(row_keys, row_filter, lambda name: _values_of(rows, named[name]), where=place.path)
     problems = list[Problem]()
     keys_at: Callable[[Indices], list[str]] = row_keys.at
     if key is not None:
@@ -373,7 +374,7 @@ def choose_columns(table: TableHead, options: SourceOptions) -> list[Column]:
     Return the fields of the samples, pictures first and the label last.
 
     With ``--field`` these are the fields asked for, otherwise all columns that are not ignored and not the key or a
-    filter. The label is the column of ``--label-column``, else the one called label, else the only one of which
+    COLUMN=VALUE. The label is the column of ``--label-column``, else the one called label, else the only one of which
     ``datasets`` notes the names of classes. Raises SourceError, with what to type, for columns that are not there or
     fit no field, and for names that come twice.
     """
@@ -397,8 +398,8 @@ def choose_columns(table: TableHead, options: SourceOptions) -> list[Column]:
 
 
 def _selecting(table: TableHead, options: SourceOptions) -> list[tuple[str, ...]]:
-    """The columns that give keys and filters."""
-    key, filters = options.columns.key_column, options.columns.filters
+    """The columns that give keys, and those of which a filter takes one value."""
+    key, filters = options.columns.key_column, options.columns.row_filter.pairs
     paths = [path_to(table, name, f"--filter {name}={value}") for name, value in filters]
     return paths if key is None else [path_to(table, key, f"--key-column {key}"), *paths]
 
@@ -452,7 +453,9 @@ def path_to(table: TableHead, where: str, words: str = "") -> tuple[str, ...]:
     names = table.schema.names
     parts = column_path(where, dict.fromkeys(names))
     if parts is None:
-        raise SourceError(f"{table.place}: {words}: there is no such column among {_listed(table.schema)}")
+        raise SourceError(
+            f"{table.place}: {words}: there is no such column among {_listed(table.schema)}{nearest(where, names)}"
+        )
     if names.count(parts[0]) > 1:
         raise SourceError(
             f"{table.place}: has {names.count(parts[0])} columns named {parts[0]!r}, so it is unclear which one counts"

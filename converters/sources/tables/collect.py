@@ -6,9 +6,10 @@ import json
 import math
 import tempfile
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -93,11 +94,11 @@ class _Collector:
                 spool.close()
 
     def _collected(self) -> Collected:
-        result, plan = self._result, self._plan
+        result, passes = self._result, self._passes()
         for line, row in self._table.rows():
             if isinstance(row, str):
                 result.problems.append(Problem(f"{self._table.name}:{line}", row))
-            elif not plan.takes(row):
+            elif not next(passes):
                 self._leave_out(line, row)
             else:
                 self._add(line, row)
@@ -115,6 +116,20 @@ class _Collector:
             result.columns[name] = np.concatenate([np.zeros((0, *shape), self._fields[name].dtype), *parts])
         result.spools = {name: spool.finish() for name, spool in self._spools.items()}
         return result
+
+    def _passes(self) -> Iterator[bool]:
+        """Return whether each good row passes the filters, whose columns are read before."""
+        plan, count = self._plan, 0
+        if not plan.filters:
+            return repeat(True)
+        values = {name: list[object]() for name in plan.filters}
+        for _, row in self._table.rows():
+            if not isinstance(row, str):
+                count += 1
+                for name, title in plan.filters.items():
+                    values[name].append(row.get(title))
+        where, is_text = f"{self._table.path}: ", not self._table.is_typed
+        return iter(plan.row_filter.mask(count, values.__getitem__, where=where, is_text=is_text).tolist())
 
     def _add(self, line: int, row: Mapping[str, Any]) -> None:
         result, position = self._result, len(self._result.keys)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastio.converters.fields.types import FieldChoice, refuse_equal_names, value_at
-from fastio.converters.labels.columns import ALL_OTHERS, as_text
+from fastio.converters.labels.columns import ALL_OTHERS
+from fastio.converters.labels.filters import RowFilter
 from fastio.converters.labels.values import WHOLE
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, is_empty
 from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.tables.rows import value_in
-from fastio.converters.sources.tables.titles import alike, column_path
+from fastio.converters.sources.tables.titles import alike, column_path, nearest
 from fastio.errors import SourceError
 from fastio.types.field_types import field_of, type_of
 from fastio.types.picture_kinds import kind_by_name
@@ -65,15 +66,16 @@ class TablePlan:
     How rows become samples.
 
     ``key`` is the title whose value is the sample's key, None if rows have no keys; ``columns`` are those that become
-    fields, the key's file first. ``filters`` map titles to the values that rows may have. ``ignored`` are the titles
+    fields, the key's file first. ``filters`` are the titles of what ``row_filter`` names. ``ignored`` are the titles
     that become nothing, ``without`` those that the user leaves out, of which there may be fields from inside.
     """
 
     key: str | None
     columns: Sequence[PlannedColumn]
-    filters: Mapping[str, frozenset[str]]
+    filters: Mapping[str, str]
     ignored: Sequence[str]
     without: frozenset[str]
+    row_filter: RowFilter
 
     @property
     def files(self) -> list[PlannedColumn]:
@@ -84,10 +86,6 @@ class TablePlan:
     def values(self) -> list[PlannedColumn]:
         """The columns whose values are in the table itself."""
         return [each for each in self.columns if not each.is_file]
-
-    def takes(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a row passes the filters."""
-        return all(as_text(row.get(title)) in values for title, values in self.filters.items())
 
 
 def label_title(options: SourceOptions) -> str:
@@ -122,9 +120,7 @@ class _Planner:
         self.has_pictures = any(each.kind is not None for each in self.guesses.values())
         columns = self.options.columns
         ignored = {self._title(each, "--without") for each in columns.ignore_columns if each != ALL_OTHERS}
-        filters: dict[str, set[str]] = {}
-        for title, value in columns.filters:
-            filters.setdefault(self._title(title, "--filter"), set()).add(value)
+        filters = {name: self._title(name, "--filter") for name in columns.row_filter.columns}
         paths = {choice: self._path(choice) for choice in self.options.fields}
         chosen = {path[0]: choice for choice, path in paths.items() if len(path) == 1}
         if len(chosen) < sum(len(path) == 1 for path in paths.values()):
@@ -134,7 +130,7 @@ class _Planner:
         found: list[PlannedColumn] = []
         for title in self.guesses:
             choice = chosen.get(title)
-            is_named = choice is not None or title in (label, key) or title in filters
+            is_named = choice is not None or title in (label, key, *filters.values())
             if title in ignored and choice is None and title != key:
                 continue
             if ALL_OTHERS in columns.ignore_columns and not is_named and not _is_file_title(title):
@@ -152,9 +148,10 @@ class _Planner:
         return TablePlan(
             key,
             found,
-            {title: frozenset(values) for title, values in filters.items()},
+            filters,
             [title for title in self.guesses if title not in kept],
             frozenset(ignored),
+            columns.row_filter,
         )
 
     def _column(self, title: str, choice: FieldChoice | None, *, is_label: bool) -> PlannedColumn:
@@ -267,10 +264,13 @@ class _Planner:
         if len(found) == 1:
             return titles[found[0]]
         listed = ", ".join(map(repr, self.guesses))
+        near = nearest(name, titles)
         between = "" if option.endswith("=") else " "
         is_folder = option.startswith("--field") and Path(self.where).parent.joinpath(name).is_dir()
         hint = "; --source-kind pairs takes it as a folder" if is_folder else ""
-        raise SourceError(f"{self.where}: {option}{between}{name}: there is no such column among {listed:.500}{hint}")
+        raise SourceError(
+            f"{self.where}: {option}{between}{name}: there is no such column among {listed:.500}{near}{hint}"
+        )
 
     def _field_name(self, title: str) -> str:
         name = re.sub(r"[^a-z0-9_]", "_", title.lower())

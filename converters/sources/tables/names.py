@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.labels.columns import as_text
+from fastio.converters.labels.filters import RowFilter, ValuesOf
 from fastio.converters.sources.listed import Indices
 from fastio.errors import SourceError
 from fastio.store.kinds.names import plain_name
@@ -106,9 +106,6 @@ def _sentence(name: str, error: int, kind: int) -> str:
 
 # Keys of samples that are rows or records of files, and the rows that filters and keys leave.
 
-# The values of a column for all rows, in order; the column as the user names it.
-ValuesOf = Callable[[str], Iterable[object]]
-
 
 @dataclass(frozen=True, slots=True)
 class RowKeys:
@@ -132,13 +129,10 @@ class RowKeys:
         return [f"{self.stems[file]}/{row:0{widths[file]}d}" for file, row in positions]
 
 
-def passing(keys: RowKeys, filters: Sequence[tuple[str, str]], values_of: ValuesOf) -> tuple[Indices, list[Problem]]:
-    """Return the rows that have, in each column of ``filters``, one of the values named for it; and the others."""
-    passes = np.ones(int(keys.file_rows.sum()), bool)
-    for column in dict.fromkeys(name for name, _ in filters):
-        wanted = {value for name, value in filters if name == column}
-        passes &= np.fromiter((as_text(value) in wanted for value in values_of(column)), bool, len(passes))
-    sentence = f"does not pass the filter {', '.join(f'{name}={value}' for name, value in filters)}"
+def passing(keys: RowKeys, row_filter: RowFilter, values_of: ValuesOf, *, where: str) -> tuple[Indices, list[Problem]]:
+    """Return the rows that pass the filters, and the others; ``where`` is what has the columns, for errors."""
+    passes = row_filter.mask(int(keys.file_rows.sum()), values_of, where=f"{where}: ")
+    sentence = f"does not pass the filter {row_filter}"
     return np.flatnonzero(passes), [Problem(key, sentence) for key in keys.at(np.flatnonzero(~passes))]
 
 

@@ -194,7 +194,7 @@ def _left_out(
         if each.kind
         or (len(each.path) == 1 and (types.get(each.name) or (each.field and each.field.traits.is_picture)))
     }
-    settled |= {*files, *plan.filters, plan.key or ""}
+    settled |= {*files, *plan.filters.values(), plan.key or ""}
     return columns.left_out(set(guesses) - set(plan.ignored), set(guesses) if options.as_recorded else settled)
 
 

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 
-__all__ = ["alike", "column_path"]
+__all__ = ["alike", "column_path", "nearest"]
+
+_SIDES = ("width", "height")
 
 
 def alike(name: str, titles: Sequence[str]) -> list[int]:
     """Return the positions of the titles that are spelled like ``name``; without any, of those that differ in case."""
     exact = [i for i, title in enumerate(titles) if title == name]
     return exact or [i for i, title in enumerate(titles) if title.lower() == name.lower()]
+
+
+def nearest(name: str, titles: Collection[str]) -> str:
+    """Return what to say of a column that is not there: the nearest one, "" if none is near."""
+    if name in _SIDES:
+        return (
+            "; sizes of pictures are not known before these are packed: FastDataset(path).where('width >= 400') takes "
+            "a part of a store"
+        )
+    near = get_close_matches(name, titles, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def column_path(where: str, titles: Collection[str]) -> tuple[str, ...] | None:

@@ -22,6 +22,7 @@ from fastio.converters.sources.file_set import FileSet
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.tables.names import RowKeys, passing, unique_keys
+from fastio.converters.sources.tables.titles import nearest
 from fastio.converters.sources.tfrecord.records import (
     BYTES_LIST,
     FLOAT_LIST,
@@ -63,11 +64,11 @@ def open_tfrecord(place: SourcePath, options: SourceOptions) -> ListedSource:
     records = _Records([scan_records(files.place(name)) for name in files.names])
     seen = records.seen(place.path)
     columns = choose_features(place.path, seen, options)
-    key, filters = options.columns.key_column, options.columns.filters
-    for name, value in filters:
-        feature_named(place.path, seen, name, f"--filter {name}={value}")
+    key, row_filter = options.columns.key_column, options.columns.row_filter
+    for name in row_filter.columns:
+        feature_named(place.path, seen, name, f"--filter {row_filter}")
     row_keys = RowKeys.of(files.names, records.file_rows, RECORD_SUFFIXES)
-    order, left_out = passing(row_keys, filters, records.values_of)
+    order, left_out = passing(row_keys, row_filter, records.values_of, where=place.path)
     problems = list[Problem]()
     keys_at: Callable[[Indices], list[str]] = row_keys.at
     if key is not None:
@@ -419,7 +420,7 @@ def choose_features(place: str, seen: Mapping[str, SeenFeature], options: Source
     Return the fields of the samples, pictures first and the label last.
 
     With ``--field`` these are the fields asked for, otherwise all features that are not ignored and not the key or a
-    filter. The label is the feature of ``--label-column``, else one called label or image/class/label. Raises
+    COLUMN=VALUE. The label is the feature of ``--label-column``, else one called label or image/class/label. Raises
     SourceError, with what to type, for features that are not there or fit no field.
     """
     columns = options.columns
@@ -433,7 +434,7 @@ def choose_features(place: str, seen: Mapping[str, SeenFeature], options: Source
     if not options.fields and ALL_OTHERS not in columns.ignore_columns:
         used = ignored | {
             columns.key_column,
-            *(name for name, _ in columns.filters),
+            *(name for name, _ in columns.row_filter.pairs),
             *(each.feature for each in chosen),
         }
         chosen = [*_by_rule(place, [each for name, each in sorted(seen.items()) if name not in used]), *chosen]
@@ -449,7 +450,7 @@ def features_left_out(
     """Return the features that are not packed. Raises SourceError for those of them that hold pictures."""
     columns = options.columns
     names = sorted(seen)
-    selecting = {columns.key_column or "", *(name for name, _ in columns.filters)}
+    selecting = {columns.key_column or "", *columns.row_filter.columns}
     typed = {choice.where for choice in options.fields if choice.field is not None}
     settled = {each.feature for each in chosen if each.field.traits.is_picture or each.feature in typed}
     return SourceColumns(place, names, lambda name: seen[name].values, columns.ignore_columns, noun="feature").left_out(
@@ -461,7 +462,7 @@ def features_left_out(
 def feature_named(place: str, seen: Mapping[str, SeenFeature], name: str, words: str) -> str:
     """Return ``name`` if there is such a feature. Raises SourceError that lists the features; ``words`` were typed."""
     if name not in seen:
-        raise SourceError(f"{place}: {words}: there is no such feature among {_listed(seen)}")
+        raise SourceError(f"{place}: {words}: there is no such feature among {_listed(seen)}{nearest(name, seen)}")
     return name
 
 

@@ -363,8 +363,10 @@ def test_coco_is_called_so(tmp_path):
     ("options", "words"),
     [
         (("--label-column", "x"), "--label-column needs a label file: add --labels FILE"),
-        (("--filter", "x"), "expected COLUMN=VALUE"),
+        (("--filter", "x="), "expected COLUMN=VALUE, as in split=train, or an expression"),
+        (("--filter", "width>=400 and"), "expected COLUMN=VALUE, as in split=train, or an expression"),
         (("--filter", "a=b"), "--filter needs a label file"),
+        (("--filter", "a >= 3"), "--filter needs a label file"),
     ],
 )
 def test_options_without_a_label_file(tmp_path, options, words):
