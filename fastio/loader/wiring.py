@@ -35,12 +35,14 @@ from fastio.loader.producer.field_options import (
     view_roles,
 )
 from fastio.loader.producer.memory_cache import keep_in_memory
+from fastio.loader.producer.mosaics import Mosaics
 from fastio.loader.selection.mixture import MemberTransforms
 from fastio.loader.selection.selection import Selection, select
 from fastio.samplers.shape_bucket import ShapeBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
+from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.recipe import Colours, Recipe, as_list, is_geometry, split
 from fastio.transforms.bucket import ResizeToBucket
 from fastio.transforms.canvas import CropRule, GeometryRule
@@ -101,6 +103,7 @@ class _Stages:
     compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see CacheContents
     cached: Stage | None = None  # what such a cache was filled by
     coloured: int = 0  # how many of ``later`` native threads do, because there is no device
+    mosaics: Mosaics | None = None  # made of what native threads decode, before ``later``
     members: MemberTransforms | None = None  # instead of ``native``, what native threads do for each of a mixture
 
     @property
@@ -136,7 +139,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     work = options.work.for_producer(dataset_verify=base.verify)
     stages = _stages(selection, pixels, work, seed)
     for later in stages.every_later:
-        check_later(base, later)
+        check_later(base, later, behind=None if stages.mosaics is None else stages.mosaics.mosaic)
     _check_compiled(stages, pixels)
     if work.output is Output.ARRAYS:
         _check_arrays(base, stages)
@@ -184,16 +187,16 @@ def _context(
         Colours(later[:count], seed=view_seed(seed, view)) if count else None
         for view, (count, later) in enumerate(stages.later_views or [(stages.coloured, stages.later)] * stages.count)
     ]
-    if (has_fields(source) and not packs_fields(source, pixels.collate)) or stages.views is not None:
+    has_several = stages.views is not None or stages.mosaics is not None
+    if (has_fields(source) and not packs_fields(source, pixels.collate)) or has_several:
         fields = field_options(
             source,
             stages.native,
-            pixels,
-            seed=seed,
-            sampler=sampler,
+            options,
             colours=colours,
             views=stages.views,
             members=stages.members,
+            mosaics=stages.mosaics,
         )
         return ProducerContext(source, work, fields=fields)
     fused = fuse(
@@ -224,18 +227,26 @@ def _context(
 def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, seed: int) -> _Stages:
     """Divide the transforms; a cache is filled, or what it is to hold decided, here."""
     base = selection.base
+    _check_mosaics(selection, pixels)
     if selection.member_transforms is not None:
         return _member_stages(base, pixels, selection.member_transforms)
     if pixels.all_views is not None:
         return _view_stages(base, pixels, pixels.all_views)
-    transforms = as_list(pixels.transforms)
+    transforms, mosaics, behind = Mosaics.taken(as_list(pixels.transforms), seed=seed)
     adding: list[Any] = [step for step in transforms if isinstance(step, (GeometryRule, CropRule))]
     adds = [name for step in adding for name in step.adds]
     if pixels.cache == "device" and adds:
         raise no_place_for_fields(base, adds)
+    if mosaics is not None and adding:
+        raise ValueError(
+            f"{adding[0]!r} with {mosaics.mosaic!r}: a mosaic has the geometries of four pictures: drop it"
+        )
     native, later = split(transforms, resident=pixels.cache == "device")
-    ours = [_name(step) for step in later if isinstance(step, BaseTransform)]
+    made = [] if mosaics is None else [mosaics.mosaic, *mosaics.flips.transforms]
+    ours = [_name(step) for step in (*made, *later, *behind) if isinstance(step, BaseTransform)]
     described = {"transforms": _name(Compose(native)) if native else None, "batch_transforms": ours}
+    if mosaics is not None:
+        return _Stages(base, native, behind, None, described, mosaics=mosaics)
     if pixels.cache is None:
         return _Stages(base, native, later, None, described, coloured=_coloured(base, later, pixels))
     first = native if pixels.cache == "ram" else _leading(later)
@@ -248,6 +259,24 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
     return _Stages(
         source, list(kept.rest), later, None, described, compared=kept.compared, coloured=coloured, cached=cached
     )
+
+
+def _check_mosaics(selection: Selection, pixels: PixelOptions) -> None:
+    """Raise ValueError for a Mosaic where batches are not made of fields that the loader's threads decode."""
+    mosaic = next((step for step in pixels.every_transform if isinstance(step, Mosaic)), None)
+    base = selection.base
+    if mosaic is None:
+        return
+    others = {
+        "views= and repeats=": pixels.all_views is not None,
+        "a Mixture whose members have transforms of their own": selection.member_transforms is not None,
+        f"cache={pixels.cache!r}": pixels.cache is not None,
+        f"decode={pixels.decode!r}": pixels.decode != "cpu",
+        "a dataset with a transform or methods of its own": base.transform is not None or base.makes_samples,
+    }
+    for name, is_asked in others.items():
+        if is_asked:
+            raise ValueError(f"{mosaic!r} does not go with {name}: it is made of what native threads decode: drop one")
 
 
 def _member_stages(base: FastDataset, pixels: PixelOptions, members: MemberTransforms) -> _Stages:
@@ -359,7 +388,9 @@ def _sample_error(dataset: FastDataset, index: int) -> SampleError:
 
 def _device(pixels: PixelOptions) -> Any:
     """The device that was named; the CPU where something is done behind the decoders and none was."""
-    if pixels.device is None and not all(map(is_geometry, pixels.every_transform)):
+    if pixels.device is None and not all(
+        isinstance(step, Mosaic) or is_geometry(step) for step in pixels.every_transform
+    ):
         return "cpu"
     return pixels.device
 

@@ -6,6 +6,7 @@ from fastio.transforms.batch import ColorJitter as ColorJitter
 from fastio.transforms.batch import CutMix as CutMix
 from fastio.transforms.batch import GaussianBlur as GaussianBlur
 from fastio.transforms.batch import MixUp as MixUp
+from fastio.transforms.batch import Mosaic as Mosaic
 from fastio.transforms.batch import Normalize as Normalize
 from fastio.transforms.batch import NormalizeLayer as NormalizeLayer
 from fastio.transforms.batch import OneOf as OneOf

@@ -14,6 +14,7 @@ from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.functions import PerBatch, PerSample
+from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.canvas import BoxRule, Canvas, CropRule, GeometryRule, PointRule, Rule
 from fastio.transforms.joint import JointTransform
@@ -53,6 +54,8 @@ class Compose(Transform):
         for transform in self.transforms:
             if isinstance(transform, PerSample) or (isinstance(transform, PixelTransform) and not mixes_of(transform)):
                 continue
+            if isinstance(transform, Mosaic):
+                raise transform.refusal()
             if isinstance(transform, (BatchTransform, PerBatch)):
                 raise TypeError(
                     f"{transform!r} works on batches: "

@@ -141,6 +141,7 @@ class Frames:
         self.boxes, self.points = BoxRule(), PointRule()
         self.is_moved = False
         self.adds: tuple[str, ...] = ()
+        self.limits: tuple[Axis, Axis] | None = None  # of the part that points are inside of; None: the whole canvas
 
     def follow(self, transform: Steps, numbers: NDArray[np.float64]) -> None:
         """Run a transform with these numbers, ``(n, draws)``, then clip boxes to what it leaves of the pictures."""
@@ -171,7 +172,18 @@ class Frames:
             self.x.mirror(mask, self.width)
         else:
             self.y.mirror(mask, self.height)
+        if self.limits is not None:
+            self.limits[axis == "y"].mirror(mask, self.width if axis == "x" else self.height)
         self.is_moved = True
+
+    def limit(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
+        """Count points as outside that are outside this part of the canvas. Only flips may follow."""
+        zero = np.zeros(1)
+        x, y = (
+            Axis(np.ones(1), zero, zero, low.astype(np.float64), (low + size).astype(np.float64))
+            for low, size in ((left, width), (top, height))
+        )
+        self.limits = x, y
 
     def warp(self, warp: Warp) -> None:
         """Begin anew behind the matrices; boxes of pictures that stay as they are are not clipped."""
@@ -221,6 +233,8 @@ class Frames:
             setattr(some, name, side[part] if len(side) > 1 else side)
         some.x, some.y = self.x.part(part), self.y.part(part)
         some.stages = [stage.part(part) for stage in self.stages]
+        if self.limits is not None:
+            some.limits = self.limits[0].part(part), self.limits[1].part(part)
         return some
 
     def added(self, count: int) -> dict[str, NDArray[np.generic]]:
@@ -287,6 +301,13 @@ class Rows:
         if keep.all():
             return self
         return Rows(self.values[keep], np.bincount(self.samples[keep], minlength=len(self.counts)))
+
+    def at(self, positions: NDArray[np.int64]) -> Rows:
+        """Return the rows of the samples at these positions, in this order; a position may come several times."""
+        counts = self.counts[positions]
+        starts = np.cumsum(self.counts) - self.counts
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return Rows(self.values[np.repeat(starts[positions], counts) + within], counts)
 
     @property
     def samples(self) -> NDArray[np.int64]:
@@ -369,11 +390,13 @@ def _moved_points(rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
         x, y = (_along(points[..., column], axis, per_row) for column, axis in enumerate((stage.x, stage.y)))
         points[..., 0], points[..., 1] = _projected(x, y, stage.matrices, per_row)
     for column, (axis, size) in enumerate(((own.x, own.width), (own.y, own.height))):
-        moved, sizes = _along(points[..., column], axis, per_row), size.reshape(per_row)
+        moved = _along(points[..., column], axis, per_row)
+        low, high = (np.zeros(1), size) if own.limits is None else (own.limits[column].low, own.limits[column].high)
+        low, high = low.reshape(per_row), high.reshape(per_row)
         if frames.points.outside == "clip":
-            moved = np.clip(moved, 0, sizes - 1)
+            moved = np.clip(moved, low, high - 1)
         elif frames.points.outside == "drop":
-            is_inside = (moved >= 0) & (moved < sizes)
+            is_inside = (moved >= low) & (moved < high)
             inside &= is_inside.all(axis=tuple(range(1, is_inside.ndim)))
         points[..., column] = moved
     return Rows(_as_stored(points, rows.values.dtype), rows.counts), inside

@@ -15,6 +15,7 @@ from fastio.errors import SchemaError
 from fastio.loader.options import LoaderOptions
 from fastio.samplers.clips import ClipSampler
 from fastio.transforms.batch.choice import mixes_of
+from fastio.transforms.batch.mosaic import Mosaic
 
 __all__ = ["Clips", "clips_of"]
 
@@ -67,7 +68,7 @@ def clips_of(dataset: FastDataset, indices: NDArray[np.int64] | None, options: L
     wrong = [name for name, is_asked in others.items() if is_asked]
     if wrong:
         raise ValueError(f"{path}: {wrong[0]} with a ClipSampler: its clips are made by the CPU's decoders: drop it")
-    mixes = [step for step in pixels.every_transform if mixes_of(step)]
+    mixes = [step for step in pixels.every_transform if mixes_of(step) or isinstance(step, Mosaic)]
     if mixes:
         raise ValueError(
             f"{path}: {mixes[0]!r} with a ClipSampler: it would mix frames, not clips: mix them in your loop"

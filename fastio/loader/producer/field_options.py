@@ -17,14 +17,18 @@ from fastio.dataset.record_collate import RowsWish, choose_rows, preference_of
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.errors import SchemaError
 from fastio.loader.device.nested import BatchRoles
-from fastio.loader.options import CollateWish, Layout, PixelOptions, Quality
+from fastio.loader.options import CollateWish, Layout, LoaderOptions, Quality
+from fastio.loader.producer.mosaics import Mosaics
 from fastio.loader.selection.mixture import MemberTransforms
 from fastio.samplers.bucket import LengthBucketSampler
+from fastio.transforms.arguments import as_fill, check_mask_fill
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
+from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.batch.recipe import Colours, is_geometry
 from fastio.transforms.fused import Fused, FusedByMember, PicturePass
+from fastio.transforms.plain import colour_of
 from fastio.transforms.program import Program, joined
 from fastio.transforms.transform import Transform
 from fastio.transforms.views import Views, check_fields, view_seed
@@ -58,7 +62,8 @@ class FieldOptions:
     entry for each field of tokens or ragged arrays. Batches get the fields that ``adds`` names.
 
     ``others`` are the transforms of the views besides the first, of pictures that have several; ``views`` says how many
-    there are, and whether they become a list (None: there are no views).
+    there are, and whether they become a list (None: there are no views). ``mosaics`` are made of the pictures and masks
+    of finished rows; None: none are.
     """
 
     fused: Mapping[str, PicturePass | None]
@@ -69,6 +74,7 @@ class FieldOptions:
     adds: tuple[str, ...] = ()
     others: Mapping[str, tuple[PicturePass, ...]] = field(default_factory=dict)
     views: Views | None = None
+    mosaics: Mosaics | None = None
 
     @property
     def repeats(self) -> int:
@@ -95,23 +101,23 @@ def has_fields(dataset: FastDataset) -> bool:
 def field_options(
     dataset: FastDataset,
     transforms: Sequence[Any],
-    pixels: PixelOptions,
+    options: LoaderOptions,
     *,
-    seed: int,
-    sampler: object,
     colours: Sequence[Colours | None] = (None,),
     views: Views | None = None,
     members: MemberTransforms | None = None,
+    mosaics: Mosaics | None = None,
 ) -> FieldOptions:
     """
     Return what to do with the fields of ``dataset``.
 
     ``transforms`` are those that native threads run, and those of the first of ``views``; ``members`` are instead those
-    of each member of a mixture; ``colours`` is what they then do to pictures, one for each view. Raises SchemaError or
-    ValueError, in one line, for options that no field goes with.
+    of each member of a mixture; ``colours`` is what they then do to pictures, one for each view; ``mosaics`` are made
+    of the results. Raises SchemaError or ValueError, in one line, for options that no field goes with.
     """
+    pixels, seed, sampler = options.pixels, options.order.seed, options.samples.batch_sampler
     leader = _leader(dataset)
-    has_transforms = bool(transforms) or members is not None
+    has_transforms = bool(transforms) or members is not None or mosaics is not None
     if has_transforms and leader is None:
         raise SchemaError(
             f"{dataset.store.path}: transforms= is for pictures and masks, but the samples have only "
@@ -150,6 +156,8 @@ def field_options(
             fused[name], others[name] = makers[0], tuple(makers[1:])
         else:
             fused[name] = None
+    if mosaics is not None:
+        _check_edges(dataset, mosaics.mosaic, fused)
     collates = row_collates(dataset, pixels.collate, sampler)
     return FieldOptions(
         fused,
@@ -160,7 +168,19 @@ def field_options(
         adds=_added(dataset, fused[leader] if leader is not None else None) if has_transforms else (),
         others=others,
         views=views,
+        mosaics=mosaics,
     )
+
+
+def _check_edges(dataset: FastDataset, mosaic: Mosaic, fused: Mapping[str, PicturePass | None]) -> None:
+    """Raise ValueError or SchemaError for a mosaic whose edges do not fit pictures or masks."""
+    for name, reader in dataset.readers.items():
+        if reader.is_mask:
+            check_mask_fill(mosaic.mask_fill, reader.dtype, where=str(mosaic))
+        picture = fused[name]
+        channels = next((number for number, mode in _MODES.items() if reader.is_picture and mode == reader.mode), None)
+        if picture is not None and channels is not None:
+            colour_of(as_fill(mosaic.fill), picture.grey or channels)
 
 
 def _check_members(dataset: FastDataset) -> None:
@@ -373,8 +393,12 @@ def batch_roles(dataset: FastDataset) -> BatchRoles | None:
     return BatchRoles(pictures, keys[LABEL] if is_column else None)
 
 
-def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
-    """Raise SchemaError for transforms behind the decoders that have no picture, or that other fields do not follow."""
+def check_later(dataset: FastDataset, later: Sequence[Any], *, behind: object = None) -> None:
+    """
+    Raise SchemaError for transforms behind the decoders that have no picture, or that other fields do not follow.
+
+    They come ``behind`` a Mosaic, if one is given.
+    """
     ours = [transform for transform in later if isinstance(transform, (Transform, BatchTransform))]
     if not (ours and _keeps_fields(dataset)):
         return
@@ -388,7 +412,7 @@ def check_later(dataset: FastDataset, later: Sequence[Any]) -> None:
     if moving is None or not targets:
         return
     if isinstance(moving, Transform):
-        first = later[0]
+        first = later[0] if behind is None else behind
         remedy = f"put it before {type(first).__name__}, where they move together"
     else:
         remedy = f"drop it, or leave {' and '.join(targets)} out by fields="

@@ -177,7 +177,7 @@ def _row_fields(context: ProducerContext) -> RowFields:
             is_list = reader.is_picture and options.views is not None and options.views.is_list
             fields[name] = RowField(reader, fused, is_planar, options.others.get(name, ()), is_list)
     leader = options.leader if options.is_joint else None
-    return RowFields(fields, leader, context.options.output)
+    return RowFields(fields, leader, context.options.output, options.mosaics)
 
 
 def _stages(context: ProducerContext, rows: RowFields, name: str) -> list[Stage]:
@@ -191,7 +191,10 @@ def _stages(context: ProducerContext, rows: RowFields, name: str) -> list[Stage]
     traits, follows = reader.field.traits, f"moved with {rows.leader}"
     if name in rows.fields:
         steps = rows.fields[name].steps
-        return [Stage(NATIVE, (follows,) if not steps and reader.is_mask and rows.leader else steps)]
+        made = [Stage(NATIVE, (follows,) if not steps and reader.is_mask and rows.leader else steps)]
+        if rows.mosaics is not None and (reader.is_picture or reader.is_mask):
+            made.append(Stage(_BY_NUMPY, rows.mosaics.steps))
+        return made
     if traits.is_tokens:
         if isinstance(collate, PreferenceCollate) and not collate.apart:
             return [Stage(NATIVE, (called(collate),))]
@@ -202,7 +205,8 @@ def _stages(context: ProducerContext, rows: RowFields, name: str) -> list[Stage]
         return [*checked, Stage(_BY_PYTHON, ("text" if traits.is_text else "JSON" if traits.is_json else "bytes",))]
     leader = None if rows.leader is None else rows.fields[rows.leader].fused
     is_moved = leader is not None and bool(reader.field.geometry or reader.field.owner)
-    moved = (follows, *leader.rules) if leader is not None and is_moved else ()
+    pieces = () if rows.mosaics is None else rows.mosaics.steps
+    moved = (follows, *pieces, *leader.rules) if leader is not None and is_moved else ()
     return [*checked, Stage(_BY_NUMPY, (*moved, str(collate)))]
 
 
@@ -233,6 +237,7 @@ class _Machinery:
     pillow_count: PillowCount
     rows: RowFields
     decoders: Mapping[str, RowDecoder]
+    canvases: Mapping[str, BatchBuffers]  # of mosaics, by field
     tokens: Sequence[TokenField]
     preferences: PreferenceFields | None
     ragged: Sequence[RowReader]
@@ -241,7 +246,8 @@ class _Machinery:
     @property
     def buffer_bytes(self) -> int:
         """Bytes of batches: in progress, with the training loop, and free."""
-        rows = sum(each.allocated_bytes for decoder in self.decoders.values() for each in decoder.buffers)
+        buffers = [*self.canvases.values(), *(each for decoder in self.decoders.values() for each in decoder.buffers)]
+        rows = sum(each.allocated_bytes for each in buffers)
         return rows + sum(tokens.filler.allocated_bytes for tokens in self.tokens if tokens.filler is not None)
 
     def batches(self, whole: BatchPart, *, repair: Any) -> _native.RowBatches | None:
@@ -249,10 +255,10 @@ class _Machinery:
         Return the batches of a chunk, made by native code alone but for those with bad samples, which ``repair`` makes.
 
         None if ``begin`` has to start each: if a field has no rows, if those of one differ in shape, if some values
-        could not be read, or once Pillow has had to decode a picture.
+        could not be read, if pictures become mosaics, or once Pillow has had to decode a picture.
         """
         fields = self.context.field_options
-        is_other = bool(self.tokens or self.preferences or self.ragged or self.others or fields.adds)
+        is_other = bool(self.tokens or self.preferences or self.ragged or self.others or fields.adds or fields.mosaics)
         if is_other or self.context.clips is not None or not self.decoders or self.pillow.has_begun:
             return None
         leader = None if self.rows.leader is None else whole.rows[self.rows.leader]
@@ -289,7 +295,7 @@ class _Machinery:
     def begin(self, part: BatchPart) -> list[PendingFields]:
         """Start all fields of a batch. Raises SchemaError if rows do not fit together."""
         options, fields = self.context.options, self.context.field_options
-        rows = PendingRowFields(self.rows, part, self.decoders, self.pillow_count)
+        rows = PendingRowFields(self.rows, part, self.decoders, self.canvases, self.pillow_count)
         pending: list[PendingFields] = [rows]
         if fields.adds:
             pending.append(PendingAdded(rows, len(part), options.output))
@@ -302,7 +308,7 @@ class _Machinery:
             pending += [PendingValues(reader, part, checked) for reader in self.others]
             if self.ragged:
                 output, collates = options.output, fields.collates
-                pending.append(PendingRagged(self.ragged, collates, part, checked, rows.frames, output))
+                pending.append(PendingRagged(self.ragged, collates, part, checked, rows, output))
         return pending
 
 
@@ -335,6 +341,11 @@ def _start(
         pillow_count,
         rows,
         decoders,
+        canvases={
+            name: BatchBuffers(options.depth + 2, options.output)
+            for name, field in rows.fields.items()
+            if rows.mosaics is not None and (field.reader.is_picture or field.reader.is_mask)
+        },
         tokens=[
             _token_field(context, reader, pool)
             for reader in readers
@@ -419,6 +430,9 @@ class _FieldsBatch:
         if len(indices) == 0:
             return FinishedBatch(None, 0, 0, list(errors.values()), proof=self._part.proof, lost=lost)
         values: dict[str, Any] = {}
+        for pending in self._pending:
+            if isinstance(pending, PendingRowFields):
+                pending.lay_out(errors, kept)
         for pending in self._pending:
             values |= pending.values(kept)
         nbytes = nbytes_of(values)  # of what lies in buffers, unlike columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,23 @@ from fastio.errors import SampleError, SchemaError
 from fastio.loader.output import Output
 from fastio.loader.producer.batch_part import BatchPart
 from fastio.loader.producer.chunks import EncodedValues
-from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
+from fastio.loader.producer.decoding import (
+    BatchBuffers,
+    DecodedRows,
+    DecodingRows,
+    RowChunk,
+    RowDecoder,
+    RowField,
+    RowPart,
+)
+from fastio.loader.producer.mosaics import Mosaics
 from fastio.loader.producer.pillow_threads import PillowCount
 from fastio.samplers.batches import Batches
+from fastio.transforms.arguments import as_fill
+from fastio.transforms.batch.mosaic import Pieces
 from fastio.transforms.frames import Frames
 from fastio.transforms.fused import Planned
+from fastio.transforms.plain import colour_of
 
 __all__ = [
     "PendingAdded",
@@ -30,12 +42,13 @@ __all__ = [
 class RowFields:
     """
     The fields that become rows. The pictures and masks of a sample follow the plan that is made from the size of its
-    ``leader``; None: each is decoded for itself.
+    ``leader``; None: each is decoded for itself. ``mosaics`` are then made of them, if there is something to make.
     """
 
     fields: Mapping[str, RowField]
     leader: str | None
     output: Output
+    mosaics: Mosaics | None = None
 
     def look_up(self, batches: Batches, values: Mapping[str, EncodedValues], *, epoch: int) -> dict[str, RowChunk]:
         """Return what these samples decode to, by field; the leader comes first."""
@@ -54,15 +67,22 @@ class PendingRowFields:
     """The rows of a batch in progress; see PendingFields. Raises SchemaError for rows that do not fit together."""
 
     def __init__(
-        self, fields: RowFields, part: BatchPart, decoders: Mapping[str, RowDecoder], pillow_count: PillowCount
+        self,
+        fields: RowFields,
+        part: BatchPart,
+        decoders: Mapping[str, RowDecoder],
+        canvases: Mapping[str, BatchBuffers],
+        pillow_count: PillowCount,
     ) -> None:
         self._fields = fields
+        self._canvases = canvases
         self._part = part
         self._pillow_count = pillow_count
         self._decoding: dict[str, DecodingRows] = {}
         self._decoded: dict[str, DecodedRows] = {}
         self.planned: Planned | None = None  # for the sizes of the leader
         self._frames: Frames | None = None
+        self.pieces: Pieces | None = None  # that mosaics are made of, once ``lay_out`` has decided
         try:
             for name, chunk in part.rows.items():
                 self._check_raw(name)
@@ -134,6 +154,21 @@ class PendingRowFields:
             self._frames = fused.frames(self.planned, epoch=self._part.epoch)
         return self._frames
 
+    def lay_out(self, bad: Iterable[int], kept: NDArray[np.int64] | None) -> None:
+        """
+        Decide of which pieces mosaics are made, if this batch has some: of the samples at these positions, or of all
+        (None), of which the ``bad`` ones give none.
+        """
+        mosaics, leader = self._fields.mosaics, self._fields.leader
+        if mosaics is None or leader is None:
+            return
+        positions = np.arange(len(self._part)) if kept is None else kept
+        rows = self._decoded[leader].rows[0]
+        first = 2 if self._fields.fields[leader].is_planar else 1
+        height, width = rows.shape[first : first + 2]
+        ids = self._part.chunk.batches.ids[self._part.part]
+        self.pieces = mosaics.pieces(ids, positions, (height, width), list(bad), epoch=self._part.epoch)
+
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
         return {name: self._value(name, rows, kept) for name, rows in self._decoded.items()}
@@ -141,9 +176,27 @@ class PendingRowFields:
     def _value(self, name: str, rows: DecodedRows, kept: NDArray[np.int64] | None) -> Any:
         """Return the values of a field, or the list of those of its views."""
         field, output = self._fields.fields[name], self._fields.output
+        if self.pieces is not None and name in self._canvases:
+            return self._laid_out(field, self._mosaics(name, rows.rows[0], self.pieces))
         values = rows.blanked() if kept is None else rows.at(kept, output)
         values = [self._laid_out(field, each) for each in values]
         return values if field.is_list else values[0]
+
+    def _mosaics(self, name: str, rows: NDArray[Any], pieces: Pieces) -> Any:
+        """Return the mosaics of a field of pictures or masks."""
+        field, mosaics = self._fields.fields[name], self._fields.mosaics
+        assert mosaics is not None
+        shape = (rows.shape[1], pieces.side, pieces.side) if field.is_planar else (pieces.side, pieces.side)
+        canvases, values = self._canvases[name].take_rows(
+            (len(pieces), *shape) if field.is_planar else (len(pieces), *shape, *rows.shape[3:]), rows.dtype
+        )
+        if field.is_planar:
+            rows, canvases = np.moveaxis(rows, 1, -1), np.moveaxis(canvases, 1, -1)
+        if field.reader.is_mask:
+            pieces.paste(rows, canvases, mosaics.mosaic.mask_fill)
+        else:
+            pieces.paste(rows, canvases, colour_of(as_fill(mosaics.mosaic.fill), rows.shape[-1]))
+        return values
 
     def _laid_out(self, field: RowField, values: Any) -> Any:
         output = self._fields.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from fastio.loader.output import Output
 from fastio.loader.producer.batch_part import BatchPart, collate_lengths
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.store.files.fetch import joined_spans
+from fastio.transforms.batch.mosaic import Pieces
 from fastio.transforms.frames import Frames, Rows, find_mismatches, move_targets
 from fastio.types.spans import Spans
 
@@ -140,11 +141,24 @@ def _document(data: NDArray[np.uint8]) -> Any:
 # Ragged fields of a batch: boxes, points and what belongs to them, moved with the picture and collated.
 
 
+class MovedPictures(Protocol):
+    """The pictures that boxes and points of a batch lie in."""
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The pieces that pictures of mosaics are made of; None if they are no mosaics."""
+        ...
+
+    def frames(self) -> Frames | None:
+        """Return where the pictures of the samples were moved; None if they were not."""
+        ...
+
+
 class PendingRagged:
     """
     The ragged fields of a batch, together: rows of one may belong to those of another.
 
-    ``frames`` tells, once the rows are there, where the pictures beside them have been moved; None if they have not.
+    ``pictures`` tell, once they are there, where they have been moved, and of which pieces they are.
     """
 
     def __init__(
@@ -153,14 +167,14 @@ class PendingRagged:
         collates: Mapping[str, Collate],
         part: BatchPart,
         checked: CheckedValues,
-        frames: Callable[[], Frames | None],
+        pictures: MovedPictures,
         output: Output,
     ) -> None:
         self._readers = {reader.field.name: reader for reader in readers}
         self._collates = collates
         self._part = part
         self._checked = checked
-        self._frames = frames
+        self._pictures = pictures
         self._output = output
         self._rows: dict[str, Rows] = {}
 
@@ -175,8 +189,7 @@ class PendingRagged:
             errors = bad | errors
             if bad:
                 blank.setdefault(reader.field.owner or name, set()).update(bad)
-        frames = self._frames()
-        if frames is None:
+        if self._pictures.frames() is None:
             return errors
         fields = [reader.field for reader in self._readers.values()]
         for position, (name, words) in find_mismatches(fields, self._rows).items():
@@ -187,7 +200,6 @@ class PendingRagged:
             without = blank.get(field.owner or field.name)
             if without:
                 self._rows[field.name] = _without(self._rows[field.name], without)
-        self._rows = move_targets(fields, self._rows, frames)
         return errors
 
     def _bad(self, reader: RowReader, spans: Spans) -> dict[int, SampleError]:
@@ -211,16 +223,21 @@ class PendingRagged:
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
         collated = {}
-        for name, rows in self._rows.items():
-            values, counts = rows.values, rows.counts
-            if kept is not None:
-                keeps = np.zeros(len(counts), np.bool_)
-                keeps[kept] = True
-                values, counts = values[np.repeat(keeps, counts)], counts[kept]
+        for name, rows in self._moved(kept).items():
             how = self._collates[name]
             assert not isinstance(how, (PadCollate, PreferenceCollate))  # which are for token ids
-            collated[name] = collate_lengths(values, counts, how, self._output)
+            collated[name] = collate_lengths(rows.values, rows.counts, how, self._output)
         return collated
+
+    def _moved(self, kept: NDArray[np.int64] | None) -> dict[str, Rows]:
+        """Return the rows of each field as the pictures beside them were moved, of the samples at these positions."""
+        rows = self._rows if kept is None else {name: each.at(kept) for name, each in self._rows.items()}
+        frames, fields = self._pictures.frames(), [reader.field for reader in self._readers.values()]
+        if frames is None:
+            return rows
+        if self._pictures.pieces is not None:
+            return rows | self._pictures.pieces.move(fields, self._rows, frames)
+        return move_targets(fields, rows, frames if kept is None else frames.part(kept))
 
     def cancel(self) -> None:
         """See PendingFields."""

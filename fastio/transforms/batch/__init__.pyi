@@ -20,6 +20,7 @@ from fastio.transforms.batch.functions import PerSample as PerSample
 from fastio.transforms.batch.layer import NormalizeLayer as NormalizeLayer
 from fastio.transforms.batch.mix import CutMix as CutMix
 from fastio.transforms.batch.mix import MixUp as MixUp
+from fastio.transforms.batch.mosaic import Mosaic as Mosaic
 from fastio.transforms.batch.policy import AugMix as AugMix
 from fastio.transforms.batch.policy import AutoAugment as AutoAugment
 from fastio.transforms.batch.policy import RandAugment as RandAugment

@@ -20,6 +20,7 @@ from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.functions import PerBatch, PerSample
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
 from fastio.transforms.batch.mix import MIXES
+from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.one_pass import HostPass, one_pass
 from fastio.transforms.batch.program import PixelTransform, grouped, program_for, run_program
 from fastio.transforms.canvas import Rule
@@ -69,6 +70,9 @@ class Recipe:
         first: int = 0,
         named: Callable[[int], SampleError] | None = None,
     ) -> None:
+        mosaic = next((transform for transform in transforms if isinstance(transform, Mosaic)), None)
+        if mosaic is not None:
+            raise mosaic.refusal()
         ours = [isinstance(transform, (Transform, BatchTransform)) for transform in transforms]
         count = ours.index(False) if False in ours else len(ours)
         stop = count + ours[count:].index(True) if any(ours[count:]) else len(ours)
