@@ -42,7 +42,9 @@ def cells(boxes: list[torch.Tensor], side: int) -> tuple[torch.Tensor, ...]:
     return picture, row, column, rows[:, 2:].clamp(min=1)
 
 
-def loss_of(outputs: tuple[torch.Tensor, torch.Tensor], boxes: list[torch.Tensor], classes: list[torch.Tensor]):
+def loss_of(
+    outputs: tuple[torch.Tensor, torch.Tensor], boxes: list[torch.Tensor], classes: list[torch.Tensor]
+) -> torch.Tensor:
     kinds, sizes = outputs
     picture, row, column, extent = cells([each.cpu() for each in boxes], kinds.shape[-1])
     wanted = torch.zeros(kinds.shape[0], *kinds.shape[2:], dtype=torch.long)
