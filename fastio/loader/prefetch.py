@@ -19,6 +19,7 @@ from fastio.machine import rank_and_world
 from fastio.samplers.position import whole
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.options import explains_names
+from fastio.types.placement import Placement
 from fastio.types.receipt import Receipt
 
 __all__ = ["DevicePrefetcher"]
@@ -75,6 +76,13 @@ class DevicePrefetcher:
         self._epoch = 0  # the epoch of the next iteration, if the loader does not tell
         self._done = 0  # samples of that epoch that are already done
         self._seen: _Seen | None = None
+
+    def __repr__(self) -> str:
+        """Return what is copied where, and what is done to its pictures there."""
+        about = f"DevicePrefetcher({type(self.batches).__name__}, {str(self.device)!r}, depth={self.depth})"
+        placed = self._delivery.placed(Placement({"pictures": ()}), pictures=["pictures"], label="")
+        done = [*placed.fields["pictures"], *placed.batch]
+        return "\n  ".join([about, *(placed.lines if any(stage.steps for stage in done) else ())])
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""

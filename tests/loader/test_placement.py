@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from fastio import FastDataset, FastLoader
+from fastio import ClipSampler, DevicePrefetcher, FastDataset, FastLoader, Mixture, ShapeBucketSampler
 from fastio.measure.doctor.gather import _samples_placement
 from fastio.measure.report.doctor import doctor_page
 from fastio.measure.report.page import Prose
@@ -23,9 +23,11 @@ from fastio.transforms import (
     MixUp,
     Normalize,
     PerBatch,
+    PerSample,
     RandomCrop,
     RandomHorizontalFlip,
     Resize,
+    ResizeToBucket,
     ToDtype,
 )
 from fastio.types.field_types import field_of
@@ -40,6 +42,11 @@ PYTHON = "Python in the loop's thread"
 def augment(picture: Any) -> Any:
     """A transform of the user's own, of single pictures."""
     return torch.zeros(3)
+
+
+def own(picture: Any) -> Any:
+    """A function of the user's own, of single pictures in a list of transforms."""
+    return picture
 
 
 def shuffled(batch: Any) -> Any:
@@ -100,6 +107,27 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "image: native threads (RandomCrop)",
                 "label: index",
                 f"batch: {PYTHON} (PerBatch(shuffled)), then {LOOP} (Normalize)",
+            ],
+        ),
+        (
+            {"transforms": [RandomCrop(32), PerSample(own), ColorJitter(0.4), PerBatch(shuffled), PerSample(own)]},
+            [
+                (
+                    f"image: native threads (RandomCrop), then {PYTHON} (PerSample(own)), then {LOOP} (ColorJitter), "
+                    "because ColorJitter stands behind PerSample(own), which native threads do not run"
+                ),
+                "label: index",
+                f"batch: {PYTHON} (PerBatch(shuffled)), then {PYTHON} (PerSample(own))",
+            ],
+        ),
+        (
+            {"views": [(2, [RandomCrop(32), PerSample(own)]), (1, [RandomCrop(32), Normalize([0.5], [0.5])])]},
+            [
+                (
+                    "image: native threads (3 x [RandomCrop]), then "
+                    f"{LOOP} (1 x [Normalize]), then {PYTHON} (2 x [PerSample(own)])"
+                ),
+                "label: index",
             ],
         ),
         (
@@ -256,3 +284,32 @@ def test_doctor_says_where_samples_are_made(store: Path, workers: int, where: st
     report = empty | {"summary": "none", "command": "train.py", "facts": {"step": None, "loader": {"placement": lines}}}
     sections = {section.title: section for section in doctor_page(report).sections}
     assert list(lines) == [part.text for part in sections["Where batches are made"].parts if isinstance(part, Prose)]
+
+
+def test_clips_buckets_and_mixtures(store: Path) -> None:
+    """Samplers change no place; a bucket's resize and the transforms of members are named where they run."""
+    dataset, steps = FastDataset(store), [RandomCrop(32), ColorJitter(0.4)]
+    clips = ClipSampler(np.arange(12) // 6, frames=3, stride=1, batch_size=2)
+    buckets = ShapeBucketSampler(dataset.sizes(), shapes=[(32, 48), (48, 32)], batch_size=2)
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        (dataset, {"batch_sampler": clips, "transforms": steps}, "RandomCrop, ColorJitter"),
+        (dataset, {"batch_sampler": buckets, "transforms": [ResizeToBucket(buckets)]}, "ResizeToBucket"),
+        (
+            Mixture({"a": dataset, "b": store}, {"a": 1, "b": 2}, transforms={"a": steps, "b": steps[:1]}),
+            {"batch_size": 4},
+            "a: RandomCrop + ColorJitter, b: RandomCrop",
+        ),
+    ]
+    for data, options, names in cases:
+        with FastLoader(data, **options) as loader:
+            assert [f"image: native threads ({names})", "label: index"] == loader.placement.lines
+
+
+def test_a_prefetcher_says_what_it_does() -> None:
+    """Where batches go and, if there are transforms, what each of them is; without any, it stays one line."""
+    first = "DevicePrefetcher(list, 'cpu', depth=2)"
+    assert first == repr(DevicePrefetcher([], "cpu"))
+    assert (
+        f"{first}\n  pictures: {PYTHON} (PerSample(own)), then {LOOP} (Normalize)\n"
+        f"  batch: {PYTHON} (PerBatch(shuffled))"
+    ) == repr(DevicePrefetcher([], "cpu", transforms=[PerSample(own), Normalize([0.5], [0.5]), PerBatch(shuffled)]))

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,7 @@ from fastio.loader.forks import PerProcess
 from fastio.loader.ranges import COPY, TRANSFORM, named_range
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import Contiguous
+from fastio.transforms.batch.functions import PerSample
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import AnyTransform, Recipe
 from fastio.transforms.transform import Transform
@@ -155,24 +157,34 @@ class Delivery:
         """
         device, is_host = str(self.device), self._lane.is_immediate
         where = f"{device} in the loop's thread" if is_host else device
-        views = [_steps(recipe) for recipe in self._recipes]
-        steps = self._joined(views)
-        mixes = tuple(called(step) for step in self._recipes[0].transforms if mixes_of(step))
-        stages = {}
-        for name in made.fields:
-            done = steps if name in pictures else mixes if name == label else ()
-            stages[name] = [Stage(where, done, _why_late(self._recipes[0]))] if done or not is_host else []
         python = "Python in the loop's thread" + ("" if is_host else f", on {device}")
+        done = self._stages(self._recipes, where, python)
+        if not is_host and (not done or done[0].where != where):
+            done.insert(0, Stage(where))
+        mixes = tuple(called(step) for step in self._recipes[0].transforms if mixes_of(step))
+        of_label = [Stage(where, mixes)] if mixes or not is_host else []
+        others = [] if is_host else [Stage(where)]
+        stages = {name: done if name in pictures else of_label if name == label else others for name in made.fields}
         batch: list[Stage] = []
         following: list[Recipe] = self._recipes
         while following:
-            if following is not self._recipes and any(map(_steps, following)):
-                batch.append(Stage(where, self._joined([_steps(recipe) for recipe in following])))
+            if following is not self._recipes:
+                batch += self._stages(following, where, python)
             if any(recipe.own for recipe in following):
                 own = [tuple(map(called, recipe.own)) for recipe in following]
                 batch.append(Stage(python, self._joined(own)))
             following = [recipe.next for recipe in following if recipe.next is not None]
         return made.then(stages, batch)
+
+    def _stages(self, recipes: Sequence[Recipe], where: str, python: str) -> list[Stage]:
+        """Return what the recipes of all views do in turn: PerSample in Python, all else by torch."""
+        late, reason = _why_late(recipes[0]) if recipes is self._recipes else (0, "")
+        phases = zip_longest(*map(_phases, recipes), fillvalue=())
+        stages = [
+            Stage(python if number % 2 else where, self._joined(steps), reason if number == late else "")
+            for number, steps in enumerate(phases)
+        ]
+        return [stage for stage in stages if stage.steps]
 
     def _joined(self, views: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
         """Return the steps of all views."""
@@ -321,18 +333,34 @@ class Delivery:
             run.read_from.clear()
 
 
-def _steps(recipe: Recipe) -> tuple[str, ...]:
-    """Return what the transforms of a recipe are called, without what a loader adds for the layout of memory."""
-    return tuple(called(step) for step in recipe.transforms if not isinstance(step, Contiguous))
+def _phases(recipe: Recipe) -> list[tuple[str, ...]]:
+    """
+    Return what the steps of a recipe are called: those of torch at even places, functions of single pictures at odd
+    ones, without what a loader adds for the layout of memory.
+    """
+    phases: list[tuple[str, ...]] = [()]
+    for step in recipe.transforms:
+        if isinstance(step, Contiguous):
+            continue
+        if isinstance(step, PerSample) == len(phases) % 2:
+            phases.append(())
+        phases[-1] += (called(step),)
+    return phases
 
 
-def _why_late(recipe: Recipe) -> str:
-    """Return which transform of a recipe native threads would have run if it stood elsewhere; "" if none would."""
+def _why_late(recipe: Recipe) -> tuple[int, str]:
+    """
+    Return the phase of the first transform that native threads would run if it stood elsewhere, and why they do not;
+    "" if there is none.
+    """
     first, *others = recipe.transforms or [None]
     if isinstance(first, (PixelTransform, Transform)):
-        return ""  # native threads do not make these pictures
+        return 0, ""  # native threads do not make these pictures
     late = next((step for step in others if isinstance(step, (PixelTransform, Transform))), None)
-    return "" if late is None else f"{called(late)} stands behind {called(first)}, which native threads do not run"
+    if late is None:
+        return 0, ""
+    number = next(number for number, steps in enumerate(_phases(recipe)) if not number % 2 and called(late) in steps)
+    return number, f"{called(late)} stands behind {called(first)}, which native threads do not run"
 
 
 def _versions(batch: Iterable[torch.Tensor]) -> dict[int, int]:
