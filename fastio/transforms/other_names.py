@@ -40,7 +40,10 @@ def _python(call: str) -> str:
 
 
 def _compiled(call: str) -> str:
-    return f"Compiled(function) runs a function of yours on pixels in native threads, or {_python(call)}"
+    return (
+        "Compiled(function) runs a function of yours on pixels in native threads, PerSample(function) in Python, or "
+        f"{_python(call)}"
+    )
 
 
 _CLASSES: Final[Mapping[str, str]] = {
@@ -55,16 +58,16 @@ _CLASSES: Final[Mapping[str, str]] = {
     "Equalize": "RandomEqualize(p=1.0) always equalizes",
     "FiveCrop": "FastLoader(..., views=[(5, [RandomCrop(224)])]) gives five crops at random, natively; for the four "
     f"corners, {_python('FiveCrop(...)')}",
-    "GaussianNoise": "a function of batches behind ToDtype(torch.float32, scale=True) adds noise to whole batches; or "
-    f"{_python('GaussianNoise(...)')}",
+    "GaussianNoise": "PerSample(function, draws=1) behind ToDtype(torch.float32, scale=True) adds noise, seeded by the "
+    f"number that it gets; or {_python('GaussianNoise(...)')}",
     "Identity": "leave it out",
     "InterpolationMode": 'pass its name: Resize(256, interpolation="bicubic"); values of torchvision\'s are taken, too',
     "Invert": "RandomInvert(p=1.0) always inverts",
     "JPEG": _python("JPEG(...)"),
-    "Lambda": "pass the function itself: of samples to FastDataset(path, transform=function), of batches behind the "
-    "last transform of FastLoader(..., transforms=[...]), of pixels as Compiled(function)",
-    "LinearTransformation": "a function of batches behind Normalize(...) does it for all pictures at once: "
-    "lambda batch: [(batch[0].flatten(1) - mean) @ matrix, *batch[1:]]",
+    "Lambda": "PerSample(function) for one picture, PerBatch(function) for a whole batch, both anywhere in "
+    "FastLoader(..., transforms=[...]); Compiled(function) runs one of pixels in native threads",
+    "LinearTransformation": "PerBatch(function) behind Normalize(...) does it for all pictures at once: "
+    "function = lambda batch: [(batch[0].flatten(1) - mean) @ matrix, *batch[1:]]",
     "PILToTensor": f"{_TENSORS}: leave it out",
     "Posterize": "RandomPosterize(bits, p=1.0) always posterizes",
     "RGB": 'leave it out: FastDataset(path, mode="RGB") is the default',
@@ -87,7 +90,8 @@ _CLASSES: Final[Mapping[str, str]] = {
     "ToPILImage": "leave it out: FastDataset(path) gives PIL images, and FastLoader tensors",
     "ToPureTensor": f"{_TENSORS}: leave it out",
     "ToTensor": _FLOATS,
-    "UniformTemporalSubsample": "it is for videos as tensors, which a store has as single frames: pick the indices",
+    "UniformTemporalSubsample": "ClipSampler(dataset, frames=8, stride=2) makes clips of evenly spaced frames, which "
+    "a store has as single pictures: FastLoader(dataset, batch_sampler=sampler)",
     **dict.fromkeys(
         (
             "check_type", "get_bounding_boxes", "get_keypoints", "has_all", "has_any", "is_pure_tensor",

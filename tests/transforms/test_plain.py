@@ -170,5 +170,5 @@ def test_nonsense_is_refused(make: Any, words: str) -> None:
 
 def test_other_callables_are_no_transforms() -> None:
     """What is not data cannot become a plan; the message says where it goes."""
-    with pytest.raises(TypeError, match=r"FastDataset\(path, transform="):
+    with pytest.raises(TypeError, match=r"write PerSample\(<lambda>\) for a function of one picture"):
         Compose([lambda picture: picture])  # type: ignore[list-item] # this is the mistake
