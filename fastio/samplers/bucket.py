@@ -84,6 +84,7 @@ class LengthBucketSampler(PlannedSampler):
         self._rule().check_longest(self._lengths)
         if window is None:
             self.window = self._default_window()
+        self._close(LengthBucketSampler)
 
     def _default_window(self) -> int:
         batch = self.batch_size

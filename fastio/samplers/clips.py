@@ -136,6 +136,7 @@ class ClipSampler(PlannedSampler):
                 self._span,
                 listed,
             )
+        self._close(ClipSampler)
 
     @property
     def _span(self) -> int:

@@ -74,6 +74,7 @@ class PackSampler(PlannedSampler):
         self.seed = seed
         self.uneven: Uneven = uneven
         self._rule().check_longest(self._lengths)
+        self._close(PackSampler)
 
     def _rule(self) -> PackRule:
         return self._rule_of({name: getattr(self, name) for name in PackRule.__slots__})

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from fastio.samplers.agreement import SURE_AFTER, Agreement
 from fastio.samplers.batches import Batches
 from fastio.samplers.position import GIVEN_UP, as_state, check_state, plain, value_in, whole, whole_epoch
 from fastio.samplers.share import Ranks, Share, check_resumed_epoch
+from fastio.types.options import cannot_be_set
 
 __all__ = [
     "Draws",
@@ -58,6 +59,22 @@ class PlannedSampler(ABC):
         self._handed_out: tuple[int, History | None, int] | None = None  # the same, and the batches since
         self._iterations = 0  # older iterations no longer count
         self._planned: tuple[Any, Batches] | None = None
+
+    if not TYPE_CHECKING:  # a checker would then take any attribute for known
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """
+            Raise AttributeError, with what to do, for a public attribute of a sampler that is built: plans that exist
+            would not change. A subclass may set its own.
+            """
+            if "_built" in self.__dict__ and not name.startswith("_"):
+                raise cannot_be_set(name, type(self))
+            super().__setattr__(name, value)
+
+    def _close(self, kind: type) -> None:
+        """Let no public attribute be set from here on, unless this is a subclass of ``kind``."""
+        if type(self) is kind:
+            self._built = True
 
     @property
     def share(self) -> Share:

@@ -85,6 +85,7 @@ class ShapeBucketSampler(PlannedSampler):
         self.drop_last = drop_last
         self.uneven: Uneven = uneven
         self._rule()
+        self._close(ShapeBucketSampler)
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:

@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = [
     "brief_repr",
+    "cannot_be_set",
     "check_verify",
     "explains_fields",
     "explains_names",
@@ -151,3 +152,18 @@ def resolve_verify(verify: bool | None, *, dataset_verify: bool) -> bool:
     (True, False)
     """
     return dataset_verify if verify is None else check_verify(verify)
+
+
+def cannot_be_set(name: str, kind: type, instead: str = "") -> AttributeError:
+    """
+    Return the error for setting an attribute of an object that was planned with what it was built with, in one line.
+
+    ``instead`` says what else there is to do than to build another one.
+    """
+    known = name in inspect.signature(kind).parameters
+    if not known and not hasattr(kind, name):
+        near = get_close_matches(name, inspect.signature(kind).parameters, n=1)
+        hint = f"did you mean {near[0]}? Even so, build another one" if near else "nothing would read it"
+        return AttributeError(f"{kind.__name__} has no attribute {name}: {hint}")
+    other = f"build another one, {kind.__name__}(..., {name}=...)" if known else "it can only be read"
+    return AttributeError(f"{name} of a {kind.__name__} cannot be set: {instead or other}")

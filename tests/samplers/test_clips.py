@@ -13,7 +13,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastio import ClipSampler, FastDataset, FastLoader
+from fastio import (
+    ClipSampler,
+    FastDataset,
+    FastLoader,
+    LengthBucketSampler,
+    Mixture,
+    PackSampler,
+    ShapeBucketSampler,
+)
 from fastio.transforms import CenterCrop, ColorJitter, MixUp, Normalize, RandomCrop, RandomHorizontalFlip
 from tests.conftest import encode, pictures, write_store
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
@@ -253,3 +261,38 @@ def test_what_is_no_clip(options: dict[str, Any], message: str) -> None:
     """One line says what was expected."""
     with pytest.raises(ValueError, match=message):
         ClipSampler(VIDEOS, **options)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "name"),
+    [
+        (ClipSampler(VIDEOS, frames=2, stride=1), "frames"),
+        (LengthBucketSampler([3, 4, 5], batch_size=2), "batch_size"),
+        (PackSampler([3, 4, 5], max_tokens=8), "max_tokens"),
+        (ShapeBucketSampler([(8, 8)], shapes=[(8, 8)], batch_size=2), "drop_last"),
+        (Mixture({"a": FastDataset.__new__(FastDataset)}, {"a": 1}), "batching"),
+    ],
+)
+def test_options_cannot_be_set_later(sampler: Any, name: str) -> None:
+    """Plans would not change: another sampler is to be built; names that nothing reads are refused, too."""
+    kind = type(sampler).__name__
+    with pytest.raises(AttributeError, match=rf"^{name} of a {kind} cannot be set: build another one, {kind}\(..., "):
+        setattr(sampler, name, 1)
+    with pytest.raises(AttributeError, match=rf"^{kind} has no attribute {name}s: did you mean {name}\? "):
+        setattr(sampler, f"{name}s", 1)
+
+
+def test_seed_and_weights_cannot_be_set_later() -> None:
+    """What a user would try first; a subclass keeps attributes of its own."""
+
+    class Own(ClipSampler):
+        """With an attribute."""
+
+    mixture = Mixture({"a": FastDataset.__new__(FastDataset)}, {"a": 1})
+    with pytest.raises(AttributeError, match=r"^weights of a Mixture cannot be set: call at\(step=\.\.\., weights="):
+        mixture.weights = {"a": 2}
+    with pytest.raises(AttributeError, match=r"^seed of a ClipSampler cannot be set: build another one"):
+        ClipSampler(VIDEOS, frames=2, stride=1).seed = 1
+    own = Own(VIDEOS, frames=2, stride=1)
+    own.note = "mine"  # type: ignore[attr-defined]
+    assert "mine" == own.note  # type: ignore[attr-defined]

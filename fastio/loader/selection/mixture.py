@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import dropwhile, takewhile
 from pathlib import Path
-from typing import Any, NoReturn, Self, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from fastio.samplers.position import whole
 from fastio.samplers.share import Share
 from fastio.samplers.shares import whole_weights
 from fastio.transforms.batch.recipe import AnyTransform, Colours, as_list, is_geometry
-from fastio.types.options import explains_names
+from fastio.types.options import cannot_be_set, explains_names
 
 __all__ = [
     "MemberTransforms",
@@ -94,6 +94,19 @@ class Mixture(Dataset[Any]):
             for name, member in members.items()
         }
         self.transforms = _transforms(transforms, tuple(self.members))
+        self._built = type(self) is Mixture
+
+    if not TYPE_CHECKING:  # a checker would then take any attribute for known
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """
+            Raise AttributeError, with what to do, for a public attribute of a mixture that is built: loaders over it
+            have read it. A subclass may set its own.
+            """
+            if self.__dict__.get("_built", False) and not name.startswith("_"):
+                later = "call at(step=..., weights=...), which returns a mixture with other weights from a step on"
+                raise cannot_be_set(name, Mixture, later if name in ("weights", "schedule") else "")
+            super().__setattr__(name, value)
 
     def at(self, *, step: int, weights: Mapping[str, Weight]) -> Self:
         """
