@@ -21,6 +21,8 @@ __all__ = [
     "partners",
 ]
 
+_BLENDED = 1 << 17  # values that MixUp blends at once on a CPU
+
 
 class Mix(BatchTransform, Protocol):
     """A transform that mixes each sample with its partner, another one of the batch: see ``partners``."""
@@ -68,11 +70,17 @@ class MixUp(Mix):
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
         images, share, partner = pictures.images, parameters["share"], parameters["partner"]
-        values = images.to(torch.float32)
-        mixed = values * share + values.index_select(0, partner) * (1 - share)
-        if not images.is_floating_point():
-            mixed = mixed.round()
-        return Pictures(mixed.to(images.dtype), _mixed_labels(self, pictures, share, partner))
+        return Pictures(_blended(images, share, partner), _mixed_labels(self, pictures, share, partner))
+
+
+def _blended(images: torch.Tensor, share: torch.Tensor, partner: torch.Tensor) -> torch.Tensor:
+    """Blend each row with its partner; on a CPU a few rows at a time, whose float32 values stay in its caches."""
+    count = max(1, _BLENDED // max(1, images[:1].numel())) if images.device.type == "cpu" else max(1, len(images))
+    mixed = torch.empty_like(images)
+    for rows, out, others in zip(*(torch.split(each, count) for each in (images, mixed, partner)), strict=True):
+        values = rows.to(torch.float32) * share + images.index_select(0, others).to(torch.float32) * (1 - share)
+        out.copy_(values if images.is_floating_point() else values.round())
+    return mixed
 
 
 @explains_fields

@@ -56,6 +56,21 @@ def test_mixup(alpha: float) -> None:
     assert torch.allclose(torch.ones(COUNT), labels.sum(1))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_blending_a_few_rows_at_a_time(dtype: torch.dtype, layout: torch.memory_format) -> None:
+    """Large pictures, which are blended in parts, are equal to the bit to the whole batch blended at once."""
+    images = torch.randint(0, 256, (7, 3, 160, 180)).to(dtype).contiguous(memory_format=layout)
+    share, partner = torch.tensor(0.3), torch.tensor([3, 0, 1, 2, 6, 4, 5])
+    whole = images.float() * share + images.float()[partner] * (1 - share)
+    parameters = {"share": share, "partner": partner}
+
+    mixed = MixUp(num_classes=2).run(Pictures(images, torch.arange(7) % 2), parameters).images
+
+    assert torch.equal((whole if dtype == torch.float32 else whole.round()).to(dtype), mixed)
+    assert mixed.is_contiguous(memory_format=layout)
+
+
 def test_cutmix() -> None:
     """The rectangle's area is the partner's share of the label."""
     for seed in range(20):
