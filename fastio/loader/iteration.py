@@ -186,7 +186,11 @@ class BatchIteration:
 
     def _left(self, cursor: Cursor, consumer: Cursor) -> tuple[Batches, EpochLedger]:
         """Return the batches of an epoch from the cursor on, and what sums up those that reach the consumer."""
-        batches = self._selection.sampler.plan(cursor.epoch, cursor.consumed)
+        try:
+            batches = self._selection.sampler.plan(cursor.epoch, cursor.consumed)
+        except BaseException:  # weights or a sampler of the user's may raise anything
+            self._position.withdraw(consumer)
+            raise
         say_uneven(self._path, batches, self._selection.sampler, is_rest=cursor.consumed is not None)
         self._say_unlabelled(batches)
         order = self._selection.plan.order

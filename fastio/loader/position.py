@@ -104,6 +104,12 @@ class LoaderPosition:
                 self._saved = consumer
             self._next = Cursor(ahead.epoch + 1)
 
+    def withdraw(self, consumer: Cursor) -> None:
+        """Let the next iteration be the one that ``begin`` gave this consumer, but that could not be planned."""
+        with self._beginning:
+            if self._next.place == Cursor(consumer.epoch + 1).place:  # nothing else was set meanwhile
+                self._next = Cursor(*consumer.place)
+
     def open_ledger(self, consumer: Cursor, fields: tuple[str, ...], samples: int, batches: Batches) -> EpochLedger:
         """
         Return what sums up the samples of an iteration that begins now with the last ``samples`` of ``batches``.

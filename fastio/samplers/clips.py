@@ -15,7 +15,7 @@ from fastio import _native
 from fastio.samplers.batches import Batches, even_cuts, random_ids
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import Draws, PlannedSampler, shuffled
-from fastio.samplers.position import plain, whole
+from fastio.samplers.position import as_array, plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
 
@@ -300,7 +300,7 @@ def _videos(
         values = videos if videos is not None else dataset.labels if is_dataset else dataset
     if values is None:
         raise ValueError("the dataset has no labels to tell videos apart: pass videos=, a column's name or an array")
-    array = np.asarray(values)
+    array = as_array(values)
     if array.ndim != 1 or (array.dtype.kind not in "iuSU" and array.size):
         raise ValueError(
             f"videos are {array.dtype} {array.shape}: expected one number or name for each sample, or a FastDataset"

@@ -7,8 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["GIVEN_UP", "as_state", "check_state", "plain", "value_in", "whole", "whole_consumed", "whole_epoch"]
+__all__ = [
+    "GIVEN_UP",
+    "as_array",
+    "as_state",
+    "check_state",
+    "plain",
+    "value_in",
+    "whole",
+    "whole_consumed",
+    "whole_epoch",
+]
 
 # Logged if set_epoch sets another epoch than a loaded state: who, the epoch set, the epoch loaded.
 GIVEN_UP = "%s: set_epoch(%d) drops the loaded position within epoch %d: the rest of that epoch will not come"
@@ -30,6 +41,16 @@ def whole(name: str, number: int | None, expected: str, *, least: int, below: in
     if not least <= value < below:
         raise ValueError(f"{name}={number!r}: expected {expected}")
     return value
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Return values as an array. Those that have no shape become one object, which a check of dtype and shape names."""
+    try:
+        return np.asarray(values)
+    except ValueError:  # lists of different lengths, or a dataset that is read sample by sample
+        array = np.empty((), object)
+        array[()] = values
+        return array
 
 
 def whole_epoch(epoch: int) -> int:

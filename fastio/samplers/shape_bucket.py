@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastio import _native
 from fastio.samplers.batches import Batches
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import Draws, PlannedSampler, shuffled
-from fastio.samplers.position import plain, whole
+from fastio.samplers.position import as_array, plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
 
@@ -114,7 +115,7 @@ class ShapeBucketSampler(PlannedSampler):
 
 
 def _as_sizes(sizes: ArrayLike) -> NDArray[np.int64]:
-    array = np.asarray(sizes)
+    array = as_array(sizes)
     if array.ndim != 2 or array.shape[1] != 2 or (array.dtype.kind not in "iu" and array.size):
         raise ValueError(
             f"sizes are {array.dtype} {array.shape}: expected integers (n, 2), the height and the width of each "
@@ -181,8 +182,10 @@ class Shapes:
         ((80, 48), (64, 64), (48, 80))
         """
         step = whole("multiple_of", multiple_of, "1 or more", least=1)
-        most = whole("pixels", pixels, f"at least multiple_of squared, {step * step}", least=step * step)
-        if not 1 <= max_ratio < math.inf:
+        most = whole(
+            "pixels", pixels, f"a whole number of at least multiple_of squared, {step * step}", least=step * step
+        )
+        if not isinstance(max_ratio, Real) or not 1 <= max_ratio < math.inf:
             raise ValueError(f"max_ratio={max_ratio!r}: expected a number from 1, the long side by the short one")
         longest = min(math.isqrt(int(most * max_ratio)), _MOST_SIDE)
         pairs = set()

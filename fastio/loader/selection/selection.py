@@ -30,7 +30,7 @@ from fastio.samplers.memory import PageCache, held_memory, page_cache
 from fastio.samplers.mixture import MixtureSampler, PerSourceSampler
 from fastio.samplers.order import Division
 from fastio.samplers.planned import PlannedSampler
-from fastio.samplers.position import whole
+from fastio.samplers.position import as_array, whole
 from fastio.samplers.share import Share, slices_by_node
 from fastio.samplers.wrappers import MappedSampler, as_elastic
 from fastio.store.protocol import SampleStore
@@ -325,7 +325,7 @@ def _costs(base: FastDataset, indices: NDArray[np.int64] | None, cost: Any, coun
     if isinstance(cost, str):
         values = np.asarray(_at(partial(base.column, cost), indices))
     else:
-        values = np.asarray(cost.cpu().numpy() if is_tensor(cost) else cost)
+        values = as_array(cost.cpu().numpy() if is_tensor(cost) else cost)
     if values.dtype.kind not in "biuf" or values.ndim != 1:
         raise TypeError(
             f"cost: expected one number per sample, or the name of a column of numbers, got an array of {values.dtype} "
@@ -404,7 +404,7 @@ def as_weights(weights: Any, dataset: FastDataset, labels: NDArray[Any] | None, 
         return _by_class(weights, dataset, labels)
     if is_tensor(weights):
         weights = weights.cpu().numpy()
-    array = np.asarray(weights)
+    array = as_array(weights)
     if array.dtype.kind not in "biuf" or array.ndim != 1:
         raise TypeError(
             f"weights: expected one number per sample, or {{class: weight}}, got an array of {array.dtype} "
@@ -430,7 +430,10 @@ def _by_class(weights: Mapping[Any, Any], dataset: FastDataset, labels: NDArray[
             raise ValueError(f"{path}: weights: no class {name!r} among {_some(dataset.classes)}")
         if int(label) in table:
             raise ValueError(f"{path}: weights: class {label} comes twice, as {name!r} too")
-        table[int(label)] = float(weight)
+        try:
+            table[int(label)] = float(weight)
+        except (TypeError, ValueError):
+            raise ValueError(f"{path}: weights: class {name!r} has {weight!r}: expected a number") from None
     return np.array([table.get(label, 1.0) for label in present.tolist()], np.float64)[places]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -77,9 +79,16 @@ class OneOf(PixelTransform):
         object.__setattr__(self, "transforms", _checked(self, self.transforms, with_mixes=True))
         if self.p is None:
             return
-        weights = tuple(float(weight) for weight in self.p)
-        if len(weights) != len(self.transforms) or min(weights) < 0 or not sum(weights) > 0:
-            raise ValueError(f"p={self.p!r}: expected a weight of at least 0 for each of {len(self.transforms)}")
+        weights = self.p if isinstance(self.p, (list, tuple, np.ndarray)) else ()
+        is_fine = len(weights) == len(self.transforms) and all(
+            isinstance(weight, Real) and 0 <= float(weight) < math.inf for weight in weights
+        )
+        if not is_fine or not 0 < sum(weights) < math.inf:
+            raise ValueError(
+                f"p={self.p!r}: expected a list with a finite weight of at least 0 for each of "
+                f"{len(self.transforms)} transforms, not all of them 0"
+            )
+        weights = tuple(map(float, weights))
         object.__setattr__(self, "p", weights)
 
     @property

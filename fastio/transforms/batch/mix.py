@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Protocol
 
 import numpy as np
@@ -125,6 +126,8 @@ class CutMix(Mix):
 
 MIXES = (MixUp, CutMix)
 
+_ALPHAS = 1e-300, 1e300  # beyond these, NumPy draws NaN or 0 from Beta(alpha, alpha)
+
 
 def partners(samples: NDArray[np.int64], number: float, *, count: int = 1) -> NDArray[np.int64]:
     """
@@ -154,11 +157,11 @@ def partners(samples: NDArray[np.int64], number: float, *, count: int = 1) -> ND
 
 
 def _check(alpha: float, num_classes: int | None) -> None:
-    if not isinstance(alpha, (int, float)) or not alpha > 0:
-        raise ValueError(f"alpha={alpha!r}: expected a number above 0")
-    if num_classes is not None and num_classes < 1:
+    if not isinstance(alpha, (int, float)) or not _ALPHAS[0] <= alpha <= _ALPHAS[1]:
+        raise ValueError(f"alpha={alpha!r}: expected a finite number above 0")
+    if num_classes is not None and (not isinstance(num_classes, Integral) or num_classes < 1):
         raise ValueError(
-            f"num_classes={num_classes!r}: expected a number of at least 1, or None for labels (B, classes)"
+            f"num_classes={num_classes!r}: expected a whole number of at least 1, or None for labels (B, classes)"
         )
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from torch.utils.data import Subset, WeightedRandomSampler
 
 from fastio import FastDataset, FastLoader
@@ -148,6 +149,8 @@ def test_a_device_and_a_cache(numbered: FastDataset) -> None:
         ({"weights": np.ones((COUNT, 2))}, TypeError, "expected one number per sample"),
         ({"weights": {COUNT: 1.0}}, ValueError, f"no class {COUNT} among 0, 1, 2, 3, 4, ..."),
         ({"weights": lambda epoch: [1.0, epoch]}, ValueError, f"2 weights for {COUNT} samples"),
+        ({"weights": {0: None}}, ValueError, "class 0 has None: expected a number"),
+        ({"weights": [[1.0], [1.0, 2.0]]}, TypeError, "expected one number per sample"),
         ({"weights": {"horse": 1.0}}, ValueError, "no class 'horse' among 0, 1, 2, 3, 4, ..."),
         ({"weights": {0: 1.0, "0": 1.0}}, ValueError, "class 0 comes twice"),
         ({"weights": np.ones(COUNT), "samples_per_epoch": 0}, ValueError, "samples_per_epoch=0"),
@@ -275,6 +278,39 @@ def test_a_state_of_other_weights(numbered: FastDataset) -> None:
         epochs(told, 1)
 
         assert {1} == set(BY_SAMPLE[epochs(told, 1)[0]].tolist())
+
+
+def test_a_refused_epoch_is_not_passed_over(numbered: FastDataset) -> None:
+    """After weights that were refused, or a function that failed, the epoch comes as soon as it has its weights."""
+    calls = []
+
+    def fails_once(epoch: int) -> NDArray[np.float64]:
+        calls.append(epoch)
+        if calls == [0, 1]:
+            raise OSError("no weights yet")
+        return by_epoch(epoch)
+
+    with FastLoader(numbered, 4, weights=fails_once, threads=1) as loader:
+        expected = epochs(loader, 1)
+        with pytest.raises(OSError, match="no weights yet"):
+            list(loader)
+        state = loader.state_dict()
+        expected += epochs(loader, 1)
+    with FastLoader(numbered, 4, weights=by_epoch(0), threads=1) as told:
+        batches = iter(told)
+        next(batches)
+        told.set_weights(by_epoch(1))
+        pending = told.state_dict()
+    with FastLoader(numbered, 4, weights=by_epoch(0), threads=1) as told:
+        told.load_state_dict(pending)
+        epochs(told, 1)
+        with pytest.raises(ValueError, match="call set_weights"):
+            list(told)
+        told.set_weights(by_epoch(1))
+        found = epochs(told, 1)[0]
+
+    assert 1 == state["epoch"]
+    assert expected[1] == found
 
 
 def test_weights_long_gone(numbered: FastDataset) -> None:

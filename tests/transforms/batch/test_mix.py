@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,22 @@ def test_labels_that_do_not_fit() -> None:
         recipe.run([pictures()], drawn)
 
 
-@pytest.mark.parametrize("wrong", [lambda: MixUp(0.0), lambda: CutMix(-1), lambda: MixUp(num_classes=0)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: MixUp(0.0),
+        lambda: CutMix(-1),
+        lambda: MixUp(math.inf),
+        lambda: MixUp(5e-324),
+        lambda: MixUp(num_classes=0),
+        lambda: MixUp(num_classes=2.5),  # type: ignore[arg-type]
+        lambda: MixUp(num_classes="3"),  # type: ignore[arg-type]
+        lambda: OneOf([MixUp(), CutMix()], p=[math.inf, 1.0]),
+        lambda: OneOf([MixUp(), CutMix()], p="ab"),  # type: ignore[arg-type]
+        lambda: OneOf([MixUp(), CutMix()], p=0.5),  # type: ignore[arg-type]
+        lambda: OneOf([MixUp(), CutMix()], p=[0, 0]),
+    ],
+)
 def test_arguments(wrong: Any) -> None:
     """What makes no sense is refused when it is written."""
     with pytest.raises(ValueError, match="expected"):
