@@ -51,7 +51,10 @@ def test_what_scripts_ask_a_loader(dataset: FastDataset) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("weights", r"weights of a FastLoader cannot be set: .* sampler=WeightedRandomSampler\(...\), whose weights"),
+        (
+            "weights",
+            r"weights of a FastLoader cannot be set: call set_weights\(w\), .* or pass weights=f, ",
+        ),
         ("transforms", "transforms of .*: a loader keeps what it was built with: build another one"),
         ("batch_size", "batch_size of .*: build another one with batch_size="),
         ("drop_last", "drop_last of .*: build another one with drop_last="),

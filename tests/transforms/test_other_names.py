@@ -120,7 +120,7 @@ def test_the_lists_are_those_of_torchvision() -> None:
         (lambda: Pad(None), ValueError, "^padding=None: expected one, two or four numbers"),  # type: ignore[arg-type]
         (lambda: RandomResizedCrop(8, scale=0.5), ValueError, "^scale=0.5: expected two numbers"),  # type: ignore[arg-type]
         (lambda: RandomHorizontalFlip("0.5"), ValueError, "^p='0.5': expected a probability"),  # type: ignore[arg-type]
-        (lambda: MixUp("0.2"), ValueError, "^alpha='0.2': expected a number above 0"),  # type: ignore[arg-type]
+        (lambda: MixUp("0.2"), ValueError, "^alpha='0.2': expected a finite number above 0"),  # type: ignore[arg-type]
         (lambda: Normalize(0.5, 0.5), TypeError, r"^mean=0.5: expected one number per channel, such as \(0.5,\)"),  # type: ignore[arg-type]
         (lambda: Compose(RandomCrop(8)), TypeError, "expected a list of transforms$"),  # type: ignore[arg-type]
         (
