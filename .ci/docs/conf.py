@@ -35,6 +35,7 @@ _INTERNAL = (
     *("measure.loop.step_timer._Timed", "samplers.lanes.Windows"),
     *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.sets.set_object.SetMember"),
     *("transforms.batch.program.PixelTransform", "transforms.canvas.Canvas", "transforms.joint.JointTransform"),
+    *("lazy.Dataset", "samplers.clips.HasVideos", "samplers.shape_bucket.Shapes", "transforms.batch.mix.Mix"),
     "types.receipt.ReceiptPart",
     *("types.traits.Traits",),
 )

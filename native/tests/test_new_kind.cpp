@@ -144,7 +144,6 @@ Status transformed(const File& value, bool is_file, const Plan& plan, File& out,
                                std::move(plans),
                                options,
                                {{out.data(), 6, 8, 3}, nullptr, &status},
-                               {},
                                {}};
   const auto task = is_file ? fastio::transform_task(std::move(batch))
                             : fastio::transform_raw_task(std::move(batch), height, width);

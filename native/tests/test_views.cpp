@@ -49,7 +49,6 @@ struct View {
             std::move(plans),
             options,
             {{out.data(), rows, columns, channels}, nullptr, status},
-            {},
             {}};
   }
 };
