@@ -94,7 +94,7 @@ def test_trainers_have_the_losses_of_the_usual_road() -> None:
 
 def test_pairs_train_as_under_trl_alone() -> None:
     """Where TRL is installed: 20 losses of its DPOTrainer are those of its own dataset and collator."""
-    pytest.importorskip("trl")
+    pytest.importorskip("trl", minversion="1")
     found = numbers("loss", run_example("preference_pairs.py"))
     example = runpy.run_path(str(EXAMPLES / "preference_pairs.py"), run_name="example")
     expected = example["train"](20, uses_store=False)
