@@ -145,20 +145,23 @@ class PackRule:
     def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> PackSteps:
         """Pack ``samples`` (None: all). Raises ValueError if one is longer than a batch."""
         self.check_longest(lengths)
-        order = np.empty(len(lengths if samples is None else samples), np.int64)
+        chosen = lengths if samples is None else lengths[samples]
+        order = np.empty(len(chosen), np.int64)
         cuts = np.zeros(1, np.int64)
         if len(order):
             cuts = _native.best_fit_bins(
-                lengths,
+                chosen,
                 order,
-                samples=samples,
+                samples=None,
                 window=self.window,
-                capacity=min(self.max_tokens, max(1, int(lengths.sum(dtype=np.int64)))),  # a window costs memory
+                capacity=min(self.max_tokens, max(1, int(chosen.sum(dtype=np.int64)))),  # a window costs memory
                 world_size=self.world_size * (self.rows or 1),
                 mixed=self.packing == "mixed",
                 seed=draws.seed,
                 epoch=draws.epoch,
             )
+        if samples is not None:
+            order = samples[order]
         rows = self.rows or 1
         full, rest = divmod(len(cuts) - 1, self.world_size * rows)
         division = Division(rest, rows, self.world_size, self.uneven)
