@@ -15,7 +15,7 @@ namespace {
 /// would take longer than all the rest.
 constexpr std::size_t samples_ahead = 6;
 
-void prefetch(Bytes span) noexcept {
+[[gnu::always_inline]] inline void prefetch(Bytes span) noexcept {
   constexpr std::size_t line = 64;
   constexpr std::size_t most = 16 * line;  // from there on the processor sees it by itself
   for (std::size_t at = 0; at < std::min(span.size(), most); at += line) {
@@ -48,7 +48,9 @@ class FillTokensTask final : public Task {
   }
 
  private:
-  void prefetch_sample(std::size_t i) const noexcept {
+  /// Inlined, as `prefetch` is: GCC 12 takes a function that only prefetches for one without
+  /// effects, and drops its calls, which cost a seventh of a batch's time.
+  [[gnu::always_inline]] void prefetch_sample(std::size_t i) const noexcept {
     prefetch(spans_[i]);
     for (const BesideSlots& each : beside_) prefetch(each.values[i]);
   }
