@@ -374,6 +374,11 @@ class FusedByMember:
                 raise SchemaError(
                     f"Mixture: Grayscale is not the same for {name!r} and {lead!r}: give it to both, in the same place"
                 )
+            if each.adds:
+                raise SchemaError(
+                    f"Mixture: transforms of member {name!r} add the field {each.adds[0]!r}, which the other members' "
+                    "samples would lack: leave KeepGeometry and KeepCrop out, or pass one list to FastLoader"
+                )
 
     def _members(self, ids: NDArray[np.int64]) -> NDArray[np.int16]:
         indices, _ = split_ids(ids)
@@ -454,8 +459,8 @@ class FusedByMember:
 
     @property
     def adds(self) -> tuple[str, ...]:
-        """As PicturePass.adds."""
-        return tuple(dict.fromkeys(name for each in self._passes for name in each.adds))
+        """As PicturePass.adds: nothing."""
+        return ()
 
     def check_masks(self, *dtypes: np.dtype[Any]) -> None:
         """As PicturePass.check_masks."""

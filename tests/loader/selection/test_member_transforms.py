@@ -18,6 +18,7 @@ from fastio.transforms import (
     CenterCrop,
     ColorJitter,
     Grayscale,
+    KeepGeometry,
     MixUp,
     Normalize,
     Pad,
@@ -163,6 +164,8 @@ def test_masks_follow_the_list_of_their_member(tmp_path: Path) -> None:
     flipped = [not torch.equal(one, other) for one, other in zip(images, plain, strict=True)]
 
     assert {True, False} == set(flipped)
+    with pytest.raises(SchemaError, match=r"of member 'b' add the field 'geometry'.*: leave KeepGeometry"):
+        FastLoader(Mixture(members, {"a": 1, "b": 1}, transforms={**own, "b": [KeepGeometry(), *own["b"]]}), 12)
     for at, is_flipped in enumerate(flipped):
         expected = plain_masks[at].flip(-1) if is_flipped else plain_masks[at]
         assert torch.equal(expected, masks[at])
