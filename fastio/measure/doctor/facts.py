@@ -181,7 +181,9 @@ class ScriptFacts:
     a FastLoader, as code.
 
     ``recipe`` is the dataset's transform as code of ``fastio.transforms``, None unless FastLoader with it gives
-    batches of the same type and shape from the same files. ``unknown_steps`` are steps that fastio does not have.
+    batches of the same type and shape from the same files. ``unknown_steps`` are steps that fastio does not have,
+    ``pixel_steps`` those that need a picture's pixels in Python: colours, rotations and whatever is unknown.
+    ``packed`` is an expression for the store of a FastDataset, for FastLoader; None if files are not packed yet.
 
     ``data_kind`` is what the files contain. ``is_flat`` means no class folders; ``labels_path`` is a file of labels
     beside them. ``reads`` is the position of the dataset's ``__getitem__``.
@@ -200,6 +202,8 @@ class ScriptFacts:
     drop_last: bool = False
     recipe: tuple[str, ...] | None = None
     unknown_steps: tuple[str, ...] = ()
+    pixel_steps: tuple[str, ...] = ()
+    packed: str | None = None
     gives_pairs: bool = False
     data_kind: Literal["pictures", "text"] | None = None
     is_flat: bool = False

@@ -92,6 +92,40 @@ def pack(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     )
 
 
+def native_transforms(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
+    """Advise FastLoader to a DataLoader of a packed store, in the place of both the DataLoader and the transform."""
+    script = loader.script or ScriptFacts()
+    if loader.kind != "DataLoader" or script.packed is None:
+        return None
+    making, native = loader.making, packed_loader(facts, loader, script)
+    steps = " and ".join(script.pixel_steps)
+    if native is None:
+        if not script.unknown_steps:
+            return None
+        unknown = " and ".join(script.unknown_steps)
+        return Advice(
+            "find another way to do what keeps the transform in Python",
+            f"fastio has no {unknown}, so the whole transform runs in Python, one picture at a time; FastLoader takes "
+            "PerSample(f) for a function of one picture, a uint8 tensor (C, H, W), beside its own transforms",
+            "",
+        )
+    spent_s = (
+        0.0
+        if making is None
+        else sum(step.seconds for step in making.transforms if step.name.partition(" (")[0] in script.pixel_steps)
+    )
+    share = "" if making is None or spent_s <= 0 else f" for {making.share(spent_s):.0%} of a batch's time"
+    forced = f"{steps} forces pixels into Python, one picture at a time{share}; " if steps else ""
+    forced = forced.replace("forces", "force") if len(script.pixel_steps) > 1 else forced
+    return Advice(
+        "FastLoader in the place of the DataLoader and its transform",
+        f"{forced}fastio has the whole transform, and native threads do it alongside the loop; {_BOUND} reading, "
+        "decoding and transforms",
+        native,
+        _gain_without(facts, loader, work_s=math.inf, wait_s=0.0 if making is None else making.read_wait_s),
+    )
+
+
 def slow_line(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     """Advise on a line of code that waits for neither a CPU nor a disk."""
     wait = None if loader.making is None else next((w for w in loader.making.waits if not w.is_reading), None)
@@ -407,6 +441,7 @@ LOADING_RULES: tuple[LoadingRule, ...] = (
     fewer_workers,
     slow_line,
     pack,
+    native_transforms,
     slow_step,
     more_workers,
     more_threads,

@@ -40,8 +40,8 @@ def packed_loader(facts: Facts, loader: LoaderFacts, script: ScriptFacts) -> str
     arguments["indices"] = script.subset
     arguments["transforms"] = f"[{', '.join(script.recipe)}]" if script.recipe else None
     device = "cpu" if facts.model is None else facts.model.device.partition(":")[0]
-    arguments["device"] = f'"{device}"' if device != "cpu" or _has_batch_transforms(script.recipe) else None
-    return _fast_loader(script, f'"{STORE}"', arguments)
+    arguments["device"] = f'"{device}"' if device != "cpu" else None
+    return _fast_loader(script, script.packed or f'"{STORE}"', arguments)
 
 
 def fast_loader(script: ScriptFacts, path: str | None = None, **changes: str) -> str | None:
@@ -119,33 +119,3 @@ def _fast_loader(script: ScriptFacts, dataset: str, arguments: dict[str, str | N
     if ours:
         lines.append(f"from fastio.transforms import {', '.join(ours)}")
     return "\n".join([*lines, "", line])
-
-
-_BATCH_TRANSFORMS = (
-    "AugMix",
-    "AutoAugment",
-    "ColorJitter",
-    "GaussianBlur",
-    "Normalize",
-    "OneOf",
-    "RandAugment",
-    "RandomAdjustSharpness",
-    "RandomAffine",
-    "RandomApply",
-    "RandomAutocontrast",
-    "RandomEqualize",
-    "RandomErasing",
-    "RandomGrayscale",
-    "RandomInvert",
-    "RandomPerspective",
-    "RandomPosterize",
-    "RandomRotation",
-    "RandomSolarize",
-    "RandomVerticalFlip",
-    "ToDtype",
-    "TrivialAugmentWide",
-)
-
-
-def _has_batch_transforms(recipe: tuple[str, ...]) -> bool:
-    return any(step.startswith(_BATCH_TRANSFORMS) for step in recipe)

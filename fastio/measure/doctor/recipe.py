@@ -52,10 +52,14 @@ from fastio.transforms import (
     TrivialAugmentWide,
 )
 from fastio.transforms.arguments import as_kernel
+from fastio.transforms.batch.functions import PerSample
+from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import Recipe, split
+from fastio.transforms.warp import Warping
 
 __all__ = [
     "code_of",
+    "is_of_pixels",
     "is_torchvision",
     "output_dtype",
     "output_sizes",
@@ -103,6 +107,17 @@ def is_torchvision(step: Any) -> bool:
     return type(step).__module__.startswith(_TORCHVISION)
 
 
+def is_of_pixels(step: Any) -> bool:
+    """
+    Return whether a step needs a picture's pixels for more than another type: what only crops, resizes, flips or
+    normalises is put off until then by FastDataset's pictures, or ends a recipe.
+    """
+    transforms, _ = recipe_of([step])
+    if transforms is None:
+        return True
+    return any(isinstance(transform, (PixelTransform, Warping, PerSample)) for transform in transforms)
+
+
 def output_dtype(transforms: Sequence[Any]) -> str:
     """
     Return the dtype of the pixels of a batch.
@@ -141,9 +156,11 @@ def code_of(value: Any) -> str:
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
     arguments: list[str] = []
+    is_optional = all(field.default is not MISSING for field in fields(value))
+    plain = type(value)() if is_optional else None  # which keeps its defaults in the form of what is held
     for number, field in enumerate(fields(value)):
         held, default = getattr(value, field.name), field.default
-        if default is not MISSING and _as_written(held) == _as_written(default):
+        if default is not MISSING and _as_written(held) in (_as_written(default), getattr(plain, field.name, default)):
             continue
         is_for_all_sides = field.name in ("size", "padding") and not isinstance(value, Resize)
         is_one = is_for_all_sides and isinstance(held, tuple) and len(set(held)) == 1

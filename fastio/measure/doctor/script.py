@@ -18,11 +18,15 @@ from PIL import Image
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, default_collate
 
 from fastio.converters.labels.file import LABEL_SUFFIXES
+from fastio.converters.pictures.jumps import evenly_spaced
+from fastio.dataset.fast_dataset import FastDataset
 from fastio.errors import SourceError
 from fastio.measure.doctor.facts import ScriptFacts
-from fastio.measure.doctor.recipe import code_of, output_dtype, output_sizes, recipe_of
+from fastio.measure.doctor.recipe import code_of, is_of_pixels, output_dtype, output_sizes, recipe_of
 from fastio.measure.doctor.transform_timers import WHOLE_PICTURE, step_name, steps_of, transform_of
 from fastio.measure.loop.user_code import is_users_code
+from fastio.store.files.local import is_local
+from fastio.store.index.views import SelectedStore
 from fastio.store.kinds.recognise import recognise
 from fastio.transforms import Compiled
 from fastio.types.picture_kinds import kind_by_name
@@ -96,6 +100,8 @@ def script_of(
         drop_last=bool(loader.drop_last),
         recipe=None if recipe is None else tuple(map(code_of, recipe)),
         unknown_steps=tuple(map(step_name, unknown)),
+        pixel_steps=tuple(step_name(step) for step in steps if is_of_pixels(step)),
+        packed=_packed(loader, names, dataset),
         subset=_subset(loader, names, files),
         is_part=isinstance(loader.dataset, Subset),
         gives_pairs=form is not None and [len(shape) for _, shape in form] == [4, 1],
@@ -186,6 +192,16 @@ def _subset(loader: DataLoader[Any], names: Mapping[str, str], files: DataFiles 
     if not is_one or files is None or not files.is_sorted:
         return None
     return f"{names.get('dataset') or _of_loader(names, 'dataset')}.indices"
+
+
+def _packed(loader: DataLoader[Any], names: Mapping[str, str], dataset: Any) -> str | None:
+    """Return an expression for what FastLoader reads in the place of a FastDataset that has a transform."""
+    if not isinstance(dataset, FastDataset):
+        return None
+    if is_local(dataset.store.path) and not isinstance(dataset.store, SelectedStore):
+        return json.dumps(dataset.store.path, ensure_ascii=False)
+    behind = ".dataset" if isinstance(loader.dataset, Subset) else ""
+    return f"FastDataset({names.get('dataset') or _of_loader(names, 'dataset')}{behind}.store)"
 
 
 def _reads(dataset: Any) -> str | None:
@@ -292,6 +308,8 @@ def data_path(dataset: Any) -> str | None:
 
 def data_files(dataset: Any) -> DataFiles | None:
     """Return what is known about the dataset's files; None without a path."""
+    if isinstance(dataset, FastDataset):
+        return _packed_files(dataset)
     path = data_path(dataset)
     if path is None:
         return None
@@ -309,6 +327,20 @@ def data_files(dataset: Any) -> DataFiles | None:
         labels=labels,
         is_sorted=bool(listed) and _is_sorted(_paths(_list(dataset))),
         sizes=tuple(_sizes(pictures)),
+    )
+
+
+def _packed_files(dataset: FastDataset) -> DataFiles:
+    """Return what a packed store has, if samples are its pictures, each with a label."""
+    path = dataset.store.path
+    if dataset.makes_samples or dataset.form.kind != "pair" or not dataset.reader.is_picture or not len(dataset):
+        return DataFiles(path)
+    sizes = dataset.sizes()[evenly_spaced(len(dataset), _PICTURES)]
+    return DataFiles(
+        path,
+        "pictures",
+        is_sorted=True,
+        sizes=tuple((width, height) for height, width in sizes.tolist() if height and width),
     )
 
 

@@ -274,6 +274,56 @@ def test_calls_of_fast_loader_run(source: str, rules: dict[str, LoadingRule]) ->
         assert [(torch.float32, (4, 3, 16, 16)), (torch.int64, (4,))] == form(first_of(pasted(advice.code)["loader"]))
 
 
+COLOURS = """
+from fastio import FastDataset
+colours = [ColorJitter(0.4), RandAugment()]
+transform = Compose([RandomResizedCrop(32), *colours, ToTensor(), Normalize([0.5] * 3, [0.25] * 3)])
+photos = FastDataset("packed.lmdb", transform)
+"""
+PACKED = {
+    "all": (
+        COLOURS + "loader = DataLoader(photos, batch_size=4, shuffle=True)",
+        "shuffle=True, transforms=[RandomResizedCrop(32), ColorJitter((0.6, 1.4)), RandAugment(), Normalize(",
+    ),
+    "a part": (
+        COLOURS + "loader = DataLoader(photos.where('width > 61'), 4)",
+        'loader = FastLoader("packed.lmdb", batch_size=4, indices=loader.dataset.indices, transforms=[',
+    ),
+    "a selection": (
+        COLOURS + "photos.samples = photos.samples[:8]\nloader = DataLoader(photos, 4)",
+        "loader = FastLoader(FastDataset(photos.store), batch_size=4, transforms=[",
+    ),
+    "a step of one's own": (
+        COLOURS + "transform.transforms[1] = OwnCrop()\nloader = DataLoader(photos, batch_size=4)",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("script", PACKED)
+def test_native_transforms_of_a_packed_store(script: str) -> None:
+    """Of a FastDataset under torch's DataLoader, what forces Python is named, and one line replaces both."""
+    assert CliRunner().invoke(cli, ["pack", "photos", "packed.lmdb"]).exit_code == 0
+    code, expected = PACKED[script]
+    Path("train.py").write_text(HEAD + code + LOOP)
+    result = CliRunner().invoke(cli, ["doctor", "--seconds", "0.3", "--profiled", "0", "--json", "--", "train.py"])
+    assert result.exit_code == 0, result.output
+    (step,) = [
+        step
+        for step in json.loads(result.stdout)["steps"]
+        if "PerSample" in step["reason"] or "FastLoader(" in step["code"]
+    ]
+
+    if expected is None:
+        assert "fastio has no OwnCrop" in step["reason"]
+        return
+    assert "ColorJitter and RandAugment force pixels into Python" in step["reason"]
+    assert expected in step["code"]
+    before, after = (names["loader"] for names in (runpy.run_path("train.py", run_name="before"), pasted(step["code"])))
+    assert form(first_of(before)) == form(first_of(after))
+    assert len(list(before)) == len(list(after))
+
+
 def test_a_step_of_ones_own_is_named() -> None:
     """What nothing here replaces is told as such, with no more than an upper bound."""
     steps = advice_for("photos, own crop")

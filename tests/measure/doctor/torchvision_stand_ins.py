@@ -16,6 +16,7 @@ __all__ = [
     "Compose",
     "InterpolationMode",
     "Normalize",
+    "RandAugment",
     "RandomCrop",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
@@ -140,6 +141,20 @@ class ColorJitter(torch.nn.Module):
         return img
 
 
+class RandAugment(torch.nn.Module):
+    """Some colours, left as they are here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_ops, self.magnitude, self.num_magnitude_bins = 2, 9, 31
+        self.interpolation = InterpolationMode.NEAREST
+        self.fill = None
+
+    def forward(self, img: Image.Image) -> Image.Image:
+        """The picture."""
+        return img
+
+
 class ToTensor:
     """From 0 to 1."""
 
@@ -189,6 +204,7 @@ class V2ToDtype(torch.nn.Module):
 
 for _kind in (Compose, CenterCrop, ColorJitter, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize):
     _kind.__module__ = "torchvision.transforms.transforms"
+RandAugment.__module__ = "torchvision.transforms.autoaugment"
 ToTensor.__module__ = "torchvision.transforms.transforms"
 for _kind, _module in ((V2RandomResizedCrop, "_geometry"), (V2ToImage, "_type_conversion"), (V2ToDtype, "_misc")):
     _kind.__module__ = f"torchvision.transforms.v2.{_module}"
