@@ -6,6 +6,7 @@ from fastio.dataset.token_collate import ChunkCollate as ChunkCollate
 from fastio.dataset.token_collate import PackCollate as PackCollate
 from fastio.dataset.token_collate import PadCollate as PadCollate
 from fastio.dataset.token_collate import PreferenceCollate as PreferenceCollate
+from fastio.dataset.token_stream import TokenStream as TokenStream
 from fastio.errors import FastioError as FastioError
 from fastio.errors import SampleError as SampleError
 from fastio.errors import SchemaError as SchemaError

@@ -427,8 +427,8 @@ def transcode_images(spans: Spans, out: Transcoded, pool: ThreadPool | None = No
 
 def fill_tokens(spans: Spans, slots: NDArray[np.int64], ids: NDArray[np.int64], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, mask: NDArray[np.uint8] | None = None, positions: NDArray[np.int64] | None = None, item_bytes: int, pad_id: int = 0, vocabulary: int = 0, at_end: bool = False) -> Job:
     """
-    Widen each span of ids (2 or 4 bytes each) into ``ids[slots[i]:slots[i + 1]]``, the rest
-    of the slot ``pad_id``; ``mask`` is 1 where there are tokens, ``positions`` counts them.
+    Widen each span of ids (1, 2, 4 or 8 bytes each) into ``ids[slots[i]:slots[i + 1]]``,
+    the rest of the slot ``pad_id``; ``mask`` is 1 for tokens, ``positions`` counts them.
     ``at_end`` pads before the tokens. ``slots`` has one entry more than there are spans and
     must stay as it is until the job is done. A span longer than its slot is BAD_SHAPE, an
     id from ``vocabulary`` on CORRUPT (0: none is); such a slot is padding alone.
@@ -512,7 +512,9 @@ class TokenFiller:
     Makes batches of token ids, on the threads of ``pool``, in memory of ``ring``.
 
     ``layout`` and ``width``: "pad" to the longest of a batch, rounded up to a multiple;
-    "pack" into as many tokens, 0 for as many as there are; "chunk" into rows of as many.
+    "pack" into as many tokens, 0 for as many as there are; "chunk" into rows of as many;
+    "window" into rows of as many, one for each sample, with positions and numbers of
+    ``documents`` where asked for.
     ``at_end`` pads before the tokens. ``beside`` are fields with a value for each id: their
     names in a batch, "copy", "widen" (ids) or "loss" (runs that become labels), the type
     as stored ("f4") and the bytes of a slot of padding. ``from_dlpack`` is torch's,
@@ -521,15 +523,19 @@ class TokenFiller:
     dtype, shape)`` a part of it.
     """
 
-    def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, beside: Sequence[tuple[str, str, str, bytes]], pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None: ...
+    def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, beside: Sequence[tuple[str, str, str, bytes]], pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None, documents: bool = False) -> None: ...
 
-    def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, beside: Sequence[Spans] = ..., labels: NDArray[Any] | None = None, label_of: Callable[[int, int], Any] | None = None, columns_of: Callable[[int, int], dict[str, Any]] | None = None, unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) -> TokenBatches:
+    def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, beside: Sequence[Spans] = ..., labels: NDArray[Any] | None = None, label_of: Callable[[int, int], Any] | None = None, columns_of: Callable[[int, int], dict[str, Any]] | None = None, unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None, pieces: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None) -> TokenBatches:
         """
         Batch k is that of the spans ``cuts[k]`` up to ``cuts[k + 1]``, filled with others by
         jobs of about ``job_bytes``. ``labels`` has one row for each span, or
         ``label_of(start, stop)`` makes those of a batch; ``columns_of`` what else it has, by
         name. ``unread`` is the status of spans
         that could not be read. ``repair(k, status)`` makes a batch with bad samples.
+        With ``pieces``, sample i is several parts of spans: those from ``pieces[0][i]`` up to
+        ``pieces[0][i + 1]``. Part j is ``pieces[2][j]`` bytes from byte ``pieces[1][j]`` of span
+        j on, whose CRC-32 is that of the whole span; its first position is ``pieces[3][j]``, 0
+        where a document begins.
         """
 
     @property

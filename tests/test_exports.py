@@ -39,6 +39,7 @@ PUBLIC = {
     "StoreError",
     "StoreIncomplete",
     "StoreNotFound",
+    "TokenStream",
     "Writer",
     "__version__",
     "open_store",

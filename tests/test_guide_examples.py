@@ -46,7 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_store(path / name, values, np.arange(count, dtype=np.int64) % 3)
     fields = ("image", "mask", "caption", "boxes", "kinds", "label")
     write_fields(path / "scenes.tar", scenes(9), {name: TYPES[name] for name in fields})
-    np.arange(5000, dtype=np.uint16).tofile(path / "train.bin")
+    for name in ("train", "web", "code"):
+        np.arange(20_000, dtype=np.uint16).tofile(path / f"{name}.bin")
     (path / "corpus.txt").write_text("".join("word " * (1 + number % 9) + "\n" for number in range(2000)))
     for name in ("text", "web", "code"):
         words = ["pack", str(path / "corpus.txt"), str(path / f"{name}.h5"), "--tokenizer", "bytes"]
@@ -87,7 +88,7 @@ def examples(page: str) -> Iterator[str]:
             yield code
 
 
-@pytest.mark.parametrize("page", ["loading.md", "ranks.md", "transforms.md", "trainings.md", "text.md", "mixtures.md"])
+@pytest.mark.parametrize("page", ["loading.md", "ranks.md", "transforms.md", "trainings.md", "text.md", "streams.md", "mixtures.md"])
 def test_the_examples_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each example runs with the names of those before it, and every loader that it leaves behind gives a batch."""
     monkeypatch.chdir(folder)

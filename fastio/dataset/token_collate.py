@@ -24,6 +24,7 @@ __all__ = [
     "PadCollate",
     "PreferenceCollate",
     "TokenCollate",
+    "WindowCollate",
     "answers_of",
     "beside_fill",
     "beside_name",
@@ -33,7 +34,7 @@ __all__ = [
 
 Batch = dict[str, Any]
 Side = Literal["right", "left"]
-Layout = Literal["pad", "pack", "chunk"]
+Layout = Literal["pad", "pack", "chunk", "window"]
 
 _LABELS = "labels"
 IGNORED = -100  # in ``labels``: the ``ignore_index`` of torch's cross entropy
@@ -295,6 +296,49 @@ class ChunkCollate:
         for name, each in beside.items():
             batch[name] = torch.cat([*each.values, each.filled((tail,))]).view(-1, self.tokens)
         return batch
+
+
+@explains_fields
+@dataclass(frozen=True, slots=True)
+class WindowCollate:
+    """
+    Puts windows of a stream into rows of ``tokens``. A batch is a dict with ``input_ids`` int64 ``(B, tokens)``, and if
+    they know their ``documents``, as ``PackCollate`` with rows,
+
+    * ``position_ids`` int64 ``(B, tokens)``, from 0 in every document of a window
+    * ``document_ids`` int32 ``(B, tokens)``: the number of the token's document within the batch
+    * ``cu_seqlens`` int32 and ``max_seqlen``: where documents begin in ``input_ids.view(-1)``, and the longest's length
+
+    A bad window, with ``on_error="zero"``, is ``pad_id`` alone, and no document (-1).
+    """
+
+    pads_before: ClassVar[bool] = False
+    layout: ClassVar[Layout] = "window"
+    has_labels: ClassVar[bool] = False
+    rows: ClassVar[None] = None
+
+    tokens: int
+    documents: bool = False
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ValueError(f"tokens={self.tokens}: expected 1 or more")
+
+    @property
+    def width(self) -> int:
+        """The tokens of a row."""
+        return self.tokens
+
+    def __call__(self, samples: Sequence[Any]) -> Batch:
+        if not self.documents:
+            return {"input_ids": torch.stack(list(samples))}
+        batch: Batch = {name: torch.stack([sample[name] for sample in samples]) for name in samples[0]}
+        begins = batch["position_ids"] == 0
+        cuts = torch.nonzero(begins.view(-1)).view(-1).to(torch.int32)
+        ends = torch.cat([cuts, cuts.new_full((1,), begins.numel())])
+        batch["document_ids"] = begins.view(-1).cumsum(0).to(torch.int32).view(begins.shape) - 1
+        return {**batch, "cu_seqlens": ends, "max_seqlen": int(ends.diff().max())}
 
 
 @explains_fields

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
+from fastio.dataset.token_stream import TokenWindows
 from fastio.errors import SampleError
 from fastio.lazy import Dataset, torch
 from fastio.loader.device.delivery import Numbered
@@ -422,6 +423,8 @@ class LoaderReceipts:
             return f"samples are made by {type(self._base).__name__}"
         if not self._verify:
             return "verify=False"
+        if isinstance(self._base, TokenWindows):
+            return self._base.unverified
         return None if self._has_checksums() else "the store has no checksums"
 
     def _has_checksums(self) -> bool:

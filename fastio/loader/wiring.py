@@ -145,7 +145,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
         _check_arrays(base, stages)
     clips = clips_of(base, selection.indices, options)
     delivery = _delivery(pixels, stages, seed, clips)
-    context = replace(_context(stages, options, work, delivery), clips=clips)
+    context = replace(_context(stages, options, work, delivery), clips=clips, seed=seed)
     reads_store = pixels.cache is None
     late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
     values = {**stages.described, "quality": pixels.quality, **_described(base)}

@@ -177,6 +177,7 @@ void test_slots_are_filled_and_nothing_else(fastio::SimdLevel level) {
                                   documents.data(),
                                   &number,
                                   nullptr,
+                                  nullptr,
                                   &status,
                                   2,
                                   77,

@@ -62,6 +62,7 @@ class ProducerContext:
     that are not one picture, array or row of token ids, alone or with a label; ``field_options`` says it of any.
     ``rows`` says how the plain path collates fields whose values differ in length. ``compared`` are the checksums of
     the samples of a cache in memory, see CacheContents; None for others. ``clips`` says which samples are one clip.
+    ``seed`` is the loader's, for what is drawn where samples are looked up.
     """
 
     dataset: FastDataset
@@ -75,6 +76,7 @@ class ProducerContext:
     rows: Mapping[str, Rows] = dataclass_field(default_factory=dict)
     compared: Mapping[str, NDArray[np.uint32]] | None = None
     clips: Clips | None = None
+    seed: int = 0
 
     @property
     def field_options(self) -> FieldOptions:

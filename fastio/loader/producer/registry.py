@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.dataset.token_collate import PackCollate, PadCollate, TokenCollate, beside_name
+from fastio.dataset.token_collate import PackCollate, PadCollate, TokenCollate, WindowCollate, beside_name
+from fastio.dataset.token_stream import TokenWindows
 from fastio.errors import SchemaError
 from fastio.loader.options import CollateWish
 from fastio.loader.producer.device_cache import DeviceCacheProducer
@@ -91,6 +92,8 @@ def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> 
         raise ValueError(
             f"collate={wish!r}: the PackSampler plans rows={sampler.rows} a batch: expected collate='pack'"
         )
+    if wish is None and isinstance(dataset, TokenWindows) and dataset.store.rule.documents != "inside":
+        return WindowCollate(dataset.size, dataset.store.rule.documents == "mask", tokens.pad_id)
     if wish is None or wish == "pad":
         multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
         return PadCollate(tokens.pad_id, pad_to_multiple=multiple)

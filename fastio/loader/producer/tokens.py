@@ -24,10 +24,13 @@ from fastio.dataset.token_collate import (
     PadCollate,
     PreferenceCollate,
     TokenCollate,
+    WindowCollate,
     beside_fill,
     beside_name,
 )
 from fastio.dataset.token_reader import TokenReader
+from fastio.dataset.token_stream import TokenWindows, WindowReader
+from fastio.dataset.window_store import Draw, LocatedWindows, WindowStore
 from fastio.errors import SampleError
 from fastio.lazy import torch
 from fastio.loader.forks import PerProcess
@@ -155,10 +158,10 @@ class TokenProducer:
         step = self.chunk_batches(batches)
         is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
-        coming = self._coming(batches.part(0, step), is_read=is_read)
+        coming = self._coming(batches.part(0, step), epoch, is_read=is_read)
         for first in range(step, len(batches) + step, step):
             located = coming.here().wait()
-            coming = self._coming(batches.part(first, first + step), is_read=is_read)
+            coming = self._coming(batches.part(first, first + step), epoch, is_read=is_read)
             group = self._machinery.here().filler.batches(
                 located, verify=self._context.options.verify, repair=partial(self._repaired, located)
             )
@@ -168,12 +171,13 @@ class TokenProducer:
         """Return a batch with bad samples, or one that another process had begun."""
         return self._machinery.here().filler.repaired(located, number, status)
 
-    def _coming(self, batches: Batches, *, is_read: bool) -> PerProcess[PendingRead]:
-        return PerProcess(partial(self._look_up, batches, is_read=is_read))
+    def _coming(self, batches: Batches, epoch: int, *, is_read: bool) -> PerProcess[PendingRead]:
+        return PerProcess(partial(self._look_up, batches, epoch, is_read=is_read))
 
-    def _look_up(self, batches: Batches, *, is_read: bool) -> PendingRead:
+    def _look_up(self, batches: Batches, epoch: int, *, is_read: bool) -> PendingRead:
         """Begin to read these samples."""
-        return self._machinery.here().source.look_up(batches, is_read=is_read)
+        draw = Draw(self._context.seed, epoch, batches.ids)
+        return self._machinery.here().source.look_up(batches, draw, is_read=is_read)
 
     def chunk_batches(self, batches: Batches) -> int:
         """Return how many batches are looked up together, by the tokens of some that are spread over the epoch."""
@@ -247,11 +251,13 @@ class TokenFiller:
             ring=self._ring,
             from_dlpack=context.options.output.from_dlpack,
             pinned=_PinnedMemory() if self._ring is None else None,
+            documents=isinstance(collate, WindowCollate) and collate.documents,
         )
 
     def batches(self, located: Located, *, verify: bool, repair: Repair | None = None) -> _native.TokenBatches:
         """Return these batches, of which none has begun yet; ``repair`` makes those with bad samples."""
         batches, spans = located.batches, located.spans
+        pieces = None if located.windows is None else located.windows.pieces
         return self._native.batches(
             spans,
             np.ascontiguousarray(batches.cuts),
@@ -262,6 +268,7 @@ class TokenFiller:
             job_bytes=JOB_BYTES,
             proof=(self.checked(located), batches.cuts),
             repair=repair,
+            pieces=None if pieces is None else (pieces.cuts, pieces.starts, pieces.sizes, pieces.origins),
         )
 
     def _labels_of(self, batches: Batches) -> dict[str, Any]:
@@ -286,20 +293,16 @@ class TokenFiller:
             status = again.status(0)
             if not status.any():
                 return _finished(again, [])
-        batches, spans = one.batches, one.spans
         errors = list(self._errors(one, status).values())
         if self._context.options.on_error == "raise":
             raise errors[0]
+        is_good = status == _native.OK
         if self._context.options.on_error == "skip":
-            kept = np.flatnonzero(status == _native.OK)
-            if len(kept) == 0:
+            if not is_good.any():
                 return FinishedBatch(None, 0, 0, errors)
-            beside = tuple(each.at(kept) for each in one.beside)
-            good = Located(Batches(batches.indices[kept], np.array([0, len(kept)])), spans.at(kept), beside=beside)
+            good = one.at(np.flatnonzero(is_good))
         else:
-            is_good = status == _native.OK
-            beside = tuple(_emptied(each, is_good) for each in one.beside)
-            good = Located(batches, _emptied(spans, is_good), beside=beside)
+            good = one.emptied(is_good)
         filled = self.batches(good, verify=False)  # the remaining ones were compared
         filled.status(0)
         return _finished(filled, errors)
@@ -307,6 +310,19 @@ class TokenFiller:
     def _errors(self, located: Located, status: NDArray[np.int32]) -> dict[int, SampleError]:
         """Return what is wrong with the samples whose status is not OK, by position."""
         indices = located.batches.indices
+        if located.windows is not None:
+            assert isinstance(self.tokens, WindowReader)
+            return {
+                position: self.tokens.problem(
+                    int(indices[position]),
+                    located.windows,
+                    located.spans,
+                    located.unread,
+                    position,
+                    int(status[position]),
+                )
+                for position in np.flatnonzero(status).tolist()
+            }
         errors = self.tokens.errors(indices, located.spans, np.where(status == _native.FAILED, _native.OK, status))
         for position in np.flatnonzero(status == _native.FAILED).tolist():
             length = int(self.tokens.lengths(located.spans)[position])
@@ -320,6 +336,8 @@ class TokenFiller:
 
     def checked(self, located: Located) -> CheckedSamples:
         """Return samples with the checksums that they are compared with."""
+        if located.windows is not None:  # whose checksums are those of what they are parts of
+            return CheckedSamples(located.batches.indices, None)
         spans = {self.tokens.field.name: located.spans}
         spans |= {reader.field.name: of for reader, of in zip(self._beside, located.beside, strict=True)}
         return CheckedSamples.of(located.batches.indices, spans, verify=self._context.options.verify)
@@ -419,20 +437,39 @@ _READ_AHEAD_BYTES = 64 << 20
 class Located:
     """
     Samples of some batches in readable memory, with what lies beside their ids, by field; ``unread`` is the status of
-    each, if some could not be read.
+    each span, if some could not be read. ``windows`` says which part of a stream samples are, if they are.
     """
 
     batches: Batches
     spans: Spans
     unread: NDArray[np.int32] | None = None
     beside: tuple[Spans, ...] = ()
+    windows: LocatedWindows | None = None
 
     def part(self, number: int) -> Located:
         """Return one of the batches."""
-        part = slice(*self.batches.cuts[number : number + 2].tolist())
-        unread = None if self.unread is None else self.unread[part]
-        beside = tuple(each.at(part) for each in self.beside)
-        return Located(self.batches.part(number, number + 1), self.spans.at(part), unread, beside)
+        return self._chosen(np.arange(*self.batches.cuts[number : number + 2].tolist(), dtype=np.int64))
+
+    def at(self, kept: NDArray[np.int64]) -> Located:
+        """Return these samples of one batch."""
+        return replace(self._chosen(kept), unread=None)
+
+    def _chosen(self, samples: NDArray[np.int64]) -> Located:
+        """Return some samples, as one batch."""
+        batches = Batches(self.batches.indices[samples], np.array([0, len(samples)]))
+        spans, windows = samples, self.windows
+        if windows is not None:
+            windows, spans = windows.at(samples)
+        unread = None if self.unread is None else self.unread[spans]
+        beside = tuple(each.at(samples) for each in self.beside)
+        return Located(batches, self.spans.at(spans), unread, beside, windows)
+
+    def emptied(self, is_good: NDArray[np.bool_]) -> Located:
+        """Return the samples of one batch, of which the bad ones have no ids."""
+        beside = tuple(_emptied(each, is_good) for each in self.beside)
+        if self.windows is None or self.windows.pieces is None:
+            return replace(self, spans=_emptied(self.spans, is_good), unread=None, beside=beside)
+        return replace(self, unread=None, windows=self.windows.emptied(is_good))
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +479,7 @@ class PendingRead:
     batches: Batches
     fetched: FetchedFields
     names: tuple[str, ...]  # of the ids, and of what lies beside them
+    windows: LocatedWindows | None = None
 
     def wait(self) -> Located:
         """Wait for the samples, and return where they are."""
@@ -450,7 +488,7 @@ class PendingRead:
         for _, other in others:
             if other is not None:
                 unread = other if unread is None else np.where(unread == _native.OK, other, unread)
-        return Located(self.batches, spans, unread, tuple(beside for beside, _ in others))
+        return Located(self.batches, spans, unread, tuple(beside for beside, _ in others), self.windows)
 
 
 class TokenSource:
@@ -466,6 +504,7 @@ class TokenSource:
 
     def __init__(self, dataset: FastDataset, names: tuple[str, ...], *, checksums: bool) -> None:
         self._checksums = checksums
+        self._dataset = dataset
         self._store = dataset.store
         self._names = names
         self._pool = _native.ThreadPool(self._store.files.threads)
@@ -474,9 +513,11 @@ class TokenSource:
         self._is_whole = self._store.files.in_place and self._read_whole()
 
     def _read_whole(self) -> bool:
-        every = np.arange(len(self._store))
-        fields = [self._store.spans(name, every, checksums=False) for name in self._names]
-        spans = joined_spans(fields)
+        if isinstance(self._store, WindowStore):
+            spans = self._store.whole_spans()
+        else:
+            every = np.arange(len(self._store))
+            spans = joined_spans([self._store.spans(name, every, checksums=False) for name in self._names])
         if int(spans.sizes.sum()) > available_memory() // 2:
             return False
         pieces = np.cumsum(spans.sizes) // _READ_AHEAD_BYTES
@@ -490,15 +531,20 @@ class TokenSource:
         """The bytes of ids as stored."""
         return self._staging.allocated_bytes
 
-    def look_up(self, batches: Batches, *, is_read: bool) -> PendingRead:
+    def look_up(self, batches: Batches, draw: Draw, *, is_read: bool) -> PendingRead:
         """
         Begin to read these samples; ``is_read`` means that the page cache has them, or that something else reads
-        them.
+        them. ``draw`` says where windows begin.
         """
-        wanted = {name: self._store.spans(name, batches.indices, checksums=self._checksums) for name in self._names}
+        windows = None
+        if isinstance(self._dataset, TokenWindows):
+            windows = self._dataset.locate(batches.indices, draw, verify=self._checksums)
+            wanted = dict.fromkeys(self._names, windows.spans)
+        else:
+            wanted = {name: self._store.spans(name, batches.indices, checksums=self._checksums) for name in self._names}
         is_near = self._is_whole or is_read
         fetched = fetch_together(self._store.files, wanted, pool=self._pool, ring=self._staging, is_near=is_near)
-        return PendingRead(batches, fetched, self._names)
+        return PendingRead(batches, fetched, self._names, windows)
 
     def close(self) -> None:
         """Stop the threads; what was not yet requested from the kernel is dropped."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset, FastSubset, not_a_path
+from fastio.dataset.token_stream import TokenWindows
 from fastio.errors import SchemaError
 from fastio.lazy import is_tensor, torch_class
 from fastio.store.index.store import SealedStore
@@ -117,6 +118,12 @@ def _is_plain(dataset: Any, kind: Any) -> bool:
 def _joined(datasets: Sequence[FastDataset], owner: str) -> FastDataset:
     """Join several FastDatasets into one. Raises SchemaError if they cannot be read as one."""
     first = datasets[0]
+    windows = [dataset for dataset in datasets if isinstance(dataset, TokenWindows)]
+    if len(windows) == len(datasets):
+        for dataset in datasets:
+            for name in ("transform", "verify"):
+                _check_equal(first, dataset, name, owner)
+        return TokenWindows.of_members(windows)
     stores = []
     for dataset in datasets:
         if dataset.makes_samples or len(dataset) != len(dataset.store):
@@ -128,6 +135,11 @@ def _joined(datasets: Sequence[FastDataset], owner: str) -> FastDataset:
             _check_equal(first, dataset, name, owner)
         for name in ("mode", "fields"):
             _check_equal(first, dataset, name, owner)
+        if isinstance(dataset, TokenWindows):
+            raise SchemaError(
+                f"{dataset.store.path}: windows of a stream and samples of a store cannot be in one batch: open the "
+                "store as a stream, too: TokenStream(path).windows(...)"
+            )
         if not isinstance(dataset.store, SealedStore):
             raise TypeError(
                 f"{dataset.store.path}: dataset.samples was assigned, and such a dataset cannot be joined with "

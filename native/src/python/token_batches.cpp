@@ -20,8 +20,8 @@
 
 namespace fastio::python {
 
-/// How samples become a batch: see PadCollate, PackCollate and ChunkCollate.
-enum class TokenLayout { pad, pack, chunk };
+/// How samples become a batch: see PadCollate, PackCollate, ChunkCollate and WindowCollate.
+enum class TokenLayout { pad, pack, chunk, window };
 
 /// A field beside the ids: its name in a batch, and what its values are.
 struct BesideField {
@@ -40,19 +40,23 @@ struct BesideField {
 /// What is equal for all batches of a loader.
 struct TokenRules {
   TokenLayout layout;
-  std::int64_t width;  ///< pad: a multiple of it; pack: tokens of a batch, or 0; chunk: of a row
+  std::int64_t width;  ///< pad: a multiple of it; pack: tokens of a batch, or 0; others: of a row
   std::int64_t rows;   ///< pack: of a batch, each of `width` tokens; 0: it has no axis of rows
+  bool documents;      ///< window: positions and numbers of documents, too
   std::int64_t pad_id;
   bool at_end;  ///< padding comes first
   std::size_t item_bytes;
   std::uint64_t vocabulary;
   std::vector<BesideField> beside;
 
-  [[nodiscard]] bool has_mask() const { return layout != TokenLayout::pack; }
-  [[nodiscard]] bool has_positions() const { return layout == TokenLayout::pack; }
-  [[nodiscard]] bool has_lengths() const { return layout != TokenLayout::chunk; }
-
-  [[nodiscard]] bool has_documents() const { return rows > 0; }
+  [[nodiscard]] bool has_mask() const {
+    return layout == TokenLayout::pad || layout == TokenLayout::chunk;
+  }
+  [[nodiscard]] bool has_positions() const { return layout == TokenLayout::pack || documents; }
+  [[nodiscard]] bool has_lengths() const {
+    return layout == TokenLayout::pad || layout == TokenLayout::pack;
+  }
+  [[nodiscard]] bool has_documents() const { return rows > 0 || documents; }
 
   /// Bytes for each slot of a batch.
   [[nodiscard]] std::int64_t slot_bytes() const {
@@ -177,8 +181,19 @@ struct Filling {
   OwnJob job;  // last: it is over before its memory goes
 };
 
+/// Samples of several pieces: sample i is the pieces `cuts[i]` up to `cuts[i + 1]`, each `sizes`
+/// bytes from byte `starts` of its span on. `origins` are the positions of their first tokens: 0
+/// where a document begins.
+struct TokenPieces {
+  Int64s cuts;
+  Int64s starts;
+  Int64s sizes;
+  Int64s origins;
+};
+
 struct TokenRequest {
-  Spans spans;
+  Spans spans;  ///< of samples, or of their pieces
+  std::optional<TokenPieces> pieces;
   Int64s cuts;
   Checksums checksums;
   std::vector<Spans> beside;
@@ -260,8 +275,45 @@ class TokenBatches final : public BatchGroup {
   [[nodiscard]] std::size_t samples(std::size_t k) const {
     return static_cast<std::size_t>(cut(k + 1) - cut(k));
   }
+  /// The first piece of sample i; of one without pieces, it is the only one.
+  [[nodiscard]] std::int64_t piece(std::int64_t i) const {
+    return request_.pieces ? request_.pieces->cuts.data()[i] : i;
+  }
+  [[nodiscard]] std::int64_t piece_length(std::int64_t piece) const {
+    const Int64s& sizes = request_.pieces ? request_.pieces->sizes : request_.spans.sizes;
+    return sizes.data()[piece] / static_cast<std::int64_t>(rules_.item_bytes);
+  }
   [[nodiscard]] std::int64_t length(std::int64_t i) const {
-    return request_.spans.sizes.data()[i] / static_cast<std::int64_t>(rules_.item_bytes);
+    std::int64_t total = 0;
+    for (std::int64_t p = piece(i); p < piece(i + 1); ++p) total += piece_length(p);
+    return total;
+  }
+  /// Whether a piece is followed by another document, or by another sample: `end` is its last.
+  [[nodiscard]] bool ends_document(std::int64_t piece, std::int64_t end) const {
+    return piece + 1 == end || request_.pieces->origins.data()[piece + 1] == 0;
+  }
+
+  /// Adds the slots of the pieces of sample i, from `slot` on; `before` of it are padding.
+  void place(std::int64_t i, std::int64_t slot, std::int64_t before, Filling& filling) const {
+    for (std::int64_t p = piece(i); p < piece(i + 1); ++p) {
+      filling.starts.push_back(slot);
+      slot += before + piece_length(p);
+      before = 0;
+    }
+  }
+
+  /// Adds where the documents of sample i end, the first of which begins at `at`; to `numbers` the
+  /// number of each piece's, from `document` on; the number of the next.
+  std::int32_t divide(std::int64_t i, std::int64_t at, std::int32_t document,
+                      Filling& filling) const {
+    for (std::int64_t p = piece(i); p < piece(i + 1); ++p) {
+      at += piece_length(p);
+      if (rules_.has_documents()) filling.numbers.push_back(document);
+      if (!ends_document(p, piece(i + 1))) continue;
+      filling.sequences.push_back(static_cast<std::int32_t>(at));
+      ++document;
+    }
+    return document;
   }
 
   /// Lets go of the jobs before that of batch k; IndexError where it has none.
@@ -285,9 +337,16 @@ class TokenBatches final : public BatchGroup {
       total += length(i);
     }
     std::int64_t slot = filling.cuts.back();
-    const bool is_padded = rules_.layout == TokenLayout::pad;
+    const bool is_padded =
+        rules_.layout == TokenLayout::pad || rules_.layout == TokenLayout::window;
     std::int64_t row = 0, elements = total;
-    if (is_padded) {
+    if (rules_.layout == TokenLayout::window) {
+      row = rules_.width;
+      elements = row * (last - first);
+      misfit = misfit_of_window(longest, elements);
+      if (!misfit.empty()) return false;
+      if (rules_.documents) divide_rows(first, last, filling);
+    } else if (is_padded) {
       row = (longest + rules_.width - 1) / rules_.width * rules_.width;
       elements = row * (last - first);
     } else if (rules_.layout == TokenLayout::chunk) {
@@ -299,19 +358,46 @@ class TokenBatches final : public BatchGroup {
       misfit = misfit_of(total);
       if (!misfit.empty()) return false;
       filling.sequences.push_back(0);
-      std::int32_t end = 0;
+      std::int64_t at = 0;
       for (std::int64_t i = first; i < last; ++i) {
-        filling.sequences.push_back(end += static_cast<std::int32_t>(length(i)));
+        (void)divide(i, at, 0, filling);
+        at += length(i);
       }
       filling.sequence_cuts.push_back(filling.sequences.size());
     }
     const std::int64_t end = slot + elements;
     for (std::int64_t i = first; i < last; ++i) {
-      filling.starts.push_back(slot);
-      slot += is_padded ? row : length(i);
+      const std::int64_t tokens = length(i);
+      place(i, slot, is_padded && rules_.at_end ? row - tokens : 0, filling);
+      slot += is_padded ? row : tokens;
     }
     filling.cuts.push_back(end);  // what the last sample leaves is its slot's, too
     return true;
+  }
+
+  /// Adds the sequences of rows that have one sample each, and what pads it.
+  void divide_rows(std::int64_t first, std::int64_t last, Filling& filling) const {
+    filling.sequences.push_back(0);
+    std::int32_t document = 0;
+    std::int64_t row_end = 0;
+    for (std::int64_t i = first; i < last; ++i) {
+      document = divide(i, row_end, document, filling);
+      row_end += rules_.width;
+      if (filling.sequences.back() < row_end) {
+        filling.sequences.push_back(static_cast<std::int32_t>(row_end));
+      }
+    }
+    filling.sequence_cuts.push_back(filling.sequences.size());
+  }
+
+  [[nodiscard]] std::string misfit_of_window(std::int64_t longest, std::int64_t elements) const {
+    const std::string width = std::to_string(rules_.width);
+    if (longest > rules_.width) {
+      return "a sample of " + std::to_string(longest) + " tokens does not fit into tokens=" + width;
+    }
+    if (elements <= most_tokens) return {};
+    return "a batch of " + std::to_string(elements) + " tokens: expected at most " +
+           std::to_string(most_tokens);
   }
 
   /// The same for rows: a sample that does not fit into what its row has left begins the next one.
@@ -321,10 +407,12 @@ class TokenBatches final : public BatchGroup {
     const std::size_t samples_before = filling.starts.size();
     const std::size_t sequences_before = filling.sequences.size();
     std::int64_t at = 0, row_end = width;
+    std::int32_t document = 0;
     filling.sequences.push_back(0);
     for (std::int64_t i = cut(k); i < cut(k + 1); ++i) {
-      if (length(i) > row_end - at) {
-        if (length(i) > width || row_end == rules_.rows * width) {
+      const std::int64_t tokens = length(i);
+      if (tokens > row_end - at) {
+        if (tokens > width || row_end == rules_.rows * width) {
           filling.starts.resize(samples_before);
           filling.numbers.resize(samples_before);
           filling.sequences.resize(sequences_before);
@@ -335,10 +423,9 @@ class TokenBatches final : public BatchGroup {
         at = row_end;
         row_end += width;
       }
-      filling.starts.push_back(start + at);
-      filling.numbers.push_back(static_cast<std::int32_t>(i - cut(k)));
-      at += length(i);
-      filling.sequences.push_back(static_cast<std::int32_t>(at));
+      place(i, start + at, 0, filling);
+      document = divide(i, at, document, filling);
+      at += tokens;
     }
     for (; row_end <= rules_.rows * width; row_end += width) {
       if (at < row_end) filling.sequences.push_back(static_cast<std::int32_t>(row_end));
@@ -392,8 +479,8 @@ class TokenBatches final : public BatchGroup {
 
   /// Lends `filling` its memory, and threads work on it.
   void start(Filling& filling) {
-    const auto first = static_cast<std::size_t>(cut(filling.first));
-    const std::size_t count = filling.starts.size() - 1;
+    const auto first = static_cast<std::size_t>(piece(cut(filling.first)));
+    const std::size_t count = filling.starts.size() - 1;  // of pieces
     const auto total = static_cast<std::size_t>(filling.cuts.back());
     const std::size_t batches = filling.last - filling.first;
     filler_.count(batches);
@@ -415,7 +502,7 @@ class TokenBatches final : public BatchGroup {
       bytes += total;
     }
     std::vector<fastio::BesideSlots> beside = begin_beside(filling, bytes, first, count);
-    keep_apart(filling, first, count);
+    keep_apart(filling);
     filling.status.resize(count);
     const fastio::TokenSlots to{filling.starts.data(),
                                 filling.ids,
@@ -423,17 +510,41 @@ class TokenBatches final : public BatchGroup {
                                 filling.positions,
                                 filling.documents,
                                 filling.numbers.data(),
+                                request_.pieces ? request_.pieces->origins.data() + first : nullptr,
                                 request_.checksums ? request_.checksums->data() + first : nullptr,
                                 filling.status.data(),
                                 rules_.item_bytes,
                                 rules_.pad_id,
                                 rules_.vocabulary,
                                 rules_.at_end};
+    std::unique_ptr<Bytes[]> spans = resolve(request_.spans, first, count), wholes;
+    if (request_.pieces) {
+      wholes = std::move(spans);
+      spans = parts_of(wholes.get(), first, count);
+    }
     auto task =
-        fastio::fill_tokens_task(resolve(request_.spans, first, count), to, std::move(beside));
+        fastio::fill_tokens_task(std::move(spans), to, std::move(beside), std::move(wholes));
     const std::size_t grain = grain_for(8 * total / std::max<std::size_t>(count, 1));
     filling.job =
         OwnJob(submit(std::move(task), {count, grain}, nb::handle_t<PyPool>(filler_.pool.ptr())));
+  }
+
+  /// The pieces of these spans; IndexError for one that leaves its span.
+  [[nodiscard]] std::unique_ptr<Bytes[]> parts_of(const Bytes* wholes, std::size_t first,
+                                                  std::size_t count) const {
+    auto parts = std::make_unique<Bytes[]>(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t start = request_.pieces->starts.data()[first + i];
+      const std::int64_t size = request_.pieces->sizes.data()[first + i];
+      if (!fits(start, size, wholes[i].size())) {
+        // What could not be read is empty, and its status is known.
+        if (request_.unread && request_.unread->data()[first + i] != 0) continue;
+        throw nb::index_error(
+            ("piece " + std::to_string(first + i) + " leaves its span").c_str());
+      }
+      parts[i] = wholes[i].subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(size));
+    }
+    return parts;
   }
 
   /// Lends the fields beside the ids what is left of the memory, from `at` on.
@@ -457,8 +568,10 @@ class TokenBatches final : public BatchGroup {
     return slots;
   }
 
-  /// Writes what there is for each of `count` samples from `first` on.
-  void keep_apart(Filling& filling, std::size_t first, std::size_t count) const {
+  /// Writes what there is for each sample.
+  void keep_apart(Filling& filling) const {
+    const auto first = static_cast<std::size_t>(cut(filling.first));
+    const auto count = static_cast<std::size_t>(cut(filling.last)) - first;
     const std::size_t lengths = rules_.has_lengths() ? 8 * count : 0;
     const std::size_t labels = request_.labels ? (count * label_size() + 7) / 8 * 8 : 0;
     const std::size_t ends = sizeof(std::int32_t) * filling.sequences.size();
@@ -482,11 +595,13 @@ class TokenBatches final : public BatchGroup {
   [[nodiscard]] nb::object status_of(const Filling& filling, std::size_t k) const {
     const std::size_t count = samples(k);
     auto status = std::make_unique<std::int32_t[]>(count);
-    const auto first = static_cast<std::size_t>(cut(k) - cut(filling.first));
+    const std::int64_t before = piece(cut(filling.first));
     for (std::size_t i = 0; i < count; ++i) {
-      const std::int32_t unread =
-          request_.unread ? request_.unread->data()[static_cast<std::size_t>(cut(k)) + i] : 0;
-      status[i] = unread != 0 ? unread : filling.status[first + i];
+      const std::int64_t sample = cut(k) + static_cast<std::int64_t>(i);
+      for (std::int64_t p = piece(sample); p < piece(sample + 1) && status[i] == 0; ++p) {
+        const std::int32_t unread = request_.unread ? request_.unread->data()[p] : 0;
+        status[i] = unread != 0 ? unread : filling.status[static_cast<std::size_t>(p - before)];
+      }
     }
     const nb::capsule owner(status.get(),
                             [](void* raw) noexcept { delete[] static_cast<std::int32_t*>(raw); });
@@ -496,11 +611,12 @@ class TokenBatches final : public BatchGroup {
 
   [[nodiscard]] bool is_good(const Filling& filling, std::size_t k) const {
     const auto is_bad = [](std::int32_t status) { return status != 0; };
-    const auto* status = filling.status.data() + (cut(k) - cut(filling.first));
-    if (std::any_of(status, status + samples(k), is_bad)) return false;
+    const std::int64_t first = piece(cut(k)), count = piece(cut(k + 1)) - first;
+    const auto* status = filling.status.data() + (first - piece(cut(filling.first)));
+    if (std::any_of(status, status + count, is_bad)) return false;
     if (!request_.unread) return true;
-    const auto* unread = request_.unread->data() + cut(k);
-    return !std::any_of(unread, unread + samples(k), is_bad);
+    const auto* unread = request_.unread->data() + first;
+    return !std::any_of(unread, unread + count, is_bad);
   }
 
   /// Bytes of the label of one sample.
@@ -538,7 +654,9 @@ class TokenBatches final : public BatchGroup {
     const std::int64_t before = cut(k) - cut(filling.first);
     std::array<std::int64_t, 2> sizes{slots, 1};
     if (rules_.layout == TokenLayout::pad) sizes = {count, slots / count};
-    if (rules_.layout == TokenLayout::chunk) sizes = {slots / rules_.width, rules_.width};
+    if (rules_.layout == TokenLayout::chunk || rules_.layout == TokenLayout::window) {
+      sizes = {slots / rules_.width, rules_.width};
+    }
     if (rules_.rows > 0) sizes = {rules_.rows, rules_.width};
     const std::size_t dimensions = rules_.layout == TokenLayout::pack && rules_.rows == 0 ? 1 : 2;
     const std::span<const std::int64_t> shape(sizes.data(), dimensions);
@@ -611,7 +729,8 @@ TokenLayout layout_of(const std::string& name) {
   if (name == "pad") return TokenLayout::pad;
   if (name == "pack") return TokenLayout::pack;
   if (name == "chunk") return TokenLayout::chunk;
-  throw nb::value_error(("layout is " + name + ", expected pad, pack or chunk").c_str());
+  if (name == "window") return TokenLayout::window;
+  throw nb::value_error(("layout is " + name + ", expected pad, pack, chunk or window").c_str());
 }
 
 using BesideRequest = std::tuple<std::string, std::string, std::string, nb::bytes>;
@@ -645,10 +764,15 @@ BesideField beside_of(const BesideRequest& request) {
 void make_filler(TokenFiller* self, const std::string& layout, std::int64_t width,
                  std::int64_t rows, std::int64_t pad_id, bool at_end, std::size_t item_bytes,
                  std::uint64_t vocabulary, const std::vector<BesideRequest>& beside,
-                 nb::object pool, nb::object ring, nb::object from_dlpack, nb::object pinned) {
-  TokenRules rules{layout_of(layout), width, rows, pad_id, at_end, item_bytes, vocabulary, {}};
+                 nb::object pool, nb::object ring, nb::object from_dlpack, nb::object pinned,
+                 bool documents) {
+  TokenRules rules{layout_of(layout), width,      rows,       documents, pad_id,
+                   at_end,            item_bytes, vocabulary, {}};
   for (const BesideRequest& each : beside) rules.beside.push_back(beside_of(each));
-  if (item_bytes != 2 && item_bytes != 4) throw nb::value_error("item_bytes is neither 2 nor 4");
+  if (!is_id_size(item_bytes)) throw nb::value_error("item_bytes is none of 1, 2, 4, 8");
+  if (documents && rules.layout != TokenLayout::window) {
+    throw nb::value_error("documents: only in the layout window");
+  }
   if (width < (rules.layout == TokenLayout::pack ? 0 : 1)) throw nb::value_error("width < 1");
   if (rows < 0 || (rows > 0 && (rules.layout != TokenLayout::pack || width == 0))) {
     throw nb::value_error("rows < 0, or of no layout that has rows of one width");
@@ -661,11 +785,25 @@ void make_filler(TokenFiller* self, const std::string& layout, std::int64_t widt
 nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int64s& cuts,
                    bool verify, std::vector<Spans> beside, std::optional<Labels> labels,
                    nb::object label_of, nb::object columns_of, std::optional<Int32s> unread,
-                   std::size_t job_bytes, nb::object proof, nb::object repair) {
+                   std::size_t job_bytes, nb::object proof, nb::object repair,
+                   std::optional<std::tuple<Int64s, Int64s, Int64s, Int64s>> given) {
   const std::size_t count = spans.size();
   expect_length("shard", spans.shard.size(), count);
   expect_length("sizes", spans.sizes.size(), count);
-  expect_cuts(cuts, count);
+  std::optional<TokenPieces> pieces;
+  if (given) {
+    const auto& [piece_cuts, starts, sizes, origins] = *given;
+    expect_cuts(piece_cuts, count);
+    expect_length("pieces: starts", starts.size(), count);
+    expect_length("pieces: sizes", sizes.size(), count);
+    expect_length("pieces: origins", origins.size(), count);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (sizes.data()[i] < 0) throw nb::value_error("pieces: a size below 0");
+    }
+    if (!beside.empty() || labels) throw nb::value_error("pieces: there is nothing beside them");
+    pieces = TokenPieces{piece_cuts, starts, sizes, origins};
+  }
+  expect_cuts(cuts, pieces ? pieces->cuts.size() - 1 : count);
   if (labels) {
     if (labels->ndim() < 1 || labels->ndim() > most_dimensions) {
       throw nb::value_error("labels: expected 1 to 8 axes");
@@ -685,6 +823,7 @@ nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int
     (void)checked(beside_checksums.back(), count);
   }
   TokenRequest request{spans,
+                       std::move(pieces),
                        cuts,
                        std::move(checksums),
                        std::move(beside),
@@ -720,7 +859,9 @@ void bind_token_batches(nb::module_& m) {
       m, "TokenFiller",
       "Makes batches of token ids, on the threads of ``pool``, in memory of ``ring``.\n\n"
       "``layout`` and ``width``: \"pad\" to the longest of a batch, rounded up to a multiple;\n"
-      "\"pack\" into as many tokens, 0 for as many as there are; \"chunk\" into rows of as many.\n"
+      "\"pack\" into as many tokens, 0 for as many as there are; \"chunk\" into rows of as many;\n"
+      "\"window\" into rows of as many, one for each sample, with positions and numbers of\n"
+      "``documents`` where asked for.\n"
       "``at_end`` pads before the tokens. ``beside`` are fields with a value for each id: their\n"
       "names in a batch, \"copy\", \"widen\" (ids) or \"loss\" (runs that become labels), the "
       "type\n"
@@ -730,31 +871,37 @@ void bind_token_batches(nb::module_& m) {
       "dtype, shape)`` a part of it.")
       .def("__init__", &make_filler, "layout"_a, "width"_a, nb::kw_only(), "rows"_a, "pad_id"_a,
            "at_end"_a, "item_bytes"_a, "vocabulary"_a, "beside"_a, "pool"_a, "ring"_a.none(),
-           "from_dlpack"_a, "pinned"_a.none() = nb::none(),
+           "from_dlpack"_a, "pinned"_a.none() = nb::none(), "documents"_a = false,
            nb::sig(
                "def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: "
                "bool, "
                "item_bytes: int, vocabulary: int, beside: Sequence[tuple[str, str, str, bytes]], "
                "pool: ThreadPool, ring: "
                "BufferRing | None, "
-               "from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None"))
+               "from_dlpack: Callable[[Any], Any], pinned: Any = None, documents: bool = False) -> "
+               "None"))
       .def("batches", &batches, "spans"_a, "cuts"_a.noconvert(), nb::kw_only(), "verify"_a,
            "beside"_a = nb::list(), "labels"_a.noconvert().none() = nb::none(),
            "label_of"_a.none() = nb::none(), "columns_of"_a.none() = nb::none(),
            "unread"_a.noconvert().none() = nb::none(), "job_bytes"_a, "proof"_a.none() = nb::none(),
-           "repair"_a.none() = nb::none(),
+           "repair"_a.none() = nb::none(), "pieces"_a.none() = nb::none(),
            nb::sig("def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, "
                    "beside: Sequence[Spans] = ..., labels: NDArray[Any] | None = None, "
                    "label_of: Callable[[int, int], Any] | None = None, "
                    "columns_of: Callable[[int, int], dict[str, Any]] | None = None, "
                    "unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, "
-                   "repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) "
-                   "-> TokenBatches"),
+                   "repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None, "
+                   "pieces: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], "
+                   "NDArray[np.int64]] | None = None) -> TokenBatches"),
            "Batch k is that of the spans ``cuts[k]`` up to ``cuts[k + 1]``, filled with others by\n"
            "jobs of about ``job_bytes``. ``labels`` has one row for each span, or\n"
            "``label_of(start, stop)`` makes those of a batch; ``columns_of`` what else it has, by\n"
            "name. ``unread`` is the status of spans\n"
-           "that could not be read. ``repair(k, status)`` makes a batch with bad samples.")
+           "that could not be read. ``repair(k, status)`` makes a batch with bad samples.\n"
+           "With ``pieces``, sample i is several parts of spans: those from ``pieces[0][i]`` up to\n"
+           "``pieces[0][i + 1]``. Part j is ``pieces[2][j]`` bytes from byte ``pieces[1][j]`` of span\n"
+           "j on, whose CRC-32 is that of the whole span; its first position is ``pieces[3][j]``, 0\n"
+           "where a document begins.")
       .def_prop_ro("job_batches", &TokenFiller::job_batches,
                    "Batches that a job fills, on average.")
       .def_prop_ro("largest_bytes", &TokenFiller::largest, "The largest piece of memory taken.");

@@ -48,7 +48,7 @@ PyJob fill_tokens(const Spans& spans, const Int64s& slots, const Array<std::int6
                   bool at_end) {
   auto given = resolve(spans);
   const std::size_t count = spans.size();
-  if (item_bytes != 2 && item_bytes != 4) throw nb::value_error("item_bytes is neither 2 nor 4");
+  if (!is_id_size(item_bytes)) throw nb::value_error("item_bytes is none of 1, 2, 4, 8");
   expect_slots(slots, count, ids.size());
   expect_length("status", status.size(), count);
   const Checksums checksums = spans.checksums(verify);
@@ -56,6 +56,7 @@ PyJob fill_tokens(const Spans& spans, const Int64s& slots, const Array<std::int6
                       ids.data(),
                       data_of("mask", mask, ids.size()),
                       data_of("positions", positions, ids.size()),
+                      nullptr,
                       nullptr,
                       nullptr,
                       checked(checksums, count),
@@ -82,8 +83,8 @@ void bind_tokens(nb::module_& m) {
                 "mask: NDArray[np.uint8] | None = None, "
                 "positions: NDArray[np.int64] | None = None, item_bytes: int, pad_id: int = 0, "
                 "vocabulary: int = 0, at_end: bool = False) -> Job"),
-        "Widen each span of ids (2 or 4 bytes each) into ``ids[slots[i]:slots[i + 1]]``, the rest\n"
-        "of the slot ``pad_id``; ``mask`` is 1 where there are tokens, ``positions`` counts them.\n"
+        "Widen each span of ids (1, 2, 4 or 8 bytes each) into ``ids[slots[i]:slots[i + 1]]``,\n"
+        "the rest of the slot ``pad_id``; ``mask`` is 1 for tokens, ``positions`` counts them.\n"
         "``at_end`` pads before the tokens. ``slots`` has one entry more than there are spans and\n"
         "must stay as it is until the job is done. A span longer than its slot is BAD_SHAPE, an\n"
         "id from ``vocabulary`` on CORRUPT (0: none is); such a slot is padding alone.");

@@ -40,7 +40,8 @@ struct BesideSlots {
 ///
 /// The slots ascend and lie inside the buffers; that is the caller's to check. `mask` (1 for a
 /// token, 0 for padding), `positions` (0, 1, ... in each sample, 0 in padding) and `documents` (the
-/// sample's of `numbers`, -1 for padding) may be null.
+/// sample's of `numbers`, -1 for padding) may be null. Of `origins`, where not null, is the first
+/// position of each sample, in place of 0.
 struct TokenSlots {
   const std::int64_t* slots;
   std::int64_t* ids;
@@ -48,9 +49,10 @@ struct TokenSlots {
   std::int64_t* positions;
   std::int32_t* documents;
   const std::int32_t* numbers;
+  const std::int64_t* origins;
   const std::uint32_t* checksums;  ///< nullptr: not checked
   std::int32_t* status;
-  std::size_t item_bytes;  ///< 2 or 4, of a stored id
+  std::size_t item_bytes;  ///< 1, 2, 4 or 8, of a stored id
   std::int64_t pad_id;
   std::uint64_t vocabulary;  ///< ids from here on are `corrupt`; 0: whatever is stored is good
   bool at_end;               ///< padding comes before the tokens, not behind them
@@ -59,12 +61,19 @@ struct TokenSlots {
 /// A task that writes every slot wholly. A span that is no whole number of ids or longer than its
 /// slot is `bad_shape`, a wrong CRC-32 `bad_checksum`, an id beyond the vocabulary `corrupt`, and
 /// what lies `beside` not to be read or not of as many ids `failed`; the slot of such a sample
-/// holds padding alone. Owns `spans` and `beside`, nothing else; `slots` is read while it runs.
-[[nodiscard]] std::unique_ptr<Task> fill_tokens_task(std::unique_ptr<Bytes[]> spans,
-                                                     const TokenSlots& slots,
-                                                     std::vector<BesideSlots> beside = {}) noexcept;
+/// holds padding alone. With `wholes`, spans are parts of these, whose CRC-32s are compared.
+/// Owns `spans`, `beside` and `wholes`, nothing else; `slots` is read while it runs.
+[[nodiscard]] std::unique_ptr<Task> fill_tokens_task(
+    std::unique_ptr<Bytes[]> spans, const TokenSlots& slots, std::vector<BesideSlots> beside = {},
+    std::unique_ptr<Bytes[]> wholes = {}) noexcept;
 
-/// Widens `count` stored ids of 2 or 4 bytes, aligned or not; the largest of them, 0 for none.
+/// Whether ids of so many bytes can be widened.
+[[nodiscard]] constexpr bool is_id_size(std::size_t item_bytes) noexcept {
+  return item_bytes == 1 || item_bytes == 2 || item_bytes == 4 || item_bytes == 8;
+}
+
+/// Widens `count` stored ids of 1, 2, 4 or 8 bytes, aligned or not; the largest of them, 0 for
+/// none, and 2**32 - 1 for one that is larger still.
 using WidenIds = std::uint32_t (*)(const std::uint8_t* from, std::size_t count,
                                    std::int64_t* out) noexcept;
 [[nodiscard]] WidenIds widen_ids(std::size_t item_bytes, SimdLevel level) noexcept;
