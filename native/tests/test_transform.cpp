@@ -177,7 +177,7 @@ void test_mirrored_rows(int channels) {
   }
 }
 
-void test_split_rows(int channels) {
+void test_split_rows(int channels, bool mirrored) {
   constexpr std::size_t rows = 3;
   const auto count = static_cast<std::size_t>(channels);
   for (std::size_t pixels = 1; pixels < 80; ++pixels) {
@@ -186,14 +186,16 @@ void test_split_rows(int channels) {
     const auto split = [&](SimdLevel level) {
       Pixels planes(count * plane, 7);
       fastio::split_rows(channels, level)({values.data(), pixels * count},
-                                          {planes.data(), pixels, plane}, pixels, rows);
+                                          {planes.data(), pixels, plane}, pixels, rows, mirrored);
       return planes;
     };
     const Pixels planes = split(SimdLevel::none);
     EXPECT(planes == split(fastio::simd_level()));
     for (std::size_t c = 0; c < count; ++c) {
       for (std::size_t i = 0; i < rows * pixels; ++i) {
-        EXPECT(planes[c * plane + i] == values[i * count + c]);
+        const std::size_t x = i % pixels;
+        const std::size_t from = mirrored ? i - x + (pixels - 1 - x) : i;
+        EXPECT(planes[c * plane + i] == values[from * count + c]);
       }
       for (std::size_t i = rows * pixels; i < plane; ++i) EXPECT(planes[c * plane + i] == 7);
     }
@@ -208,7 +210,8 @@ int main() {
     test_resizing(channels);
     test_order_of_passes(channels);
     test_mirrored_rows(channels);
-    test_split_rows(channels);
+    test_split_rows(channels, false);
+    test_split_rows(channels, true);
   }
   return failures;
 }

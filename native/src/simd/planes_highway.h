@@ -1,5 +1,5 @@
-// Rows taken apart in vectors of 128 bits: one source for all instruction sets, included by one
-// file for each.
+// Rows taken apart, mirrored or not, in vectors of 128 bits: one source for all instruction sets,
+// included by one file for each.
 #include "simd/highway.h"
 #include "transform/rows.h"
 
@@ -16,12 +16,24 @@ using VecWords = hn::Vec<decltype(words_tag)>;
 using VecPairs = hn::Vec<decltype(pairs_tag)>;
 constexpr std::size_t step = 16;  // pixels
 
+/// The values of 16 pixels of one channel, the last one first where they are mirrored.
+template <bool mirrored>
+HWY_INLINE void store(VecBytes values, std::uint8_t* out) noexcept {
+  if constexpr (mirrored) {
+    alignas(16) constexpr std::uint8_t turn[16] = {15, 14, 13, 12, 11, 10, 9, 8,
+                                                   7,  6,  5,  4,  3,  2,  1, 0};
+    values = hn::TableLookupBytes(values, hn::Load(bytes_tag, turn));
+  }
+  hn::StoreU(values, bytes_tag, out);
+}
+
+template <bool mirrored>
 HWY_INLINE void split_step3(const std::uint8_t* in, std::uint8_t* out, std::size_t plane) noexcept {
   VecBytes red, green, blue;
   hn::LoadInterleaved3(bytes_tag, in, red, green, blue);
-  hn::StoreU(red, bytes_tag, out);
-  hn::StoreU(green, bytes_tag, out + plane);
-  hn::StoreU(blue, bytes_tag, out + 2 * plane);
+  store<mirrored>(red, out);
+  store<mirrored>(green, out + plane);
+  store<mirrored>(blue, out + 2 * plane);
 }
 
 /// 4 pixels, the 4 values of each channel side by side.
@@ -40,23 +52,25 @@ HWY_INLINE VecPairs upper(VecWords a, VecWords b) noexcept {
   return hn::BitCast(pairs_tag, hn::InterleaveUpper(words_tag, a, b));
 }
 
+template <bool mirrored>
 HWY_INLINE void store(VecPairs values, std::uint8_t* out) noexcept {
-  hn::StoreU(hn::BitCast(bytes_tag, values), bytes_tag, out);
+  store<mirrored>(hn::BitCast(bytes_tag, values), out);
 }
 
 /// LoadInterleaved4 takes more steps on x86.
+template <bool mirrored>
 HWY_INLINE void split_step4(const std::uint8_t* in, std::uint8_t* out, std::size_t plane) noexcept {
   const VecWords a = load_together(in);
   const VecWords b = load_together(in + 16);
   const VecWords c = load_together(in + 32);
   const VecWords d = load_together(in + 48);
-  store(hn::InterleaveLower(pairs_tag, lower(a, b), lower(c, d)), out);
-  store(hn::InterleaveUpper(pairs_tag, lower(a, b), lower(c, d)), out + plane);
-  store(hn::InterleaveLower(pairs_tag, upper(a, b), upper(c, d)), out + 2 * plane);
-  store(hn::InterleaveUpper(pairs_tag, upper(a, b), upper(c, d)), out + 3 * plane);
+  store<mirrored>(hn::InterleaveLower(pairs_tag, lower(a, b), lower(c, d)), out);
+  store<mirrored>(hn::InterleaveUpper(pairs_tag, lower(a, b), lower(c, d)), out + plane);
+  store<mirrored>(hn::InterleaveLower(pairs_tag, upper(a, b), upper(c, d)), out + 2 * plane);
+  store<mirrored>(hn::InterleaveUpper(pairs_tag, upper(a, b), upper(c, d)), out + 3 * plane);
 }
 
-template <std::size_t channels>
+template <std::size_t channels, bool mirrored>
 void split(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
            std::size_t rows) noexcept {
   for (std::size_t y = 0; y < rows; ++y) {
@@ -64,14 +78,22 @@ void split(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
     std::uint8_t* to = out.data + y * out.stride;
     std::size_t done = 0;
     for (; done + step <= pixels; done += step) {
+      std::uint8_t* const first = to + (mirrored ? pixels - step - done : done);
       if constexpr (channels == 3) {
-        split_step3(from + done * channels, to + done, out.plane);
+        split_step3<mirrored>(from + done * channels, first, out.plane);
       } else {
-        split_step4(from + done * channels, to + done, out.plane);
+        split_step4<mirrored>(from + done * channels, first, out.plane);
       }
     }
-    split_pixels<channels>(from, to, out.plane, done, pixels);
+    split_pixels<channels>(from, to, out.plane, done, pixels, mirrored);
   }
+}
+
+/// The routine for rows that are mirrored or not.
+template <std::size_t channels>
+void split(const PixelView& in, const PlanesTarget& out, std::size_t pixels, std::size_t rows,
+           bool mirrored) noexcept {
+  (mirrored ? split<channels, true> : split<channels, false>)(in, out, pixels, rows);
 }
 
 }  // namespace

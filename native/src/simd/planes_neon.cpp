@@ -7,12 +7,12 @@ namespace fastio {
 
 void neon_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
                  std::size_t rows) noexcept {
-  split<3>(in, out, pixels, rows);
+  split<3>(in, out, pixels, rows, mirrored);
 }
 
 void neon_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
                  std::size_t rows) noexcept {
-  split<4>(in, out, pixels, rows);
+  split<4>(in, out, pixels, rows, mirrored);
 }
 
 }  // namespace fastio

@@ -6,13 +6,13 @@
 namespace fastio {
 
 void sse41_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
-                  std::size_t rows) noexcept {
-  split<3>(in, out, pixels, rows);
+                  std::size_t rows, bool mirrored) noexcept {
+  split<3>(in, out, pixels, rows, mirrored);
 }
 
 void sse41_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
-                  std::size_t rows) noexcept {
-  split<4>(in, out, pixels, rows);
+                  std::size_t rows, bool mirrored) noexcept {
+  split<4>(in, out, pixels, rows, mirrored);
 }
 
 }  // namespace fastio

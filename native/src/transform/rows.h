@@ -54,10 +54,11 @@ struct PlanesTarget {
   std::size_t plane;
 };
 
-/// Writes channel c of `rows` rows of `pixels` pixels into plane c, for 1, 3 or 4 channels. Nothing
-/// outside the rows of both is touched; they must not overlap. Thread-safe.
+/// Writes channel c of `rows` rows of `pixels` pixels into plane c, for 1, 3 or 4 channels, each
+/// row last one first where `mirrored`. Nothing outside the rows of both is touched; they must not
+/// overlap. Thread-safe.
 using SplitRows = void (*)(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
-                           std::size_t rows) noexcept;
+                           std::size_t rows, bool mirrored) noexcept;
 
 /// The routine for a number of channels and an instruction set.
 [[nodiscard]] SplitRows split_rows(int channels, SimdLevel level) noexcept;
@@ -67,22 +68,24 @@ using SplitRows = void (*)(const PixelView& in, const PlanesTarget& out, std::si
 /// Pixels [first, pixels) of one row, one by one.
 template <std::size_t channels>
 void split_pixels(const std::uint8_t* in, std::uint8_t* out, std::size_t plane, std::size_t first,
-                  std::size_t pixels) noexcept {
+                  std::size_t pixels, bool mirrored) noexcept {
   for (std::size_t c = 0; c < channels; ++c) {
-    for (std::size_t i = first; i < pixels; ++i) out[c * plane + i] = in[i * channels + c];
+    for (std::size_t i = first; i < pixels; ++i) {
+      out[c * plane + (mirrored ? pixels - 1 - i : i)] = in[i * channels + c];
+    }
   }
 }
 
 #if defined(__x86_64__)
 void sse41_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
-                  std::size_t rows) noexcept;
+                  std::size_t rows, bool mirrored) noexcept;
 void sse41_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
-                  std::size_t rows) noexcept;
+                  std::size_t rows, bool mirrored) noexcept;
 #elif defined(__aarch64__)
-void neon_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
-                 std::size_t rows) noexcept;
-void neon_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
-                 std::size_t rows) noexcept;
+void neon_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixels, std::size_t rows,
+                 bool mirrored) noexcept;
+void neon_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels, std::size_t rows,
+                 bool mirrored) noexcept;
 #endif
 
 }  // namespace fastio

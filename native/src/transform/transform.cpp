@@ -128,7 +128,8 @@ void fill_row(const TransformOptions& options, const Picture& out) noexcept {
 
 void split_channels(const Picture& picture, std::uint8_t* planes) noexcept {
   const std::size_t pixels = picture.height * picture.width;
-  split_rows(picture.channels, simd_level())({picture.data, 0}, {planes, 0, pixels}, pixels, 1);
+  split_rows(picture.channels, simd_level())({picture.data, 0}, {planes, 0, pixels}, pixels, 1,
+                                             false);
 }
 
 void join_channels(const std::uint8_t* planes, const Picture& picture) noexcept {
@@ -197,14 +198,14 @@ bool Transformer::upright(const PixelView& in, int in_channels, const Picture& o
   target.data += options_.planar ? unsign(plan_.place_y) * out.width + left
                                  : unsign(plan_.place_y) * out.row_bytes() +
                                        left * static_cast<std::size_t>(out.channels);
-  if (!options_.grey && !plan_.resamples() && !plan_.flips_x()) {  // the window is what was read
-    place(in, in_channels, target);
+  if (!options_.grey && !plan_.resamples()) {  // the window is what was read
+    place(in, in_channels, target, plan_.flips_x());
     return true;
   }
   const std::size_t stride = window_width * static_cast<std::size_t>(in_channels);
   std::uint8_t* pixels = window_.reserve(window_height * stride);
   if (pixels == nullptr || !window(in, in_channels, {pixels, stride})) return false;
-  place({pixels, stride}, in_channels, target);
+  place({pixels, stride}, in_channels, target, false);
   return true;
 }
 
@@ -235,15 +236,17 @@ bool Transformer::premultiplied(const PixelView& in, const PixelTarget& out) noe
   return true;
 }
 
-/// `out.data` is where the window's first pixel goes.
-void Transformer::place(const PixelView& in, int in_channels, const Picture& out) const noexcept {
+/// `out.data` is where the window's first pixel goes. Only pixels that keep their channels are
+/// mirrored here.
+void Transformer::place(const PixelView& in, int in_channels, const Picture& out,
+                        bool mirrored) const noexcept {
   const std::size_t width = unsign(plan_.window_w);
   const auto read = static_cast<std::size_t>(in_channels);
   const auto channels = static_cast<std::size_t>(out.channels);
   const std::size_t plane = out.height * out.width;
   if (!options_.grey) {  // planar, or rows would have been written at once
     split_rows(in_channels, simd_level())(in, {out.data, out.width, plane}, width,
-                                          unsign(plan_.window_h));
+                                          unsign(plan_.window_h), mirrored);
     return;
   }
   for (std::size_t y = 0; y < unsign(plan_.window_h); ++y) {

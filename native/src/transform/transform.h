@@ -58,7 +58,8 @@ class Transformer {
   /// The window's pixels, left and right exchanged where the plan says so, into `out`.
   [[nodiscard]] bool window(const PixelView& in, int channels, const PixelTarget& out) noexcept;
   [[nodiscard]] bool premultiplied(const PixelView& in, const PixelTarget& out) noexcept;
-  void place(const PixelView& in, int in_channels, const Picture& out) const noexcept;
+  void place(const PixelView& in, int in_channels, const Picture& out,
+             bool mirrored) const noexcept;
 
   Plan plan_{};
   TransformOptions options_{};
