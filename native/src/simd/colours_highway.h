@@ -66,6 +66,52 @@ std::size_t levels(std::uint8_t* values, std::size_t count, float factor, float 
   return i;
 }
 
+std::size_t extremes(const std::uint8_t* values, std::size_t count, std::uint8_t* least,
+                     std::uint8_t* most) noexcept {
+  constexpr std::size_t together = ColourLoops::together;
+  constexpr std::size_t step = hn::MaxLanes(pixels_tag);
+  static_assert(together == 3 * step);
+  auto least0 = hn::LoadU(pixels_tag, least);
+  auto least1 = hn::LoadU(pixels_tag, least + step);
+  auto least2 = hn::LoadU(pixels_tag, least + 2 * step);
+  auto most0 = hn::LoadU(pixels_tag, most);
+  auto most1 = hn::LoadU(pixels_tag, most + step);
+  auto most2 = hn::LoadU(pixels_tag, most + 2 * step);
+  std::size_t i = 0;
+  for (; i + together <= count; i += together) {
+    const auto values0 = hn::LoadU(pixels_tag, values + i);
+    const auto values1 = hn::LoadU(pixels_tag, values + i + step);
+    const auto values2 = hn::LoadU(pixels_tag, values + i + 2 * step);
+    least0 = hn::Min(least0, values0);
+    least1 = hn::Min(least1, values1);
+    least2 = hn::Min(least2, values2);
+    most0 = hn::Max(most0, values0);
+    most1 = hn::Max(most1, values1);
+    most2 = hn::Max(most2, values2);
+  }
+  hn::StoreU(least0, pixels_tag, least);
+  hn::StoreU(least1, pixels_tag, least + step);
+  hn::StoreU(least2, pixels_tag, least + 2 * step);
+  hn::StoreU(most0, pixels_tag, most);
+  hn::StoreU(most1, pixels_tag, most + step);
+  hn::StoreU(most2, pixels_tag, most + 2 * step);
+  return i;
+}
+
+std::size_t stretch(std::uint8_t* values, std::size_t count, const float* low,
+                    const float* scale) noexcept {
+  constexpr std::size_t together = ColourLoops::together;
+  static_assert(together % lanes == 0);
+  std::size_t i = 0;
+  for (; i + together <= count; i += together) {
+    for (std::size_t k = 0; k < together; k += lanes) {
+      const Floats above = hn::Sub(load(values + i + k), hn::LoadU(floats_tag, low + k));
+      store(clipped(hn::Div(above, hn::LoadU(floats_tag, scale + k)), 255), values + i + k);
+    }
+  }
+  return i;
+}
+
 HWY_INLINE Floats luma_of(Floats red, Floats green, Floats blue) noexcept {
   const Floats two = fused(green, all(0.587F), hn::Mul(red, all(0.2989F)));
   return hn::Floor(fused(blue, all(0.114F), two));
@@ -239,8 +285,8 @@ void places(const WarpRow& row, float* x, float* y, std::size_t count) noexcept 
   }
 }
 
-constexpr ColourLoops loops{levels, saturate, turn_hue,  luma,       split,
-                            join,   sharpen,  blur_down, blur_along, places};
+constexpr ColourLoops loops{levels, extremes, stretch, saturate,  turn_hue,   luma,
+                            split,  join,     sharpen, blur_down, blur_along, places};
 
 }  // namespace
 }  // namespace fastio

@@ -26,6 +26,25 @@ std::size_t levels(std::uint8_t* values, std::size_t count, float factor, float 
   return count;
 }
 
+std::size_t extremes(const std::uint8_t* values, std::size_t count, std::uint8_t* least,
+                     std::uint8_t* most) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t k = i % ColourLoops::together;
+    least[k] = std::min(least[k], values[i]);
+    most[k] = std::max(most[k], values[i]);
+  }
+  return count;
+}
+
+std::size_t stretch(std::uint8_t* values, std::size_t count, const float* low,
+                    const float* scale) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t k = i % ColourLoops::together;
+    values[i] = as_byte((static_cast<float>(values[i]) - low[k]) / scale[k]);
+  }
+  return count;
+}
+
 float luma_of(std::uint8_t red, std::uint8_t green, std::uint8_t blue) noexcept {
   const float two = std::fma(static_cast<float>(green), 0.587F, static_cast<float>(red) * 0.2989F);
   return std::floor(std::fma(static_cast<float>(blue), 0.114F, two));
@@ -171,8 +190,8 @@ void places(const WarpRow& row, float* x, float* y, std::size_t count) noexcept 
   }
 }
 
-constexpr ColourLoops scalar_colours{levels, saturate, turn_hue,  luma,       split,
-                                     join,   sharpen,  blur_down, blur_along, places};
+constexpr ColourLoops scalar_colours{levels, extremes, stretch, saturate,  turn_hue,   luma,
+                                     split,  join,     sharpen, blur_down, blur_along, places};
 
 // ------------------------------------- pictures
 
@@ -269,27 +288,19 @@ void look_up(const Picture& picture, const std::array<Table, 3>& tables) noexcep
   }
 }
 
-void stretch_contrast(const Picture& picture) noexcept {
-  constexpr std::size_t together = 48;  // a multiple of both channel counts, and of vectors
+void stretch_contrast(const ColourLoops& loops, const Picture& picture) noexcept {
+  constexpr std::size_t together = ColourLoops::together;
   const std::size_t size = bytes_of(picture);
   const std::size_t channels = channels_of(picture);
   std::array<std::uint8_t, together> least;
   std::array<std::uint8_t, together> most;
   least.fill(255);
   most.fill(0);
-  const std::uint8_t* const values = picture.data;
-  std::size_t at = 0;
-  for (; at + together <= size; at += together) {
-    for (std::size_t i = 0; i < together; ++i) {
-      least[i] = std::min(least[i], values[at + i]);
-      most[i] = std::max(most[i], values[at + i]);
-    }
-  }
-  for (std::size_t i = 0; at + i < size; ++i) {
-    least[i] = std::min(least[i], values[at + i]);
-    most[i] = std::max(most[i], values[at + i]);
-  }
-  std::array<Table, 3> tables{};
+  std::uint8_t* const values = picture.data;
+  const std::size_t seen = loops.extremes(values, size, least.data(), most.data());
+  extremes(values + seen, size - seen, least.data(), most.data());
+  std::array<float, together> first;
+  std::array<float, together> scale;
   for (std::size_t c = 0; c < channels; ++c) {
     std::uint8_t low = 255;
     std::uint8_t high = 0;
@@ -298,13 +309,13 @@ void stretch_contrast(const Picture& picture) noexcept {
       high = std::max(high, most[i]);
     }
     const bool is_flat = low == high;
-    const float first = is_flat ? 0 : static_cast<float>(low);
-    const float scale = is_flat ? 1 : static_cast<float>(high - low) * (1.0F / white);
-    for (std::size_t v = 0; v < 256; ++v) {
-      tables[c][v] = as_byte((static_cast<float>(v) - first) / scale);
+    for (std::size_t i = c; i < together; i += channels) {
+      first[i] = is_flat ? 0 : static_cast<float>(low);
+      scale[i] = is_flat ? 1 : static_cast<float>(high - low) * (1.0F / white);
     }
   }
-  look_up(picture, tables);
+  const std::size_t done = loops.stretch(values, size, first.data(), scale.data());
+  stretch(values + done, size - done, first.data(), scale.data());
 }
 
 void equalize(const Picture& picture) noexcept {
@@ -717,7 +728,7 @@ bool Colourist::step(const ColourWork& work, const Picture& picture) noexcept {
     case ColourStep::posterize:
       change_bits(picture, 256, 255U << (8 - static_cast<unsigned>(amount)));
       break;
-    case ColourStep::autocontrast: stretch_contrast(picture); break;
+    case ColourStep::autocontrast: stretch_contrast(loops, picture); break;
     case ColourStep::equalize: equalize(picture); break;
     case ColourStep::sharpness: return sharpen(picture, amount);
     case ColourStep::blur: return blur(picture, work);

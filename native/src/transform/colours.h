@@ -157,6 +157,14 @@ struct ColourLoops {
   /// value * factor + constant * weight, for as many values as fit vectors: returns how many.
   std::size_t (*levels)(std::uint8_t* values, std::size_t count, float factor, float constant,
                         float weight) noexcept;
+  /// Takes values into account for the least and the most of every one `together` values further;
+  /// as many as fit: returns how many.
+  std::size_t (*extremes)(const std::uint8_t* values, std::size_t count, std::uint8_t* least,
+                          std::uint8_t* most) noexcept;
+  /// (value - low) / scale, whose numbers come again every `together` values; as many values as
+  /// fit: returns how many.
+  std::size_t (*stretch)(std::uint8_t* values, std::size_t count, const float* low,
+                         const float* scale) noexcept;
   void (*saturate)(ColourPlanes& planes, float factor, float weight) noexcept;
   void (*turn_hue)(ColourPlanes& planes, float turn) noexcept;
   /// Luma into `red`.
@@ -179,6 +187,7 @@ struct ColourLoops {
   void (*places)(const WarpRow& row, float* x, float* y, std::size_t count) noexcept;
 
   static constexpr std::size_t slack = 64;
+  static constexpr std::size_t together = 48;  ///< whole pixels of 1 or 3 channels, whole vectors
 };
 
 [[nodiscard]] const ColourLoops& colour_loops(SimdLevel level) noexcept;
