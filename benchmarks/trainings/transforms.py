@@ -70,6 +70,7 @@ TRANSFORMS = (
 
 # Chains that make batches of one size; the sides of the pictures are STORED.
 SHAPES = (
+    "",  # reading and stacking alone
     "RandomResizedCrop(224)",
     "CenterCrop(224)",
     "RandomCrop(224)",
@@ -265,7 +266,7 @@ def _show(title: str, what: str, rates: dict[str, list[tuple[float, float]]]) ->
         middle = [statistics.median(side) for side in zip(*pairs, strict=True)]
         times = sorted(first / second for first, second in pairs)
         figures = (statistics.median(times), times[0], times[-1])
-        table.add_row(name, *(f"{rate:,.0f}" for rate in middle), *(f"{each:.2f}" for each in figures))
+        table.add_row(name or "none", *(f"{rate:,.0f}" for rate in middle), *(f"{each:.2f}" for each in figures))
     Console(width=100).print(table)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -48,7 +49,8 @@ def _loader(work: Work, training: str, source: Any = "photos.lmdb", **options: A
     size = None if "batch_sampler" in options else TRAININGS[training].batch or work.batch_size
     source = work.packed / source if isinstance(source, str) else source
     order = {} if "batch_sampler" in options else {"shuffle": True}
-    return fastio.FastLoader(source, size, **order, **options, threads=max(work.workers, 1))
+    seed = int.from_bytes(os.urandom(4))  # other draws in every process, as torch has them
+    return fastio.FastLoader(source, size, **order, **options, seed=seed, threads=max(work.workers, 1))
 
 
 def _crop(side: int, scale: tuple[float, float] = (0.08, 1.0), **options: Any) -> list[Any]:
