@@ -6,13 +6,15 @@ import io
 import json
 import runpy
 from contextlib import redirect_stdout
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from fastio import LengthBucketSampler
+from fastio import LengthBucketSampler, PackSampler
 from tests.examples.running import EXAMPLES, numbers, run_example
 
 
@@ -73,12 +75,7 @@ def test_trainers_have_the_losses_of_the_usual_road() -> None:
     example = runpy.run_path(str(EXAMPLES / "chat_trainers.py"), run_name="example")
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file="tokenizer.json", pad_token="<pad>")
     tokenizer.chat_template = Path("chat_template.jinja").read_text()
-    samples = []
-    for line in Path("chats.jsonl").read_text().splitlines():
-        how = {"tokenize": True, "return_dict": True, "return_assistant_tokens_mask": True}
-        chat = tokenizer.apply_chat_template(json.loads(line)["messages"], **how)
-        counted = zip(chat["input_ids"], chat["assistant_masks"], strict=True)
-        samples.append({"input_ids": chat["input_ids"], "labels": [i if counts else -100 for i, counts in counted]})
+    samples = [_rendered(tokenizer, json.loads(line)) for line in Path("chats.jsonl").read_text().splitlines()]
     plan = LengthBucketSampler([len(sample["input_ids"]) for sample in samples], batch_size=example["ROWS"]).plan(0)
     collate = transformers.DataCollatorForTokenClassification(tokenizer)
     batches = [collate([samples[index] for index in plan.indices[place]]) for place in plan.slices()]
@@ -92,15 +89,54 @@ def test_trainers_have_the_losses_of_the_usual_road() -> None:
     assert pytest.approx(expected * 3, abs=1e-6) == found
 
 
-def test_pairs_train_as_under_trl_alone() -> None:
-    """Where TRL is installed: 20 losses of its DPOTrainer are those of its own dataset and collator."""
+def test_chats_and_pairs_train_as_under_trl_alone() -> None:
+    """
+    Where TRL is installed: 20 losses each of its SFTTrainer, on padded chats and on packed rows, and of its
+    DPOTrainer, are those of its own datasets, masks and collators.
+    """
     pytest.importorskip("trl", minversion="1")
-    found = numbers("loss", run_example("preference_pairs.py"))
-    example = runpy.run_path(str(EXAMPLES / "preference_pairs.py"), run_name="example")
-    expected = example["train"](20, uses_store=False)
+    found = numbers("loss", run_example("trl_trainers.py"))
+    example = runpy.run_path(str(EXAMPLES / "trl_trainers.py"), run_name="example")
+    padded, pairs = example["sft"](20, uses_store=False), example["dpo"](20, uses_store=False)
+    expected = padded + _trl_packed(example) + pairs
 
-    assert 20 == len(expected)
+    assert 60 == len(expected)
     assert pytest.approx(expected, abs=1e-6) == found
+
+
+def _trl_packed(example: dict[str, Any]) -> list[float]:
+    """The losses of TRL's padding-free collator on PackSampler's rows, of ids and masks that transformers makes."""
+    import datasets
+    import trl
+
+    tokenizer = example["loaded_tokenizer"]()
+    chats = [_rendered(tokenizer, json.loads(line)) for line in Path("chats.jsonl").read_text().splitlines()]
+    plan = PackSampler([len(chat["input_ids"]) for chat in chats], max_tokens=512).plan(0)
+    rows = [[chats[index] for index in plan.indices[place]] for place in plan.slices()]
+    joined = [
+        {
+            **{name: list(chain.from_iterable(chat[name] for chat in row)) for name in ("input_ids", "labels")},
+            "seq_lengths": [len(chat["input_ids"]) for chat in row],
+        }
+        for row in rows
+    ]
+    options = {**example["arguments_for"](20), "per_device_train_batch_size": 1}
+    arguments = trl.SFTConfig(**options, padding_free=True, dataset_kwargs={"skip_prepare_dataset": True})
+    trainer = trl.SFTTrainer(
+        example["tiny_model"](len(tokenizer)),
+        arguments,
+        train_dataset=datasets.Dataset.from_list(joined),
+        processing_class=tokenizer,
+    )
+    return example["losses_of"](trainer)  # type: ignore[no-any-return]
+
+
+def _rendered(tokenizer: Any, chat: dict[str, Any]) -> dict[str, list[int]]:
+    """Ids, and labels of the assistant's turns, as transformers has them."""
+    how = {"tokenize": True, "return_dict": True, "return_assistant_tokens_mask": True}
+    made = tokenizer.apply_chat_template(chat["messages"], **how)
+    counted = zip(made["input_ids"], made["assistant_masks"], strict=True)
+    return {"input_ids": made["input_ids"], "labels": [i if counts else -100 for i, counts in counted]}
 
 
 def test_a_small_gpt_learns_to_count(folder: Path) -> None:
