@@ -1,4 +1,4 @@
-"""Charts of a run with peers: one picture for photos, one for sequences, from the JSON that is kept of it.
+"""The chart of a run with peers, from the JSON that is kept of it.
 
 python -m benchmarks.chart RESULT.json OUT_FOLDER
 """
@@ -26,12 +26,10 @@ OURS, OURS_CHANGED, PEER, PEER_CHANGED, INK = "#1558b0", "#8fb8ea", "#9aa3ad", "
 
 
 def draw_charts(report: dict[str, Any], folder: Path) -> Iterator[Path]:
-    """Write a PNG for the photos and one for the sequences, as far as the report has them; give their paths."""
+    """Write a PNG of the photos, if the report has their tasks; give its path."""
     photos = [task for task in CHARTED if task in report["tasks"]]
     if photos:
         yield _save(_photos(report, photos), folder / "peers-photos.png")
-    if "text" in report["tasks"]:
-        yield _save(_text(report), folder / "peers-text.png")
 
 
 def _photos(report: dict[str, Any], tasks: Sequence[str]) -> Figure:
@@ -51,44 +49,21 @@ def _photos(report: dict[str, Any], tasks: Sequence[str]) -> Figure:
     return figure
 
 
-def _text(report: dict[str, Any]) -> Figure:
-    """Sequences per CPU-second, on a logarithmic axis, and the share of padding."""
-    found = rows(report, "text")
-    figure = Figure(figsize=(10.5, 1.6 + 0.36 * len(found)), layout="constrained", facecolor="white")
-    panels = figure.subplots(1, 2, sharey=True, width_ratios=[3.0, 1.0])
-    _rates(panels[0], found, "per CPU-second (logarithmic)", logarithmic=True)
-    _names(panels[0], found)
-    for place, row in enumerate(found):
-        if row.quality is not None:
-            panels[1].barh(place, 100 * row.quality, color=_colour(row), height=0.62)
-            panels[1].text(100 * row.quality + 2, place, f"{100 * row.quality:.1f} %", va="center", fontsize=8.5)
-    panels[1].set_xlim(0, 125)
-    _plain(panels[1], "padding in the batches")
-    size = report["tasks"]["text"]["batch_size"]
-    figure.legend(handles=_legend(found, report), loc="outside lower center", ncols=5, frameon=False, fontsize=9)
-    figure.suptitle(f"Sequences of 5 to 512 tokens, batches of {size} ({_where(report)})", fontsize=11, color=INK)
-    return figure
-
-
-def _rates(axes: Axes, found: Sequence[Row], title: str, *, logarithmic: bool = False) -> None:
+def _rates(axes: Axes, found: Sequence[Row], title: str) -> None:
     """Bars and their values, a line over the rounds, a ring for the wall rate; a reason where there is no rate."""
     fastest = max((max(row.summary.fastest, row.summary.per_second) for row in found if row.summary), default=1.0)
-    least = min((row.summary.slowest for row in found if row.summary), default=1.0)
-    start = 10 ** int(len(str(int(least))) - 1) / 2 if logarithmic else 0.0
-    if logarithmic:
-        axes.set_xscale("log")
     for place, row in enumerate(found):
         if row.summary is None:
-            axes.text(start or fastest * 0.01, place, f"not run: {row.reason[:60]}", va="center", fontsize=8, color=INK)
+            axes.text(fastest * 0.01, place, f"not run: {row.reason[:60]}", va="center", fontsize=8, color=INK)
             continue
         s = row.summary
-        axes.barh(place, s.per_cpu_second - start, left=start, color=_colour(row), height=0.62)
+        axes.barh(place, s.per_cpu_second, color=_colour(row), height=0.62)
         axes.plot([s.slowest, s.fastest], [place, place], color=INK, linewidth=1.2)
         axes.plot(s.per_second, place, marker="o", markersize=5, markerfacecolor="white", markeredgecolor=INK)
         value = f"{s.per_cpu_second:,.0f}"  # in a column of its own, where no ring can cover it
         column = axes.get_yaxis_transform()
         axes.text(1.0, place, value, transform=column, ha="right", va="center", fontsize=8.5, color=INK)
-    axes.set_xlim(start or 0, fastest * (6 if logarithmic else 1.22))
+    axes.set_xlim(0, fastest * 1.22)
     _plain(axes, title)
 
 

@@ -23,7 +23,7 @@ class Row:
     keeps_pixels: bool
     size_mb: float | None
     summary: Summary | None
-    quality: float | None  # photos: mean absolute difference from Pillow, of 255; text: share of padding
+    error: float | None  # mean absolute difference from Pillow, of 255
     reason: str
 
 
@@ -46,7 +46,7 @@ def rows(report: dict[str, Any], task: str) -> list[Row]:
                 keeps_pixels=peer["keeps_pixels"],
                 size_mb=None if size is None else size / 1e6,
                 summary=summary(runs) if runs else None,
-                quality=runs[0].get("error", runs[0].get("padding")) if runs else None,
+                error=runs[0].get("error") if runs else None,
                 reason=report["failed"].get(case_name(task, name), ""),
             )
         )
@@ -59,7 +59,7 @@ def tables(report: dict[str, Any]) -> Iterator[Table]:
         table = Table(title=f"{task['title']}: samples a second, medians of {report['settings']['rounds']} rounds")
         for heading in ("peer", "per CPU-second", "min - max", "wall", "us CPU", "first batch s", "RSS MB", "disk MB"):
             table.add_column(heading, justify="left" if heading == "peer" else "right", no_wrap=True)
-        table.add_column("padding" if name == "text" else "off Pillow by", justify="right", no_wrap=True)
+        table.add_column("off Pillow by", justify="right", no_wrap=True)
         table.add_column("remark")
         for row in rows(report, name):
             table.add_row(row.name, *_figures(row), row.remark if row.summary else f"not run: {row.reason}")
@@ -78,5 +78,5 @@ def _figures(row: Row) -> list[str]:
         "" if s.first_batch_s is None else f"{s.first_batch_s:.2f}",
         "" if s.peak_rss_mb is None else f"{s.peak_rss_mb:,.0f}",
         "" if row.size_mb is None else f"{row.size_mb:,.0f}",
-        "" if row.quality is None else f"{row.quality:.3g}",
+        "" if row.error is None else f"{row.error:.3g}",
     ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-__all__ = ["PeakMemory", "cpu_seconds", "descendants", "peak_memory", "resident_mb"]
+__all__ = ["PeakMemory", "cpu_seconds", "descendants", "peak_memory", "resident_mb", "timed_epochs"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SAMPLE_S = 0.25
@@ -33,6 +35,22 @@ def cpu_seconds() -> float:
         fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
         total += sum(map(int, fields[11:15])) / _TICKS
     return total
+
+
+def timed_epochs(epoch: Callable[[], Iterable[int]], *, seconds: float) -> dict[str, Any]:
+    """
+    Run whole epochs until ``seconds`` have passed, at least one; ``epoch()`` gives the number of samples of each batch.
+
+    ``samples``, ``epochs``, ``cpu_s`` and ``wall_s`` of all of them.
+    """
+    samples = epochs = 0
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    while not epochs or time.perf_counter() - wall < seconds:
+        for count in epoch():
+            samples += count
+        epochs += 1
+    wall_s, cpu_s = time.perf_counter() - wall, cpu_seconds() - cpu
+    return {"samples": samples, "epochs": epochs, "cpu_s": cpu_s, "wall_s": wall_s}
 
 
 def resident_mb(pid: int) -> float:

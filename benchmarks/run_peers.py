@@ -20,7 +20,6 @@ from benchmarks.peers.catalogue import TASKS, Entry, Task
 from benchmarks.peers.environments import interpreter, process_environment, versions
 from benchmarks.peers.photo_set import photo_suite
 from benchmarks.peers.suite import Suite
-from benchmarks.peers.text_set import text_suite
 from benchmarks.peers.work import Work, to_json
 from benchmarks.report import result_path, write_result
 from benchmarks.rounds import CaseError, interleaved, run_process
@@ -54,7 +53,8 @@ def main(
     }
     if not cases:
         raise click.UsageError(f"--only {only!r}: in the name of no peer; benchmarks/peers/catalogue.py has them all")
-    suites = {kind: _suite(kind, photos) for kind in {task.pictures for task, _ in cases.values()}}
+    kinds = {task.pictures for task, _ in cases.values()}
+    suites = {kind: photo_suite(DATA, photos=photos, pictures=kind) for kind in kinds}
     packed: dict[Path, dict[str, Any]] = {}
     for task, entry in cases.values():
         work = suites[task.pictures].work(entry, task, workers=threads)
@@ -72,7 +72,7 @@ def main(
     results = interleaved(cases, measure, rounds=rounds)
     report = {
         "settings": {"rounds": rounds, "seconds": seconds, "threads": threads},
-        "sets": {kind or "text": suite.settings for kind, suite in suites.items()},
+        "sets": {kind: suite.settings for kind, suite in suites.items()},
         "tasks": {
             name: _task(task, [peer for other, peer in cases.values() if other is task], suites[task.pictures], packed)
             for name, task in tasks.items()
@@ -91,10 +91,6 @@ def main(
         charts = [] if only or names else draw_charts(report, path.parent)
         for written in (path, *charts):
             click.echo(f"written: {written.relative_to(HERE.parent)}")
-
-
-def _suite(kind: str, photos: Path | None) -> Suite:
-    return photo_suite(DATA, photos=photos, pictures=kind) if kind else text_suite(DATA)
 
 
 def _task(task: Task, entries: list[Entry], suite: Suite, packed: dict[Path, dict[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FLOATS", "KINDS", "PHOTOS", "TASKS", "TEXT", "Entry", "Task"]
+__all__ = ["FLOATS", "KINDS", "PHOTOS", "TASKS", "Entry", "Task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +83,6 @@ KINDS = (
     Entry("SPDL", "photos.spdl_files", "spdl"),
 )
 
-UNGROUPED = "not grouped by length"
-
-TEXT = (
-    Entry("fastio, by length", "text.fastio_store", "", "groups"),
-    Entry("fastio", "text.fastio_store", "", "plain", remark=UNGROUPED),
-    Entry("DataLoader, no workers", "text.dataloader_tensors", "files_pil", "plain", remark=UNGROUPED),
-    Entry("DataLoader, workers", "text.dataloader_tensors", "files_pil", "workers", remark=UNGROUPED),
-    Entry("DataLoader, by length, no workers", "text.dataloader_tensors", "files_pil", "groups"),
-    Entry("Hugging Face, by length", "text.hf_datasets", "hf_datasets"),
-    Entry("Streaming", "text.streaming_mds", "streaming", remark=UNGROUPED),
-    Entry("LitData", "text.litdata_chunks", "litdata", remark=UNGROUPED),
-    Entry("webdataset", "text.webdataset_tar", "webdataset", remark=UNGROUPED),
-    Entry("Grain", "text.grain_records", "grain", remark=UNGROUPED),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -105,13 +90,13 @@ class Task:
     One piece of work, and who does it.
 
     ``work`` is what a peer's file is told to do (``Work.task``), ``pictures`` the set of photos that it does it with
-    (``picture_sets.py``; "" for text).
+    (``picture_sets.py``).
     """
 
     title: str
     work: str
     peers: tuple[Entry, ...]
-    pictures: str = ""
+    pictures: str
     batch_size: int = 128
 
 
@@ -126,5 +111,4 @@ TASKS = {
     "cmyk": Task(f"CMYK JPEG: {CROP}", "random_224", KINDS, "cmyk"),
     "progressive": Task(f"progressive JPEG: {CROP}", "random_224", KINDS, "progressive"),
     "large": Task(f"JPEG of 12 megapixels: {CROP}, batches of 16", "random_224", KINDS, "large", 16),
-    "text": Task("sequences, padded", "text", TEXT, batch_size=64),
 }

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-
-from benchmarks.peers.work import Work
+from pathlib import Path
 
 __all__ = ["own_caches"]
 
 
-def own_caches(work: Work) -> None:
+def own_caches(packed: Path) -> None:
     """
-    Name cache folders beside the packed form; call it before ``optimize``.
+    Name cache folders beside the folder that is packed into; call it before ``optimize``.
 
     ``optimize`` deletes its two cache folders when it starts, by default ``chunks`` and ``data`` in the folder for
     temporary files, whoever's they are. It may also delete files that its inputs name: give it numbers.
     """
-    caches = work.packed.with_name(f"{work.packed.name}-caches")
+    caches = packed.with_name(f"{packed.name}-caches")
     os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(caches / "chunks")
     os.environ["DATA_OPTIMIZER_DATA_CACHE_FOLDER"] = str(caches / "data")

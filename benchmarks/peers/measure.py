@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.work import MEAN, STD, Peer, Work, from_json, names_and_numbers
-from benchmarks.process_tree import cpu_seconds
+from benchmarks.process_tree import cpu_seconds, timed_epochs
 
-__all__ = ["OutputError", "check_photos", "check_text", "main", "measure_loading", "measure_packing"]
+__all__ = ["OutputError", "check_photos", "main", "measure_loading", "measure_packing"]
 
 Check = Callable[[Iterator[Any], Work], dict[str, Any]]
 
@@ -53,11 +53,7 @@ def _size(path: Path) -> int:
 
 
 def measure_loading(peer: Peer, work: Work, *, seconds: float, check: Check) -> dict[str, Any]:
-    """
-    One epoch that is checked and not counted, then whole epochs until ``seconds`` have passed.
-
-    Epochs of text have thousands of batches: the last one is cut, what was made ahead hardly counts there.
-    """
+    """One epoch that is checked and not counted, then whole epochs until ``seconds`` have passed."""
     start = time.perf_counter()
     loader = peer.loader(work)
     batches = iter(loader)
@@ -65,22 +61,8 @@ def measure_loading(peer: Peer, work: Work, *, seconds: float, check: Check) -> 
     first_batch_s = time.perf_counter() - start
     checked = check(_chained(first, batches), work)
     del first, batches
-    samples = epochs = 0
-    cpu, wall = cpu_seconds(), time.perf_counter()
-    while not epochs or time.perf_counter() - wall < seconds:
-        for batch in loader:
-            samples += len(batch[1])
-            if work.task == "text" and time.perf_counter() - wall > seconds:
-                break
-        epochs += 1
-    return {
-        "samples": samples,
-        "epochs": epochs,
-        "wall_s": time.perf_counter() - wall,
-        "cpu_s": cpu_seconds() - cpu,
-        "first_batch_s": first_batch_s,
-        **checked,
-    }
+    epochs = timed_epochs(lambda: (len(batch[1]) for batch in loader), seconds=seconds)
+    return {**epochs, "first_batch_s": first_batch_s, **checked}
 
 
 def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
@@ -130,29 +112,6 @@ def _difference(image: NDArray[np.uint8], expected: NDArray[np.uint8]) -> float:
     return float(np.abs(image.transpose(1, 2, 0).astype(np.int16) - expected).mean())
 
 
-def check_text(expected: NDArray[np.int64]) -> Check:
-    """
-    A check of an epoch against the numbers of sequences, of tokens, and the sum of their ids.
-
-    Batches are (B, longest) int64, 0 where they are padded, and the lengths. ``padding`` is the share of the slots
-    that hold no token.
-    """
-
-    def check(batches: Iterator[Any], work: Work) -> dict[str, Any]:
-        count = tokens = total = slots = 0
-        for batch, found in batches:
-            ids, lengths = np.asarray(batch), np.asarray(found)
-            if ids.dtype != np.int64 or ids.ndim != 2 or len(ids) != len(lengths) or ids.shape[1] < lengths.max():
-                raise OutputError(f"a batch of {ids.shape} {ids.dtype}, expected (B, longest) int64")
-            count, tokens = count + len(lengths), tokens + int(lengths.sum())
-            total, slots = total + int(ids.sum()), slots + ids.size
-        if [count, tokens, total] != expected.tolist():
-            raise OutputError(f"{count} sequences, {tokens} tokens, ids' sum {total}; expected {expected.tolist()}")
-        return {"padding": 1 - tokens / slots}
-
-    return check
-
-
 def main(arguments: list[str]) -> None:
     """``pack MODULE WORK`` or ``load MODULE WORK SECONDS REFERENCE``."""
     action, module, values, *rest = arguments
@@ -162,8 +121,7 @@ def main(arguments: list[str]) -> None:
         result = measure_packing(peer, work)
     else:
         expected = np.load(rest[1], mmap_mode="r")
-        check = check_text(expected) if work.task == "text" else check_photos(expected)
-        result = measure_loading(peer, work, seconds=float(rest[0]), check=check)
+        result = measure_loading(peer, work, seconds=float(rest[0]), check=check_photos(expected))
     print(json.dumps(result))
 
 

@@ -17,7 +17,7 @@ class Suite:
     """
     ``expected`` is a .npy that outputs are checked against; ``packed`` a folder for the peers' own formats.
 
-    ``pictures`` is the kind of photos, "" for text; ``settings`` go into the file of results.
+    ``pictures`` is the kind of photos; ``settings`` go into the file of results.
     """
 
     pictures: str

@@ -1,4 +1,4 @@
-"""What every peer is asked to do, and what a file in ``photos/`` or ``text/`` must offer."""
+"""What every peer is asked to do, and what a file in ``photos/`` must offer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Work:
     """
     One peer's task, the same for all.
 
-    ``source`` is a flat folder of JPEGs (photos) or a file of sequences (text). The number of a sample in ``labels``,
-    a pickle of ``{file name: number}``, is its position among the sorted names, so that each run can be checked
-    for giving every sample once. ``packed`` is a folder of the peer's own. ``task`` is "random_224", "center_224" or
-    "floats_224" (random crops through ToTensor and Normalize) for photos, "text" for sequences.
+    ``source`` is a flat folder of JPEGs. The number of a sample in ``labels``, a pickle of ``{file name: number}``, is
+    its position among the sorted names, so that each run can be checked for giving every sample once. ``packed`` is a
+    folder of the peer's own. ``task`` is "random_224", "center_224" or "floats_224" (random crops through ToTensor and
+    Normalize).
     """
 
     source: Path
@@ -48,10 +48,9 @@ class Peer(Protocol):
 
     def loader(self, work: Work) -> Iterable[Any]:
         """
-        Batches, one epoch an iteration.
+        Batches, one epoch an iteration: images and numbers.
 
-        Photos: (images, numbers), uint8 of shape (B, 3, 224, 224) in any memory layout, or float32 for "floats_224".
-        Text: (tokens, lengths), int64.
+        Images are uint8 of shape (B, 3, 224, 224) in any memory layout, or float32 for "floats_224".
         """
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from benchmarks.process_tree import cpu_seconds
+from benchmarks.process_tree import timed_epochs
 from benchmarks.trainings.work import TRAININGS, OutputError, from_json, photos_of, scenes_of, videos_of
 
 __all__ = ["main"]
@@ -34,12 +33,7 @@ def load(module: Any, training: str, name: str, work: Any, seconds: float) -> di
     expected = len(_FILES[spec.source](work)) * spec.per_source
     if checked != expected:
         raise OutputError(f"an epoch of {checked} {spec.unit}, expected {expected}")
-    samples, cpu, wall = 0, cpu_seconds(), time.perf_counter()
-    while not samples or time.perf_counter() - wall < seconds:
-        for _, count in loader:
-            samples += count
-    cpu_s, wall_s = cpu_seconds() - cpu, time.perf_counter() - wall
-    return {"mean": total / checked, "samples": samples, "cpu_s": cpu_s, "wall_s": wall_s}
+    return {**timed_epochs(lambda: (count for _, count in loader), seconds=seconds), "mean": total / checked}
 
 
 def main(action: str, module_name: str, *rest: str) -> None:

@@ -9,33 +9,26 @@ are made from the photos.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from PIL import Image
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.fields.scenes import make_scenes
-from benchmarks.peers.environments import interpreter, process_environment, versions
-from benchmarks.rounds import CaseError, Results, interleaved, run_process
+from benchmarks.rounds import CaseError, Results
+from benchmarks.side_by_side import Comparison
 from benchmarks.synthetic import make_photos
 from benchmarks.trainings.work import FRAMES, STRIDE, TRAININGS, Work, photos_of, to_json
 
 __all__ = ["main"]
 
 _DATA = Path(__file__).parent.parent / ".data"
-_RESULTS = Path(__file__).parent.parent / "results"
 _MEAN_TOLERANCE = 8.0  # levels of 255 from the plain loader's mean; timm's RandAugment has operations of its own
 
 # Name in the table: its file in ``loaders``, and its environment in ``benchmarks/peers``; "" is this one.
@@ -98,25 +91,21 @@ ABSENT: dict[str, dict[str, str]] = {
 }
 
 
-def _command(name: str, *arguments: str) -> list[str | Path]:
-    module, environment = LOADERS[name]
-    return [interpreter(environment), "-m", "benchmarks.trainings.measure", arguments[0], module, *arguments[1:]]
+COMPARISON = Comparison("benchmarks.trainings", LOADERS, CASES, ABSENT)
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # for what OpenMP or OpenCV would spread
 
 
-def _variables(name: str) -> Mapping[str, str]:
-    """One thread for what OpenMP or OpenCV would spread; a home of its own for what is not ours."""
-    home = process_environment(LOADERS[name][1]) if LOADERS[name][1] else {}
-    return {**home, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-
-
-def _measure(work: Work, case: str, *, seconds: float) -> dict[str, Any]:
-    training, _, name = case.partition(": ")
-    command = _command(name, "load", training, name, to_json(work), str(seconds))
-    return run_process(command, environment=_variables(name))
-
-
-def _pack(work: Work, name: str) -> None:
-    run_process(_command(name, "pack", to_json(work)), environment=_variables(name))
+def _packed(work: Work, chosen: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Let every loader with a format pack; returned are the cases that cannot be run, and why."""
+    failed: dict[str, str] = {}
+    for name in _PACKS:
+        mine = [f"{training}: {name}" for training, names in chosen.items() if name in names]
+        try:
+            if mine:
+                COMPARISON.run(name, "pack", to_json(work), variables=_ONE_THREAD)
+        except CaseError as exc:
+            failed |= dict.fromkeys(mine, f"packing: {exc}")
+    return failed
 
 
 def _prepared(photos: Path, scenes: Path, limit: int, batch_size: int) -> Work:
@@ -174,38 +163,6 @@ def _checked(results: Results) -> None:
             results.failed[case] = f"the mean of all pixels is {mean:.1f}, the plain loader's {expected:.1f}"
 
 
-def _table(training: str, results: Results) -> Table:
-    """Medians and spread, and fastio's rate over each other's by rounds."""
-    spec = TRAININGS[training]
-    table = Table("loader", f"{spec.unit} per CPU-second", "fastio is", title=spec.title, width=110)
-    rates = {name: _rates(results.runs.get(f"{training}: {name}", [])) for name in CASES[training]}
-    for name, cpu in rates.items():
-        if not cpu:
-            table.add_row(name, results.failed.get(f"{training}: {name}", "not measured"), "")
-            continue
-        gain = ""
-        if name != "fastio" and rates["fastio"]:
-            ratios = [ours / theirs for ours, theirs in zip(rates["fastio"], cpu, strict=True)]
-            gain = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-        table.add_row(name, f"{statistics.median(cpu):,.0f} ({min(cpu):,.0f}-{max(cpu):,.0f})", gain)
-    for name, reasons in ABSENT.items():
-        if training in reasons:
-            table.add_row(name, reasons[training], "")
-    return table
-
-
-def _rates(runs: list[dict[str, Any]]) -> list[float]:
-    return [run["samples"] / run["cpu_s"] for run in runs]
-
-
-def _versions() -> dict[str, Any]:
-    """What was measured, by environment."""
-    names = ("fastio", "torch", "torchvision", "timm", "pillow", "numpy")
-    found = {distribution.name.lower() for distribution in importlib.metadata.distributions()}
-    here = [f"{name}=={importlib.metadata.version(name)}" for name in names if name in found]
-    return {"this one": here} | {name: versions(name) for _, name in LOADERS.values() if name}
-
-
 @click.command(help=__doc__)
 @click.option("--photos", type=click.Path(exists=True, path_type=Path), help="JPEGs in class folders.")
 @click.option("--scenes", type=click.Path(exists=True, path_type=Path), help="images/, masks/ and metadata.jsonl.")
@@ -225,28 +182,23 @@ def main(  # noqa: PLR0913, PLR0917 - click passes one for each option
     work = _prepared(
         photos or make_photos(_DATA / "photos"), scenes or make_scenes(_DATA / "scenes"), limit, batch_size
     )
-    chosen = {name: [other for other in CASES[name] if not only or other in only] for name in trainings or CASES}
-    failed = {}
-    for name in _PACKS:
-        try:
-            if any(name in names for names in chosen.values()):
-                _pack(work, name)
-        except CaseError as exc:
-            failed[name] = f"packing: {exc}"
-    cases = [f"{training}: {name}" for training, names in chosen.items() for name in names if name not in failed]
-    results = interleaved(cases, partial(_measure, work, seconds=seconds), rounds=rounds)
-    results.failed |= {f"{training}: {name}": why for name, why in failed.items() for training in chosen}
+    chosen = {
+        training: names
+        for training in trainings or CASES
+        if (names := [name for name in CASES[training] if not only or name in only])
+    }
+
+    def measure(training: str, name: str) -> dict[str, Any]:
+        arguments = (training, name, to_json(work), str(seconds))
+        return COMPARISON.run(name, "load", *arguments, variables=_ONE_THREAD)
+
+    results = COMPARISON.rounds(measure, chosen=chosen, failed=_packed(work, chosen), rounds=rounds)
     _checked(results)
-    console = Console(width=120)
     for training in chosen:
-        console.print(_table(training, results))
-    if not keep:
-        return
-    machine = {"machine": platform.processor() or platform.machine(), "python": platform.python_version()}
-    kept = {**machine, "versions": _versions(), "runs": results.runs, "failed": results.failed}
-    file = _RESULTS / f"{datetime.now(UTC):%Y-%m-%d}-{platform.node()}-trainings.json"
-    file.write_text(json.dumps(kept, indent=1) + "\n")
-    console.print(f"all runs: {file}")
+        click.echo(f"\n{COMPARISON.table(training, TRAININGS[training], results)}")
+    if keep:
+        settings = {"rounds": rounds, "seconds": seconds, "limit": limit, "batch_size": batch_size}
+        click.echo(f"\nall runs: {COMPARISON.keep('trainings', results, settings=settings)}")
 
 
 if __name__ == "__main__":

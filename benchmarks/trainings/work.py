@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -78,6 +78,8 @@ class Training:
     unit: str = "photos"
     per_source: int = 1
     batch: int | None = None
+    figures: ClassVar[tuple[str, ...]] = ()
+    by_clock: ClassVar[bool] = False
 
 
 def _views(crops: Sequence[tuple[int, int]], dtype: str = "uint8") -> Check:

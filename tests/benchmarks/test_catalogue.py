@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.catalogue import FLOATS, KINDS, PHOTOS, TASKS, TEXT, Entry
+from benchmarks.peers.catalogue import FLOATS, KINDS, PHOTOS, TASKS, Entry
 from benchmarks.peers.environments import HOME, REQUIREMENTS, process_environment
 from benchmarks.peers.picture_sets import PICTURE_SETS
 from benchmarks.peers.suite import Suite
+from benchmarks.text.run import LOADERS as TEXT_LOADERS
 from benchmarks.trainings.run import LOADERS
 
 PEERS = REQUIREMENTS.parent
-ENTRIES = [*PHOTOS, *FLOATS, *KINDS, *TEXT]
+ENTRIES = [*PHOTOS, *FLOATS, *KINDS]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry.name} {entry.packed_name}")
@@ -27,16 +28,16 @@ def test_every_peer_has_its_file_and_environment(entry: Entry) -> None:
 def test_every_file_is_in_the_catalogue() -> None:
     """Neither peers nor requirements lie about unused."""
     modules = {entry.module for entry in ENTRIES}
-    files = {
-        f"{path.parent.name}.{path.stem}" for name in ("photos", "text") for path in (PEERS / name).glob("[a-z]*.py")
-    }
+    files = {f"photos.{path.stem}" for path in (PEERS / "photos").glob("[a-z]*.py")}
 
     assert modules == files
-    environments = {entry.environment for entry in ENTRIES} | {environment for _, environment in LOADERS.values()}
+    environments = {entry.environment for entry in ENTRIES}
+    for loaders in (LOADERS, TEXT_LOADERS):
+        environments |= {environment for _, environment in loaders.values()}
     assert {path.stem for path in REQUIREMENTS.iterdir()} == environments - {""}
 
 
-@pytest.mark.parametrize("entries", [PHOTOS, FLOATS, KINDS, TEXT], ids=["photos", "floats", "kinds", "text"])
+@pytest.mark.parametrize("entries", [PHOTOS, FLOATS, KINDS], ids=["photos", "floats", "kinds"])
 def test_names_and_places_are_unique(entries: tuple[Entry, ...]) -> None:
     """Two peers share neither a row nor a packed form."""
     assert len(entries) == len({entry.name for entry in entries})
@@ -60,10 +61,9 @@ def test_peers_write_into_folders_of_their_own() -> None:
 def test_a_task_has_pictures_in_whole_batches(name: str) -> None:
     """An even number of whole batches, so that two workers have the same to do."""
     task = TASKS[name]
-    if task.pictures:
-        samples = PICTURE_SETS[task.pictures].samples
+    samples = PICTURE_SETS[task.pictures].samples
 
-        assert 0 == samples % (2 * task.batch_size)
+    assert 0 == samples % (2 * task.batch_size)
 
 
 def test_a_suite_says_what_is_to_be_done(tmp_path: Path) -> None:

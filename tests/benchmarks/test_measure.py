@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.peers.measure import OutputError, check_photos, check_text, measure_loading, measure_packing
+from benchmarks.peers.measure import OutputError, check_photos, measure_loading, measure_packing
 from benchmarks.peers.work import MEAN, STD, Work, from_json, to_json
 
 DISTINCT, SAMPLES = 2, 4
@@ -92,21 +92,6 @@ def test_wrong_photos_are_an_error(work: Work, message: str, images: Any, number
         check_photos(REFERENCE)(batches(images, numbers), work)
 
     assert message in str(caught.value)
-
-
-def test_padding_is_the_share_of_empty_slots(work: Work) -> None:
-    """Two sequences of one and three tokens: two of six slots."""
-    ids = np.array([[5, 0, 0], [1, 2, 3]])
-    found = check_text(np.array([2, 4, 11]))(iter([(ids, np.array([1, 3]))]), work)
-
-    assert 2 / 6 == pytest.approx(found["padding"])
-
-
-def test_a_lost_token_is_an_error(work: Work) -> None:
-    """Counts and the sum of ids must be those of the source."""
-    ids = np.array([[5, 0, 0], [1, 2, 0]])
-    with pytest.raises(OutputError, match="2 sequences, 3 tokens, ids' sum 8; expected"):
-        check_text(np.array([2, 4, 11]))(iter([(ids, np.array([1, 2]))]), work)
 
 
 class Peer:

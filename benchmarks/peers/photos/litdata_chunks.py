@@ -20,7 +20,7 @@ __all__ = ["loader", "pack"]
 
 def pack(work: Work) -> None:
     """Chunks of 64 MB."""
-    own_caches(work)
+    own_caches(work.packed)
     names = list(names_and_numbers(work))
     litdata.optimize(
         fn=partial(_sample, work.source, names),

@@ -1,9 +1,8 @@
-"""What the peers for text share: the sequences of the source, padding, batches of similar length."""
+"""What the loaders of padded sequences share: padding, batches of similar length."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,23 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.peers.work import Work
+from benchmarks.text.work import Batch
 
-__all__ = ["LengthGroups", "pad", "sequences"]
-
-
-def sequences(work: Work) -> Iterator[NDArray[np.uint16]]:
-    """All sequences, in order."""
-    tokens, offsets = np.load(work.source / "tokens.npy"), np.load(work.source / "offsets.npy")
-    for start, stop in pairwise(offsets.tolist()):
-        yield tokens[start:stop]
+__all__ = ["LengthGroups", "pad"]
 
 
-def pad(samples: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+def pad(samples: Sequence[Any]) -> Batch:
     """Ids as int64, padded with 0 to the longest, and the lengths: what a collate function of most scripts does."""
     tensors = [torch.as_tensor(sample) for sample in samples]
     ids = pad_sequence(tensors, batch_first=True)
-    return ids.to(torch.int64), torch.tensor([len(tensor) for tensor in tensors])
+    lengths = torch.tensor([len(tensor) for tensor in tensors])
+    return {"input_ids": ids.to(torch.int64), "lengths": lengths}, len(tensors)
 
 
 class LengthGroups:
