@@ -89,6 +89,7 @@ def test_trainers_have_the_losses_of_the_usual_road() -> None:
     assert pytest.approx(expected * 3, abs=1e-6) == found
 
 
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")  # TRL 1.16 asks for it
 def test_chats_and_pairs_train_as_under_trl_alone() -> None:
     """
     Where TRL is installed: 20 losses each of its SFTTrainer, on padded chats and on packed rows, and of its

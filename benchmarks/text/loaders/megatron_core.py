@@ -36,7 +36,7 @@ def _windows(work: Work) -> Epochs:
         sequence_length=WINDOW,
         blend=([prefix], None),
         split="1,0,0",
-        tokenizer=SimpleNamespace(eod=EOS, pad=-1, unique_identifiers={"class": "ids"}),
+        tokenizer=SimpleNamespace(eod=EOS, pad=-1, vocab_size=EOS + 1, unique_identifiers={"class": "ids"}),
         reset_position_ids=False,
         reset_attention_mask=False,
         eod_mask_loss=False,

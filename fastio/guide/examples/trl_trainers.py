@@ -131,9 +131,9 @@ def losses_of(trainer: Trainer) -> list[float]:
     losses: list[float] = []
     compute = trainer.compute_loss
 
-    def noted(*args: object, **named: object) -> object:
+    def noted(*args: Any, **named: Any) -> Any:
         loss = compute(*args, **named)
-        losses.append(float(loss[0] if isinstance(loss, tuple) else loss))
+        losses.append((loss[0] if isinstance(loss, tuple) else loss).item())
         return loss
 
     trainer.compute_loss = noted
