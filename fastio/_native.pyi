@@ -425,6 +425,12 @@ def transcode_images(spans: Spans, out: Transcoded, pool: ThreadPool | None = No
     cannot hold): these are kept as they are.
     """
 
+def encoded_ids(encodings: list[Any], item_bytes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """
+    The ids (each a list of int, as tokenizers keeps them) of encodings one after the other,
+    as unsigned integers of 2 or 4 bytes, and how many each has. No list outlives its turn.
+    """
+
 def fill_tokens(spans: Spans, slots: NDArray[np.int64], ids: NDArray[np.int64], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, mask: NDArray[np.uint8] | None = None, positions: NDArray[np.int64] | None = None, item_bytes: int, pad_id: int = 0, vocabulary: int = 0, at_end: bool = False) -> Job:
     """
     Widen each span of ids (1, 2, 4 or 8 bytes each) into ``ids[slots[i]:slots[i + 1]]``,

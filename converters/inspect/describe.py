@@ -39,6 +39,8 @@ _LEDGERS = (
     "skipped_before",
     "left_aside",
     "misnamed",
+    "blank_lines",
+    "cut",
 )  # lists of {"key", "problem"} in a store's metadata
 _PROBED = 10_000  # headers looked at for the kinds of images: all of a million would read the whole file
 

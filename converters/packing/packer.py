@@ -12,7 +12,7 @@ from typing import Literal
 from fastio import _native
 from fastio.converters.packing.append import check_classes, classes_at, relabelled
 from fastio.converters.packing.options import PackOptions, Part, Progress
-from fastio.converters.packing.pipeline import check_jobs, chunks_through, pieces_of, stages_of, threads
+from fastio.converters.packing.pipeline import check_jobs, chunks_through, encoders, pieces_of, stages_of, threads
 from fastio.converters.packing.plan import PackPlan, StreamPlan, plan_of, plan_of_stream
 from fastio.converters.packing.planned_set import PlannedSet, set_object_at, warn_of_newer_files
 from fastio.converters.packing.record import (
@@ -35,6 +35,7 @@ from fastio.converters.packing.stream import StreamShards
 from fastio.converters.pictures.counts import LossyMasks
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
+from fastio.converters.sources.places import joined_places
 from fastio.converters.sources.source import Chunk, Source, Stage, StreamedSource, is_streamed
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
@@ -192,6 +193,8 @@ def _pack_file(
                 files_opened=source.files_opened,
                 seconds=time.perf_counter() - begun,
                 documents=record.documents,
+                blank_lines=joined_places(record.blank_lines),
+                cut=joined_places(record.cut),
             )
 
 
@@ -206,7 +209,7 @@ def _chunks(
     if is_streamed(source):
         with (
             closing(_native.ThreadPool(threads(jobs))) as pool,
-            closing(source.samples(pool, threads(jobs))) as chunks,
+            closing(source.samples(pool, encoders(jobs))) as chunks,
         ):
             yield from chunks
         return
@@ -479,6 +482,8 @@ def _report(
         found=found_of(source, record["samples"], skipped, record["documents"], left_out),
         packed=record["samples"] if record["documents"] is None else record["documents"].documents,
         documents=record["documents"],
+        blank_lines=record["blank_lines"],
+        cut=record["cut"],
         skipped=skipped,
         left_out=left_out,
         left_out_columns=(source.metadata.get("source") or {}).get("left_out") or (),

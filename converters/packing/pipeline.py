@@ -28,6 +28,7 @@ __all__ = [
     "begun_ahead",
     "check_jobs",
     "chunks_through",
+    "encoders",
     "in_order",
     "is_lossless",
     "pieces_of",
@@ -68,6 +69,11 @@ def check_jobs(jobs: object) -> None:
 def threads(jobs: int | None) -> int:
     """Return how many threads pack: as many as asked for, else the CPUs this process may use, at most 16."""
     return jobs or min(available_cpus(), MAX_JOBS)
+
+
+def encoders(jobs: int | None) -> int:
+    """Return how many threads make samples of a stream: as many as asked for, else the CPUs this process may use."""
+    return jobs or available_cpus()
 
 
 def pieces_of(source: Source) -> Sequence[range]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from fastio.converters.pictures.counts import JpegCounts, LossyMasks, joined_jpegs
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
+from fastio.converters.sources.places import Places, entries, joined_places
 from fastio.converters.sources.source import (
     Chunk,
     DocumentCounts,
@@ -44,6 +45,7 @@ __all__ = [
 
 
 _BLANK_LINES = "blank lines"  # by which the metadata counts them
+_PLACES = {"blank_lines": _BLANK_LINES, "cut": "cut after --max-length tokens"}
 
 _Counts = TypeVar("_Counts", TextCounts, DocumentCounts)
 
@@ -52,7 +54,8 @@ _Counts = TypeVar("_Counts", TextCounts, DocumentCounts)
 class PackReport:
     """
     What is packed now, and what this run did for it. ``found`` is always the sum of ``packed``, skipped and left out.
-    Of text, these are documents: ``documents`` says what became of them, and how many samples they are.
+    Of text, these are documents: ``documents`` says what became of them, and how many samples they are; ``blank_lines``
+    and ``cut`` name by file the lines that are left out, and the documents that lost their ends (``places_of``).
 
     With ``part=``, all numbers are those of the part's shards, and ``missing`` says which numbers of the whole set are
     still to be packed, here or by other parts; the set exists as soon as none is.
@@ -77,6 +80,8 @@ class PackReport:
     missing: Sequence[int] = ()
     left_out_columns: Sequence[str] = ()  # of the source, of which no field was made
     documents: DocumentCounts | None = None
+    blank_lines: Places = field(default_factory=dict)
+    cut: Places = field(default_factory=dict)
 
     @property
     def samples(self) -> int:
@@ -119,6 +124,8 @@ class PackRecord:
     payload_bytes: int = 0
     texts: TextCounts | None = None
     documents: DocumentCounts | None = None
+    blank_lines: list[Places] = field(default_factory=list)
+    cut: list[Places] = field(default_factory=list)
     jpegs: JpegCounts = field(default_factory=JpegCounts)
 
     def add(self, chunk: Chunk) -> None:
@@ -129,6 +136,8 @@ class PackRecord:
             self.misnamed += [problem for problem in chunk.misnamed if problem.key not in bad]
         self.texts = _sum(self.texts, chunk.texts)
         self.documents = _sum(self.documents, chunk.documents)
+        self.blank_lines += [chunk.blank_lines] if chunk.blank_lines else []
+        self.cut += [chunk.cut] if chunk.cut else []
         if chunk.batch.keys:
             self.lossy_masks.count(chunk.batch)
             schema = self.lossy_masks.schema
@@ -145,6 +154,9 @@ class PackRecord:
             record["texts"] = list(self.texts)
         if self.documents is not None:
             record["documents"] = self.documents.recorded
+        for name, places in (("blank_lines", self.blank_lines), ("cut", self.cut)):
+            if places:
+                record[name] = joined_places(places)
         if self.misnamed:
             record["misnamed"] = ledger(self.misnamed)
         return {**record, **self.jpegs.metadata, **self.lossy_masks.metadata, "skipped": self._ledger}
@@ -205,7 +217,15 @@ def join_records(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     if documents is None:
         for name in ("misnamed", "skipped"):
             joined[name].sort(key=lambda entry: entry["key"])
-    return {**joined, "lossy_masks": masks, "jpegs": joined_jpegs(records), "texts": texts, "documents": documents}
+    places = {name: joined_places(record.get(name, {}) for record in records) for name in ("blank_lines", "cut")}
+    return {
+        **joined,
+        **places,
+        "lossy_masks": masks,
+        "jpegs": joined_jpegs(records),
+        "texts": texts,
+        "documents": documents,
+    }
 
 
 def metadata_of(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,7 +242,14 @@ def metadata_of(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[st
     metadata = dict(source["metadata"])
     if record["texts"] is not None:
         metadata["tokenizer"] = record["texts"].within(metadata["tokenizer"])
+    listed |= _ledgers_of(record)
     return {**metadata, **packing, **left_aside, **listed, "skipped": problems}
+
+
+def _ledgers_of(record: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
+    """Return the blank lines of text, and the documents that were cut, as ledgers of the store."""
+    found = {name: entries(record[name], what) for name, what in _PLACES.items()}
+    return {name: listed for name, listed in found.items() if listed}
 
 
 def _metadata_of_text(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,6 +263,7 @@ def _metadata_of_text(source: Mapping[str, Any], record: Mapping[str, Any]) -> d
     metadata["document_counts"] = {"found": found, "packed": counts.documents, "skipped": kinds, "left_out": left_out}
     if "chat" in metadata:
         metadata["chat"] = {**metadata["chat"], "loss_tokens": counts.loss_tokens}
+    metadata |= _ledgers_of(record)
     if "tokenizer" not in source["metadata"]:
         return metadata
     tokenizer = source["metadata"]["tokenizer"]

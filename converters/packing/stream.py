@@ -11,7 +11,7 @@ import numpy as np
 from fastio import _native
 from fastio.converters.packing.append import check_new_keys, is_appended, known_keys
 from fastio.converters.packing.options import Part
-from fastio.converters.packing.pipeline import threads
+from fastio.converters.packing.pipeline import encoders, threads
 from fastio.converters.packing.plan import StreamPlan
 from fastio.converters.packing.planned_set import PlannedSet
 from fastio.converters.packing.record import PackRecord, progress_bytes, stop_at
@@ -82,11 +82,10 @@ class StreamShards:
         if not (plan.by_text or self._gaps):
             self.count = len(self._kept)
             return
-        jobs = threads(planned.options.jobs)
         with (
             ShardDestination(planned.folder, shard_bytes=plan.shard_bytes) as destination,
-            closing(_native.ThreadPool(jobs)) as pool,
-            closing(self._shares(pool, jobs)) as shares,
+            closing(_native.ThreadPool(threads(planned.options.jobs))) as pool,
+            closing(self._shares(pool, encoders(planned.options.jobs))) as shares,
         ):
             closed: list[int] = []  # but not yielded yet
             try:

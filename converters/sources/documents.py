@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import ThreadPool
+from fastio.converters.sources.places import Places, runs_text
 from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem
@@ -92,8 +93,8 @@ class Documents:
 
     Document i is ``sizes[i]`` bytes of ``data`` from ``starts[i]`` on, ascending and disjoint: unchecked UTF-8, or
     int64 from a source of ids. ``labels`` is int64 or None. ``read_bytes`` is how much of the source's files, as
-    stored on disk, was read for them, and ``blank_lines`` how many lines among them are empty or blank where each line
-    is a document or a row: they are counted, and left out.
+    stored on disk, was read for them. ``blank_lines`` are the numbers, in ``file``, of the lines among them that are
+    empty or blank where each line is a document or a row: they are left out, by name.
     """
 
     keys: Sequence[str]
@@ -103,12 +104,18 @@ class Documents:
     labels: NDArray[np.int64] | None
     problems: Sequence[Problem]
     read_bytes: int
-    blank_lines: int = 0
+    blank_lines: Sequence[int] | NDArray[np.int64] = ()
+    file: str = ""
 
     @property
     def text_bytes(self) -> int:
         """The bytes of all of them."""
         return int(self.sizes.sum())
+
+    @property
+    def blank(self) -> Places:
+        """The blank lines by name."""
+        return {self.file: runs_text(self.blank_lines)} if len(self.blank_lines) else {}
 
     def checksum(self, before: int) -> int:
         """Return the CRC-32 of ``before``, and of the bytes and label of each document."""
@@ -193,13 +200,14 @@ class TextSource(Protocol):
 
 
 class _Read(Protocol):
-    """A file that documents are read from: how far, and how many blank lines were passed over."""
+    """A file that documents are read from: how far, and which blank lines were passed over."""
 
     @property
     def position(self) -> int: ...
 
-    @property
-    def blank_lines(self) -> int: ...
+    def take_blank_lines(self) -> Sequence[int]:
+        """Return the numbers of those passed over since the last call."""
+        ...
 
 
 @dataclass(slots=True)
@@ -208,6 +216,7 @@ class Gathering:
 
     limits: Limits
     stream: _Read
+    file: str  # which the keys begin with
     has_labels: bool = False
     keys: list[str] = field(default_factory=list)
     texts: list[bytes] = field(default_factory=list)
@@ -215,7 +224,6 @@ class Gathering:
     problems: list[Problem] = field(default_factory=list)
     _bytes: int = 0
     _position: int = 0
-    _blank_lines: int = 0
 
     def add(self, key: str, text: bytes, label: int = 0) -> None:
         """Add one document."""
@@ -237,7 +245,7 @@ class Gathering:
     def take(self) -> Documents:
         """Return what was gathered, and start the next piece."""
         sizes = np.array([len(text) for text in self.texts], np.int64)
-        at, blank_lines = self.stream.position, self.stream.blank_lines
+        at = self.stream.position
         documents = Documents(
             keys=self.keys,
             data=np.frombuffer(b"".join(self.texts), np.uint8),
@@ -246,8 +254,9 @@ class Gathering:
             labels=np.array(self.labels, np.int64) if self.has_labels else None,
             problems=self.problems,
             read_bytes=at - self._position,
-            blank_lines=blank_lines - self._blank_lines,
+            blank_lines=self.stream.take_blank_lines(),
+            file=self.file,
         )
         self.keys, self.texts, self.labels, self.problems = [], [], [], []
-        self._bytes, self._position, self._blank_lines = 0, at, blank_lines
+        self._bytes, self._position = 0, at
         return documents

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import ThreadPool
+from fastio.converters.sources.places import Places
 from fastio.machine import available_memory
 from fastio.store.protocol import SampleBatch
 from fastio.types.schema import Schema
@@ -89,7 +90,8 @@ class Chunk:
 
     ``misnamed`` are samples of ``batch`` whose content is not what their names say. ``texts`` counts what became of
     text in fields of token ids, also in samples that are problems; None if there is no such field. ``documents`` does
-    so for a source of text alone.
+    so for a source of text alone; ``blank_lines`` are the lines of its files that are left out, and ``cut`` the
+    documents that lost ids, as ``places_of`` names them.
     """
 
     batch: SampleBatch
@@ -97,6 +99,8 @@ class Chunk:
     misnamed: Sequence[Problem] = ()
     texts: TextCounts | None = None
     documents: DocumentCounts | None = None
+    blank_lines: Places = field(default_factory=dict)
+    cut: Places = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

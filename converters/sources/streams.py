@@ -6,7 +6,8 @@ import gzip
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final
@@ -31,19 +32,24 @@ class Stream:
     """
     The bytes of a file, front to back; ``position`` says how far the file on disk has been read.
 
-    Whoever reads rows from it counts ``blank_lines``, which are none.
+    Whoever reads rows from it adds the numbers of ``blank_lines``, which are none.
     """
 
     def __init__(self, path: str, read: Callable[[int], bytes], raw: IO[bytes]) -> None:
         self.path = path
         self._read = read
         self._raw = raw
-        self.blank_lines = 0
+        self.blank_lines = array("q")
 
     @property
     def position(self) -> int:
         """Bytes of the file read so far; for a compressed one, up to the position of its decompressor."""
         return self._raw.tell()
+
+    def take_blank_lines(self) -> Sequence[int]:
+        """Return the numbers of the blank lines that were added since the last call."""
+        taken, self.blank_lines = self.blank_lines, array("q")
+        return taken
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes, fewer only at the end. Raises SourceError if they cannot be read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -142,7 +142,7 @@ class ChatTable(TextTable):
         names = list(dict.fromkeys(path[0] for path in self.parts.values()))
         with reading(table.kind, table.path, names) as file:
             self._see(table, file.schema)
-            gathering = Gathering(limits, _Columns(file))
+            gathering = Gathering(limits, _Columns(file), key)
             for part in (part for batch in file.batches for part in slices(batch, limits)):
                 try:
                     columns = [python_values(plain_array(sound(part, name))) for name in names]
@@ -172,8 +172,10 @@ class _Columns:
     """How far a file of columns has been read, for ``Gathering``: it has no lines."""
 
     file: OpenTable
-    blank_lines: int = 0
 
     @property
     def position(self) -> int:
         return self.file.position()
+
+    def take_blank_lines(self) -> Sequence[int]:
+        return ()

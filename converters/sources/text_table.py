@@ -319,7 +319,7 @@ class TextTable:
     def _read_rows(self, table: TableFile, key: str, limits: Limits, positions: dict[str, int]) -> Iterator[Documents]:
         """The documents of a file that keeps one row after the other."""
         with opened(table.path) as stream:
-            gathering = Gathering(limits, stream, self.has_labels)
+            gathering = Gathering(limits, stream, key, self.has_labels)
             has_bytes = not table.is_typed
             for number, row in table.rows_in(stream):
                 self._add(gathering, positions, f"{key}:{number}", row, has_bytes)

@@ -6,6 +6,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.sources.chat_forms import COMPLETIONS, Chat, ChatError, chat_of
 from fastio.converters.sources.documents import Documents
+from fastio.converters.sources.places import places_of
 from fastio.converters.sources.source import Chunk, DocumentCounts
 from fastio.converters.text.chat_template import ChatTemplate, Rendered, has_marks
 from fastio.converters.text.encode import Encoder, Sequences
@@ -132,7 +134,7 @@ class ChatEncoder:
             samples=len(encoded),
             tokens=sum(map(len, ids)),
             text_bytes=sum(len(each.text.encode()) for each in good),
-            blank_lines=documents.blank_lines,
+            blank_lines=len(documents.blank_lines),
             read_bytes=documents.read_bytes,
             cut_documents=sum(map(bool, cut)),
             cut_tokens=sum(cut),
@@ -141,7 +143,13 @@ class ChatEncoder:
             exact_documents=0,
             loss_tokens=sum(int(mask.sum()) for _, mask in encoded),
         )
-        return Chunk(batch, documents.problems, documents=counts)
+        return Chunk(
+            batch,
+            documents.problems,
+            documents=counts,
+            blank_lines=documents.blank,
+            cut=places_of(list(compress(documents.keys, cut))),
+        )
 
     def _rendered(self, document: bytes) -> Rendered:
         """The text of a chat, and what of it counts in the loss. Raises ChatError."""

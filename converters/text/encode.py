@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.fields.arrays import UnfitError, as_array
 from fastio.converters.sources.documents import Documents
+from fastio.converters.sources.places import places_of
 from fastio.converters.sources.source import Chunk, DocumentCounts, TextCounts
 from fastio.converters.text.huggingface import in_our_threads
 from fastio.converters.text.tokenizer import ROLES, Encoding, Tokenizer, as_ids, id_dtype
@@ -209,9 +210,10 @@ class Encoder:
             exact_documents=probed[1],
             read_bytes=documents.read_bytes,
             text_bytes=0 if self.is_ids else int(documents.sizes.sum()),
-            blank_lines=documents.blank_lines,
+            blank_lines=len(documents.blank_lines),
         )
-        return replace(chunk, documents=counts)
+        shortened = [] if cut is None else [documents.keys[i] for i in np.flatnonzero(cut).tolist()]
+        return replace(chunk, documents=counts, blank_lines=documents.blank, cut=places_of(shortened))
 
 
 def _without(documents: Documents, flat: _Flat, problems: Mapping[int, str]) -> tuple[Documents, _Flat]:

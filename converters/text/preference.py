@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from fastio.converters.sources.chat_forms import (
     preference_of,
 )
 from fastio.converters.sources.documents import Documents
+from fastio.converters.sources.places import places_of
 from fastio.converters.sources.source import Chunk, DocumentCounts
 from fastio.converters.text.chat import ChatEncoder, Loss, check_plain, check_sequences, default_loss, joined_values
 from fastio.converters.text.chat_template import ChatTemplate, has_marks
@@ -135,7 +137,7 @@ class PreferenceEncoder:
             samples=len(cuts),
             tokens=answered + sum(map(len, ids[0])),
             text_bytes=text_bytes,
-            blank_lines=documents.blank_lines,
+            blank_lines=len(documents.blank_lines),
             read_bytes=documents.read_bytes,
             cut_documents=sum(map(bool, cuts)),
             cut_tokens=sum(cuts),
@@ -144,7 +146,13 @@ class PreferenceEncoder:
             exact_documents=0,
             loss_tokens=answered,
         )
-        return Chunk(SampleBatch(documents.keys, values, columns), documents.problems, documents=counts)
+        return Chunk(
+            SampleBatch(documents.keys, values, columns),
+            documents.problems,
+            documents=counts,
+            blank_lines=documents.blank,
+            cut=places_of(list(compress(documents.keys, cuts))),
+        )
 
     def _rendered(self, document: bytes) -> tuple[Preference, _Texts]:
         """A preference, and the texts of its prompt and of the prompt with each answer. Raises ChatError."""

@@ -215,6 +215,7 @@ def _opened(
     return text.samples(found, kind, of_source)
 
 
+_NAMED = " (fastio info --skipped names them)"
 _WORD = r"""(?:[^\s'"`]|'[^']*'|"[^"]*")+"""
 _COMMAND = re.compile(rf"`(fastio pack {_WORD}) {_WORD}([^`]*)`")
 
@@ -392,7 +393,7 @@ def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str) -> 
 
     seconds = max(report.seconds, 1e-9)
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
-    blank = f", {counted(counts.blank_lines, 'blank line')} left out" if counts.blank_lines else ""
+    blank = f", {counted(counts.blank_lines, 'blank line')} left out{_NAMED}" if counts.blank_lines else ""
     documents = f"{number(report.packed)} of {counted(report.found, 'document')}"
     rate = f"{number(counts.tokens // seconds)} tokens/s" if counts.tokens else f"{size(counts.text_bytes / seconds)}/s"
     kept = f" ({rate})"
@@ -415,7 +416,7 @@ def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str) -> 
         lines.append(f"split:  {counted(counts.split_documents, 'document')} into several samples (key#0, key#1, ...)")
     if counts.cut_tokens:
         ends = counted(counts.cut_documents, "document")
-        lines.append(f"CUT:    {counted(counts.cut_tokens, 'token')} at the ends of {ends}")
+        lines.append(f"CUT:    {counted(counts.cut_tokens, 'token')} at the ends of {ends}{_NAMED}")
     before = f"{size(report.source_disk_bytes)} on disk"
     if counts.text_bytes:
         before = f"{size(counts.text_bytes)} of text; {before}"

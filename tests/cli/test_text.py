@@ -107,15 +107,15 @@ def test_skipped_documents_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "blank"),
     [
-        ("a.txt", "\none\n\ntwo words\n\xff\n\n \t"),
-        ("a.jsonl", '\n{"text": "one"}\n\n{"text": "two words"}\n{"text": 5}\n\n \t'),
-        ("a.csv", 'text\none\n\n\ntwo words\n"\xff"\n\n\n'),
+        ("a.txt", "\none\n\ntwo words\n\xff\n\n \t", "1, 3, 6-7"),
+        ("a.jsonl", '\n{"text": "one"}\n\n{"text": "two words"}\n{"text": 5}\n\n \t', "1, 3, 6-7"),
+        ("a.csv", 'text\none\n\n\ntwo words\n"\xff"\n\n\n', "3-4, 7-8"),
     ],
 )
-def test_what_is_not_packed_is_counted_by_reason(tmp_path: Path, name: str, text: str) -> None:
-    """Documents that are found are packed, skipped or left out: pack, the store and info say how many, and why."""
+def test_what_is_not_packed_is_counted_and_named(tmp_path: Path, name: str, text: str, blank: str) -> None:
+    """Documents that are found are packed, skipped or left out: pack, the store and info say which, and why."""
     path = tree(tmp_path, {name: text.encode("latin-1")}) / name
     printed = run("pack", path, tmp_path / "a.lmdb", "--tokenizer", "bytes", "--max-length", 3, "--on-error", "skip")
     with open_store(tmp_path / "a.lmdb") as store:
@@ -124,13 +124,31 @@ def test_what_is_not_packed_is_counted_by_reason(tmp_path: Path, name: str, text
 
     assert 0 == printed.exit_code, printed.output
     assert (
-        "packed 1 of 7 documents, 2 skipped (listed above and in the store), 4 blank lines left out" in printed.output
+        "packed 1 of 7 documents, 2 skipped (listed above and in the store), 4 blank lines left out "
+        "(fastio info --skipped names them)" in printed.output
     )
+    assert [{"key": name, "problem": f"blank lines: {blank}"}] == said(
+        "info", tmp_path / "a.lmdb", "--skipped", "--json"
+    )["blank_lines"]
     skipped = {wrong: 1, "has N tokens": 1}
     assert {"found": 7, "packed": 1, "skipped": skipped, "left_out": {"blank lines": 4}} == documents
     assert documents == said("info", tmp_path / "a.lmdb", "--json")["document_counts"]
     assert "documents: 7 found; 1 packed; 2 skipped: " in run("info", tmp_path / "a.lmdb").output
     assert "; 4 left out: blank lines (4)" in run("info", tmp_path / "a.lmdb").output
+
+
+def test_documents_that_are_cut_are_named(tmp_path: Path) -> None:
+    """What loses its end stands in the ledger: rows by file and number, files by name."""
+    rows = "".join(f'{{"text": "{"x" * size}"}}\n' for size in (3, 9, 8, 2, 7))
+    folder = tree(tmp_path / "texts", {"long.txt": "x" * 9, "short.txt": "x"})
+    cut = ("--tokenizer", "bytes", "--max-length", 5, "--too-long", "truncate")
+    printed = run("pack", tree(tmp_path, {"a.jsonl": rows}) / "a.jsonl", tmp_path / "a.h5", *cut)
+    assert 0 == run("pack", folder, tmp_path / "b.h5", *cut).exit_code
+    ledgers = [said("info", tmp_path / name, "--skipped", "--json")["cut"] for name in ("a.h5", "b.h5")]
+
+    assert "CUT:    9 tokens at the ends of 3 documents (fastio info --skipped names them)" in printed.output
+    assert [{"key": "a.jsonl", "problem": "cut after --max-length tokens: 2-3, 5"}] == ledgers[0]
+    assert [{"key": "long.txt", "problem": "cut after --max-length tokens"}] == ledgers[1]
 
 
 def test_counts_of_merged_texts(tmp_path: Path) -> None:
@@ -142,9 +160,10 @@ def test_counts_of_merged_texts(tmp_path: Path) -> None:
     merged = run("merge", *sets, "--out", tmp_path / "m.fastio-set")
 
     assert 0 == merged.exit_code, merged.output
-    assert {"found": 6, "packed": 2, "skipped": {"is not UTF-8": 2}, "left_out": {"blank lines": 2}} == said(
-        "info", tmp_path / "m.fastio-set", "--json"
-    )["document_counts"]
+    said_of_all = said("info", tmp_path / "m.fastio-set", "--json")
+    expected = {"found": 6, "packed": 2, "skipped": {"is not UTF-8": 2}, "left_out": {"blank lines": 2}}
+    assert expected == said_of_all["document_counts"]
+    assert ["a.txt", "b.txt"] == [entry["key"] for entry in said_of_all["ledger"]["blank_lines"]]
 
 
 def test_info_says_that_some_documents_were_decoded(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -89,3 +90,28 @@ def test_short_buffers_are_refused() -> None:
         _native.fill_tokens(spans, slots, ids, status, mask=np.empty(1, np.uint8), item_bytes=2)
     with pytest.raises(ValueError, match="neither 2 nor 4"):
         _native.fill_tokens(spans, slots, ids, status, item_bytes=3)
+
+
+@given(st.lists(st.lists(st.integers(0, 65_535), max_size=9), max_size=9), st.sampled_from([2, 4]))
+def test_ids_of_encodings_are_joined(ids: list[list[int]], item_bytes: int) -> None:
+    """Lists of ids become one array, in order, with the length of each."""
+    data, lengths = _native.encoded_ids([SimpleNamespace(ids=each) for each in ids], item_bytes)
+
+    assert [len(each) for each in ids] == lengths.tolist()
+    assert [one for each in ids for one in each] == data.view(f"<u{item_bytes}").tolist()
+
+
+@pytest.mark.parametrize(
+    ("ids", "item_bytes", "error", "sentence"),
+    [
+        ([65_536], 2, ValueError, "id 65536 does not fit into 2 bytes"),
+        ([1 << 32], 4, ValueError, "id 4294967296 does not fit into 4 bytes"),
+        ([-1], 2, OverflowError, "negative"),
+        ((1, 2), 2, TypeError, "ids is not a list"),
+        ([1], 3, ValueError, "item_bytes is neither 2 nor 4"),
+    ],
+)
+def test_ids_that_are_none(ids: Any, item_bytes: int, error: type[Exception], sentence: str) -> None:
+    """No id is cut to what its place holds."""
+    with pytest.raises(error, match=sentence):
+        _native.encoded_ids([SimpleNamespace(ids=ids)], item_bytes)

@@ -202,7 +202,7 @@ def _row_limit(limit: int) -> int:
 
 
 def _jsonl(stream: Stream, limit: int) -> Iterator[Row]:
-    """An object a line; blank lines are counted and passed over."""
+    """An object a line; blank lines are noted and passed over."""
     most = _row_limit(limit)
     for number, line in stream.lines(most):
         if line is None:
@@ -213,7 +213,7 @@ def _jsonl(stream: Stream, limit: int) -> Iterator[Row]:
         if line.strip():
             yield number, _json_row(line)
         else:
-            stream.blank_lines += 1
+            stream.blank_lines.append(number)
 
 
 def _json_row(line: bytes) -> Mapping[str, Any] | str:
@@ -404,7 +404,7 @@ def _cells(lines: Iterator[str], delimiter: str, stream: Stream) -> Iterator[tup
         if cells:
             yield line, cells
         elif cells is not None:
-            stream.blank_lines += 1
+            stream.blank_lines.append(line)
 
 
 def _csv_lines(stream: Stream, limit: int) -> Iterator[str]:

@@ -17,6 +17,8 @@ LEDGERS = {
     "skipped_before": "skipped earlier, when the source of this store was packed",
     "left_aside": "other files left out",
     "misnamed": "packed unchanged, though their format is not the one of their names",
+    "blank_lines": "files with blank lines, which were left out",
+    "cut": "files or documents of which the ends were cut",
 }
 _BARS = 20  # classes shown as bars; more of them make a table
 _CLASSES_SHOWN = 20

@@ -23,7 +23,8 @@ _COUNTS = (
     "decoded",
 )  # of a tokenizer's options: what it did, and not what it makes of text
 _NAMED = 3  # sources named by a merged set
-_LEDGERS = ("skipped", "skipped_before", "left_out", "left_aside", "misnamed")  # lists of samples or files
+# Lists of samples, files, or lines of files.
+_LEDGERS = ("skipped", "skipped_before", "left_out", "left_aside", "misnamed", "blank_lines", "cut")
 # Of one source: where its samples lie in its files and in their order.
 _OF_ONE = frozenset(("shuffle", "text_source", "packing", "packing_before", "jpegs", "merged", "plan"))
 

@@ -1,6 +1,10 @@
 // Token ids bound to Python, and batches of samples by length.
 
+#include <nanobind/stl/pair.h>
+
+#include <cstring>
 #include <limits>
+#include <vector>
 
 #include "core/random.h"
 #include "python/module.h"
@@ -11,6 +15,16 @@ namespace fastio::python {
 namespace {
 
 using namespace nb::literals;
+
+using OwnedInt64s = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
+
+template <typename Owned, typename T>
+Owned owned(std::vector<T> values) {
+  auto* kept = new std::vector<T>(std::move(values));
+  const nb::capsule owner(kept,
+                          [](void* raw) noexcept { delete static_cast<std::vector<T>*>(raw); });
+  return Owned(kept->data(), {kept->size()}, owner);
+}
 
 template <typename T>
 using Optional = std::optional<Array<T, 1>>;
@@ -70,9 +84,52 @@ PyJob fill_tokens(const Spans& spans, const Int64s& slots, const Array<std::int6
                keep(spans.buffers, checksums, slots, ids, status, mask, positions));
 }
 
+/// Appends the ids of an encoding, its list `ids`, each as an Id; how many. ValueError for one that
+/// does not fit, TypeError for none.
+template <typename Id>
+std::int64_t append_ids(nb::handle encoding, std::vector<std::uint8_t>& out) {
+  const nb::object ids = encoding.attr("ids");
+  if (!nb::isinstance<nb::list>(ids)) throw nb::type_error("ids is not a list");
+  const auto count = static_cast<std::size_t>(PyList_Size(ids.ptr()));
+  const std::size_t before = out.size();
+  out.resize(before + count * sizeof(Id));
+  for (std::size_t i = 0; i < count; ++i) {
+    PyObject* number = PyList_GetItem(ids.ptr(), static_cast<Py_ssize_t>(i));
+    const unsigned long id = PyLong_AsUnsignedLong(number);
+    if (id == static_cast<unsigned long>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (id > std::numeric_limits<Id>::max()) {
+      throw nb::value_error(("id " + std::to_string(id) + " does not fit into " +
+                             std::to_string(sizeof(Id)) + " bytes")
+                                .c_str());
+    }
+    const auto narrow = static_cast<Id>(id);
+    std::memcpy(out.data() + before + i * sizeof(Id), &narrow, sizeof(Id));
+  }
+  return static_cast<std::int64_t>(count);
+}
+
+using OwnedBytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+
+std::pair<OwnedBytes, OwnedInt64s> encoded_ids(const nb::list& encodings, std::size_t item_bytes) {
+  if (item_bytes != 2 && item_bytes != 4) throw nb::value_error("item_bytes is neither 2 nor 4");
+  std::vector<std::uint8_t> ids;
+  std::vector<std::int64_t> lengths;
+  lengths.reserve(encodings.size());
+  for (nb::handle encoding : encodings) {
+    lengths.push_back(item_bytes == 2 ? append_ids<std::uint16_t>(encoding, ids)
+                                      : append_ids<std::uint32_t>(encoding, ids));
+  }
+  return {owned<OwnedBytes>(std::move(ids)), owned<OwnedInt64s>(std::move(lengths))};
+}
+
 }  // namespace
 
 void bind_tokens(nb::module_& m) {
+  m.def("encoded_ids", &encoded_ids, "encodings"_a, "item_bytes"_a,
+        nb::sig("def encoded_ids(encodings: list[Any], item_bytes: int) -> "
+                "tuple[NDArray[np.uint8], NDArray[np.int64]]"),
+        "The ids (each a list of int, as tokenizers keeps them) of encodings one after the other,\n"
+        "as unsigned integers of 2 or 4 bytes, and how many each has. No list outlives its turn.");
   m.def("fill_tokens", &fill_tokens, "spans"_a, "slots"_a.noconvert(), "ids"_a.noconvert(),
         "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true,
         "mask"_a.noconvert().none() = nb::none(), "positions"_a.noconvert().none() = nb::none(),
@@ -93,15 +150,6 @@ void bind_tokens(nb::module_& m) {
 // Plans of batches bound to Python: samples by length into steps, or packed into bins.
 
 namespace {
-
-using OwnedInt64s = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
-
-OwnedInt64s owned(std::vector<std::int64_t> values) {
-  auto* kept = new std::vector<std::int64_t>(std::move(values));
-  const nb::capsule owner(
-      kept, [](void* raw) noexcept { delete static_cast<std::vector<std::int64_t>*>(raw); });
-  return OwnedInt64s(kept->data(), {kept->size()}, owner);
-}
 
 /// ValueError for the first length that cannot be.
 void expect_lengths(const Int32s& lengths, std::size_t most) {
@@ -172,7 +220,7 @@ OwnedInt64s bucket_steps(const Int32s& lengths, const Order& order, const Chosen
     expect_samples(lengths, samples, order);
     cuts = fastio::bucket_steps(ordered(lengths, samples, order, seed, epoch), rule);
   }
-  return owned(std::move(cuts));
+  return owned<OwnedInt64s>(std::move(cuts));
 }
 
 OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, const Chosen& samples,
@@ -191,7 +239,7 @@ OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, const Chose
     const BinRule rule{std::min(window, lengths.size() + 1), capacity, world_size, is_mixed};
     cuts = fastio::best_fit_bins(ordered(lengths, samples, order, seed, epoch), rule);
   }
-  return owned(std::move(cuts));
+  return owned<OwnedInt64s>(std::move(cuts));
 }
 
 void permute_steps(const Order& order, std::size_t size, const Int64s& steps) {

@@ -25,7 +25,7 @@ from fastio.errors import SchemaError, SourceError, StoreError, StoreIncomplete
 from fastio.store import FORMATS, open_store
 from fastio.store.files.remote_options import Remote
 from fastio.store.folders import LocalFolder
-from tests.converters.text.build import tree
+from tests.converters.text.build import numbers_in, tree
 
 PATTERN = "out-%06d.tar"
 SHARD_BYTES = 16 << 10
@@ -100,6 +100,27 @@ def test_shards_hold_what_one_file_holds(tmp_path: Path, source: Path, whole: di
     assert 5 < len(whole) - 1 == again.shards
     assert report.documents == again.documents
     assert (report.found, report.packed, report.skipped) == (again.found, again.packed, again.skipped)
+
+
+@pytest.mark.parametrize("parts", [None, 3])
+def test_shards_name_what_one_file_names(tmp_path: Path, parts: int | None) -> None:
+    """Blank lines and documents that were cut stand in the ledger of a set as in that of a single file."""
+    draw = random.Random(3)
+    lines = [draw.choice(("", " ", "short", "x" * draw.randint(20, 300))) for _ in range(900)]
+    source = tree(tmp_path, {"lines.txt": "\n".join([*lines, "end"])}) / "lines.txt"
+    rule = {"max_length": 30, "over": "truncate"}
+    report = pack(samples(source, **rule), tmp_path / "one.tar")
+    for number in range(parts or 1):
+        part = None if parts is None else Part(number, parts)
+        pack(samples(source, **rule), tmp_path / PATTERN, shard_bytes=4096, part=part)
+
+    blank = [number for number, line in enumerate(lines, 1) if not line.strip()]
+    cut = [number for number, line in enumerate(lines, 1) if len(line) > 29]
+    assert {"lines.txt": blank} == {name: numbers_in(text) for name, text in report.blank_lines.items()}
+    assert {"lines.txt": cut} == {name: numbers_in(text) for name, text in report.cut.items()}
+    with open_store(tmp_path / "one.tar") as one_file, open_store(tmp_path / PATTERN) as shards:
+        assert len(shards.shard_paths) > 3
+        assert one_file.metadata == shards.metadata
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -180,6 +181,9 @@ def test_every_line_is_counted(parts: list[str], block_bytes: int) -> None:
     documents, problems = sum(len(part.keys) for part in read), sum(len(part.problems) for part in read)
     lines = text.split(b"\n") if not text.endswith(b"\n") else text.split(b"\n")[:-1]
 
-    assert sum(1 for line in lines if line.strip(b" \t\r")) == documents + problems
+    blank = [number for number, line in enumerate(lines, 1) if not line.strip(b" \t\r")]
+
+    assert len(lines) - len(blank) == documents + problems
     if documents + problems:
-        assert len(lines) == documents + problems + sum(part.blank_lines for part in read)
+        assert blank == [number for part in read for number in np.asarray(part.blank_lines).tolist()]
+        assert {"a.txt"} == {part.file for part in read}

@@ -55,6 +55,16 @@ def ids(path: Path, dtype: str = "<u2") -> dict[str, list[int]]:
     return {key: np.frombuffer(value, dtype).tolist() for key, value in values(path).items()}
 
 
+def numbers_in(text: str) -> list[int]:
+    """The numbers that runs say."""
+    found: list[int] = []
+    for run in filter(None, text.split(", ")):
+        bounds, _, step = run.partition("/")
+        first, _, last = bounds.partition("-")
+        found += range(int(first), int(last or first) + 1, int(step or 1))
+    return found
+
+
 def documents(
     source: Path, options: TextOptions | None = None, limits: Limits | None = None
 ) -> tuple[dict[str, bytes], dict[str, str]]:
