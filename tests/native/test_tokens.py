@@ -88,7 +88,7 @@ def test_short_buffers_are_refused() -> None:
     ids, status = np.empty(2, np.int64), np.empty(1, np.int32)
     with pytest.raises(ValueError, match="mask has 1 entries, expected 2"):
         _native.fill_tokens(spans, slots, ids, status, mask=np.empty(1, np.uint8), item_bytes=2)
-    with pytest.raises(ValueError, match="neither 2 nor 4"):
+    with pytest.raises(ValueError, match="none of 1, 2, 4, 8"):
         _native.fill_tokens(spans, slots, ids, status, item_bytes=3)
 
 
