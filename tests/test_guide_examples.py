@@ -88,7 +88,9 @@ def examples(page: str) -> Iterator[str]:
             yield code
 
 
-@pytest.mark.parametrize("page", ["loading.md", "ranks.md", "transforms.md", "trainings.md", "text.md", "streams.md", "mixtures.md"])
+@pytest.mark.parametrize(
+    "page", ["loading.md", "ranks.md", "transforms.md", "trainings.md", "text.md", "streams.md", "mixtures.md"]
+)
 def test_the_examples_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each example runs with the names of those before it, and every loader that it leaves behind gives a batch."""
     monkeypatch.chdir(folder)
