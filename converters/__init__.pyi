@@ -10,6 +10,7 @@ from fastio.converters.sources.listed import ListedSource as ListedSource
 from fastio.converters.sources.opening import open_source as open_source
 from fastio.converters.sources.source import Chunk as Chunk
 from fastio.converters.sources.source import Source as Source
+from fastio.converters.write.token_files import TokenFileWriter as TokenFileWriter
 from fastio.store.kinds.registry import SOURCES as SOURCES
 from fastio.store.kinds.registry import SourceKind as SourceKind
 from fastio.store.kinds.scan import Problem as Problem

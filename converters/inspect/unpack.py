@@ -33,6 +33,7 @@ from fastio.store.index.views import SelectedStore
 from fastio.store.kinds.scan import Problem, is_utf8, shown
 from fastio.store.listing import remove_stale
 from fastio.store.protocol import read_values
+from fastio.store.token_files import STREAM
 from fastio.store.write.atomic import PartialFile, publish_file
 from fastio.types.schema import is_plain_path, text_field
 
@@ -84,6 +85,8 @@ def unpack(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
     check_folder_here(out)
+    if STREAM in store.metadata:
+        raise StoreError(f"{store.path}: holds a stream of token ids: add --as bin, or --as megatron")
     target = Path(out).absolute()
     if not target.name:
         raise StoreError(f"{os.fspath(out)}: nothing can be written beside it: choose a folder in it")

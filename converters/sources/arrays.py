@@ -22,7 +22,6 @@ from fastio.converters.sources.listed import Indices, ListedSource, Values, begi
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.errors import SchemaError, SourceError
 from fastio.store.files import ByteSource, files_of
-from fastio.store.foreign.other_libraries import ROWS_OF_IDS
 from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import JPEG, PNG, UNKNOWN
@@ -135,7 +134,10 @@ def _numbers_alone(fields: Sequence[ArrayField]) -> str:
     """What to say of arrays with one number a sample, which token ids are as well."""
     arrays = [each.array for each in fields]
     if len(arrays) == 1 and arrays[0].dtype.kind in "iu" and fields[0].field.name != "label":
-        return f"{arrays[0]}: is one long row of numbers; {ROWS_OF_IDS}"
+        return (
+            f"{arrays[0]}: is one long row of numbers; token ids in a .npy or .bin are opened in place by "
+            "fastio.TokenStream, and packed with --source-kind tokens"
+        )
     have = "has" if len(arrays) == 1 else "have"
     return f"{_list(arrays)}: {have} one number a sample; a sample needs a picture, text or a row of numbers as well"
 

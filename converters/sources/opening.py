@@ -11,7 +11,7 @@ from fastio.converters.fields.types import FieldChoice
 from fastio.converters.labels.file import LABEL_SUFFIXES, LabelFile, LabelOptions
 from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.of_url import TextOfUrl, source_of_url
-from fastio.converters.sources.options import SourceOptions
+from fastio.converters.sources.options import IdOptions, SourceOptions
 from fastio.converters.sources.source import Source
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local, path_text
@@ -38,6 +38,7 @@ def open_source(  # noqa: PLR0913 - an option each
     fields: Sequence[FieldChoice] = (),
     root: str | os.PathLike[str] | None = None,
     as_recorded: bool = False,
+    ids: IdOptions | None = None,
     remote: Remote = DEFAULT,
 ) -> Source:
     """
@@ -45,10 +46,10 @@ def open_source(  # noqa: PLR0913 - an option each
 
     ``kind`` is a name in SOURCES, or "auto": decided by what is in ``path``, if only one kind fits. ``labels`` names
     a label file, for kinds that take one. ``split`` is a folder in ``path``, which then is the source. ``fields``,
-    ``root`` and ``as_recorded`` are described in ``SourceOptions``. ``path`` may be the URL of a single table, and
-    ``labels`` that of a label file: they are read as ``remote`` says, from temporary copies. Raises SourceError if the
-    source is not as expected, holds pictures that would not be packed, or could be meant in two ways; it says what was
-    found and what to choose from. Raises StoreError if a URL cannot be read.
+    ``root``, ``as_recorded`` and ``ids`` are described in ``SourceOptions``. ``path`` may be the URL of a single table,
+    and ``labels`` that of a label file: they are read as ``remote`` says, from temporary copies. Raises SourceError if
+    the source is not as expected, holds pictures that would not be packed, or could be meant in two ways; it says what
+    was found and what to choose from. Raises StoreError if a URL cannot be read.
     """
     found = path
     if not isinstance(found, Recognised):
@@ -78,7 +79,7 @@ def open_source(  # noqa: PLR0913 - an option each
         raise SourceError(f"{files_root}: expected a folder of this machine for --root, got a URL")
     if files_root is not None and found.copy is not None:
         files_root = os.path.abspath(files_root)  # noqa: PTH100 - nothing is relative to a temporary file
-    options = SourceOptions(file, columns, tuple(fields), files_root, as_recorded=as_recorded)
+    options = SourceOptions(file, columns, tuple(fields), files_root, as_recorded=as_recorded, ids=ids or IdOptions())
     opener = chosen.open if found.is_named else chosen.open_detected or chosen.open
     with ExitStack() as named:
         for copy in (found.copy, label_copy):
@@ -103,6 +104,12 @@ def _check_taken(place: SourcePath, kind: SourceKind, options: SourceOptions) ->
     without = options.columns.ignore_columns
     if without and not (options.labels or kind.takes_columns or kind.takes_without):
         raise SourceError(f"{place.path}: is {kind.what}, which has no columns: drop --without {without[0]}")
+    if options.ids != IdOptions() and not kind.takes_ids:
+        given = next(name for name in IdOptions.__slots__ if getattr(options.ids, name) is not None)
+        raise SourceError(
+            f"{place.path}: is {kind.what}: --{given.replace('eos', 'eos-id').replace('_', '-')} is for files of token "
+            "ids: drop it, or add --source-kind tokens"
+        )
     takers = {"fields": "takes_fields", "root": "takes_root"}
     for option, takes in takers.items():
         if getattr(options, option) and not getattr(kind, takes):

@@ -9,9 +9,22 @@ from fastio.converters.fields.types import FieldChoice
 from fastio.converters.labels.file import LabelFile, LabelOptions
 
 __all__ = [
+    "IdOptions",
     "SourceOptions",
     "source_record",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class IdOptions:
+    """
+    What the user says about a file of token ids: their ``dtype``, how many there are, and which one ends documents. See
+    ``TokenStream``.
+    """
+
+    dtype: str | None = None
+    vocab_size: int | None = None
+    eos: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +35,7 @@ class SourceOptions:
     ``labels`` is a label file, and ``columns`` says which columns of it (or of the source itself, if that is a table)
     hold what. ``fields`` are the fields asked for; none: what the source has. ``root`` is the folder that file names in
     a table are relative to; None: the table's own folder. ``as_recorded`` says that these options are those of a
-    packed store: which columns they leave out was decided when it was packed.
+    packed store: which columns they leave out was decided when it was packed. ``ids`` are for files of token ids.
     """
 
     labels: LabelFile | None = None
@@ -30,6 +43,7 @@ class SourceOptions:
     fields: tuple[FieldChoice, ...] = ()
     root: str | None = None
     as_recorded: bool = False
+    ids: IdOptions = IdOptions()
 
 
 def source_record(kind: str, name: str, **more: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from fastio.converters import LabelOptions, Source, open_source
 from fastio.converters.fields.types import parse_choice
 from fastio.converters.sources.derived import tokenized_as
+from fastio.converters.sources.options import IdOptions
 from fastio.converters.sources.record import origin_of, recorded_kind, recorded_root
 from fastio.store.kinds.registry import IMAGEFOLDER
 from fastio.store.kinds.scan import SourcePath
@@ -33,5 +34,6 @@ def reopen_source(metadata: Mapping[str, Any], path: str, *, kind: str = "auto",
         fields=[parse_choice(words) for words in record.get("fields") or ()],
         root=recorded_root(record, path),
         as_recorded=True,
+        ids=IdOptions(**(record.get("ids") or {})),
     )
     return tokenized_as(metadata, source)

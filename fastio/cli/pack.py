@@ -205,7 +205,11 @@ def _opened(
     src, pictures = pictures.of_split(src, split)
     of_source = pictures.of_source
     about_text = bool(text.given) and not of_source.fields
-    found = of_source.recognised(src, kind, about_text=about_text, remote=remote)
+    found = of_source.recognised(src, kind, about_text=about_text and not text.is_of_ids, remote=remote)
+    if not found.is_text and found.kind.takes_ids and text.is_of_ids:
+        return pictures.source(found, None, remote, text.ids())
+    if about_text and text.is_of_ids:
+        found = of_source.recognised(src, kind, about_text=True, remote=remote)
     if not found.is_text:
         if about_text:
             raise click.UsageError(f"{text.given[0]} is for text, but {no_text(src)}")

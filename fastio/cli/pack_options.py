@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fastio.converters import Part, Raw, Source, SourceKind, Transcode
     from fastio.converters.fields.types import FieldChoice
     from fastio.converters.labels.filters import Filter
+    from fastio.converters.sources.options import IdOptions
     from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
     from fastio.converters.text.encode import TextTokens
     from fastio.store.files.remote_options import Remote
@@ -245,9 +246,16 @@ class SourceArguments:
         )
 
     def open(
-        self, src: Recognised, fields: Sequence[FieldChoice] | None = None, remote: Remote | None = None
+        self,
+        src: Recognised,
+        fields: Sequence[FieldChoice] | None = None,
+        remote: Remote | None = None,
+        ids: IdOptions | None = None,
     ) -> Source:
-        """Open SRC; ``fields`` replace those given, and ``remote`` says how a label file behind a URL is read."""
+        """
+        Open SRC; ``fields`` replace those given, and ``remote`` says how a label file behind a URL is read. ``ids`` are
+        for files of token ids.
+        """
         from fastio.converters import SOURCES, LabelOptions, open_source
         from fastio.converters.fields.types import parse_choice
         from fastio.store.files.remote_options import DEFAULT
@@ -267,6 +275,7 @@ class SourceArguments:
             label_options=columns,
             fields=choices,
             root=self.root,
+            ids=ids,
             remote=DEFAULT if remote is None else remote,
         )
         self._check_columns(SOURCES[source.kind])
@@ -359,10 +368,21 @@ class PictureArguments:
         src, filters = split_of(src, split, self.of_source.filters)
         return src, replace(self, of_source=replace(self.of_source, filters=filters))
 
-    def source(self, src: Recognised, tokens: TextTokens | None = None, remote: Remote | None = None) -> Source:
-        """Open SRC, in the order in which to store it; ``tokens`` makes token ids of text in its fields."""
+    def source(
+        self,
+        src: Recognised,
+        tokens: TextTokens | None = None,
+        remote: Remote | None = None,
+        ids: IdOptions | None = None,
+    ) -> Source:
+        """
+        Open SRC, in the order in which to store it; ``tokens`` makes token ids of text in its fields, ``ids`` are for
+        files of them.
+        """
+        if src.kind.takes_ids and self.shuffle is not None:
+            raise click.UsageError(f"--shuffle {self.shuffle}: a stream of tokens has an order: drop it")
         if tokens is None:
-            source = self.of_source.open(src, remote=remote)
+            source = self.of_source.open(src, remote=remote, ids=ids)
         else:
             from fastio.converters.fields.types import parse_choice
             from fastio.converters.sources.derived import TokenizedSource, as_text
@@ -436,7 +456,15 @@ _TEXT_OPTIONS = (
         "--vocab-size",
         type=WholeNumber(min=1),
         metavar="N",
-        help="Token ids in the column are below N; ids take 4 bytes if that is unknown.",
+        help="Token ids in the column or file are below N; of a column, they take 4 bytes if that is unknown.",
+    ),
+    click.option(
+        "--dtype",
+        type=click.Choice(("uint8", "uint16", "int16", "uint32", "int32", "int64")),
+        help="Of a .bin of token ids that does not say it: what each id is.",
+    ),
+    click.option(
+        "--eos-id", type=WholeNumber(min=0), metavar="N", help="Of a .bin or .npy of ids: the one that ends documents."
     ),
     click.option(
         "--max-length", type=WholeNumber(min=1), metavar="N", help="Most tokens per sample, including bos and eos."
@@ -472,6 +500,8 @@ class TextArguments:
     eos: bool
     special: tuple[str, ...]
     vocab_size: int | None
+    dtype: str | None
+    eos_id: int | None
     max_length: int | None
     too_long: Literal["refuse", "truncate", "split"] | None
     per_sample: bool
@@ -480,7 +510,19 @@ class TextArguments:
     @property
     def given(self) -> list[str]:
         """The options that were given, as the user writes them."""
-        return [f"--{name.replace('_', '-')}" for name in self.__slots__ if getattr(self, name)]
+        is_given = {name: getattr(self, name) not in (None, False, ()) for name in self.__slots__}
+        return [f"--{name.replace('_', '-')}" for name in self.__slots__ if is_given[name]]
+
+    @property
+    def is_of_ids(self) -> bool:
+        """Whether none but options of files of token ids were given."""
+        return {"--vocab-size", "--dtype", "--eos-id"}.issuperset(self.given)
+
+    def ids(self) -> IdOptions:
+        """Return what was said about a file of token ids."""
+        from fastio.converters.sources.options import IdOptions
+
+        return IdOptions(self.dtype, self.vocab_size, self.eos_id)
 
     def options(self, of_source: SourceArguments) -> TextOptions:
         """Return how to find the text and its labels in its source."""
@@ -500,6 +542,9 @@ class TextArguments:
         """Return what turns the source's documents into samples."""
         from fastio.converters.text import Encoder, Sequences, load_tokenizer
 
+        alone = next((name for name in ("--dtype", "--eos-id") if name in self.given), None)
+        if alone is not None:
+            raise click.UsageError(f"{alone} is for files of token ids, such as train.bin: drop it")
         needing = ("--bos", "--eos", "--special", *(() if source.is_ids else ("--max-length",)))
         without = [name for name in needing if name in self.given]
         if self.tokenizer is None and without:

@@ -261,6 +261,14 @@ def show(
 @click.argument("path")
 @click.argument("out")
 @click.option("--labels", metavar="FILE", help="Also write the labels: .csv, .tsv, .json or .jsonl.")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(("files", "bin", "megatron")),
+    default="files",
+    show_default=True,
+    help="Write what was packed; or all token ids as one row, OUT.bin, or with Megatron's OUT.idx beside it.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace files that exist; others in OUT are left alone.")
 @click.option(
     "--on-error",
@@ -275,6 +283,7 @@ def unpack(
     out: str,
     *,
     labels: str | None,
+    form: Literal["files", "bin", "megatron"],
     overwrite: bool,
     on_error: Literal["raise", "skip"],
     remote: Remote,
@@ -289,12 +298,19 @@ def unpack(
       fastio unpack train.lmdb ./again
       diff -r ./pngs ./again
       fastio unpack damaged.lmdb ./rescued --on-error skip
+      fastio unpack corpus.lmdb train.bin --as bin
     """
+    from fastio.converters.inspect.token_files import unpack_tokens
     from fastio.converters.inspect.unpack import unpack as run
     from fastio.store import open_store
 
     with open_store(path, remote=remote) as store, meter("unpacking", len(store)) as progress:
-        report = run(store, out, overwrite=overwrite, labels=labels, on_error=on_error, progress=progress)
+        if form == "files":
+            report = run(store, out, overwrite=overwrite, labels=labels, on_error=on_error, progress=progress)
+        else:
+            if labels is not None or on_error == "skip":
+                raise click.UsageError(f"--as {form} writes all ids: drop {'--labels' if labels else '--on-error'}")
+            report = unpack_tokens(store, out, form=form, overwrite=overwrite, progress=progress)
     if report.skipped:
         problem_table([(problem.key, problem.problem) for problem in report.skipped])
     left_out = f"; {counted(len(report.skipped), 'sample')} left out (listed above)" if report.skipped else ""

@@ -93,13 +93,15 @@ def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | Non
     """Return the source that a store is compared with; of text, what encodes it again as the store says."""
     from fastio.converters.inspect.compare import read_again
     from fastio.converters.sources.origin import reopen_source
-    from fastio.converters.sources.record import origin_of
+    from fastio.converters.sources.record import origin_of, recorded_kind
     from fastio.store.formats import names_store
+    from fastio.store.kinds.registry import SOURCES
     from fastio.types.schema import text_field
 
     record = origin_of(store.metadata)
     is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()
-    is_text = is_text or "chat" in store.metadata
+    kind_packed = SOURCES.get(recorded_kind(record))
+    is_text = (is_text or "chat" in store.metadata) and not (kind_packed is not None and kind_packed.takes_ids)
     if not is_text or names_store(against):
         return reopen_source(store.metadata, against, kind=kind, labels=labels)
     if labels is not None or kind != "auto":

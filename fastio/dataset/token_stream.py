@@ -35,14 +35,20 @@ from fastio.store.files import Read
 from fastio.store.files.local import path_text
 from fastio.store.index.store import SealedStore
 from fastio.store.protocol import SampleStore
-from fastio.store.token_files import TokenFile, check_ids, find_token_files, not_found, open_token_file
+from fastio.store.token_files import (
+    CONTINUES,
+    STREAM,
+    TokenFile,
+    check_ids,
+    find_token_files,
+    not_found,
+    open_token_file,
+)
 from fastio.types.options import explains_names
 from fastio.types.spans import Spans
 
-__all__ = ["CONTINUES", "STREAM", "TokenStream", "TokenWindows", "WindowReader", "runs_of_store"]
+__all__ = ["TokenStream", "TokenWindows", "WindowReader", "runs_of_store"]
 
-CONTINUES = "continues"  # the column of a sealed stream: 1 where a sample continues the document of the one before
-STREAM = "stream"  # in the metadata of a sealed stream
 _LATER_PIECE = re.compile(r"#[1-9][0-9]*\Z")
 _SCANNED = 1 << 24  # ids looked at together
 _EXPECTED = "the path of a .bin, a .npy, Megatron's prefix, a folder of these or a store"

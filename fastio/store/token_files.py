@@ -35,8 +35,10 @@ from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
 
 __all__ = [
+    "CONTINUES",
     "ID_DTYPES",
     "MEGATRON_CODES",
+    "STREAM",
     "TokenFile",
     "check_ids",
     "find_token_files",
@@ -57,6 +59,11 @@ _MEGATRON_HEAD = 34
 _LLM_C: Final = {(20240520, 1): "uint16", (20240801, 7): "uint32"}
 _LLM_C_HEAD = 1024
 _SUFFIXES = (".bin", ".npy")
+
+# Of a stream that is sealed in a store: a record in its metadata, and the column that is 1 where a sample goes on with
+# the document of the one before.
+STREAM: Final = "stream"
+CONTINUES: Final = "continues"
 
 
 @dataclass(frozen=True, slots=True)

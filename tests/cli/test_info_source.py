@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from fastio import FastDataset
+from fastio import FastDataset, TokenStream
 from fastio.cli import cli
 from fastio.converters import SOURCES
 from fastio.errors import StoreError
@@ -22,6 +22,7 @@ from tests.converters.sources.arrow.picture_tables import picture_table, write_p
 from tests.converters.sources.conformance import MAKERS
 from tests.converters.sources.text_conformance import MAKERS as TEXT_MAKERS
 from tests.converters.trees import flat, picture
+from tests.dataset.streams import documents_of, write_megatron
 
 SAMPLES = [name for name, kind in SOURCES.items() if kind.open]
 TEXTS = [name for name, kind in SOURCES.items() if kind.open_text]
@@ -64,7 +65,7 @@ def test_every_source(tmp_path: Path, kind: str) -> None:
     assert kind == report["kind"]
     assert len(source) == report["samples"]
     assert report["command"].startswith("fastio pack ")
-    assert {"image"} <= {each["name"] for each in report["fields"]}
+    assert source.schema.payload[0].name in {each["name"] for each in report["fields"]}
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -227,20 +228,18 @@ def test_chats_are_no_text(tmp_path: Path, options: list[str]) -> None:
 
 
 def test_rows_of_ids(tmp_path: Path) -> None:
-    """A file of token ids is called so, with the part of the guide that copies it."""
+    """Rows of token ids are described; one that does not say its dtype is refused by what to type."""
     np.arange(100, dtype=np.uint16).tofile(tmp_path / "train.bin")
     np.save(tmp_path / "train.npy", np.arange(100, dtype=np.uint16))
-    (tmp_path / "mega.idx").write_bytes(b"MMIDIDX\0\0" + bytes(100))
-    expected = {
-        "train.bin": "is a file without a header, such as nanoGPT's train.bin or Megatron's .bin; token ids",
-        "train.npy": "train (uint16, 100): is one long row of numbers; token ids",
-        "mega.idx": "is an index of Megatron for the .bin beside it; token ids",
-    }
-    for name, words in expected.items():
-        for command in (["info", tmp_path / name], ["pack", tmp_path / name, tmp_path / "o.lmdb"]):
-            said = run(*command, code=1)
-            assert f"{words} are not read in place: fastio.Writer packs windows of them in four lines" in said
-            assert 1 == said.count("\n")
+    write_megatron(tmp_path / "mega", documents_of((4, 5)))
+    for command in (["info", tmp_path / "train.bin"], ["pack", tmp_path / "train.bin", tmp_path / "o.lmdb"]):
+        said = run(*command, code=1)
+        assert "does not say what its ids are: pass dtype='uint16' (--dtype uint16)" in said
+        assert 1 == said.count("\n")
+    for name in ("train.npy", "mega", "mega.idx", "mega.bin"):
+        assert "a stream of token ids" in run("info", tmp_path / name)
+    run("pack", tmp_path / "train.bin", tmp_path / "o.lmdb", "--dtype", "uint16")
+    assert 100 == len(TokenStream(tmp_path / "o.lmdb"))
 
 
 @pytest.mark.parametrize("name", ["mds", "lit"])

@@ -15,7 +15,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from fastio import LengthBucketSampler, PackSampler
-from tests.examples.running import EXAMPLES, numbers, run_example
+from fastio.converters import TokenFileWriter
+from tests.examples.running import EXAMPLES, commands, numbers, run_example, run_script
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +54,27 @@ def test_classes_of_texts_are_learned(folder: Path) -> None:
     losses = numbers("loss", output)
     assert losses[-1] < losses[0]
     assert numbers("accuracy", output)[-1] > 75
+
+
+def test_a_gpt_learns_from_a_row_of_ids(folder: Path) -> None:
+    """Losses fall on nanoGPT's file and Megatron's, and the second run goes on where the first one stopped."""
+    documents = [np.append(np.arange(1, 2 + number % 40), 50256) for number in range(400)]
+    np.concatenate(documents).astype(np.uint16).tofile("train.bin")
+    with TokenFileWriter("corpus.bin", dtype="uint16", megatron=True) as out:
+        for ids in documents:
+            out.write(ids)
+    small = ("--rows", "4", "--block", "16", "--width", "16", "--vocab", "50257", "--steps")
+    names = [words[2] for words in commands("token_stream.py")]
+    assert ["train.bin", "corpus"] == names
+
+    first = run_script("token_stream.py", "train.bin", "--dtype", "uint16", "--eos", "50256", *small, "30")
+    second = run_script("token_stream.py", "train.bin", "--dtype", "uint16", "--eos", "50256", *small, "40")
+
+    assert "step 30: " in first
+    assert second.startswith("step 40: ")
+    assert numbers("loss", second)[-1] < 10.8
+    (folder / "stream.pt").unlink()
+    assert "step 2: " in run_script("token_stream.py", "corpus", *small, "2")
 
 
 def test_a_model_learns_from_chats() -> None:

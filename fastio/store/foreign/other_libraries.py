@@ -8,20 +8,13 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "ROWS_OF_IDS",
     "library_of",
 ]
 
 
-ROWS_OF_IDS = (
-    "token ids are not read in place: fastio.Writer packs windows of them in four lines, see 'Files of token ids' in "
-    "the guide on text"
-)
-
 _RECORD_IO = struct.pack("<I", 0xCED7230A)  # before every record
 _MATLAB = b"MATLAB 5.0 MAT-file"
 _ORC, _AVRO = b"ORC", b"Obj\x01"
-_MEGATRON = b"MMIDIDX\0\0"  # an index, whose token ids lie beside it in a .bin
 _HEAD_BYTES = 128
 _LARGEST_INDEX = 64 << 20  # of index.json that is read
 
@@ -59,10 +52,6 @@ def library_of(path: str) -> str:
     except OSError:
         return ""
     suffix = next((suffix for mark, suffix in _BY_CONTENT if head.startswith(mark)), Path(path).suffix.lower())
-    if head.startswith(_MEGATRON):
-        return f"an index of Megatron for the .bin beside it; {ROWS_OF_IDS}"
-    if suffix == ".bin":
-        return f"a file without a header, such as nanoGPT's train.bin or Megatron's .bin; {ROWS_OF_IDS}"
     return _words(*_BY_SUFFIX[suffix]) if suffix in _BY_SUFFIX else ""
 
 

@@ -19,6 +19,7 @@ from fastio.store.kinds.names import is_pattern, matching, part_of, plain_name
 from fastio.store.kinds.registry import IMAGEFOLDER, SOURCES, SourceKind, later
 from fastio.store.kinds.scan import SourcePath, check_exists, is_hidden
 from fastio.store.kinds.unknown import holds_pictures, unknown
+from fastio.store.token_files import find_token_files
 from fastio.types.picture_kinds import kind_by_name
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def recognise(  # noqa: PLR0913 - an option each
     if text is not None:
         return Recognised(SourcePath(path), text, is_text=True, is_named=kind != "auto")
     named = None if kind == "auto" else _kind_called(kind)
-    if not Path(path).exists() and not (is_pattern(path) or names_store(path)):
+    if not Path(path).exists() and not (is_pattern(path) or names_store(path) or find_token_files(path)):
         check_exists(path)  # a store's own error says more
     place = SourcePath(
         path if split is None else split_folder(path, path_text(split, "the name of a folder as split="))

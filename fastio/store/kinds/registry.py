@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fastio.store import formats
+from fastio.store.foreign.other_libraries import library_of
 from fastio.store.kinds.names import (
     ARROW_SUFFIXES,
     METADATA_NAMES,
@@ -31,6 +32,7 @@ from fastio.store.kinds.names import (
 from fastio.store.kinds.scan import SourcePath, is_hidden
 from fastio.store.kinds.unknown import Near, is_of_others
 from fastio.store.sets.names import SET_SUFFIX
+from fastio.store.token_files import find_token_files, is_row_of_ids
 from fastio.types.picture_kinds import kind_by_name, picture_extensions
 
 __all__ = [
@@ -66,7 +68,8 @@ class SourceKind:
     unpack`` makes of documents: one file each, under its key; the single file that they came from; or a table.
 
     ``own_labels`` completes "PATH: ...: drop --labels" for a kind without a label file; "" if it takes one.
-    ``takes_fields`` and ``takes_root`` say that it uses the options of these names; for other kinds they are errors.
+    ``takes_fields``, ``takes_root`` and ``takes_ids`` say that it uses the options of these names; for other kinds they
+    are errors.
     ``takes_columns`` says that it is a table itself, of which options name columns without a label file, and
     ``takes_without`` that they may name what is left out, whatever the kind calls its columns.
 
@@ -86,6 +89,7 @@ class SourceKind:
     needs_fields: bool = False
     takes_columns: bool = False
     takes_without: bool = False
+    takes_ids: bool = False
     covers: tuple[str, ...] = ()
     text_kinds: tuple[str, ...] = ()
     has_more_than_text: Callable[[SourcePath], bool] = lambda _: False
@@ -495,6 +499,36 @@ _NPY = SourceKind(
 )
 
 
+def _tokens_signs(place: SourcePath) -> str:
+    """Files named .bin, perhaps with an .idx; a .npy of one axis of whole numbers, which is no array of samples."""
+    path = place.path
+    if place.is_folder:
+        names = [each.key for each in (*place.top.problems, *place.top.left_out)]
+        count = sum(name.endswith(".bin") for name in names)
+        is_alone = not place.top.keys and not place.top.folders
+        return f"{count} .bin {'file' if count == 1 else 'files'}" if count and is_alone else ""
+    if path.lower().endswith(".npy"):
+        return "a row of token ids" if Path(path).is_file() and is_row_of_ids(path) else ""
+    found = find_token_files(path)
+    if not found or not all(Path(each).is_file() for each in found) or library_of(path):
+        return ""
+    is_indexed = Path(found[0].removesuffix(".bin") + ".idx").is_file()
+    return "token ids of Megatron's" if is_indexed else "a .bin of token ids"
+
+
+# Long rows of token ids: nanoGPT's and llm.c's .bin, Megatron's .bin and .idx, a .npy of one axis.
+_TOKENS = SourceKind(
+    name="tokens",
+    what="a stream of token ids",
+    signs=_tokens_signs,
+    open=later(f"{_IN}.tokens:open_tokens"),
+    own_labels="token ids have no labels",
+    takes_ids=True,
+    covers=("npy",),
+    suffixes=(".bin", ".idx"),
+)
+
+
 def _zip_signs(place: SourcePath) -> str:
     """The mark of zip in a file that has no seal of ours; arrays of NumPy are another kind."""
     is_numpy = place.path.lower().endswith(".npz")
@@ -590,6 +624,7 @@ SOURCES: dict[str, SourceKind] = {
         _TABLE,
         _METADATA,
         _NPY,
+        _TOKENS,
         _CIFAR,
         _HDF5,
         _LMDB,

@@ -22,6 +22,7 @@ from fastio.store.kinds.scan import SourcePath
 from tests.converters.sources.arrow.picture_tables import picture_table, write_saved, write_stream
 from tests.converters.sources.tfrecord.records import example, write_records
 from tests.converters.trees import cifar_folder, class_folders, flat, foreign_tar, pickled, picture
+from tests.dataset.streams import documents_of, write_megatron
 
 
 def make_flat(folder: Path) -> Source:
@@ -138,6 +139,11 @@ def make_zip(folder: Path) -> Source:
     return open_source(folder / "a.zip")
 
 
+def make_tokens(folder: Path) -> Source:
+    """Seven documents of Megatron's, of 4 to 10 ids."""
+    return open_source(write_megatron(folder / "corpus", documents_of(range(4, 11))))
+
+
 MAKERS: dict[str, Callable[[Path], Source]] = {
     "flat": make_flat,
     "imagefolder": make_imagefolder,
@@ -155,16 +161,17 @@ MAKERS: dict[str, Callable[[Path], Source]] = {
     "arrow": make_arrow,
     "datasets": make_saved,
     "tfrecord": make_tfrecord,
+    "tokens": make_tokens,
 }
 assert MAKERS.keys() == {name for name, kind in SOURCES.items() if kind.open}, "a new source needs a maker here"
 
 
 def read_all(source: Source, max_bytes: int, max_samples: int) -> list[tuple[str, bytes, int | None]]:
-    """Key, image and label (None without labels) of every sample, by chunks."""
-    found = []
+    """Key, first value and label (None without labels) of every sample, by chunks."""
+    found, name = [], source.schema.payload[0].name
     for piece in source.chunks(max_bytes, max_samples):
         batch = source.begin(piece)().batch
-        views = [batch.spans["image"].view(i).tobytes() for i in range(len(batch.keys))]
+        views = [batch.spans[name].view(i).tobytes() for i in range(len(batch.keys))]
         labels = batch.columns["label"].tolist() if "label" in batch.columns else [None] * len(batch.keys)
         found += list(zip(batch.keys, views, labels, strict=True))
     return found
@@ -225,7 +232,7 @@ class SourceConformance:
 
     def test_a_pool_changes_nothing(self, source: Source) -> None:
         """Native threads read the same as the thread that asks."""
-        pieces = source.chunks(400, 3)
+        pieces, name = source.chunks(400, 3), source.schema.payload[0].name
         with closing(ThreadPool(2)) as pool:
             begun = [source.begin(piece, pool) for piece in pieces]
             ahead = [finish().batch for finish in begun]
@@ -233,8 +240,8 @@ class SourceConformance:
         for piece, batch in zip(pieces, ahead, strict=True):
             at_once = source.begin(piece)().batch
             assert at_once.keys == batch.keys
-            assert [view.tobytes() for view in at_once.spans["image"].views()] == [
-                view.tobytes() for view in batch.spans["image"].views()
+            assert [view.tobytes() for view in at_once.spans[name].views()] == [
+                view.tobytes() for view in batch.spans[name].views()
             ]
 
     def test_shuffled(self, source: Source) -> None:
