@@ -27,10 +27,12 @@ __all__ = [
     "moved_numbers",
     "nearest_positions",
     "nearest_row",
+    "numbers_through",
     "with_mask_form",
 ]
 
 _OUTSIDE = 11  # the column of a step with the first number of a warp's fill
+_CANVAS, _PLAN = 24, 25  # steps of a program, as the native core numbers them
 
 
 class MaskCodec:
@@ -191,6 +193,28 @@ def nearest_row(
     lines = y + nearest_positions(h, virtual_h)[window_y : window_y + window_h]
     row[place_y : place_y + window_h, place_x : place_x + window_w] = numbers[lines[:, None], columns]
     return row[:: -1 if flip & 2 else 1, :: -1 if flip & 1 else 1]
+
+
+def numbers_through(
+    numbers: NDArray[Any], plan: Sequence[int], moves: NDArray[np.float64], size: tuple[int, int], *, fill: int = 0
+) -> NDArray[Any] | None:
+    """
+    As ``nearest_row``, then what ``moves`` ``(steps, 14)`` does: flips, warps, and further plans, each on its canvas.
+    """
+    if not len(moves) or moves[0, 0] != _CANVAS:
+        row = nearest_row(numbers, plan, size, fill=fill)
+        return None if row is None else moved_numbers(row, moves)
+    row = numbers
+    for canvas in np.flatnonzero(moves[:, 0] == _CANVAS).tolist():
+        if canvas > 0:
+            plan = moves[canvas - 1, 1:].astype(np.int64).tolist()
+        height, width, _, outside = moves[canvas, 1:5].astype(np.int64).tolist()
+        filled = nearest_row(row, plan, (height, width), fill=outside)
+        if filled is None:
+            return None
+        others = np.flatnonzero((moves[:, 0] == _PLAN) & (np.arange(len(moves)) > canvas))
+        row = moved_numbers(filled, moves[canvas + 1 : others[0] if len(others) else len(moves)])
+    return row
 
 
 def moved_numbers(numbers: NDArray[Any], moves: NDArray[np.float64]) -> NDArray[Any]:

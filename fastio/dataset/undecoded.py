@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec import describe_status
 from fastio.codec.codec import Geometry
-from fastio.codec.mask import fill_number, moved_numbers, nearest_row
+from fastio.codec.mask import fill_number, numbers_through
 from fastio.codec.pillow import DecodedPicture, decode_mask_with_pillow, decode_with_pillow
 from fastio.errors import SampleError
 from fastio.types.spans import Spans
@@ -181,7 +181,7 @@ class MaskRows:
             return numbers
         if geometry.sizes is not None and numbers.shape[:2] != tuple(geometry.sizes[position].tolist()):
             return None
-        row = nearest_row(numbers, geometry.plan[position].tolist(), self.size, fill=fill_number(geometry))
-        if row is not None and geometry.colours is not None:
-            row = moved_numbers(row, geometry.colours[position])
+        moves = np.zeros((0, 14)) if geometry.colours is None else geometry.colours[position]
+        plan = geometry.plan[position].tolist()
+        row = numbers_through(numbers, plan, moves, self.size, fill=fill_number(geometry))
         return row.transpose(2, 0, 1) if row is not None and row.ndim == 3 and geometry.is_planar else row

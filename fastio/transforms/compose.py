@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.choice import mixes_of
+from fastio.transforms.batch.choice import OneOf, RandomApply, mixes_of
 from fastio.transforms.batch.functions import PerBatch, PerSample
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform
@@ -47,7 +47,7 @@ class Compose(Transform):
     transforms: tuple[Transform | PixelTransform | PerSample, ...]
 
     @explains_names()
-    def __init__(self, transforms: Iterable[Transform | PixelTransform | PerSample]) -> None:
+    def __init__(self, transforms: Iterable[Transform | PixelTransform | RandomApply | OneOf | PerSample]) -> None:
         if not isinstance(transforms, Iterable):
             raise TypeError(f"{transforms!r}: expected a list of transforms")
         object.__setattr__(self, "transforms", tuple(transforms))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import check_probability
 from fastio.transforms.canvas import Canvas
-from fastio.transforms.transform import Transform
+from fastio.transforms.transform import KeepsSize, Transform
 from fastio.types.options import explains_fields
 
 __all__ = [
@@ -21,10 +22,11 @@ __all__ = [
 
 @explains_fields
 @dataclass(frozen=True)
-class RandomHorizontalFlip(Transform):
+class RandomHorizontalFlip(KeepsSize):
     """Flip left and right with probability ``p``. Draws one number: whether to flip."""
 
     p: float = 0.5
+    takes_alpha: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_probability(self.p)
@@ -41,10 +43,11 @@ class RandomHorizontalFlip(Transform):
 
 @explains_fields
 @dataclass(frozen=True)
-class RandomVerticalFlip(Transform):
+class RandomVerticalFlip(KeepsSize):
     """Flip top and bottom with probability ``p``. Draws one number: whether to flip."""
 
     p: float = 0.5
+    takes_alpha: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_probability(self.p)

@@ -38,6 +38,7 @@ from fastio.types.schema import Field
 
 __all__ = [
     "Frames",
+    "FramesByMember",
     "Rows",
     "find_mismatches",
     "invert_geometry",
@@ -271,6 +272,40 @@ class Frames:
         self.is_moved = True
 
 
+@dataclass(frozen=True, slots=True)
+class FramesByMember:
+    """
+    Frames of pictures of which each member of a mixture is moved by transforms of its own, with its own rules.
+
+    ``parts`` are the frames of each member's pictures, with the positions of these among all, int64 ``(n,)``.
+    """
+
+    parts: tuple[tuple[Frames, NDArray[np.int64]], ...]
+
+    def part(self, part: NDArray[np.int64]) -> FramesByMember:
+        """Return the frames of some of the pictures, by position."""
+        parts = []
+        for frames, positions in self.parts:
+            within = np.full(max(int(positions.max(initial=-1)), int(part.max(initial=-1))) + 1, -1)
+            within[positions] = np.arange(len(positions))
+            own = within[part]
+            parts.append((frames.part(own[own >= 0]), np.flatnonzero(own >= 0)))
+        return FramesByMember(tuple(parts))
+
+    @property
+    def adds(self) -> tuple[str, ...]:
+        """The fields that samples get, which are those of each member."""
+        return self.parts[0][0].adds if self.parts else ()
+
+    def added(self, count: int) -> dict[str, NDArray[np.generic]]:
+        """As Frames.added."""
+        values: dict[str, NDArray[np.generic]] = {}
+        for frames, positions in self.parts:
+            for name, own in frames.added(len(positions)).items():
+                values.setdefault(name, np.zeros((count, *own.shape[1:]), own.dtype))[positions] = own
+        return values
+
+
 def _axes(x: Axis, y: Axis, count: int) -> Floats:
     """Return ``(count, 3, 3)``: what the axes do, as matrices."""
     matrices = np.zeros((count, 3, 3))
@@ -315,7 +350,7 @@ class Rows:
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
 
-def move_targets(fields: Iterable[Field], rows: Mapping[str, Rows], frames: Frames) -> dict[str, Rows]:
+def move_targets(fields: Iterable[Field], rows: Mapping[str, Rows], frames: Frames | FramesByMember) -> dict[str, Rows]:
     """
     Return the rows of each field after the transforms that ``frames`` followed, for the same ``n`` samples.
 
@@ -326,6 +361,8 @@ def move_targets(fields: Iterable[Field], rows: Mapping[str, Rows], frames: Fram
     ``rows`` must have the owner of each field in it, with equal counts (see ``find_mismatches``): SchemaError if not.
     """
     known = {field.name: field for field in fields if field.name in rows}
+    if isinstance(frames, FramesByMember):
+        return _moved_by_member(known, rows, frames)
     if not frames.is_moved:
         return dict(rows)
     moved, keep = dict(rows), dict[str, Keep]()
@@ -343,6 +380,24 @@ def move_targets(fields: Iterable[Field], rows: Mapping[str, Rows], frames: Fram
         if owner in keep:
             moved[name] = moved[name].kept(keep[owner])
     return moved
+
+
+def _moved_by_member(known: Mapping[str, Field], rows: Mapping[str, Rows], frames: FramesByMember) -> dict[str, Rows]:
+    """Return the rows of each member's samples as its frames move them, in the order of all samples."""
+    parts = [
+        move_targets(known.values(), {name: each.at(positions) for name, each in rows.items()}, own)
+        for own, positions in frames.parts
+    ]
+    if not parts:
+        return dict(rows)
+    back = np.argsort(np.concatenate([positions for _, positions in frames.parts]), kind="stable")
+    joined = {
+        name: Rows(
+            np.concatenate([part[name].values for part in parts]), np.concatenate([p[name].counts for p in parts])
+        )
+        for name in rows
+    }
+    return {name: each.at(back) for name, each in joined.items()}
 
 
 def find_mismatches(fields: Iterable[Field], rows: Mapping[str, Rows]) -> dict[int, tuple[str, str]]:

@@ -22,11 +22,11 @@ from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.canvas import BoxRule, PointRule, Rule
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
-from fastio.transforms.frames import Frames
+from fastio.transforms.frames import Frames, FramesByMember
 from fastio.transforms.plain import colour_of
-from fastio.transforms.plan import BLANK, Plan
+from fastio.transforms.plan import BLANK, Plan, canvas_step
 from fastio.transforms.plan import COLUMNS as COLUMNS_OF_PLAN
-from fastio.transforms.program import COLUMNS, Program, check_channels, joined, paint
+from fastio.transforms.program import COLUMNS, Program, Step, check_channels, joined, paint
 from fastio.transforms.transform import Transform
 from fastio.types.placement import called
 
@@ -92,7 +92,7 @@ class PicturePass(Protocol):
         """
         ...
 
-    def frames(self, planned: Planned, *, epoch: int) -> Frames:
+    def frames(self, planned: Planned, *, epoch: int) -> Frames | FramesByMember:
         """
         Return where the pictures of ``planned`` end up, for ``move_targets`` and ``Frames.added``.
 
@@ -177,7 +177,8 @@ class Fused:
         self._colours = colours
         tried = Plan(_ANY_SIDE, _ANY_SIDE)
         self.transforms.run(tried, np.zeros((1, self.transforms.draws)))
-        self._kernel = tried.kernel
+        self._kernel = tried.first.kernel
+        self._has_stages = tried.first is not tried
         self._channels = tried.channels  # None: no Grayscale
         self._is_grey_first = tried.is_grey_first
         self._warper = tried.warper
@@ -185,8 +186,8 @@ class Fused:
         if mode is not None:
             channels = next(number for number, name in _MODES.items() if name == mode)
             self._check_channels(channels)
-            if tried.fill is not None:
-                colour_of(tried.fill, self._channels or channels)
+            for stage in tried.stages(1):
+                colour_of(stage.fill, self._channels or channels)
 
     def _check_grey(self) -> None:
         if self._channels is None:
@@ -241,9 +242,9 @@ class Fused:
         self.transforms.run(plan, uniform(indices, self.transforms.draws, seed=self._seed, epoch=epoch))
         columns = np.broadcast_arrays(plan.height, plan.width, self._channels or sizes[:, 2])
         shapes = np.broadcast_to(np.stack(columns, axis=1), (len(indices), 3))
-        count, fill = len(indices), plan.fill or (0,)
+        count, first = len(indices), plan.first
         colours, moves = plan.program(count), plan.program(count, of_masks=True)
-        return Planned(indices, stored, plan.rows(count), shapes, fill, plan.mask_fill, colours, moves)
+        return Planned(indices, stored, plan.rows(count), shapes, first.fill or (0,), first.mask_fill, colours, moves)
 
     def frames(self, planned: Planned, *, epoch: int) -> Frames:
         """As PicturePass.frames."""
@@ -327,6 +328,11 @@ class Fused:
                 f"{self.transforms}: with decode='device', Grayscale must come after resampling: put it last, or "
                 "drop decode='device'"
             )
+        if self._has_stages:
+            raise SchemaError(
+                f"{self.transforms}: crops and resizes behind {self._warper} are done by the CPU's threads: put them "
+                "before it, or drop decode='device'"
+            )
 
     def _is_grey_last(self) -> bool:
         """Return whether luma is computed from rows of colour; if not, pictures are decoded to the row's channels."""
@@ -355,8 +361,9 @@ class FusedByMember:
     A PicturePass that does to each picture what its member of a mixture asks for.
 
     ``member_of`` is the member of each sample of the dataset; ``passes`` are those of the members, by name. One native
-    job makes the rows of all, so resampling filter, edges and Grayscale must be the same: raises SchemaError, naming
-    both members, where they are not.
+    job makes the rows of all: where resampling filters or edges differ, each picture gets a canvas with its own. Rows
+    have one count of channels, and samples the same fields: raises SchemaError, naming both members, for a Grayscale,
+    KeepGeometry or KeepCrop that another member lacks.
     """
 
     def __init__(self, passes: Mapping[str, Fused], member_of: NDArray[np.int16]) -> None:
@@ -365,19 +372,15 @@ class FusedByMember:
         self._lead = next((each for each in self._passes if each.kernel is not None), self._passes[0])
         lead = self._names[self._passes.index(self._lead)]
         for name, each in passes.items():
-            if each.kernel not in (None, self._lead.kernel):
-                raise SchemaError(
-                    f"Mixture: member {name!r} resamples by {each.kernel!r}, but {lead!r} by {self._lead.kernel!r}: "
-                    "pictures of one batch need the same interpolation"
-                )
             if each.grey_settings != self._lead.grey_settings:
                 raise SchemaError(
                     f"Mixture: Grayscale is not the same for {name!r} and {lead!r}: give it to both, in the same place"
                 )
-            if each.adds:
+            if set(each.adds) != set(self._lead.adds):
+                more = sorted({*each.adds} ^ {*self._lead.adds})[0]
                 raise SchemaError(
-                    f"Mixture: transforms of member {name!r} add the field {each.adds[0]!r}, which the other members' "
-                    "samples would lack: leave KeepGeometry and KeepCrop out, or pass one list to FastLoader"
+                    f"Mixture: of {name!r} and {lead!r}, the transforms of one add the field {more!r}, which samples "
+                    "of the other would lack: give KeepGeometry or KeepCrop to both, or pass it to FastLoader"
                 )
 
     def _members(self, ids: NDArray[np.int64]) -> NDArray[np.int16]:
@@ -406,30 +409,25 @@ class FusedByMember:
         shapes = np.zeros((len(indices), 3), np.int64)
         for each, place in zip(planned, places, strict=True):
             rows[place], shapes[place] = each.rows, each.shapes
+        kinds = self._members(indices[[place[0] for place in places]]).tolist() if len(indices) else []
+        passes = [self._passes[kind] for kind in kinds]
+        filters = {each.kernel for each in passes} - {None}
+        edges = {(each.fill, each.mask_fill) for each in planned if each.has_edges}
+        if len(filters) > 1 or len(edges) > 1 or filters - {self._lead.kernel}:
+            planned = [_on_canvases(each, own.kernel) for each, own in zip(planned, passes, strict=True)]
         colours, moves = (
             _gathered([getattr(each, name) for each in planned], places, len(indices)) for name in ("colours", "moves")
         )
-        fill, mask_fill = self._edges(planned, indices, places)
+        fill, mask_fill = next(iter(edges)) if edges else ((0,), 0)
         return Planned(indices, stored, rows, shapes, fill, mask_fill, colours=colours, moves=moves)
 
-    def _edges(
-        self, planned: Sequence[Planned], indices: NDArray[np.int64], places: Sequence[NDArray[np.int64]]
-    ) -> tuple[Fill, int]:
-        """Return the colour of edges of pictures and masks. Raises SchemaError if members differ in it."""
-        edged = [number for number, each in enumerate(planned) if each.has_edges]
-        fills = [(planned[number].fill, planned[number].mask_fill) for number in edged]
-        other = next((number for number, fill in enumerate(fills) if fill != fills[0]), None)
-        if other is not None:
-            first, second = (self._names[self._members(indices[places[edged[each]]])[0]] for each in (0, other))
-            raise SchemaError(
-                f"Mixture: edges have fill and mask_fill {fills[0]} in member {first!r}, but {fills[other]} in "
-                f"{second!r}: pictures of one batch need the same"
-            )
-        return fills[0] if fills else ((0,), 0)
-
-    def frames(self, planned: Planned, *, epoch: int) -> Frames:
-        """As PicturePass.frames. Nothing that needs them is read beside members of their own transforms."""
-        raise AssertionError("boxes, points and fields of geometry are refused when the loader is built")
+    def frames(self, planned: Planned, *, epoch: int) -> FramesByMember:
+        """As PicturePass.frames."""
+        members = self._members(planned.indices)
+        places = [(kind, np.flatnonzero(members == kind)) for kind in np.unique(members).tolist()]
+        return FramesByMember(
+            tuple((self._passes[kind].frames(planned.part(place), epoch=epoch), place) for kind, place in places)
+        )
 
     def geometry(self, planned: Planned, *, channels: int, is_planar: bool) -> Geometry:
         """As PicturePass.geometry."""
@@ -459,8 +457,8 @@ class FusedByMember:
 
     @property
     def adds(self) -> tuple[str, ...]:
-        """As PicturePass.adds: nothing."""
-        return ()
+        """As PicturePass.adds."""
+        return self._lead.adds
 
     def check_masks(self, *dtypes: np.dtype[Any]) -> None:
         """As PicturePass.check_masks."""
@@ -476,6 +474,19 @@ class FusedByMember:
         ids, stored = planned.indices[[position]], planned.stored[[position]]
         own = self._passes[int(self._members(ids)[0])]
         return own.apply(own.plan(ids, stored, epoch=epoch), 0, pixels, epoch=epoch)
+
+
+def _on_canvases(planned: Planned, kernel: str | None) -> Planned:
+    """Let each picture's program begin with the canvas that its plan fills, which has its own filter and fill."""
+    if planned.colours is not None and planned.colours.shape[1] and (planned.colours[:, 0, 0] == Step.CANVAS).any():
+        return planned
+    count, (height, width) = len(planned.indices), planned.shapes.T[:2]
+    programs = []
+    for program, fill in ((planned.colours, planned.fill), (planned.moves, (planned.mask_fill,))):
+        canvas = canvas_step(count, height, width, kernel, fill)
+        canvas[(planned.shapes[:, :2] == 0).any(axis=1)] = 0  # a bad header: the plan fits any row
+        programs.append(canvas if program is None else joined([canvas, program], count))
+    return replace(planned, colours=programs[0], moves=programs[1])
 
 
 def _gathered(programs: Sequence[Program | None], places: Sequence[NDArray[np.int64]], count: int) -> Program | None:

@@ -74,6 +74,10 @@ class Warp:
         """Return that of ``perspective_matrices``, for the pictures for which ``applies`` is set."""
         return cls(np.where(applies, Step.PERSPECTIVE, Step.NONE), _square(matrices), look, bends=True)
 
+    def only(self, chosen: NDArray[np.bool_]) -> Warp:
+        """Return this warp of the pictures for which ``chosen``, ``(n,)``, is set; the others stay as they are."""
+        return replace(self, kinds=np.where(chosen, self.kinds, Step.NONE))
+
     def then(self, later: Warp, height: Sides, width: Sides) -> Warp:
         """
         Return this warp and a later one of the same look as one, which reads each pixel once.

@@ -7,23 +7,28 @@ crops, edges and flips around one resampling has this form:
 * a crop before the resampling moves box and window, one after it only the window; it may cut off edges
 * edges move the place; a crop of a flipped picture is the mirrored crop of the unflipped one
 * a second resampling, or one of edges, does not have this form: SchemaError names the two transforms that conflict
-* a warp is done to the finished row: only flips and warps come after it, as steps of a program
+* a warp is done to the finished row, as a step of a program, and so are the flips behind it
+* a crop, resampling or edges behind a warp begin another plan, of the warped picture: a plan of several ``stages``, and
+  what does not have this form there begins one more
 """
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.transforms.arguments import Fill
+from fastio.transforms.arguments import KERNELS, Fill
 from fastio.transforms.canvas import AxisName, Ints, PixelFunction, Rule
 from fastio.transforms.matrices import Warp
+from fastio.transforms.program import COLUMNS as COLUMNS_OF_STEP
 from fastio.transforms.program import Program, Step, joined, program_of
 
-__all__ = ["BLANK", "COLUMNS", "FLIPS", "Plan"]
+__all__ = ["BLANK", "COLUMNS", "FLIPS", "Plan", "PlanStage", "canvas_step"]
 
 COLUMNS = (
     "box_x",
@@ -50,6 +55,26 @@ BLANK = (0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0)
 # Filters whose kernel is not symmetric when a tap lies exactly between two pixels.
 _ONE_SIDED = ("nearest", "box")
 
+_FILTERS = {name: number for number, name in enumerate(KERNELS)}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStage:
+    """
+    One plan of ``n`` pictures, and what is done to what it makes: ``rows`` ``(n, 13)`` int32, and a program for
+    pictures and one for masks, ``(n, steps, 14)`` (None: no steps). ``height`` and ``width``, ``(n,)`` or ``(1,)``, are
+    sizes after the plan.
+    """
+
+    rows: NDArray[np.int32]
+    height: Ints
+    width: Ints
+    kernel: str | None
+    fill: Fill
+    mask_fill: int
+    program: Program | None
+    mask_program: Program | None
+
 
 class Plan:
     """
@@ -61,14 +86,21 @@ class Plan:
     """
 
     def __init__(self, height: Ints, width: Ints, *, has_masks: bool = False) -> None:
-        zero = np.zeros(1, np.int64)
         self.height, self.width = height, width
         self.doing: object = None
+        self.channels: int | None = None
+        self.is_grey_first = False
+        self._warper: object = None
+        self._has_masks = has_masks
+        self._earlier: list[Plan] = []  # whose finished rows are the pictures of this one
+        self._clear()
+
+    def _clear(self) -> None:
+        """Begin with pictures as they are."""
+        zero, height, width = np.zeros(1, np.int64), self.height, self.width
         self.kernel: str | None = None
         self.fill: Fill | None = None
         self.mask_fill = 0
-        self.channels: int | None = None
-        self.is_grey_first = False
         self._box = (zero, zero, width, height)
         self._virtual = (width, height)
         self._window = (zero, zero, width, height)
@@ -78,11 +110,50 @@ class Plan:
         self._resizer: object = None
         self._padder: object = None
         self._flipper: object = None
-        self._warper: object = None
-        self._has_masks = has_masks
+
+    @property
+    def first(self) -> Plan:
+        """The first of its stages as a plan: what is done to pictures while they are decoded."""
+        return self._earlier[0] if self._earlier else self
+
+    def stages(self, count: int) -> list[PlanStage]:
+        """Return the plans for ``count`` pictures, each of what the one before has made; mostly there is one."""
+        return [
+            PlanStage(
+                plan._rows(count),
+                plan.height,
+                plan.width,
+                plan.kernel,
+                plan.fill or (0,),
+                plan.mask_fill,
+                plan._program(count),
+                plan._program(count, of_masks=True),
+            )
+            for plan in (*self._earlier, self)
+        ]
 
     def rows(self, count: int) -> NDArray[np.int32]:
-        """Return the plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
+        """Return the (first) plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
+        return self.first._rows(count)
+
+    def program(self, count: int, *, of_masks: bool = False) -> Program | None:
+        """
+        Return what follows the first plan, ``(count, steps, 14)``; None if nothing does. Further plans are steps with a
+        canvas.
+        """
+        if not self._earlier:
+            return self._program(count, of_masks=of_masks)
+        parts: list[Program] = []
+        for number, stage in enumerate(self.stages(count)):
+            if number > 0:
+                parts.append(program_of(count, (Step.PLAN, stage.rows)))
+            own = stage.mask_program if of_masks else stage.program
+            fill = (stage.mask_fill,) if of_masks else stage.fill
+            parts.append(canvas_step(count, stage.height, stage.width, stage.kernel, fill))
+            parts += [] if own is None else [own]
+        return joined(parts, count)
+
+    def _rows(self, count: int) -> NDArray[np.int32]:
         out = np.empty((count, len(COLUMNS)), np.int32)
         flip = FLIPS["x"] * self._flips["x"] + FLIPS["y"] * self._flips["y"]
         parts = (*self._box, *self._virtual, *self._window, *self._place, flip)
@@ -93,8 +164,7 @@ class Plan:
             out[:, column] = values
         return out
 
-    def program(self, count: int, *, of_masks: bool = False) -> Program | None:
-        """Return the steps of finished rows, ``(count, steps, 14)``; None if there are none."""
+    def _program(self, count: int, *, of_masks: bool = False) -> Program | None:
         if not self._steps:
             return None
         steps = [step[of_masks] for step in self._steps]
@@ -106,7 +176,7 @@ class Plan:
         return self._warper
 
     def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
-        self._check_unfinished()
+        self._begin_behind_warps()
         if self._flipper is not None:
             left = np.where(self._flips["x"], self.width - left - width, left)
             top = np.where(self._flips["y"], self.height - top - height, top)
@@ -125,11 +195,11 @@ class Plan:
 
     def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
         """Resize. Raises SchemaError if the plan has no room for another resampling."""
-        self._check_unfinished()
+        self._begin_behind_warps()
         if self._resizer is not None:
-            raise self._unfit(self._resizer, "the picture would be resampled twice")
+            self._begin_behind_stages(self._resizer, "the picture would be resampled twice")
         if self._padder is not None:
-            raise self._unfit(self._padder, "edges would be resampled")
+            self._begin_behind_stages(self._padder, "edges would be resampled")
         if self._flipper is not None and self._has_masks:
             raise self._unfit(self._flipper, "of a mask, the nearest pixels are others after a flip; put the flip last")
         if self._flipper is not None and kernel in _ONE_SIDED:
@@ -140,19 +210,20 @@ class Plan:
         self._window = (np.zeros(1, np.int64), np.zeros(1, np.int64), width, height)
         self.width, self.height = width, height
         self.kernel, self._resizer = kernel, self.doing
-        self.is_grey_first = self.channels is not None
+        if not self._earlier:  # of later ones, pictures are grey already
+            self.is_grey_first = self.channels is not None
 
     def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill, mask_fill: int = 0) -> None:
         """Add edges. Raises SchemaError if there already are edges of another colour."""
         if not any(side.any() for side in (left, top, right, bottom)):
             return
-        self._check_unfinished()
+        self._begin_behind_warps()
         if self.channels is not None and len(fill) > 1:
             raise SchemaError(f"{self.doing}: fill={fill} after Grayscale; one number is a shade of grey")
         if self._padder is not None and fill != self.fill:
-            raise self._unfit(self._padder, "edges would have two colours")
+            self._begin_behind_stages(self._padder, "edges would have two colours")
         if self._padder is not None and mask_fill != self.mask_fill:
-            raise self._unfit(self._padder, "edges of masks would have two numbers")
+            self._begin_behind_stages(self._padder, "edges of masks would have two numbers")
         self.fill, self.mask_fill, self._padder = fill, mask_fill, self.doing
         self.width, self.height = self.width + left + right, self.height + top + bottom
         if self._flipper is not None:  # in the unflipped picture, the left edge of the flipped one is on the right
@@ -161,8 +232,8 @@ class Plan:
         self._place = (self._place[0] + left, self._place[1] + top)
 
     def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
-        """Mirror the row, or after a warp what it has left."""
-        if self._warper is not None:
+        """Mirror the row; behind a warp, as a step of its own."""
+        if self._steps or self._earlier:
             step = program_of(len(mask), (Step.FLIP_X if axis == "x" else Step.FLIP_Y, 0))
             step[~mask] = 0
             self._steps.append((step, step))
@@ -175,8 +246,9 @@ class Plan:
         self._warper = self.doing
 
     def grey(self, channels: int) -> None:
-        """Convert to luma; existing edges lose their colour too."""
-        self._check_unfinished()
+        """Convert to luma; existing edges lose their colour too. Raises SchemaError behind a warp."""
+        if self._warper is not None:
+            raise self._unfit(self._warper, "a warp is done to pictures that are grey already: put Grayscale before it")
         self.channels = channels
         if self.fill is not None and len(self.fill) > 1:
             red, green, blue = self.fill[:3]
@@ -189,18 +261,40 @@ class Plan:
     def keep(self, rule: Rule) -> None:
         """Do nothing: Frames follow the rule."""
 
-    def _check_unfinished(self) -> None:
-        if self._warper is not None:
-            raise self._unfit(
-                self._warper,
-                f"a warp is done to finished rows: put {type(self.doing).__name__} before it",
-            )
+    def _begin_behind_warps(self) -> None:
+        """Begin another plan, of the finished rows, if these were warped."""
+        if self._steps:
+            self._begin_anew()
+
+    def _begin_behind_stages(self, other: object, why: str) -> None:
+        """
+        Begin another plan because this one has no room for what comes next. Raises SchemaError if it is the first,
+        which is done while pictures are decoded.
+        """
+        if not self._earlier:
+            raise self._unfit(other, why)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._earlier = [*self._earlier, copy(self)]
+        self._clear()
 
     def _unfit(self, other: object, why: str) -> SchemaError:
         return SchemaError(
             f"{other} and then {self.doing} cannot be done in one pass: {why}; drop one, or pass them to "
             "FastDataset(transform=Compose([...])), which runs one after the other"
         )
+
+
+def canvas_step(count: int, height: Ints, width: Ints, kernel: str | None, fill: Fill) -> Program:
+    """
+    Return the step of a program, for ``count`` samples, that says what their plan fills: pictures of these sizes, with
+    this filter, and a fill of a number for all channels or one for each.
+    """
+    amounts = np.zeros((count, COLUMNS_OF_STEP - 1))
+    amounts[:, 0], amounts[:, 1], amounts[:, 2] = height, width, _FILTERS[kernel or "bilinear"]
+    amounts[:, 3:7] = fill if len(fill) == 1 else (*fill, 0)[:4]
+    return program_of(count, (Step.CANVAS, amounts))
 
 
 def _overlap(place: Ints, size: Ints, first: Ints, length: Ints) -> tuple[Ints, Ints, Ints]:

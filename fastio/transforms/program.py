@@ -3,6 +3,9 @@ Programs: what finished pictures go through, as numbers, and how native threads 
 
 A program is float64 ``(n, steps, 14)``: for each sample its steps in turn, each a ``Step`` and up to 13 amounts;
 ``native/src/transform/colours.h`` says what each amount means. Masks run the steps that move pixels.
+
+A program that begins with a canvas says what the plan of the sample fills: a picture of another size than the row, with
+a filter and a fill of its own. Further plans, each with its canvas, lead to the row.
 """
 
 from __future__ import annotations
@@ -64,6 +67,8 @@ class Step(IntEnum):
     END_MIX = 21
     CALL = 22
     MORE_NUMBERS = 23
+    CANVAS = 24
+    PLAN = 25
 
 
 def program_of(count: int, *steps: tuple[Step, Any]) -> Program:

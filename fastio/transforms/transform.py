@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from fastio.types.schema import Field
 
 __all__ = [
     "BaseTransform",
+    "KeepsSize",
     "Transform",
 ]
 
@@ -72,3 +73,13 @@ class Transform(BaseTransform, Protocol):
         self.run(canvas, numbers.reshape(1, self.draws))
         result: Any = canvas.picture
         return result  # type: ignore[no-any-return] # a PIL image stays one, and so does a tensor
+
+
+class KeepsSize(Transform):
+    """
+    A transform after which each picture has the size that it had: flips, warps, and RandomApply and OneOf of these.
+
+    On a canvas it does nothing but ``flip`` and ``warp``. ``takes_alpha``: pictures may have any channels.
+    """
+
+    takes_alpha: ClassVar[bool] = False

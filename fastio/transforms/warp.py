@@ -5,20 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Interpolation, check_probability
 from fastio.transforms.canvas import Canvas, Ints
-from fastio.transforms.flip import RandomHorizontalFlip, RandomVerticalFlip
 from fastio.transforms.matrices import Look, Warp, affine_matrices, perspective_matrices
-from fastio.transforms.transform import Transform
+from fastio.transforms.transform import KeepsSize
 from fastio.types.options import explains_fields
 
 __all__ = [
-    "KEEPS_SIZE",
     "RandomAffine",
     "RandomPerspective",
     "RandomRotation",
@@ -26,8 +23,7 @@ __all__ = [
 ]
 
 
-@runtime_checkable
-class Warping(Transform, Protocol):
+class Warping(KeepsSize):
     """A transform that is one warp; Compose makes neighbours of the same look one."""
 
     @abstractmethod
@@ -38,10 +34,6 @@ class Warping(Transform, Protocol):
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
         """Warp the pictures."""
         canvas.warp(self.warp(numbers, canvas.height, canvas.width))
-
-
-# Transforms of the decoders after which a picture has the size that it had.
-KEEPS_SIZE: Final = (RandomHorizontalFlip, RandomVerticalFlip, Warping)
 
 
 @explains_fields

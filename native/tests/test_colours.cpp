@@ -108,9 +108,36 @@ void test_programs_that_reach_outside_are_refused() {
   EXPECT(fault(work(ColourStep::hue, {2})));
   EXPECT(fault(work(ColourStep::brightness, {std::numeric_limits<double>::quiet_NaN()})));
   EXPECT(fault(work(ColourStep::end_mix)));
-  EXPECT(fault(work(static_cast<ColourStep>(24))));
+  EXPECT(fault(work(static_cast<ColourStep>(static_cast<int>(ColourStep::last) + 1))));
   EXPECT(fault(work(ColourStep::brightness, {1}), 4));
   EXPECT(!fault(work(ColourStep::flip_x), 4));
+}
+
+// A picture of 6 x 8, of which 3 x 4 pixels from (2, 1) on are the row.
+void test_canvases_lead_to_the_row() {
+  const auto canvas = work(ColourStep::canvas, {6, 8, 1, 9});
+  const auto plan = work(ColourStep::plan, {0, 0, 8, 6, 8, 6, 2, 1, 4, 3, 0, 0, 0});
+  const auto row = work(ColourStep::canvas, {3, 4, 5});
+  const auto fault = [](const std::vector<ColourWork>& program, std::size_t height = 3) {
+    const fastio::ColourProgram steps{program.data(), program.size()};
+    const bool is_wrong = fastio::colour_fault(steps, height, 4, 3) != nullptr;
+    EXPECT(is_wrong == (fastio::move_fault(steps, height, 4) != nullptr));
+    return is_wrong;
+  };
+  EXPECT(!fault({canvas, work(ColourStep::flip_x), plan, row, work(ColourStep::flip_y)}));
+  EXPECT(!fault({row}));
+  EXPECT(fault({canvas, plan, row}, 4));
+  EXPECT(fault({canvas}));
+  EXPECT(fault({canvas, row}));
+  EXPECT(fault({canvas, plan}));
+  EXPECT(fault({plan, row}));
+  EXPECT(fault({work(ColourStep::none), row}));
+  EXPECT(fault({canvas, work(ColourStep::plan, {1, 0, 8, 6, 8, 6, 2, 1, 4, 3, 0, 0, 0}), row}));
+  EXPECT(fault({canvas, work(ColourStep::plan, {0, 0, 8, 6, 8, 6, 2, 1, 5, 3, 0, 0, 0}), row}));
+  EXPECT(fault({canvas, work(ColourStep::plan, {0, 0, 7.5, 6, 8, 6, 2, 1, 4, 3, 0, 0, 0}), row}));
+  EXPECT(fault({work(ColourStep::canvas, {3, 4, 6})}));
+  EXPECT(fault({work(ColourStep::canvas, {3, 4, 0, -1})}));
+  EXPECT(fault({work(ColourStep::canvas, {3, 1e300})}, 3));
 }
 
 // Writes its last number where the picture begins; fails without numbers.
@@ -158,6 +185,7 @@ void test_functions_get_their_numbers() {
 }  // namespace
 
 int main() {
+  test_canvases_lead_to_the_row();
   test_functions_get_their_numbers();
   test_levels_agree();
   test_programs_that_reach_outside_are_refused();

@@ -127,7 +127,7 @@ void test_moves_of(fastio::Worker& worker, std::size_t channels, bool planar) {
       step_of(ColourStep::flip_x),
       step_of(ColourStep::flip_y),
   };
-  EXPECT(fastio::move_fault({steps.data(), steps.size()}) == nullptr);
+  EXPECT(fastio::move_fault({steps.data(), steps.size()}, 2, 3) == nullptr);
   EXPECT(worker.mover.run({steps.data(), steps.size()}, row));
   constexpr std::array<int, 6> shown{1, 2, -1, 4, 5, -1};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -150,11 +150,11 @@ void test_moves(fastio::Worker& worker) {
 void test_steps_that_are_no_moves() {
   using fastio::ColourStep;
   const auto bilinear = step_of(ColourStep::affine, {1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 9});
-  EXPECT(fastio::move_fault({&bilinear, 1}) != nullptr);
+  EXPECT(fastio::move_fault({&bilinear, 1}, 2, 3) != nullptr);
   const auto colour = step_of(ColourStep::invert);
-  EXPECT(fastio::move_fault({&colour, 1}) != nullptr);
+  EXPECT(fastio::move_fault({&colour, 1}, 2, 3) != nullptr);
   const auto none = step_of(ColourStep::perspective, {std::numeric_limits<double>::quiet_NaN()});
-  EXPECT(fastio::move_fault({&none, 1}) != nullptr);
+  EXPECT(fastio::move_fault({&none, 1}, 2, 3) != nullptr);
 }
 
 void test_flips(fastio::Worker& worker) {

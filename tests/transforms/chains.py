@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from fastio.transforms import (
     CenterCrop,
     Letterbox,
+    OneOf,
     Pad,
     RandomAffine,
+    RandomApply,
     RandomCrop,
     RandomHorizontalFlip,
     RandomPerspective,
@@ -28,7 +30,18 @@ from fastio.transforms import (
 from fastio.transforms.arguments import KERNELS
 from fastio.transforms.warp import Warping
 
-__all__ = ["FILL", "MASK_FILL", "chains", "flips_last", "is_fusible", "scaled", "sizes", "tolerance", "warped"]
+__all__ = [
+    "FILL",
+    "MASK_FILL",
+    "behind_warps",
+    "chains",
+    "flips_last",
+    "is_fusible",
+    "scaled",
+    "sizes",
+    "tolerance",
+    "warped",
+]
 
 FILL = (9, 200, 77)
 MASK_FILL = 251
@@ -99,12 +112,31 @@ warps = st.one_of(
 )
 warped = st.tuples(chains, st.lists(st.one_of(flips, warps), max_size=4)).map(lambda parts: [*parts[0], *parts[1]])
 
+moving = st.lists(st.one_of(flips, warps), min_size=1, max_size=3)
+choices = st.one_of(
+    st.builds(RandomApply, moving, st.sampled_from([0.0, 0.5, 1.0])),
+    st.builds(OneOf, moving),
+    st.builds(lambda inner, more: OneOf([RandomApply(inner, 0.7), *more]), moving, moving),
+)
+# Crops, resizes and edges behind warps, which may be done to some pictures only.
+again = st.tuples(warps, chains).map(lambda parts: [parts[0], *parts[1]])
+behind_warps = st.tuples(
+    chains, st.lists(st.one_of(flips, choices), max_size=2), again, st.one_of(st.just([]), st.lists(choices), again)
+).map(lambda parts: [*parts[0], *parts[1], *parts[2], *parts[3]])
+
+
+def _first_warp(chain: Sequence[Transform]) -> int:
+    """The place of the first transform that may warp; behind it, pictures are mirrored at once."""
+    is_warp = [isinstance(each, (Warping, RandomApply, OneOf)) and not each.takes_alpha for each in chain]
+    return is_warp.index(True) if any(is_warp) else len(chain)
+
 
 def is_fusible(chain: list[Transform]) -> bool:
     """Whether no one-sided filter follows a flip."""
+    chain = chain[: _first_warp(chain)]
     for place, each in enumerate(chain):
         if _resizes(each) and getattr(each, "interpolation", "") in ("nearest", "box"):
-            return not any(isinstance(before, FLIPS) for before in chain[:place])
+            return not any(_flips(before) for before in chain[:place])
     return True
 
 
@@ -112,10 +144,15 @@ def _resizes(transform: Transform) -> bool:
     return hasattr(transform, "interpolation") and not isinstance(transform, Warping)
 
 
+def _flips(transform: Transform) -> bool:
+    return isinstance(transform, (*FLIPS, RandomApply, OneOf))
+
+
 def flips_last(chain: Sequence[Transform]) -> bool:
     """Whether no flip precedes a resampling: what masks allow on the fast path."""
+    chain = chain[: _first_warp(chain)]
     resized = [place for place, each in enumerate(chain) if _resizes(each)]
-    return not any(isinstance(each, FLIPS) for each in chain[: max(resized, default=0)])
+    return not any(_flips(each) for each in chain[: max(resized, default=0)])
 
 
 def tolerance(chain: Sequence[Transform]) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from typing import Any
+
 import pytest
 
 from fastio import transforms
@@ -13,13 +17,30 @@ KINDS = {BaseTransform, BatchTransform, Transform}
 # A layer of a network; lists of transforms; a function of a whole batch.
 NO_TRANSFORMS = {transforms.NormalizeLayer, transforms.Views, transforms.PerBatch}
 OF_SAMPLES = {transforms.Mosaic}  # neither of one sample nor of a batch's pictures: it joins the fields of several
+BY_LIST = {transforms.RandomApply, transforms.OneOf}  # what their transforms are, they are
 
 
 @pytest.mark.parametrize("transform", [kind for kind in CLASSES if kind not in KINDS | NO_TRANSFORMS])
 def test_a_transform_names_its_kind(transform: type) -> None:
     """It inherits from one of the two protocols: type checkers look for a common class, not for common methods."""
-    assert (transform not in OF_SAMPLES) == len({Transform, BatchTransform} & set(transform.__mro__))
+    assert (transform not in OF_SAMPLES | BY_LIST) == len({Transform, BatchTransform} & set(transform.__mro__))
     assert BaseTransform in transform.__mro__
+
+
+@pytest.mark.parametrize("kind", BY_LIST, ids=lambda kind: kind.__name__)
+def test_choices_are_what_their_transforms_are(kind: Any) -> None:
+    """Of flips and warps alone they move samples, with colours they are of batches; to users, both are one class."""
+    moves = kind([transforms.RandomRotation(9), transforms.RandomHorizontalFlip()])
+    colours = kind([transforms.RandomRotation(9), transforms.ColorJitter(0.1)])
+
+    assert [True, False] == [isinstance(each, Transform) for each in (moves, colours)]
+    assert [False, True] == [isinstance(each, BatchTransform) for each in (moves, colours)]
+    for each in (moves, colours, kind([moves]), kind([transforms.RandomVerticalFlip(), colours])):
+        assert isinstance(each, kind)
+        assert pickle.loads(pickle.dumps(each)) == each == copy.deepcopy(each)
+        assert repr(each).startswith(f"{kind.__name__}(transforms=(")
+    with pytest.raises(TypeError, match="it takes ColorJitter, GaussianBlur, RandomRotation"):
+        kind([transforms.CenterCrop(9)])
 
 
 @pytest.mark.parametrize("name", ["ToTensor", "PILToTensor", "ToImage", "ConvertImageDtype"])

@@ -28,7 +28,7 @@ from fastio.transforms.fused import Fused, uniform
 from fastio.types.field_types import field_of
 from fastio.types.schema import BOX_ROLES
 from tests.transforms.boxes_reference import StepByStep, from_xyxy, sanitized, to_xyxy
-from tests.transforms.chains import is_fusible, warped
+from tests.transforms.chains import behind_warps, is_fusible, warped
 
 coordinates = st.floats(-5, 50, width=32) | st.integers(-5, 50)
 boxes_of_a_sample = st.lists(st.lists(coordinates, min_size=4, max_size=4), max_size=5)
@@ -68,7 +68,7 @@ def moved(chain: list[Transform], boxes: list[list[float]], *, role: str = "xyxy
 
 @settings(max_examples=150, deadline=None)
 @given(
-    chain=warped.filter(is_fusible),
+    chain=st.one_of(warped, behind_warps).filter(is_fusible),
     samples=shapes_and_targets,
     role=st.sampled_from(BOX_ROLES),
     seed=st.integers(0, 99),

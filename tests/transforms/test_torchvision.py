@@ -23,7 +23,7 @@ from fastio.types.schema import BOX_ROLES
 from tests.codec.conformance import spans_of
 from tests.conftest import encode
 from tests.transforms.boxes_reference import from_xyxy, sanitized, to_xyxy
-from tests.transforms.chains import flips_last, scaled, warped
+from tests.transforms.chains import behind_warps, flips_last, scaled, warped
 from tests.transforms.torchvision_chain import apply_torchvision, as_tv_tensors
 
 pytest.importorskip("torchvision")
@@ -77,6 +77,13 @@ def test_random_sizes(chain: list[Transform], shape: Any, boxes: Any, points: An
     compare(chain, shape, boxes, points, role, seed)
 
 
+@settings(max_examples=60, deadline=None)
+@given(chain=behind_warps.filter(lambda chain: flips_last(chain) and warps_once(chain)), **SAMPLES)
+def test_behind_warps(chain: list[Transform], shape: Any, boxes: Any, points: Any, role: str, seed: int) -> None:
+    """Crops, resizes and edges behind warps that all samples have, or some."""
+    compare(chain, shape, boxes, points, role, seed)
+
+
 @settings(max_examples=150, deadline=None)
 @given(chain=warped.filter(lambda chain: bool(chain) and flips_last(chain) and warps_once(chain)), **SAMPLES)
 def test_torchvision(chain: list[Transform], shape: Any, boxes: Any, points: Any, role: str, seed: int) -> None:
@@ -108,13 +115,18 @@ def compare(chain: list[Transform], shape: Any, boxes: Any, points: Any, role: s
     expected = apply_torchvision(chain, numbers, as_tv_tensors(sample, role=role))
     for got in results:
         levels = np.abs(np.asarray(expected["image"]).astype(int) - np.asarray(got["image"])).max()
-        assert levels <= sum(isinstance(each, Warping) and look_of(each).is_bilinear for each in chain)
+        assert levels <= sum(isinstance(each, Warping) and look_of(each).is_bilinear for each in flat(chain))
         assert np.array_equal(expected["mask"].numpy(), np.asarray(got["mask"]))
         rtol = 1e-5 if has_perspective(chain) else 0  # far points, in float32
         assert np.allclose(expected["points"].numpy(), got["points"], rtol=rtol, atol=1e-4)
         assume(expected["kinds"].tolist() == got["kinds"].tolist() or is_borderline(got["boxes"], role))
         assert expected["kinds"].tolist() == got["kinds"].tolist()
         assert np.allclose(expected["boxes"].numpy(), got["boxes"], rtol=0, atol=1e-4)
+
+
+def flat(chain: Any) -> list[Any]:
+    """The transforms of a chain, and those within others."""
+    return [step for each in chain for step in (flat(each.transforms) if hasattr(each, "transforms") else [each])]
 
 
 def warps_once(chain: list[Transform]) -> bool:
@@ -125,7 +137,7 @@ def warps_once(chain: list[Transform]) -> bool:
 
 def has_perspective(chain: list[Transform]) -> bool:
     """Whether straight lines may meet."""
-    return any(isinstance(each, RandomPerspective) for each in chain)
+    return any(isinstance(each, RandomPerspective) for each in flat(chain))
 
 
 def look_of(transform: Any) -> Look:

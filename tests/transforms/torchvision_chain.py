@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from fastio.transforms import (
     CenterCrop,
     Letterbox,
+    OneOf,
     Pad,
     RandomAffine,
+    RandomApply,
     RandomCrop,
     RandomHorizontalFlip,
     RandomPerspective,
@@ -102,6 +104,8 @@ def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample
         theirs = v2.RandomVerticalFlip(1.0 if numbers[0] < transform.p else 0.0)
     elif isinstance(transform, Warping):
         return _warped(transform, numbers, sample)
+    elif isinstance(transform, (RandomApply, OneOf)):
+        return _chosen(transform, numbers, sample)
     elif isinstance(transform, CenterCrop):
         theirs = v2.CenterCrop(transform.size)
     else:
@@ -109,6 +113,18 @@ def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample
         theirs = v2.Pad(_sides(transform.padding), _fill(transform))
     result: Sample = theirs(sample)
     return result
+
+
+def _chosen(transform: RandomApply | OneOf, numbers: list[float], sample: Sample) -> Sample:
+    """All of its transforms, one or none, as its first number says."""
+    inner: list[Any] = list(transform.transforms)
+    ends = np.cumsum([1, *(each.draws for each in inner)])
+    which = range(len(inner)) if isinstance(transform, RandomApply) else [int(numbers[0] * len(inner))]
+    if isinstance(transform, RandomApply) and numbers[0] >= transform.p:
+        which = []
+    for place in which:
+        sample = _apply(inner[place], numbers[ends[place] : ends[place + 1]], sample)
+    return sample
 
 
 def _warped(transform: Warping, numbers: list[float], sample: Sample) -> Sample:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from fastio import FastDataset, FastLoader, StepTimer
-from fastio.transforms import CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip, RandomRotation
+from fastio.transforms import CenterCrop, Normalize, RandomApply, RandomCrop, RandomHorizontalFlip, RandomRotation
 
 UNKNOWN = 255
 
@@ -62,7 +62,8 @@ scenes = FastDataset(options.store, fields=("image", "mask"))
 is_test = np.arange(len(scenes)) % 5 == 0
 finish = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 crop = RandomCrop(options.crop, pad_if_needed=True, mask_fill=UNKNOWN)
-steps = (crop, RandomHorizontalFlip(), RandomRotation(10, "bilinear", mask_fill=UNKNOWN), finish)
+turn = RandomApply([RandomRotation(10, "bilinear", mask_fill=UNKNOWN)])
+steps = (turn, crop, RandomHorizontalFlip(), finish)
 train = FastLoader(scenes, options.batch_size, indices=~is_test, shuffle=True, transforms=steps, device=device)
 middle = CenterCrop(options.crop, mask_fill=UNKNOWN)
 test = FastLoader(scenes, 1, indices=is_test, transforms=[middle, finish], device=device)

@@ -23,7 +23,7 @@ from fastio.loader.selection.mixture import MemberTransforms
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.transforms.arguments import as_fill, check_mask_fill
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.choice import mixes_of
+from fastio.transforms.batch.choice import OneOf, RandomApply, mixes_of
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.batch.recipe import Colours, is_geometry
@@ -125,8 +125,6 @@ def field_options(
         )
     if has_transforms:
         _check_owners(dataset)
-    if members is not None:
-        _check_members(dataset)
     fused: dict[str, PicturePass | None] = {}
     others: dict[str, tuple[PicturePass, ...]] = {}
     for name, reader in dataset.readers.items():
@@ -181,16 +179,6 @@ def _check_edges(dataset: FastDataset, mosaic: Mosaic, fused: Mapping[str, Pictu
         channels = next((number for number, mode in _MODES.items() if reader.is_picture and mode == reader.mode), None)
         if picture is not None and channels is not None:
             colour_of(as_fill(mosaic.fill), picture.grey or channels)
-
-
-def _check_members(dataset: FastDataset) -> None:
-    """Raise SchemaError for boxes and points, which follow one list of transforms."""
-    moved = [name for name, reader in dataset.readers.items() if reader.field.geometry or reader.field.owner]
-    if moved:
-        raise SchemaError(
-            f"{dataset.store.path}: {', '.join(moved)} cannot follow transforms that differ by member of a Mixture: "
-            f"leave {'them' if len(moved) > 1 else 'it'} out by the datasets' fields=, or pass one list to FastLoader"
-        )
 
 
 def check_views(dataset: FastDataset, views: Views) -> None:
@@ -414,6 +402,8 @@ def check_later(dataset: FastDataset, later: Sequence[Any], *, behind: object = 
     if isinstance(moving, Transform):
         first = later[0] if behind is None else behind
         remedy = f"put it before {type(first).__name__}, where they move together"
+    elif isinstance(moving, (RandomApply, OneOf)) and not mixes_of(moving):
+        remedy = "give flips and rotations a list of their own, apart from colours: what moves alone takes these along"
     else:
         remedy = f"drop it, or leave {' and '.join(targets)} out by fields="
     raise SchemaError(f"{path}: {moving} would change pictures without {', '.join(targets)}: {remedy}")

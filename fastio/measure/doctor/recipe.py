@@ -55,7 +55,7 @@ from fastio.transforms.arguments import as_kernel
 from fastio.transforms.batch.functions import PerSample
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import Recipe, split
-from fastio.transforms.warp import Warping
+from fastio.transforms.transform import KeepsSize
 
 __all__ = [
     "code_of",
@@ -115,7 +115,11 @@ def is_of_pixels(step: Any) -> bool:
     transforms, _ = recipe_of([step])
     if transforms is None:
         return True
-    return any(isinstance(transform, (PixelTransform, Warping, PerSample)) for transform in transforms)
+    return any(
+        isinstance(transform, (PixelTransform, PerSample))
+        or (isinstance(transform, KeepsSize) and not transform.takes_alpha)
+        for transform in transforms
+    )
 
 
 def output_dtype(transforms: Sequence[Any]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,27 +15,48 @@ from fastio.transforms.arguments import check_probability
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.mix import MIXES, Mix
 from fastio.transforms.batch.program import PixelTransform, program_for
+from fastio.transforms.canvas import AxisName, Canvas, Ints
 from fastio.transforms.compiled import Called, Compiled
+from fastio.transforms.matrices import Warp
 from fastio.transforms.program import COLUMNS, Program, joined
-from fastio.transforms.transform import Transform
-from fastio.transforms.warp import KEEPS_SIZE
+from fastio.transforms.transform import BaseTransform, KeepsSize
 from fastio.types.options import explains_fields
 
 __all__ = ["OneOf", "RandomApply", "mixes_of"]
 
 
+class _Choice(BaseTransform):
+    """
+    What RandomApply and OneOf have in common: each makes objects of a class of its own for lists that only move pixels,
+    which masks, boxes and points follow, and for lists with colours, which are transforms of batches.
+    """
+
+    _kinds: ClassVar[tuple[Any, Any]]  # classes for moves, for colours
+
+    def __new__(cls, transforms: Any = (), *_: Any, **__: Any) -> Self:
+        if "_kinds" not in vars(cls):  # one of these two, or a user's own
+            return super().__new__(cls)
+        moves = isinstance(transforms, Sequence) and all(isinstance(step, KeepsSize) for step in transforms)
+        kind: type[Self] = cls._kinds[0 if transforms and moves else 1]
+        return super().__new__(kind)
+
+    def __reduce__(self) -> Any:
+        values = tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type] # a dataclass
+        return next(kind for kind in type(self).__mro__ if "_kinds" in vars(kind)), values
+
+
 @explains_fields
 @dataclass(frozen=True)
-class RandomApply(PixelTransform):
+class RandomApply(_Choice):
     """
     Apply all ``transforms`` in turn, with probability ``p``, or none of them.
 
     They keep the size: ColorJitter, GaussianBlur, RandAugment, RandomErasing, RandomRotation, Compiled, another
-    RandomApply, ...
+    RandomApply, ... If all of them are flips and warps, masks, boxes and points follow.
     Draws one number, whether, and then those of each transform.
     """
 
-    transforms: Sequence[PixelTransform | Transform]
+    transforms: Sequence[PixelTransform | KeepsSize]
     p: float = 0.5
 
     def __post_init__(self) -> None:
@@ -43,14 +64,31 @@ class RandomApply(PixelTransform):
         object.__setattr__(self, "transforms", _checked(self, self.transforms))
 
     @property
-    def moves(self) -> bool:
-        """Whether one of them does."""
-        return any(not isinstance(step, PixelTransform) or step.moves for step in self.transforms)
-
-    @property
     def draws(self) -> int:
         """One number, and those of each transform."""
         return 1 + sum(transform.draws for transform in self.transforms)
+
+
+class _MovesApply(RandomApply, KeepsSize):
+    @property
+    def takes_alpha(self) -> bool:  # type: ignore[override] # of others, the class tells
+        """Whether all of them do."""
+        return all(transform.takes_alpha for transform in self.transforms if isinstance(transform, KeepsSize))
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Move the pictures for which the first number says so."""
+        first = 1
+        for transform in self.transforms:
+            own = numbers[:, first : first + transform.draws]
+            first += transform.draws
+            _move(canvas, transform, own, numbers[:, 0] < self.p)
+
+
+class _ColoursApply(RandomApply, PixelTransform):
+    @property
+    def moves(self) -> bool:
+        """Whether one of them does."""
+        return any(_moves(step) for step in self.transforms)
 
     def program(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Program:
         program = joined(_programs(self.transforms, numbers[:, 1:], size), len(numbers))
@@ -58,9 +96,12 @@ class RandomApply(PixelTransform):
         return program
 
 
+RandomApply._kinds = _MovesApply, _ColoursApply
+
+
 @explains_fields
 @dataclass(frozen=True)
-class OneOf(PixelTransform):
+class OneOf(_Choice):
     """
     Apply one of ``transforms``, drawn with the weights ``p`` (equal ones without): torchvision's RandomChoice.
 
@@ -69,10 +110,11 @@ class OneOf(PixelTransform):
 
         OneOf([MixUp(0.8, num_classes=1000), CutMix(1.0, num_classes=1000)], p=[0.5, 0.5])
 
-    Draws one number, which one, and then those of each transform; for a batch, those of its first sample count.
+    If all of them are flips and warps, masks, boxes and points follow. Draws one number, which one, and then those of
+    each transform; for a batch, those of its first sample count.
     """
 
-    transforms: Sequence[PixelTransform | Transform | Mix]
+    transforms: Sequence[PixelTransform | KeepsSize | Mix]
     p: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
@@ -92,19 +134,41 @@ class OneOf(PixelTransform):
         object.__setattr__(self, "p", weights)
 
     @property
-    def moves(self) -> bool:
-        """Whether one of them does."""
-        return any(not isinstance(step, BatchTransform) or getattr(step, "moves", False) for step in self.transforms)
-
-    @property
     def draws(self) -> int:
         """One number, and those of each transform."""
         return 1 + sum(transform.draws for transform in self.transforms)
 
+    def _chosen(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return which of the transforms each sample gets."""
+        weights = np.ones(len(self.transforms)) if self.p is None else np.array(self.p)
+        limits = np.cumsum(weights / weights.sum())[:-1]
+        return np.searchsorted(limits, numbers[:, 0], side="right")
+
+
+class _MovesOne(OneOf, KeepsSize):
+    @property
+    def takes_alpha(self) -> bool:  # type: ignore[override] # of others, the class tells
+        """Whether all of them do."""
+        return all(transform.takes_alpha for transform in self.transforms if isinstance(transform, KeepsSize))
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Move each picture by the transform that its first number chooses."""
+        chosen, first = self._chosen(numbers), 1
+        for place, transform in enumerate(self.transforms):
+            own = numbers[:, first : first + transform.draws]
+            first += transform.draws
+            _move(canvas, transform, own, chosen == place)
+
+
+class _ColoursOne(OneOf, PixelTransform):
+    @property
+    def moves(self) -> bool:
+        """Whether one of them does."""
+        return any(_moves(step) for step in self.transforms)
+
     def program(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Program:
         chosen = self._chosen(numbers)
-        colours = [step for step in self.transforms if isinstance(step, (PixelTransform, Transform))]
-        programs = _programs(colours, numbers[:, 1:], size)
+        programs = _programs(self.transforms, numbers[:, 1:], size)
         done = np.zeros((len(numbers), max(program.shape[1] for program in programs), COLUMNS))
         for place, program in enumerate(programs):
             which = chosen == place
@@ -130,11 +194,41 @@ class OneOf(PixelTransform):
             mixes[parameters["chosen"]].run(pictures, parameters["own"]) if mixes else super().run(pictures, parameters)
         )
 
-    def _chosen(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return which of the transforms each sample gets."""
-        weights = np.ones(len(self.transforms)) if self.p is None else np.array(self.p)
-        limits = np.cumsum(weights / weights.sum())[:-1]
-        return np.searchsorted(limits, numbers[:, 0], side="right")
+
+OneOf._kinds = _MovesOne, _ColoursOne
+for _kind in (_MovesApply, _ColoursApply, _MovesOne, _ColoursOne):  # to users, two classes are one
+    _kind.__name__ = _kind.__qualname__ = "RandomApply" if issubclass(_kind, RandomApply) else "OneOf"
+
+
+def _moves(transform: object) -> bool:
+    return isinstance(transform, KeepsSize) or bool(getattr(transform, "moves", False))
+
+
+def _move(canvas: Canvas, transform: Any, numbers: NDArray[np.float64], chosen: NDArray[np.bool_]) -> None:
+    """Run a transform that keeps the size, for the pictures for which ``chosen``, ``(n,)``, is set."""
+    transform.run(_Some(canvas, chosen), numbers)
+
+
+class _Some:
+    """A canvas of which only some pictures are moved; what KeepsSize does not do to one, it does not have."""
+
+    def __init__(self, canvas: Canvas, chosen: NDArray[np.bool_]) -> None:
+        self._canvas, self._chosen = canvas, chosen
+        self.doing = canvas.doing
+
+    @property
+    def height(self) -> Ints:
+        return self._canvas.height
+
+    @property
+    def width(self) -> Ints:
+        return self._canvas.width
+
+    def flip(self, mask: NDArray[np.bool_], *, axis: AxisName = "x") -> None:
+        self._canvas.flip(mask & self._chosen, axis=axis)
+
+    def warp(self, warp: Warp) -> None:
+        self._canvas.warp(warp.only(self._chosen))
 
 
 def mixes_of(transform: object) -> tuple[Mix, ...]:
@@ -154,7 +248,7 @@ def _checked(what: object, transforms: object, *, with_mixes: bool = False) -> t
         return tuple(transforms)
     transforms = tuple(Called(step) if isinstance(step, Compiled) else step for step in transforms)
     for transform in transforms:
-        if not isinstance(transform, (PixelTransform, *KEEPS_SIZE)) or mixes_of(transform):
+        if not isinstance(transform, (PixelTransform, KeepsSize)) or mixes_of(transform):
             what = "works on whole batches" if isinstance(transform, BatchTransform) else "changes the size"
             among = ", or MixUp and CutMix alone" if with_mixes else ""
             known = f"ColorJitter, GaussianBlur, RandomRotation, ...{among}"
@@ -162,9 +256,7 @@ def _checked(what: object, transforms: object, *, with_mixes: bool = False) -> t
     return transforms
 
 
-def _programs(
-    transforms: Sequence[PixelTransform | Transform], numbers: NDArray[np.float64], size: tuple[int, int]
-) -> list[Program]:
+def _programs(transforms: Sequence[Any], numbers: NDArray[np.float64], size: tuple[int, int]) -> list[Program]:
     """Return the program of each, made of its own columns of numbers."""
     programs, first = [], 0
     for transform in transforms:

@@ -15,11 +15,10 @@ from fastio.errors import SampleError, SchemaError
 from fastio.lazy import torch
 from fastio.samplers.batches import split_ids
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
-from fastio.transforms.batch.choice import OneOf, mixes_of
+from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.functions import PerBatch, PerSample
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
-from fastio.transforms.batch.mix import MIXES
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.one_pass import HostPass, one_pass
 from fastio.transforms.batch.program import PixelTransform, grouped, program_for, run_program
@@ -29,9 +28,8 @@ from fastio.transforms.compose import Compose
 from fastio.transforms.fused import uniform
 from fastio.transforms.plan import Plan
 from fastio.transforms.program import COLUMNS, Program, check_channels, joined
-from fastio.transforms.transform import BaseTransform, Transform
+from fastio.transforms.transform import BaseTransform, KeepsSize, Transform
 from fastio.transforms.views import view_seed
-from fastio.transforms.warp import KEEPS_SIZE, Warping
 
 __all__ = ["AnyTransform", "Colours", "Recipe", "as_list", "is_geometry", "split"]
 
@@ -202,7 +200,7 @@ class Colours:
     @staticmethod
     def leading(transforms: Sequence[AnyTransform]) -> int:
         """Return how many of these transforms, behind those of the decoders, are such."""
-        kinds = (PixelTransform, *KEEPS_SIZE, Compiled)
+        kinds = (PixelTransform, KeepsSize, Compiled)
         return len(list(takewhile(lambda step: isinstance(step, kinds) and not mixes_of(step), transforms)))
 
     def program(self, indices: NDArray[np.int64], shapes: NDArray[np.int64], *, epoch: int) -> Program:
@@ -232,8 +230,7 @@ class Colours:
             return program_for(stage.transform, numbers, (height, width))
         assert isinstance(stage, _Pass)
         for transform in stage.compose.transforms:
-            if isinstance(transform, Warping):
-                check_channels(channels, transform)
+            check_channels(channels, transform)
         return program_for(stage.compose, numbers, (height, width))
 
 
@@ -292,8 +289,9 @@ class _Single:
         self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], samples: NDArray[np.int64]
     ) -> tuple[Parameters, int, tuple[int, int]]:
         transform = self.transform
-        if isinstance(transform, MIXES) or (isinstance(transform, OneOf) and mixes_of(transform)):
-            return transform.mixed(numbers, size, samples), channels, size
+        if mixes_of(transform):
+            mixing: Any = transform  # a Mix, or a OneOf of such
+            return mixing.mixed(numbers, size, samples), channels, size
         if isinstance(transform, PerSample):
             return transform.parameters_of(numbers, samples), channels, size
         return transform.parameters(numbers, size), channels, size
@@ -327,27 +325,32 @@ class _Pass:
             )
         if (plan.height != plan.height[0]).any() or (plan.width != plan.width[0]).any():
             raise SchemaError(f"{self.compose}: makes pictures of different sizes, which cannot form a batch")
-        target = RenderTarget(int(plan.height[0]), int(plan.width[0]), plan.fill or (0,), plan.kernel)
-        rows = torch.from_numpy(plan.rows(len(numbers)))
-        parameters = {"rows": rows, "target": target, "channels": plan.channels}
-        program = plan.program(len(numbers))
-        if program is not None:
+        if plan.warper is not None:
             check_channels(plan.channels or channels, plan.warper)
-            parameters["warps"] = grouped(program)
-        return parameters, plan.channels or channels, (target.height, target.width)
+        stages: list[Parameters] = []
+        for stage in plan.stages(len(numbers)):
+            target = RenderTarget(int(stage.height[0]), int(stage.width[0]), stage.fill, stage.kernel)
+            drawn: dict[str, Any] = {"rows": torch.from_numpy(stage.rows), "target": target}
+            drawn["channels"] = None if stages else plan.channels
+            if stage.program is not None:
+                drawn["warps"] = grouped(stage.program)
+            stages.append(drawn)
+        return {"stages": stages}, plan.channels or channels, (target.height, target.width)
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        images = pictures.images
+        images, rows, target = pictures.images, None, None
         finish = reduce(lambda before, each: each.after(before), self.finishing, Finish(images.dtype))
-        rows, target = parameters.get("rows"), parameters.get("target")
-        if rows is not None and target is not None and target.kernel is not None:
-            images, rows, target = resample(images, rows, target), None, None
-        if parameters.get("channels"):
-            images, rows = images if rows is None else one_pass(images, Finish(images.dtype), rows, target), None
-            images = grey(images, parameters["channels"])
-        if parameters.get("warps"):
-            images, rows = images if rows is None else one_pass(images, Finish(images.dtype), rows, target), None
-            images = run_program(images, parameters["warps"])
+        for stage in parameters.get("stages", ()):
+            images = images if rows is None else one_pass(images, Finish(images.dtype), rows, target)
+            rows, target = stage["rows"], stage["target"]
+            if target.kernel is not None:
+                images, rows, target = resample(images, rows, target), None, None
+            if stage["channels"]:
+                images, rows = images if rows is None else one_pass(images, Finish(images.dtype), rows, target), None
+                images = grey(images, stage["channels"])
+            if stage.get("warps"):
+                images, rows = images if rows is None else one_pass(images, Finish(images.dtype), rows, target), None
+                images = run_program(images, stage["warps"])
         if rows is None and self.finishing and self.host.takes(images, finish):
             images = self.host.run(images, finish)
         elif rows is not None or self.finishing:

@@ -284,16 +284,61 @@ class MaskTask final : public Task {
     if (rows.checksums != nullptr && crc32(file) != rows.checksums[i]) return Status::bad_checksum;
     NumberRow row = rows.first;
     row.data += i * row.bytes();
-    const Status status = fill(worker, i, file, row);
-    if (status != Status::ok || batch_.moves.count == 0) return status;
-    return worker.mover.run(batch_.moves.of(i), row) ? Status::ok : Status::no_memory;
+    if (batch_.moves.count == 0) return fill(worker, i, row, rows.fill);
+    const ColourProgram program = batch_.moves.of(i);
+    if (begins_with_canvas(program)) return through_canvases(worker, i, program, row);
+    const Status status = fill(worker, i, row, rows.fill);
+    if (status != Status::ok) return status;
+    return worker.mover.run(program, row) ? Status::ok : Status::no_memory;
   }
 
-  [[nodiscard]] Status fill(Worker& worker, std::size_t i, Bytes file,
-                            const NumberRow& row) const noexcept {
-    const MaskRows& rows = batch_.rows;
+  /// The row, one plan after the other, each with the steps behind it.
+  [[nodiscard]] Status through_canvases(Worker& worker, std::size_t i, const ColourProgram& program,
+                                        const NumberRow& out) const noexcept {
+    NumberRow from{};
+    std::size_t at = 0;  // the canvas
+    for (std::size_t turn = 0;; ++turn) {
+      const Canvas canvas = canvas_of(program.steps[at]);
+      const std::size_t next = next_plan(program, at);
+      NumberRow to = out;
+      if (next < program.count) {
+        to = {nullptr, canvas.height, canvas.width, out.channels, out.number_bytes, false};
+        to.data = worker.canvases[turn % 2].reserve(to.bytes());
+        if (to.data == nullptr) return Status::no_memory;
+      }
+      const Status status = at == 0
+                                ? fill(worker, i, to, canvas.fill[0])
+                                : render(worker, program.steps[at - 1], canvas.fill[0], from, to);
+      if (status != Status::ok) return status;
+      if (!worker.mover.run({program.steps + at + 1, next - at - 1}, to)) return Status::no_memory;
+      if (next == program.count) return Status::ok;
+      from = to;
+      at = next + 1;
+    }
+  }
+
+  /// Fills a mask by a plan of another one, which is not planar.
+  [[nodiscard]] static Status render(Worker& worker, const ColourWork& work, std::uint16_t fill,
+                                     const NumberRow& from, const NumberRow& to) noexcept {
+    const Plan plan = plan_of(work);
+    if (plan.is_empty()) {
+      fill_numbers(fill, to);
+      return Status::ok;
+    }
+    if (!worker.nearest.begin(plan)) return Status::no_memory;
+    const Region& region = worker.nearest.region();
+    const std::size_t pixel_bytes = from.channels * from.number_bytes;
+    const std::size_t stride = from.width * pixel_bytes;
+    const std::uint8_t* const first = from.data + region.y * stride + region.x * pixel_bytes;
+    worker.nearest.finish({first, stride, from.channels, from.number_bytes}, fill, to);
+    return Status::ok;
+  }
+
+  [[nodiscard]] Status fill(Worker& worker, std::size_t i, const NumberRow& row,
+                            std::uint16_t outside) const noexcept {
+    const Bytes file = batch_.spans[i];
     if (batch_.plans != nullptr && batch_.plans[i].is_empty()) {
-      fill_numbers(rows.fill, row);
+      fill_numbers(outside, row);
       return Status::ok;
     }
     MaskForm form{};
@@ -306,7 +351,7 @@ class MaskTask final : public Task {
     }
     NumberView numbers{};
     const Status decoded = decode_region(worker, file, form, numbers);
-    if (decoded == Status::ok) worker.nearest.finish(numbers, rows.fill, row);
+    if (decoded == Status::ok) worker.nearest.finish(numbers, outside, row);
     return decoded;
   }
 

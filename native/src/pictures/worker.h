@@ -1,6 +1,8 @@
 /// What one thread keeps between samples so that nothing is allocated in the loop.
 #pragma once
 
+#include <array>
+
 #include "core/bytes.h"
 #include "jpeg/jpeg.h"
 #include "jpeg/writer.h"
@@ -27,6 +29,7 @@ class Worker {
   Scratch picture;  // a whole picture of which a part is used
   Scratch resized;  // what is to be encoded
   Scratch row;      // a finished picture on its way into planes
+  std::array<Scratch, 2> canvases;  // pictures between two plans
 };
 
 }  // namespace fastio

@@ -342,13 +342,13 @@ class NumberRows final : public RowWork {
                     nullptr,
                     {row, static_cast<std::uint16_t>(wishes_.fill), checksums(part), part.status},
                     wishes_.max_pixels};
-    if (wishes_.plan) batch.plans = plans(part, row);
+    if (wishes_.moves) batch.moves = moves(part, row, largest);
+    if (wishes_.plan) batch.plans = plans(part, row, batch.moves);
     if (wishes_.sizes) {
       batch.sizes = std::make_unique<MaskSize[]>(part.count);
       std::copy_n(reinterpret_cast<const MaskSize*>(wishes_.sizes->data()) + part.first, part.count,
                   batch.sizes.get());
     }
-    if (wishes_.moves) batch.moves = moves(part, largest);
     // Decoding is some ten times the work of copying.
     return {mask_task(std::move(batch)), Cut{part.count, grain_for(8 * row.bytes())}};
   }
@@ -372,20 +372,23 @@ class NumberRows final : public RowWork {
   }
 
   /// The plans by copy, so that nobody changes them under a running batch.
-  [[nodiscard]] std::unique_ptr<Plan[]> plans(const RowPart& part, const NumberRow& row) const {
+  [[nodiscard]] std::unique_ptr<Plan[]> plans(const RowPart& part, const NumberRow& row,
+                                              const ColourPrograms& moves) const {
     auto plans = std::make_unique<Plan[]>(part.count);
     if (part.count > 0) {
       std::memcpy(plans.get(), wishes_.plan->data() + 13 * part.first, part.count * sizeof(Plan));
     }
     for (std::size_t i = 0; i < part.count; ++i) {
-      const char* fault = plan_fault(plans[i], row.height, row.width);
+      const auto [height, width] = first_size(moves, i, row.height, row.width);
+      const char* fault = plan_fault(plans[i], height, width);
       if (fault != nullptr) refuse("plan " + std::to_string(part.first + i) + ": " + fault);
     }
     return plans;
   }
 
   /// The programs by copy, likewise.
-  [[nodiscard]] ColourPrograms moves(const RowPart& part, std::size_t largest) const {
+  [[nodiscard]] ColourPrograms moves(const RowPart& part, const NumberRow& row,
+                                     std::size_t largest) const {
     const std::size_t steps = wishes_.moves->shape(1);
     auto copy = std::make_unique<ColourWork[]>(part.count * steps);
     if (part.count * steps > 0) {
@@ -393,12 +396,15 @@ class NumberRows final : public RowWork {
                   part.count * steps * sizeof(ColourWork));
     }
     for (std::size_t i = 0; i < part.count; ++i) {
-      const char* fault = move_fault({copy.get() + i * steps, steps});
+      const ColourProgram program{copy.get() + i * steps, steps};
+      const char* fault = move_fault(program, row.height, row.width);
       for (std::size_t k = 0; k < steps && fault == nullptr; ++k) {
-        const double outside = copy[i * steps + k].amounts[10];
-        if (!(outside >= 0 && outside <= static_cast<double>(largest))) {
+        if (!(number_outside(program.steps[k]) <= static_cast<double>(largest))) {
           fault = "the number outside is one that out cannot hold";
         }
+      }
+      if (fault == nullptr && begins_with_canvas(program) && !wishes_.plan) {
+        fault = "a canvas has no plan";
       }
       if (fault != nullptr) refuse("moves " + std::to_string(part.first + i) + ": " + fault);
     }
@@ -449,7 +455,7 @@ void mask_places(
     const nb::ndarray<std::int64_t, nb::shape<-1, -1>, nb::c_contig, nb::device::cpu>& out) {
   ColourWork work{};
   std::memcpy(&work, step.data(), sizeof work);
-  const char* fault = move_fault({&work, 1});
+  const char* fault = move_fault({&work, 1}, out.shape(0), out.shape(1));
   if (fault != nullptr) refuse(std::string("step: ") + fault);
   const std::size_t height = out.shape(0), width = out.shape(1);
   std::vector<float> memory(floats_of_places(width));

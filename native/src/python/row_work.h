@@ -1,7 +1,10 @@
 /// What fills the rows of batches, whoever owns these rows.
 #pragma once
 
+#include <utility>
+
 #include "python/module.h"
+#include "transform/colours.h"
 
 namespace fastio::python {
 
@@ -13,6 +16,16 @@ struct RowPart {
   std::size_t row_bytes;
   std::int32_t* status;
 };
+
+/// Height and width of what the plan of a sample fills: a canvas of its program's, or its row.
+inline std::pair<std::size_t, std::size_t> first_size(const ColourPrograms& programs,
+                                                      std::size_t sample, std::size_t height,
+                                                      std::size_t width) {
+  const ColourProgram program = programs.of(sample);
+  if (!begins_with_canvas(program)) return {height, width};
+  const Canvas canvas = canvas_of(program.steps[0]);
+  return {canvas.height, canvas.width};
+}
 
 /// The samples of a chunk and how each becomes a row, or one row in each of several `views`; see
 /// `plain_rows`, `transformed_rows` and `view_rows`.

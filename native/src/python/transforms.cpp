@@ -121,10 +121,11 @@ class TransformedRows final : public RowWork {
                       static_cast<int>(channels)};
     TransformBatch batch{resolve(spans(), part.first, part.count),
                          nullptr,
-                         plans(part, row),
+                         nullptr,
                          options,
                          {row, checksums(part), part.status},
                          programs(wishes_.colours, part.first, row, part.count)};
+    batch.plans = plans(part, row, batch.colours);
     if (intervals_ && !wishes_.stored) {
       batch.intervals = resolve(*intervals_, part.first, part.count);
     }
@@ -135,13 +136,15 @@ class TransformedRows final : public RowWork {
 
  private:
   /// The plans by copy, so that nobody changes them under a running batch.
-  [[nodiscard]] std::unique_ptr<Plan[]> plans(const RowPart& part, const Picture& row) const {
+  [[nodiscard]] std::unique_ptr<Plan[]> plans(const RowPart& part, const Picture& row,
+                                              const ColourPrograms& colours) const {
     auto plans = std::make_unique<Plan[]>(part.count);
     if (part.count > 0) {
       std::memcpy(plans.get(), wishes_.plan.data() + 13 * part.first, part.count * sizeof(Plan));
     }
     for (std::size_t i = 0; i < part.count; ++i) {
-      const char* fault = plan_fault(plans[i], row.height, row.width);
+      const auto [height, width] = first_size(colours, i, row.height, row.width);
+      const char* fault = plan_fault(plans[i], height, width);
       if (fault != nullptr) refuse("plan " + std::to_string(part.first + i) + ": " + fault);
     }
     return plans;

@@ -546,6 +546,72 @@ const char* call_fault(const ColourProgram& program, std::size_t number) noexcep
   return nullptr;
 }
 
+constexpr double last_filter = 5;
+
+const char* canvas_fault(const ColourWork& work) noexcept {
+  const double most = longest_side;
+  if (!is_whole(work.amounts[0], 1, most) || !is_whole(work.amounts[1], 1, most)) {
+    return "a canvas has no such size";
+  }
+  if (!is_whole(work.amounts[2], 0, last_filter)) return "a canvas has no such filter";
+  for (std::size_t c = 0; c < 4; ++c) {
+    if (!is_whole(work.amounts[3 + c], 0, 0xFFFF)) return "a canvas is not filled by such numbers";
+  }
+  return nullptr;
+}
+
+/// Follows the sizes of a picture through the canvases of its program.
+class SizeOfRow {
+ public:
+  SizeOfRow(std::size_t of_row, std::size_t across) noexcept
+      : height(of_row), width(across), row_height_(of_row), row_width_(across) {}
+
+  /// What is wrong with step `number` of the program, if it is a canvas or a plan.
+  [[nodiscard]] const char* step_fault(const ColourProgram& program, std::size_t number) noexcept {
+    const ColourWork& work = program.steps[number];
+    if (static_cast<ColourStep>(work.step) == ColourStep::plan) {
+      const bool has_canvas =
+          number + 1 < program.count &&
+          static_cast<ColourStep>(program.steps[number + 1].step) == ColourStep::canvas;
+      return has_canvas && begins_with_canvas(program) ? nullptr : "a plan has no canvas";
+    }
+    if (static_cast<ColourStep>(work.step) != ColourStep::canvas) return nullptr;
+    const char* fault = canvas_fault(work);
+    if (fault != nullptr) return fault;
+    const Canvas canvas = canvas_of(work);
+    if (number > 0) fault = plan_fault_of(program.steps[number - 1], canvas);
+    height = canvas.height;
+    width = canvas.width;
+    return fault;
+  }
+
+  [[nodiscard]] const char* end_fault() const noexcept {
+    return height == row_height_ && width == row_width_ ? nullptr : "its last canvas is not the row";
+  }
+
+  std::size_t height;
+  std::size_t width;
+
+ private:
+  /// What is wrong with the step before a canvas, for the picture as it is up to there.
+  [[nodiscard]] const char* plan_fault_of(const ColourWork& work,
+                                          const Canvas& canvas) const noexcept {
+    if (static_cast<ColourStep>(work.step) != ColourStep::plan) return "a canvas has no plan";
+    const double most = longest_side;
+    for (const double amount : work.amounts) {
+      if (!is_whole(amount, 0, most)) return "a plan has no such numbers";
+    }
+    const Plan plan = plan_of(work);
+    const char* fault = plan_fault(plan, canvas.height, canvas.width);
+    if (fault != nullptr) return fault;
+    return plan.is_empty() || box_of(plan).is_inside(width, height) ? nullptr
+                                                                     : "its box leaves the picture";
+  }
+
+  const std::size_t row_height_;
+  const std::size_t row_width_;
+};
+
 const char* step_fault(const ColourWork& work, std::size_t height, std::size_t width) noexcept {
   if (!is_whole(work.step, 0, static_cast<double>(ColourStep::last))) return "no such step";
   for (const double amount : work.amounts) {
@@ -578,16 +644,49 @@ const ColourLoops& colour_loops(SimdLevel level) noexcept {
   return scalar_colours;
 }
 
+Canvas canvas_of(const ColourWork& work) noexcept {
+  const auto number = [&](std::size_t i) { return static_cast<std::size_t>(work.amounts[i]); };
+  Canvas canvas{number(0), number(1), static_cast<int>(number(2)), {}};
+  for (std::size_t c = 0; c < 4; ++c) canvas.fill[c] = static_cast<std::uint16_t>(number(3 + c));
+  return canvas;
+}
+
+Plan plan_of(const ColourWork& work) noexcept {
+  std::array<std::int32_t, ColourWork::amounts_of_a_step> numbers{};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<std::int32_t>(work.amounts[i]);
+  }
+  Plan plan{};
+  static_assert(sizeof plan == sizeof numbers);
+  std::memcpy(&plan, numbers.data(), sizeof plan);
+  return plan;
+}
+
+bool begins_with_canvas(const ColourProgram& program) noexcept {
+  return program.count > 0 && static_cast<ColourStep>(program.steps[0].step) == ColourStep::canvas;
+}
+
+std::size_t next_plan(const ColourProgram& program, std::size_t first) noexcept {
+  std::size_t i = first;
+  while (i < program.count && static_cast<ColourStep>(program.steps[i].step) != ColourStep::plan) {
+    ++i;
+  }
+  return std::min(i, program.count);
+}
+
 const char* colour_fault(const ColourProgram& program, std::size_t height, std::size_t width,
                          int channels) noexcept {
   bool mixes = false;
+  SizeOfRow size(height, width);
   for (std::size_t i = 0; i < program.count; ++i) {
-    const char* fault = step_fault(program.steps[i], height, width);
+    const char* fault = step_fault(program.steps[i], size.height, size.width);
+    if (fault != nullptr) return fault;
+    fault = size.step_fault(program, i);
     if (fault != nullptr) return fault;
     const auto step = static_cast<ColourStep>(program.steps[i].step);
     const bool is_of_any = step == ColourStep::none || step == ColourStep::erase ||
                            step == ColourStep::flip_x || step == ColourStep::flip_y ||
-                           step == ColourStep::call || step == ColourStep::more_numbers;
+                           step >= ColourStep::call;
     if (channels != 1 && channels != 3 && !is_of_any) {
       return "pictures have neither 1 nor 3 channels";
     }
@@ -597,26 +696,42 @@ const char* colour_fault(const ColourProgram& program, std::size_t height, std::
     fault = step == ColourStep::call ? call_fault(program, i) : nullptr;
     if (fault != nullptr) return fault;
   }
-  return nullptr;
+  return size.end_fault();
 }
 
-const char* move_fault(const ColourProgram& program) noexcept {
+const char* move_fault(const ColourProgram& program, std::size_t height,
+                       std::size_t width) noexcept {
+  SizeOfRow size(height, width);
   for (std::size_t i = 0; i < program.count; ++i) {
     const ColourWork& work = program.steps[i];
-    const char* fault = step_fault(work, 0, 0);
+    const char* fault = step_fault(work, size.height, size.width);
+    if (fault != nullptr) return fault;
+    fault = size.step_fault(program, i);
     if (fault != nullptr) return fault;
     switch (static_cast<ColourStep>(work.step)) {
       case ColourStep::none:
+      case ColourStep::canvas:
+      case ColourStep::plan:
       case ColourStep::flip_x:
       case ColourStep::flip_y: break;
       case ColourStep::affine:
       case ColourStep::perspective:
         if (work.amounts[8] != 0) return "masks are read by the nearest pixel";
+        if (!(work.amounts[10] >= 0)) return "the number outside is below 0";
         break;
       default: return "masks have no colours";
     }
   }
-  return nullptr;
+  return size.end_fault();
+}
+
+double number_outside(const ColourWork& work) noexcept {
+  switch (static_cast<ColourStep>(work.step)) {
+    case ColourStep::affine:
+    case ColourStep::perspective: return work.amounts[10];
+    case ColourStep::canvas: return work.amounts[3];
+    default: return 0;
+  }
 }
 
 std::size_t floats_of_places(std::size_t width) noexcept {
@@ -695,7 +810,9 @@ bool Colourist::step(const ColourWork& work, const Picture& picture) noexcept {
   switch (const auto step = static_cast<ColourStep>(work.step)) {
     case ColourStep::none:
     case ColourStep::call:  // see run
-    case ColourStep::more_numbers: break;
+    case ColourStep::more_numbers:
+    case ColourStep::canvas:
+    case ColourStep::plan: break;
     case ColourStep::brightness: blend(loops, picture, amount, 0); break;
     case ColourStep::contrast: blend(loops, picture, amount, mean_luma(loops, picture)); break;
     case ColourStep::saturation:

@@ -12,6 +12,7 @@
 #include "core/simd.h"
 #include "core/status.h"
 #include "pictures/pixels.h"
+#include "transform/plan.h"
 
 namespace fastio {
 
@@ -47,7 +48,10 @@ enum class ColourStep : int {
   call,         ///< the address of a user's function, see PictureCall; how many numbers it takes,
                 ///< and the first 11 of these. Pictures of any channels
   more_numbers,  ///< up to 13 further numbers of the call just before
-  last = more_numbers,
+  canvas,        ///< height and width of the row that the plan just before fills, or, as the first
+                 ///< step, the batch's plan; its filter, and its fill, a value for each of 4 channels
+  plan,          ///< the picture is what this plan, 13 numbers, makes of it: a canvas follows
+  last = plan,
 };
 
 /// A user's function on a picture: height x width x channels bytes, which it changes in place, and
@@ -82,14 +86,35 @@ struct ColourPrograms {
   }
 };
 
+/// What a canvas says. Of pictures whose program begins with none, the batch does.
+struct Canvas {
+  std::size_t height;
+  std::size_t width;
+  int filter;
+  std::array<std::uint16_t, 4> fill;
+};
+[[nodiscard]] Canvas canvas_of(const ColourWork& work) noexcept;
+[[nodiscard]] Plan plan_of(const ColourWork& work) noexcept;
+
+/// Whether the first plan fills a canvas, and not the row of the batch.
+[[nodiscard]] bool begins_with_canvas(const ColourProgram& program) noexcept;
+
+/// Where the first plan step at or behind `first` stands; the program's length without one.
+[[nodiscard]] std::size_t next_plan(const ColourProgram& program, std::size_t first) noexcept;
+
 /// What is wrong with a program for pictures of this size, in words that end a message; nullptr
-/// when nothing is. A program that passes cannot reach outside the picture.
+/// when nothing is. A program that passes cannot reach outside the picture, and its last canvas has
+/// this size.
 [[nodiscard]] const char* colour_fault(const ColourProgram& program, std::size_t height,
                                        std::size_t width, int channels) noexcept;
 
-/// What is wrong with a program for masks, as colour_fault says it: only flips and warps by the
-/// nearest pixel move numbers.
-[[nodiscard]] const char* move_fault(const ColourProgram& program) noexcept;
+/// What is wrong with a program for masks, as colour_fault says it: only flips, plans and warps by
+/// the nearest pixel move numbers.
+[[nodiscard]] const char* move_fault(const ColourProgram& program, std::size_t height,
+                                     std::size_t width) noexcept;
+
+/// The number that a step puts around masks: 0 where it puts none.
+[[nodiscard]] double number_outside(const ColourWork& work) noexcept;
 
 /// Which pixel of a picture each pixel of line `y` shows after a flip or a warp by the nearest
 /// pixel, counted from the top left corner row by row: -1 where it shows none. `memory` has room
@@ -107,7 +132,7 @@ class Colourist {
   explicit Colourist(SimdLevel level) noexcept;
 
   /// Changes the picture, whose rows follow without gaps, pixel behind pixel. The program has
-  /// passed colour_fault. `failed` where a function of the user's did, `unsupported` when there is
+  /// passed colour_fault, and has no plans. `failed` where a function of the user's did, `unsupported` when there is
   /// no memory.
   [[nodiscard]] Status run(const ColourProgram& program, const Picture& picture) noexcept;
 

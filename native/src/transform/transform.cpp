@@ -312,18 +312,27 @@ class TransformTask : public Task {
   [[nodiscard]] bool verify_data() const noexcept { return batch_.rows.checksums == nullptr; }
 
   /// By how much the value comes shrunk from its decoder.
-  [[nodiscard]] virtual std::size_t shrink(Bytes value, const Plan& plan) const noexcept = 0;
+  [[nodiscard]] virtual std::size_t shrink(Bytes value, const Plan& plan,
+                                           const TransformOptions& options) const noexcept = 0;
 
   struct Sample {
     std::size_t number;  ///< of its row
     Bytes value;
     Intervals intervals;
     const Plan& plan;
+    const TransformOptions& options;
   };
 
   /// Makes row `out` of one value; the worker's transformer has begun with the plan.
   [[nodiscard]] virtual Status transform(Worker& worker, const Sample& sample,
                                          const Picture& out) const noexcept = 0;
+
+  /// The options, with what the canvas that the plan of picture i fills has of its own.
+  [[nodiscard]] TransformOptions options_for(std::size_t i) const noexcept {
+    if (!changes_rows()) return options_;
+    const ColourProgram program = batch_.colours.of(i);
+    return begins_with_canvas(program) ? with(canvas_of(program.steps[0])) : options_;
+  }
 
   [[nodiscard]] Intervals intervals(std::size_t i) const noexcept {
     return batch_.intervals ? Intervals(batch_.intervals[i]) : Intervals();
@@ -344,23 +353,84 @@ class TransformTask : public Task {
     const bool planar = batch_.options.planar;
     if (planar) picture.data = worker.row.reserve(out.height * out.row_bytes());
     if (picture.data == nullptr) return Status::unsupported;  // no memory
-    const Status status = fill(worker, i, picture);
-    if (status != Status::ok) return status;
-    const Status changed = worker.colourist.run(batch_.colours.of(i), picture);
-    if (changed == Status::ok && planar) split_channels(picture, out.data);
-    return changed;
+    const ColourProgram program = batch_.colours.of(i);
+    Status status = Status::ok;
+    if (begins_with_canvas(program)) {
+      status = through_canvases(worker, i, picture);
+    } else {
+      status = fill(worker, i, picture);
+      if (status == Status::ok) status = worker.colourist.run(program, picture);
+    }
+    if (status == Status::ok && planar) split_channels(picture, out.data);
+    return status;
+  }
+
+  /// The row, by a program with canvases: one plan after the other, each with the steps behind it.
+  [[nodiscard]] Status through_canvases(Worker& worker, std::size_t i,
+                                        const Picture& out) const noexcept {
+    const ColourProgram program = batch_.colours.of(i);
+    Picture from{};
+    std::size_t at = 0;  // the canvas
+    for (std::size_t turn = 0;; ++turn) {
+      const Canvas canvas = canvas_of(program.steps[at]);
+      const std::size_t next = next_plan(program, at);
+      Picture to = out;
+      if (next < program.count) {
+        to.height = canvas.height;
+        to.width = canvas.width;
+        to.data = worker.canvases[turn % 2].reserve(to.height * to.row_bytes() + Resizer::slack);
+        if (to.data == nullptr) return Status::unsupported;  // no memory
+      }
+      Status status = at == 0 ? fill(worker, i, to)
+                              : render(worker, program.steps[at - 1], with(canvas), from, to);
+      if (status == Status::ok) {
+        status = worker.colourist.run({program.steps + at + 1, next - at - 1}, to);
+      }
+      if (status != Status::ok || next == program.count) return status;
+      from = to;
+      at = next + 1;
+    }
+  }
+
+  /// Fills a picture by a plan of another one, behind which Resizer::slack bytes are readable.
+  [[nodiscard]] static Status render(Worker& worker, const ColourWork& work,
+                                     const TransformOptions& options, const Picture& from,
+                                     const Picture& to) noexcept {
+    const Plan plan = plan_of(work);
+    if (plan.is_empty()) {
+      fill_row(options, to);
+      return Status::ok;
+    }
+    TransformOptions own = options;
+    own.grey = false;  // the picture is grey already
+    if (!worker.transformer.begin(plan, own, 1)) return Status::unsupported;  // no memory
+    const Region& region = worker.transformer.region();
+    const std::size_t left = region.x * static_cast<std::size_t>(from.channels);
+    const PixelView view{from.row(region.y) + left, from.row_bytes()};
+    const bool done = worker.transformer.finish(view, from.channels, to);
+    return done ? Status::ok : Status::unsupported;
+  }
+
+  [[nodiscard]] TransformOptions with(const Canvas& canvas) const noexcept {
+    TransformOptions own = options_;
+    own.filter = static_cast<Filter>(canvas.filter);
+    for (std::size_t c = 0; c < own.fill.size(); ++c) {
+      own.fill[c] = static_cast<std::uint8_t>(canvas.fill[c]);
+    }
+    return own;
   }
 
   [[nodiscard]] Status fill(Worker& worker, std::size_t i, const Picture& out) const noexcept {
     const Bytes value = batch_.spans[i];
     const Plan& plan = batch_.plans[i];
+    const TransformOptions own = options_for(i);
     if (plan.is_empty()) {
-      fill_row(options(), out);
+      fill_row(own, out);
       return Status::ok;
     }
-    const bool begun = worker.transformer.begin(plan, options(), shrink(value, plan));
+    const bool begun = worker.transformer.begin(plan, own, shrink(value, plan, own));
     if (!begun) return Status::unsupported;  // no memory
-    return transform(worker, {i, value, intervals(i), plan}, out);
+    return transform(worker, {i, value, intervals(i), plan, own}, out);
   }
 
   const TransformBatch batch_;
@@ -372,8 +442,9 @@ class PictureTask : public TransformTask {
   using TransformTask::TransformTask;
 
  protected:
-  [[nodiscard]] std::size_t shrink(Bytes file, const Plan& plan) const noexcept override {
-    return image_kind(file) == ImageKind::jpeg ? shrink_of(plan, options()) : 1;
+  [[nodiscard]] std::size_t shrink(Bytes file, const Plan& plan,
+                                   const TransformOptions& options) const noexcept override {
+    return image_kind(file) == ImageKind::jpeg ? shrink_of(plan, options) : 1;
   }
 
   [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
@@ -392,9 +463,13 @@ class PictureTask : public TransformTask {
 
   [[nodiscard]] Status decode(Worker& worker, const Sample& sample, const Region& region,
                               PixelView& pixels, const PixelTarget& target = {}) const noexcept {
-    const PicturePart part{
-        box_of(sample.plan), region, channels(),          shrink(sample.value, sample.plan),
-        sample.intervals,    target, options().max_pixels};
+    const PicturePart part{box_of(sample.plan),
+                           region,
+                           channels(),
+                           shrink(sample.value, sample.plan, sample.options),
+                           sample.intervals,
+                           target,
+                           sample.options.max_pixels};
     return or_pillow(decode_part(worker, sample.value, part, verify_data(), pixels));
   }
 };
@@ -431,7 +506,8 @@ class BandedTask final : public PictureTask {
     const Bytes file = batch().spans[i];
     if (plan.is_empty() || intervals(i).bytes().empty()) return;
     Transformer transformer;
-    if (!transformer.begin(plan, options(), shrink(file, plan))) return;
+    const TransformOptions own = options_for(i);
+    if (!transformer.begin(plan, own, shrink(file, plan, own))) return;
     Shared& shared = shared_[i];
     shared.region = transformer.region();
     const std::size_t pixels = shared.region.width * shared.region.height;
@@ -479,7 +555,8 @@ class BandedTask final : public PictureTask {
     rows.y += start;
     rows.height = stop - start;
     PixelView pixels{};
-    const Sample sample{i, batch().spans[i], intervals(i), batch().plans[i]};
+    const TransformOptions own = options_for(i);
+    const Sample sample{i, batch().spans[i], intervals(i), batch().plans[i], own};
     const PixelTarget target{shared.rows.data + start * shared.rows.stride, shared.rows.stride};
     const Status status = decode(worker, sample, rows, pixels, target);
     if (status != Status::ok) return status;
@@ -522,6 +599,7 @@ class ViewTask final : public PictureTask {
  public:
   using PictureTask::channels;
   using PictureTask::intervals;
+  using PictureTask::options_for;
   using PictureTask::PictureTask;
 
  private:
@@ -613,7 +691,7 @@ class PictureViewsTask final : public ViewsTask<ViewTask> {
       const Plan& plan = view->batch().plans[i];
       if (view->channels() != channels || plan.is_empty()) continue;
       box = united(box, box_of(plan));
-      region = united(region, read_by(worker.transformer, plan, view->batch().options));
+      region = united(region, read_by(worker.transformer, plan, view->options_for(i)));
     }
     if (region.width == 0) return Status::ok;
     const ViewTask& any = *views().front();
@@ -632,11 +710,14 @@ class RawTask final : public TransformTask {
       : TransformTask(std::move(batch)), height_(height), width_(width) {}
 
  private:
-  [[nodiscard]] std::size_t shrink(Bytes, const Plan&) const noexcept override { return 1; }
+  [[nodiscard]] std::size_t shrink(Bytes, const Plan&,
+                                   const TransformOptions&) const noexcept override {
+    return 1;
+  }
 
   [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
                                  const Picture& out) const noexcept override {
-    const auto& [number, value, intervals, plan] = sample;
+    const auto& [number, value, intervals, plan, own] = sample;
     if (!box_of(plan).is_inside(width_, height_)) return Status::bad_shape;
     const int channels = channels_of(value, out.channels);
     if (channels == 0) return Status::bad_shape;
