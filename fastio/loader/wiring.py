@@ -45,7 +45,7 @@ from fastio.transforms.batch.finish import ChannelsLast, Contiguous
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.recipe import Colours, Recipe, as_list, is_geometry, split
 from fastio.transforms.bucket import ResizeToBucket
-from fastio.transforms.canvas import CropRule, GeometryRule
+from fastio.transforms.canvas import CropRule, GeometryRule, Rule
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
@@ -229,7 +229,7 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
     base = selection.base
     _check_mosaics(selection, pixels)
     if selection.member_transforms is not None:
-        return _member_stages(base, pixels, selection.member_transforms)
+        return _member_stages(selection, pixels, work, selection.member_transforms, seed)
     if pixels.all_views is not None:
         return _view_stages(base, pixels, pixels.all_views)
     transforms, mosaics, behind = Mosaics.taken(as_list(pixels.transforms), seed=seed)
@@ -279,22 +279,48 @@ def _check_mosaics(selection: Selection, pixels: PixelOptions) -> None:
             raise ValueError(f"{mosaic!r} does not go with {name}: it is made of what native threads decode: drop one")
 
 
-def _member_stages(base: FastDataset, pixels: PixelOptions, members: MemberTransforms) -> _Stages:
+def _member_stages(
+    selection: Selection, pixels: PixelOptions, work: ProducerOptions, members: MemberTransforms, seed: int
+) -> _Stages:
     """Divide the transforms behind those of a mixture's members."""
-    others = {"views or repeats": pixels.all_views is not None, f"cache={pixels.cache!r}": pixels.cache is not None}
-    wrong = [name for name, is_asked in others.items() if is_asked]
-    if wrong:
-        raise ValueError(f"{wrong[0]}: not for a Mixture whose members have transforms of their own: drop it")
-    native, later = split(as_list(pixels.transforms), resident=False)
-    if native:
+    base = selection.base
+    if pixels.cache == "device":
         raise ValueError(
-            f"transforms: {native[0]!r} runs where pictures are decoded, but there the members of the Mixture have "
-            "transforms of their own: put it into their lists"
+            "cache='device': not for a Mixture whose members have transforms of their own, which run on the CPU: pass "
+            "cache='ram', or drop it"
         )
+    views = pixels.all_views
+    stages = None if views is None else _view_stages(base, pixels, views)
+    lists = [as_list(pixels.transforms)] if views is None else [transforms for _, transforms in views.groups]
+    early = [step for transforms in lists for step in split(transforms, resident=False)[0]]
+    native = next((step for step in early if not isinstance(step, Rule)), None)
+    if native is not None:
+        raise ValueError(
+            f"{'transforms' if views is None else 'views'}: {native!r} runs where pictures are decoded, but there the "
+            "members of the Mixture have transforms of their own: put it into their lists"
+        )
+    members = members.after(early)
+    if stages is not None:
+        described = {**stages.described, "transforms": f"{stages.described['transforms']}; {_name(members)}"}
+        return replace(stages, native=[], described=described, members=members)
+    later = split(lists[0], resident=False)[1]
     ours = [_name(step) for step in later if isinstance(step, BaseTransform)]
     described = {"transforms": _name(members), "batch_transforms": ours}
-    coloured = _coloured(base, later, pixels)
-    return _Stages(base, [], later, None, described, coloured=coloured, members=members)
+    if pixels.cache is None:
+        return _Stages(base, [], later, None, described, coloured=_coloured(base, later, pixels), members=members)
+    kept = cache_contents(base, selection.indices, [], quality=pixels.quality, seed=seed)
+    source = keep_in_memory(replace(kept, rest=[members]), threads=work.threads, verify=work.verify)
+    return _Stages(
+        source,
+        [],
+        later,
+        None,
+        described,
+        compared=kept.compared,
+        coloured=_coloured(source, later, pixels),
+        cached=Stage("cache in memory", ("decode",)),
+        members=members,
+    )
 
 
 def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) -> int:

@@ -27,7 +27,7 @@ from fastio.loader.producer.pillow_threads import PillowCount
 from fastio.samplers.batches import Batches
 from fastio.transforms.arguments import as_fill
 from fastio.transforms.batch.mosaic import Pieces
-from fastio.transforms.frames import Frames
+from fastio.transforms.frames import Frames, FramesByMember
 from fastio.transforms.fused import Planned
 from fastio.transforms.plain import colour_of
 
@@ -81,7 +81,7 @@ class PendingRowFields:
         self._decoding: dict[str, DecodingRows] = {}
         self._decoded: dict[str, DecodedRows] = {}
         self.planned: Planned | None = None  # for the sizes of the leader
-        self._frames: Frames | None = None
+        self._frames: Frames | FramesByMember | None = None
         self.pieces: Pieces | None = None  # that mosaics are made of, once ``lay_out`` has decided
         try:
             for name, chunk in part.rows.items():
@@ -146,7 +146,7 @@ class PendingRowFields:
             "pictures that are transformed together must have one size",
         )
 
-    def frames(self) -> Frames | None:
+    def frames(self) -> Frames | FramesByMember | None:
         """Return where the pictures of the samples are moved; None if they are not."""
         leader = self._fields.leader
         fused = None if leader is None else self._fields.fields[leader].fused

@@ -22,7 +22,7 @@ from fastio.loader.producer.batch_part import BatchPart, collate_lengths
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.store.files.fetch import joined_spans
 from fastio.transforms.batch.mosaic import Pieces
-from fastio.transforms.frames import Frames, Rows, find_mismatches, move_targets
+from fastio.transforms.frames import Frames, FramesByMember, Rows, find_mismatches, move_targets
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -149,7 +149,7 @@ class MovedPictures(Protocol):
         """The pieces that pictures of mosaics are made of; None if they are no mosaics."""
         ...
 
-    def frames(self) -> Frames | None:
+    def frames(self) -> Frames | FramesByMember | None:
         """Return where the pictures of the samples were moved; None if they were not."""
         ...
 
@@ -236,6 +236,7 @@ class PendingRagged:
         if frames is None:
             return rows
         if self._pictures.pieces is not None:
+            assert isinstance(frames, Frames)  # members of a mixture have no mosaics
             return rows | self._pictures.pieces.move(fields, self._rows, frames)
         return move_targets(fields, rows, frames if kept is None else frames.part(kept))
 

@@ -65,7 +65,8 @@ class Mixture(Dataset[Any]):
 
     ``transforms`` are those of members, by name: lists of crops, resizes, flips and colours that native threads run
     while they decode. Those of FastLoader follow for all members: colours, and transforms of batches such as Normalize.
-    Pictures of one batch need one size, and the same interpolation and edges.
+    Pictures of one batch need one size. Masks, boxes and points follow the list of their member, with its own KeepBoxes
+    and KeepPoints, or those of FastLoader.
 
     Raises ValueError for weights that do not fit the members. FastLoader raises SchemaError for members whose samples
     cannot be in one batch.
@@ -228,6 +229,10 @@ class MemberTransforms:
 
     lists: Mapping[str, tuple[Any, ...]]
     member_of: NDArray[np.int16]
+
+    def after(self, rules: Sequence[Any]) -> MemberTransforms:
+        """Return these with rules of all members, such as KeepBoxes, before those of each."""
+        return replace(self, lists={name: (*rules, *own) for name, own in self.lists.items()}) if rules else self
 
     def parts(self) -> dict[str, tuple[list[Any], list[Any]]]:
         """Return for each member what its plan does, and what is done to its finished pictures."""

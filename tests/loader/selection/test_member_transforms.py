@@ -17,11 +17,15 @@ from fastio import FastDataset, FastLoader, Mixture, SchemaError
 from fastio.transforms import (
     CenterCrop,
     ColorJitter,
+    Compose,
     Grayscale,
+    KeepBoxes,
     KeepGeometry,
+    KeepPoints,
     MixUp,
     Normalize,
     Pad,
+    RandomApply,
     RandomCrop,
     RandomErasing,
     RandomHorizontalFlip,
@@ -29,6 +33,7 @@ from fastio.transforms import (
     RandomRotation,
     Resize,
 )
+from fastio.transforms.fused import uniform
 from tests.conftest import encode, pictures, write_store
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
@@ -164,7 +169,9 @@ def test_masks_follow_the_list_of_their_member(tmp_path: Path) -> None:
     flipped = [not torch.equal(one, other) for one, other in zip(images, plain, strict=True)]
 
     assert {True, False} == set(flipped)
-    with pytest.raises(SchemaError, match=r"of member 'b' add the field 'geometry'.*: leave KeepGeometry"):
+    with pytest.raises(
+        SchemaError, match=r"of 'b' and 'a', .* add the field 'geometry', which samples of .* lack: give"
+    ):
         FastLoader(Mixture(members, {"a": 1, "b": 1}, transforms={**own, "b": [KeepGeometry(), *own["b"]]}), 12)
     for at, is_flipped in enumerate(flipped):
         expected = plain_masks[at].flip(-1) if is_flipped else plain_masks[at]
@@ -188,15 +195,9 @@ def test_a_loader_says_whose_transforms_run(members: dict[str, FastDataset]) -> 
         ({"small": [Normalize((0.5,), (0.5,))]}, {}, TypeError, r"\['small'\]: Normalize.* is not among the crops"),
         ({"small": [ColorJitter(0.1), RandomCrop(8)]}, {}, TypeError, "RandomCrop.* is not among the crops"),
         ({"small": [RandomCrop(8)]}, {"transforms": [RandomCrop(8)]}, ValueError, "put it into their lists"),
-        ({"small": [RandomCrop(8)]}, {"cache": "ram"}, ValueError, "cache='ram': not for a Mixture whose members"),
-        ({"small": [RandomCrop(8)]}, {"views": 2}, ValueError, "views or repeats: not for a Mixture whose members"),
+        ({"small": [RandomCrop(8)]}, {"cache": "device", "device": "cpu"}, ValueError, "pass cache='ram', or drop it"),
+        ({"small": [RandomCrop(8)]}, {"views": [(2, [RandomCrop(8)])]}, ValueError, "^views: RandomCrop.* their lists"),
         ({"small": [Grayscale(3)]}, {}, SchemaError, "Grayscale is not the same for 'small' and 'large'"),
-        (
-            {"large": [Resize((8, 8))], "small": [Resize((8, 8), "bicubic")]},
-            {},
-            SchemaError,
-            "'small' resamples by 'bicubic', but 'large' by 'bilinear'",
-        ),
     ],
 )
 def test_what_is_refused(
@@ -207,15 +208,133 @@ def test_what_is_refused(
         FastLoader(mixture(members, transforms), 4, **options)
 
 
-def test_edges_of_two_colours_are_refused(members: dict[str, FastDataset]) -> None:
-    """In the first batch that has both; edges in one member alone are fine."""
-    large, small = [CenterCrop(16), Pad(2, fill=9)], [CenterCrop(16), Pad(2, fill=8)]
-    message = r"\(9,\), 0\) in member 'large', but .*\(8,\), 0\) in 'small'"
-    loader = FastLoader(mixture(members, {"large": large, "small": small}), 6)
-    with loader, pytest.raises(SchemaError, match=message):
-        next(iter(loader))
-    images = by_label(FastLoader(mixture(members, {"large": large, "small": [CenterCrop(20)]}), 6))
-    assert all((9 == image[:, 0, 0]).all() for label, image in images.items() if label < 200)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_filters_and_edges_of_their_own(members: dict[str, FastDataset], layout: Any) -> None:
+    """Each picture is resampled, turned and padded as its member says: as by a loader of that member alone."""
+    own: dict[str, list[Any]] = {
+        "large": [RandomRotation((30, 30), fill=3), Resize((12, 12), "bicubic"), Pad(2, fill=(9, 8, 7))],
+        "small": [Resize((8, 8), "nearest"), CenterCrop(16, fill=200)],
+    }
+    got = by_label(FastLoader(mixture(members, own), 6, shuffle=True, threads=2, layout=layout))
+
+    for name, dataset in members.items():
+        alone = by_label(FastLoader(dataset, 3, transforms=own[name], layout=layout))
+        for label in alone.keys() & got.keys():
+            assert torch.equal(alone[label], got[label])
+    assert {1, 2} == {label // 100 for label in got}
+
+
+TARGETS = ("image", "mask", "boxes", "kinds", "points")
+MOVES: dict[str, list[Any]] = {
+    "a": [RandomCrop(40, pad_if_needed=True, mask_fill=4), KeepBoxes(min_visible=0.4), RandomHorizontalFlip()],
+    "b": [RandomApply([RandomRotation(30, mask_fill=9)]), RandomResizedCrop(40, (0.5, 1), interpolation="bicubic")],
+}
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FastDataset]:
+    """Two stores of pictures with masks, boxes and points, whose labels tell them apart."""
+    folder, types = tmp_path_factory.mktemp("scenes"), {name: TYPES[name] for name in (*TARGETS, "label")}
+    stores = {}
+    for number, name in enumerate(MOVES):
+        samples = [{**sample, "label": 10 * number + at} for at, sample in enumerate(make_samples(6))]
+        stores[name] = FastDataset(write_fields(folder / f"{name}.lmdb", samples, types))
+    return stores
+
+
+def samples_of(loader: FastLoader) -> dict[int, Any]:
+    """The values of each sample of one epoch, by its label."""
+    with loader:
+        return {
+            int(batch["label"][at]): {n: batch[n][at] for n in batch}
+            for batch in loader
+            for at in range(len(batch["label"]))
+        }
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(value, other[name]), name
+
+
+def test_boxes_and_points_follow_the_list_of_their_member(scenes: dict[str, FastDataset]) -> None:
+    """All fields are those of a loader of the member alone, and what KeepGeometry adds; rules of all come first."""
+    rules = [KeepPoints("drop"), KeepGeometry()]
+    loader = FastLoader(Mixture(scenes, {"a": 1, "b": 1}, transforms=MOVES), 5, shuffle=True, seed=4, transforms=rules)
+    got = samples_of(loader)
+    alone = samples_of(FastLoader(scenes["a"], 2, seed=4, transforms=[*rules, *MOVES["a"]]))
+
+    assert alone.keys() == {label for label in got if label < 10}
+    for label, sample in alone.items():
+        assert_equal(sample, got[label])
+    moved = FastDataset(scenes["b"].store.path, Compose([*rules, *MOVES["b"]]))
+    assert set(moved[0]) == set(got[10])
+    numbers = uniform(np.arange(6, 12), Compose(MOVES["b"]).draws, seed=4, epoch=0)
+    joint = Compose([*rules, *MOVES["b"]]).for_fields(scenes["b"].store.schema[n] for n in (*TARGETS, "label"))
+    for at in range(6):
+        expected = joint.apply(scenes["b"][at], numbers[at])
+        assert np.array_equal(np.asarray(expected["image"]), got[10 + at]["image"].permute(1, 2, 0))
+        assert np.array_equal(np.asarray(expected["mask"]), got[10 + at]["mask"])
+        for name in ("boxes", "points", "geometry"):
+            assert np.allclose(expected[name], got[10 + at][name], atol=1e-4)
+        assert np.array_equal(expected["kinds"], got[10 + at]["kinds"])
+
+
+@pytest.mark.parametrize("on_error", ["skip", "zero"])
+def test_a_bad_scene(scenes: dict[str, FastDataset], tmp_path: Path, on_error: Any) -> None:
+    """The others keep their boxes, masks and points, whichever member they are of."""
+    types = {name: TYPES[name] for name in (*TARGETS, "label")}
+    samples = [{**sample, "label": 10 + at} for at, sample in enumerate(make_samples(6))]
+    path = write_fields(tmp_path / "bad.lmdb", samples, types)
+    store = FastDataset(path).store
+    span = store.spans("image", np.array([2]))
+    start, size = int(span.starts[0]), int(span.sizes[0])
+    data = bytearray(path.read_bytes())
+    data[start + 16 : start + 30] = bytes(14)  # its header
+    path.write_bytes(data)
+    assert size > 30
+    got = []
+    for second in (scenes["b"], FastDataset(path)):
+        mixed = Mixture({"a": scenes["a"], "b": second}, {"a": 1, "b": 1}, transforms=MOVES)
+        got.append(samples_of(FastLoader(mixed, 4, seed=4, on_error=on_error)))
+    good, bad = got
+    for label in good.keys() - {12}:
+        assert_equal(good[label], bad[label])
+    assert (12 in bad) == (on_error == "zero")
+    if on_error == "zero":
+        assert not bad[12]["image"].any()
+
+
+@pytest.mark.parametrize("own", [OWN, {"large": [Resize((16, 16))], "small": [CenterCrop(16, fill=9)]}])
+def test_a_cache_in_memory(members: dict[str, FastDataset], own: Any) -> None:
+    """Epochs of what is kept are those without a cache."""
+    plain, cached = (FastLoader(mixture(members, own), 6, seed=3, cache=cache) for cache in (None, "ram"))
+    with plain, cached:
+        for _ in range(2):
+            for one, other in zip(plain, cached, strict=True):
+                assert torch.equal(one[0], other[0])
+                assert torch.equal(one[1], other[1])
+
+
+def test_views_of_members(members: dict[str, FastDataset]) -> None:
+    """``views=2`` repeats each member's list with numbers of its own, the first as without; repeats join them."""
+    once = by_label(FastLoader(mixture(members), 6, seed=3))
+    with FastLoader(mixture(members), 6, seed=3, views=2) as loader:
+        views = {int(label): pair for images, labels in loader for label, *pair in zip(labels, *images, strict=True)}
+    with FastLoader(mixture(members), 6, seed=3, repeats=2) as loader:
+        images, labels = next(iter(loader))
+    twice = [(2, [ColorJitter(0.3)]), (1, [])]
+    with FastLoader(mixture(members), 6, seed=3, views=twice) as loader:
+        jittered, _ = next(iter(loader))
+
+    assert once.keys() == views.keys()
+    for label, (first, second) in views.items():
+        assert torch.equal(once[label], first)
+        assert not torch.equal(first, second)
+    assert (12, 12) == (len(images), len(labels))
+    assert torch.equal(images[:6], torch.stack([once[int(label)] for label in labels[:6]]))
+    assert [(6, 3, 16, 16)] * 3 == [tuple(view.shape) for view in jittered]
 
 
 def test_pictures_of_two_sizes_are_refused(members: dict[str, FastDataset]) -> None:
