@@ -17,7 +17,7 @@ from fastio.dataset.form import has_many_fields
 from fastio.store import FORMATS, SampleStore
 from fastio.store.files.local import is_local
 from fastio.store.protocol import read_values
-from fastio.store.token_files import STREAM
+from fastio.store.token_files import keeps_stream
 from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.receipt_sum import as_hex
 from fastio.types.schema import Field
@@ -269,7 +269,7 @@ def _reader(store: SampleStore) -> str:
     """Return Python that reads the store by fastio: its first picture, and what belongs beside it."""
     names = [field.name for field in store.schema.fields]
     chosen = tuple(names[:2])
-    if STREAM in store.metadata:
+    if keeps_stream(store.metadata):
         return (
             "from fastio import FastLoader, TokenStream\n"
             f"stream = TokenStream({store.path!r})\n"

@@ -17,16 +17,13 @@ from fastio.dataset.token_stream import TokenStream
 from fastio.dataset.window_store import TokenRuns
 from fastio.errors import SchemaError, SourceError, StoreError
 from fastio.store.kinds.scan import SourcePath
-from fastio.store.token_files import CONTINUES, STREAM
+from fastio.store.token_files import CONTINUES, RUN_BYTES, STREAM
 from fastio.types.schema import COLUMN, TOKENS, Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = ["open_tokens", "stream_source"]
 
 _KIND: Final = "tokens"  # of sources
-# Of ids in a sample. Whoever reads a window compares whole samples with their checksums, so they are small; the index
-# has some 50 bytes for each, so they are not smaller.
-_RUN_BYTES: Final = 8192
 _MOST_IDS = 1 << 32
 
 
@@ -51,7 +48,7 @@ def stream_source(stream: TokenStream, name: str, **more: Any) -> ListedSource:
     runs = stream.runs
     is_small = runs.dtype.itemsize == 1 or runs.dtype in (np.uint16, np.int16)
     stored = np.dtype("<u2" if is_small or 0 < (runs.vocab_size or 0) <= 1 << 16 else "<u4")
-    starts, continues = _cut(runs, _RUN_BYTES // stored.itemsize)
+    starts, continues = _cut(runs, RUN_BYTES // stored.itemsize)
     lengths = np.diff(starts, append=len(runs))
     record = source_record(_KIND, name, files=[Path(path).name for path in stream.paths], **more)
     special = dict.fromkeys(("bos", "eos", "pad", "unk")) | (runs.metadata["tokenizer"].get("special") or {})

@@ -51,7 +51,7 @@ def check_sequences(sequences: Sequences) -> None:
     """Raise SourceError for rules that are not for chats."""
     if sequences.bos or sequences.eos:
         raise SourceError("the chat template writes bos and eos: drop --bos and --eos")
-    if sequences.over == "split":
+    if sequences.over in ("split", "concat"):
         raise SourceError("a chat is one sequence: truncate longer ones (--too-long truncate), or refuse them")
 
 

@@ -18,6 +18,7 @@ from fastio.converters.text.huggingface import in_our_threads
 from fastio.converters.text.tokenizer import ROLES, Encoding, Tokenizer, as_ids, id_dtype
 from fastio.errors import SchemaError, SourceError
 from fastio.store.protocol import SampleBatch
+from fastio.store.token_files import CONTINUES, RUN_BYTES
 from fastio.types.schema import COLUMN, TEXT, TOKENS, Field, Schema
 from fastio.types.spans import Spans
 
@@ -31,6 +32,7 @@ __all__ = [
 
 TEXT_FIELD = Field("text", TEXT, "|u1", (None,))
 LABEL_FIELD = Field("label", COLUMN, "<i8", ())
+CONTINUES_FIELD = Field(CONTINUES, COLUMN, "|u1", ())
 
 _PROBED, _PROBED_BYTES = 16, 1 << 14  # documents of each piece that are decoded again, and the longest of them
 
@@ -44,18 +46,29 @@ class Sequences:
 
     A longer one is a problem (``over`` is "refuse"), loses the surplus ids before eos ("truncate"), or is cut every
     ``max_length`` ids into separate samples ("split": only the first has bos, only the last has eos).
+
+    With ``over`` "concat", sequences are a stream of ids for ``TokenStream``: of any length, in samples of at most
+    8,192 bytes, and a column "continues" says which of them go on with the sequence of the one before.
     """
 
     bos: bool = False
     eos: bool = False
     max_length: int | None = None
-    over: Literal["refuse", "truncate", "split"] = "refuse"
+    over: Literal["refuse", "truncate", "split", "concat"] = "refuse"
 
     def __post_init__(self) -> None:
         if self.max_length is not None and self.max_length <= self.bos + self.eos:
             raise SourceError(f"a length of {self.max_length} leaves no room for text besides bos and eos")
+        if self.over == "concat":
+            if self.max_length is not None:
+                raise SourceError("a stream has documents of any length: drop --max-length, or --concat")
+            return
         if self.max_length is None and self.over != "refuse":
             raise SourceError(f"to {self.over} needs a length: add --max-length N")
+
+    def most(self, item_bytes: int) -> int | None:
+        """The most ids of a sample, each of which takes ``item_bytes``."""
+        return RUN_BYTES // item_bytes if self.over == "concat" else self.max_length
 
     def to_json(self) -> dict[str, Any]:
         """A plain structure for the store's metadata."""
@@ -84,7 +97,12 @@ class Encoder:
         field = TEXT_FIELD
         if self.tokenizer is not None or self.is_ids:
             field = Field("tokens", TOKENS, id_dtype(self._vocabulary), (None,))
-        return Schema((field, LABEL_FIELD) if self.has_labels else (field,), is_per_sample=self.is_per_sample)
+        fields = [field, *([LABEL_FIELD] if self.has_labels else []), *([CONTINUES_FIELD] if self._is_stream else [])]
+        return Schema(tuple(fields), is_per_sample=self.is_per_sample)
+
+    @property
+    def _is_stream(self) -> bool:
+        return self.sequences.over == "concat"
 
     @property
     def _vocabulary(self) -> int | None:
@@ -129,7 +147,7 @@ class Encoder:
 
     def _as_tokens(self, documents: Documents, flat: _Flat, found: int) -> Chunk:
         rule = self.sequences
-        limit = rule.max_length
+        limit = rule.most(flat[0].itemsize)
         probed = (0, 0) if self.is_ids or self.tokenizer is None else _probe(self.tokenizer, documents, flat)
         if limit is not None and rule.over == "refuse":
             total = flat[1] + rule.bos + rule.eos
@@ -143,14 +161,18 @@ class Encoder:
         ids, lengths = self.framed(flat, cut)
         keys, labels, sizes = list(documents.keys), documents.labels, lengths
         pieces = np.ones(len(keys), np.int64)
-        if limit is not None and rule.over == "split":
+        if limit is not None and rule.over in ("split", "concat"):
             pieces = -(-lengths // limit)
             keys, sizes = _piece_keys(keys, pieces), _piece_sizes(lengths, pieces, limit)
             labels = None if labels is None else np.repeat(labels, pieces)
         data = np.ascontiguousarray(ids).view(np.uint8)
         sizes = sizes * ids.itemsize
         spans = Spans.joined(data, sizes)
-        columns = {} if labels is None else {"label": labels}
+        columns: dict[str, NDArray[Any]] = {} if labels is None else {"label": labels}
+        if self._is_stream:
+            continues = np.ones(len(keys), np.uint8)
+            continues[np.cumsum(pieces) - pieces] = 0
+            columns[CONTINUES] = continues
         chunk = Chunk(SampleBatch(keys, {"tokens": spans}, columns), documents.problems)
         return self._counted(documents, chunk, found, tokens=len(ids), cut=cut, pieces=pieces, probed=probed)
 
@@ -321,7 +343,7 @@ class TextTokens:
     def __init__(self, tokenizer: Tokenizer, sequences: Sequences | None = None) -> None:
         self.tokenizer = tokenizer
         self.sequences = sequences or Sequences()
-        if self.sequences.over == "split":
+        if self.sequences.over in ("split", "concat"):
             raise SourceError("a text with other fields is one sequence: truncate it, or refuse longer ones")
         for role in ("bos", "eos"):
             if getattr(self.sequences, role) and tokenizer.special.get(role) is None:

@@ -191,7 +191,8 @@ def pack(  # noqa: PLR0913 - an option each
         if part is not None:
             lines = []
         elif report.documents is not None:
-            lines = _text_summary(report, report.documents, overhead)
+            is_stream = is_streamed(source) and source.encoder.sequences.over == "concat"
+            lines = _text_summary(report, report.documents, overhead, is_stream=is_stream)
         else:
             lines = [*_summary(report, overhead, samples=count), *_shard_lines(report)]
         for line in (*lines, epoch, *map(printable, done), *better):
@@ -390,7 +391,7 @@ def _summary(report: PackReport, overhead: str, *, samples: int) -> list[str]:
     ]
 
 
-def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str) -> list[str]:
+def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str, *, is_stream: bool) -> list[str]:
     """Return what became of documents, and of the tokens in them."""
     from fastio.converters.packing.record import reasons
     from fastio.converters.text.decode import probe_words
@@ -409,14 +410,17 @@ def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str) -> 
         lines.append(f"skipped: {by_reason(reasons(report.skipped))}")
     if counts.tokens:
         per_token = f", {counts.text_bytes / counts.tokens:.2f} bytes of text per token" if counts.text_bytes else ""
-        lines.append(f"tokens: {number(counts.tokens)} in {counted(counts.samples, 'sample')}{per_token}")
+        parts = "a stream" if is_stream else counted(counts.samples, "sample")
+        lines.append(f"tokens: {number(counts.tokens)} in {parts}{per_token}")
     if counts.loss_tokens:
         share = 100 * counts.loss_tokens / counts.tokens
         lines.append(f"in the loss: {counted(counts.loss_tokens, 'token')} ({share:.1f} %)")
     if counts.exact_documents < counts.probed_documents:
         words = probe_words(counts.exact_documents, counts.probed_documents, report.packed)
         lines.append(f"this tokenizer changes text: {words}")
-    if counts.split_documents:
+    if is_stream:
+        lines.append(f"stream: TokenStream({printable(report.path)!r}).windows(1025) reads it")
+    elif counts.split_documents:
         lines.append(f"split:  {counted(counts.split_documents, 'document')} into several samples (key#0, key#1, ...)")
     if counts.cut_tokens:
         ends = counted(counts.cut_documents, "document")

@@ -476,6 +476,12 @@ _TEXT_OPTIONS = (
         "key#0, key#1, ...  [default: refuse]",
     ),
     click.option(
+        "--concat",
+        is_flag=True,
+        help="Write a stream of token ids for TokenStream: documents of any length, one after the other; where each "
+        "begins is kept. Needs --eos or --bos.",
+    ),
+    click.option(
         "--per-sample",
         is_flag=True,
         help="Keep the ids of each sample as a value of its own, as WebDataset needs them, not as one array.",
@@ -504,6 +510,7 @@ class TextArguments:
     eos_id: int | None
     max_length: int | None
     too_long: Literal["refuse", "truncate", "split"] | None
+    concat: bool
     per_sample: bool
     max_document: int | None
 
@@ -553,8 +560,11 @@ class TextArguments:
             raise click.UsageError("--vocab-size is for columns of token ids, without --tokenizer")
         if self.per_sample and self.tokenizer is None and not source.is_ids:
             raise click.UsageError("--per-sample is for token ids, text always is: add --tokenizer bytes or FILE")
+        if self.concat:
+            self._check_concat(source)
         tokenizer = None if self.tokenizer is None else load_tokenizer(self.tokenizer, self._named())
-        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=self.too_long or "refuse")
+        over = "concat" if self.concat else self.too_long or "refuse"
+        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
         return Encoder(
             tokenizer,
             sequences,
@@ -563,6 +573,18 @@ class TextArguments:
             vocab_size=self.vocab_size,
             is_per_sample=self.per_sample,
         )
+
+    def _check_concat(self, source: TextSource) -> None:
+        """Raise UsageError for what makes no stream."""
+        if self.tokenizer is None and not source.is_ids:
+            raise click.UsageError("--concat is for token ids: add --tokenizer bytes or --tokenizer FILE")
+        other = next((name for name in ("--max-length", "--too-long", "--per-sample") if name in self.given), None)
+        if other is not None:
+            raise click.UsageError(f"--concat keeps documents of any length in one stream: drop {other}")
+        if self.tokenizer is not None and not (self.eos or self.bos):
+            raise click.UsageError(
+                "--concat joins documents, between which a model sees no border: add --eos (or --bos)"
+            )
 
     def samples(self, src: Recognised, kind: str, of_source: SourceArguments) -> TextSamples:
         """Open SRC as text, with what makes samples of its documents."""
@@ -589,6 +611,8 @@ class TextArguments:
             raise click.UsageError("--chat needs the tokenizer of a model: add --tokenizer FILE, its tokenizer.json")
         if self.vocab_size is not None:
             raise click.UsageError("--vocab-size is for columns of token ids, without --tokenizer")
+        if self.concat:
+            raise click.UsageError("--concat makes a stream of documents, chats are samples: drop --concat or --chat")
         tokenizer = HuggingFaceTokenizer.load(self.tokenizer, self._named())
         template = ChatTemplate.load(tokenizer, self.tokenizer, self.chat_template, named=self._named())
         source = open_text(src, kind=kind, options=self.options(of_source))

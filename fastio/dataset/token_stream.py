@@ -41,6 +41,7 @@ from fastio.store.token_files import (
     TokenFile,
     check_ids,
     find_token_files,
+    keeps_stream,
     not_found,
     open_token_file,
 )
@@ -282,7 +283,7 @@ def runs_of_store(store: SealedStore, dtype: Any, vocab_size: int | None) -> Tok
     continues = np.zeros(len(store), np.bool_)
     stream = store.metadata.get(STREAM)
     known = stored_tokenizer(store)
-    if isinstance(stream, Mapping) and CONTINUES in store.schema:
+    if CONTINUES in store.schema and keeps_stream(store.metadata):
         continues = store.column(CONTINUES).astype(np.bool_)
     elif (known.get("options") or {}).get("over") == "split":  # pieces of a document are key#0, key#1, ...
         keys = store.keys(np.arange(len(store)))

@@ -21,7 +21,7 @@ from __future__ import annotations
 import ast
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +38,14 @@ __all__ = [
     "CONTINUES",
     "ID_DTYPES",
     "MEGATRON_CODES",
+    "RUN_BYTES",
     "STREAM",
     "TokenFile",
     "check_ids",
     "find_token_files",
     "id_dtype",
     "is_row_of_ids",
+    "keeps_stream",
     "megatron_index",
     "not_found",
     "open_token_file",
@@ -64,6 +66,15 @@ _SUFFIXES = (".bin", ".npy")
 # the document of the one before.
 STREAM: Final = "stream"
 CONTINUES: Final = "continues"
+# The most bytes of ids in a sample of a stream. Whoever reads a window compares whole samples with their checksums, so
+# they are small; the index has some 50 bytes for each, so they are not smaller.
+RUN_BYTES: Final = 8192
+
+
+def keeps_stream(metadata: Mapping[str, Any]) -> bool:
+    """Return whether a store is a stream: ids that were sealed, or text that was packed as one (``--concat``)."""
+    options = (metadata.get("tokenizer") or {}).get("options") or {}
+    return isinstance(metadata.get(STREAM), Mapping) or options.get("over") == "concat"
 
 
 @dataclass(frozen=True, slots=True)

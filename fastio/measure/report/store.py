@@ -257,7 +257,9 @@ def _tokenizer(tokenizer: Mapping[str, Any], chat: Mapping[str, Any] | None) -> 
     if options.get("max_length"):
         over = {"refuse": "longer ones refused", "truncate": "longer ones truncated", "split": "longer ones split"}
         rules.append(f"at most {number(options['max_length'])} tokens, {over[options['over']]}")
-    if options.get("split"):
+    if options.get("over") == "concat":
+        rules.append("one stream of ids, for TokenStream")
+    elif options.get("split"):
         rules.append(f"{counted(options['split'], 'document')} split into several samples")
     if (options.get("cut") or {}).get("documents"):
         cut = options["cut"]

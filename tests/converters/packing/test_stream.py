@@ -346,10 +346,11 @@ def test_an_object_store(source: Path, whole: dict[str, bytes], bucket: Any) -> 
         assert report.samples == len(store)
 
 
-def test_a_killed_command_goes_on(tmp_path: Path, source: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--concat", "--eos")])
+def test_a_killed_command_goes_on(tmp_path: Path, source: Path, more: tuple[str, ...]) -> None:
     """Killed at any moment, the command with --resume makes the set that it makes undisturbed."""
     command = [sys.executable, "-m", "fastio", "pack", str(source), PATTERN, "--tokenizer", "bytes"]
-    command += ["--shard-size", "4kB", "--on-error", "skip"]
+    command += ["--shard-size", "4kB", "--on-error", "skip", *more]
     (tmp_path / "calm").mkdir()
     subprocess.run(command, cwd=tmp_path / "calm", check=True, capture_output=True)
     (tmp_path / "wild").mkdir()
