@@ -308,11 +308,16 @@ class WindowStore:
         sizes = np.minimum((stops - firsts) * runs.dtype.itemsize, file_bytes[runs.shard[run]] - starts)
         return Spans(self.files.buffers, np.ascontiguousarray(runs.shard[run]), starts, sizes)
 
-    def whole_spans(self) -> Spans:
-        """Return all bytes of ids, for reading ahead."""
+    def whole_spans(self, *, most: int) -> Spans:
+        """Return all bytes of ids, in order, at most so many in a span."""
         runs = self._opened()
         sizes = np.diff(runs.ends, prepend=0) * runs.dtype.itemsize
-        return Spans(self.files.buffers, runs.shard, runs.starts, sizes).runs()
+        whole = Spans(self.files.buffers, runs.shard, runs.starts, sizes).runs()
+        counts = -(-whole.sizes // most)
+        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts = np.repeat(whole.starts, counts) + number * most
+        left = np.repeat(whole.sizes, counts) - number * most
+        return Spans(whole.buffers, np.repeat(whole.shard, counts), starts, np.minimum(left, most))
 
     def locate(self, indices: NDArray[np.int64], draw: Draw | None = None, *, verify: bool = True) -> LocatedWindows:
         """

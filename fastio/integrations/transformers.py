@@ -45,10 +45,22 @@ def as_inputs(batch: Any) -> Mapping[str, Any]:
 
 def language_model_inputs(batch: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
     """
-    Return ``input_ids``, ``attention_mask`` and ``labels``: the same ids, with -100 (ignored by the loss) at padding.
+    Return ``input_ids`` and ``labels``, the same ids with -100 (ignored by the loss) where none is foretold.
+
+    Padded batches also have their ``attention_mask``, and -100 at padding. Windows of a TokenStream with
+    documents="mask" have their ``position_ids``, and -100 at the first id of each document. Raises ValueError for
+    packed batches with labels of their own.
     """
-    ids, mask = batch["input_ids"], batch["attention_mask"]
-    return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(~mask, -100)}
+    ids = batch["input_ids"]
+    if "attention_mask" in batch:
+        mask = batch["attention_mask"]
+        return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(~mask, -100)}
+    if "labels" in batch:
+        raise ValueError("the batch says which ids count in the loss: pass inputs= a function that takes its labels")
+    if "position_ids" not in batch:
+        return {"input_ids": ids, "labels": ids}
+    positions = batch["position_ids"]
+    return {"input_ids": ids, "position_ids": positions, "labels": ids.masked_fill(positions == 0, -100)}
 
 
 def use_loaders(

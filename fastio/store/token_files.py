@@ -109,7 +109,7 @@ def find_token_files(path: str) -> list[str] | None:
     Raises SchemaError for a folder of several kinds.
     """
     if not is_local(path):
-        return [path] if path.endswith((*_SUFFIXES, ".idx")) else None
+        return [path] if path.endswith(_SUFFIXES) else None
     if glob.has_magic(path) and not os.path.lexists(path):
         found = sorted(each for each in glob.glob(path) if each.endswith(_SUFFIXES))  # noqa: PTH207 - as the user wrote it
         return _of_one_kind(path, found) if found else None

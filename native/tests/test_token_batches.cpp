@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "check.h"
+#include "core/checksum.h"
 #include "core/random.h"
+#include "core/simd.h"
 #include "pictures/worker.h"
 #include "tokens/buckets.h"
 #include "tokens/fill.h"
@@ -231,9 +233,56 @@ void test_wide_ids(fastio::SimdLevel level) {
   }
 }
 
+/// Ids of 8 and 64 bits; one above 2**32 is told as the largest number of 32 bits.
+void test_narrow_and_long_ids() {
+  std::vector<std::int64_t> wide(3);
+  const std::vector<std::uint8_t> narrow{7, 255, 0};
+  EXPECT(fastio::widen_ids(1, fastio::simd_level())(narrow.data(), 3, wide.data()) == 255);
+  EXPECT((wide == std::vector<std::int64_t>{7, 255, 0}));
+  for (const std::uint64_t highest : {std::uint64_t{70000}, std::uint64_t{1} << 40}) {
+    const std::vector<std::uint64_t> stored{1, highest, 2};
+    std::vector<std::uint8_t> bytes(24);
+    std::memcpy(bytes.data(), stored.data(), bytes.size());
+    const auto found = fastio::widen_ids(8, fastio::simd_level())(bytes.data(), 3, wide.data());
+    EXPECT(found == std::min<std::uint64_t>(highest, 0xFFFFFFFFU));
+    EXPECT(wide[1] == static_cast<std::int64_t>(highest));
+  }
+}
+
+/// Parts of a value are compared by its checksum, and count from where they are told to.
+void test_parts_of_values() {
+  std::vector<std::uint8_t> value(40);
+  std::iota(value.begin(), value.end(), std::uint8_t{1});
+  const std::uint32_t right = fastio::crc32_routines(fastio::simd_level()).crc32(value);
+  for (const bool is_damaged : {false, true}) {
+    const std::vector<std::uint32_t> checksums{right, right + is_damaged};
+    const std::vector<std::int64_t> slots{0, 4, 8}, origins{0, 4};
+    std::vector<std::int64_t> ids(8, -1), positions(8, -1);
+    std::vector<std::int32_t> status(2, -1);
+    auto parts = std::make_unique<fastio::Bytes[]>(2), wholes = std::make_unique<fastio::Bytes[]>(2);
+    for (std::size_t i = 0; i < 2; ++i) {
+      wholes[i] = value;
+      parts[i] = fastio::Bytes(value).subspan(10 + 10 * i, 8);
+    }
+    const fastio::TokenSlots to{slots.data(), ids.data(),       nullptr,          positions.data(),
+                                nullptr,      nullptr,          origins.data(),   checksums.data(),
+                                status.data(), 2,               0,                0,
+                                false};
+    const auto task = fastio::fill_tokens_task(std::move(parts), to, {}, std::move(wholes));
+    fastio::Worker worker;
+    task->run(worker, 0, 2);
+    const auto second = is_damaged ? fastio::Status::bad_checksum : fastio::Status::ok;
+    EXPECT(status[0] == 0 && status[1] == static_cast<std::int32_t>(second));
+    EXPECT(ids[0] == 11 + 12 * 256 && positions[3] == 3);
+    EXPECT(ids[4] == (is_damaged ? 0 : 21 + 22 * 256) && positions[7] == (is_damaged ? 0 : 7));
+  }
+}
+
 }  // namespace
 
 int main() {
+  test_narrow_and_long_ids();
+  test_parts_of_values();
   test_random_order_is_a_permutation();
   test_steps_and_bins_hold_every_sample();
   test_a_part_in_random_order();

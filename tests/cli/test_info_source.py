@@ -238,6 +238,8 @@ def test_rows_of_ids(tmp_path: Path) -> None:
         assert 1 == said.count("\n")
     for name in ("train.npy", "mega", "mega.idx", "mega.bin"):
         assert "a stream of token ids" in run("info", tmp_path / name)
+    with pytest.raises(StoreError, match=r"is a stream of token ids .*open it where it lies by fastio\.TokenStream"):
+        FastDataset(tmp_path / "mega.bin")
     run("pack", tmp_path / "train.bin", tmp_path / "o.lmdb", "--dtype", "uint16")
     assert 100 == len(TokenStream(tmp_path / "o.lmdb"))
 

@@ -19,6 +19,7 @@ from fastio.integrations.transformers import as_inputs, language_model_inputs, u
 from fastio.samplers.pack import Packing
 from fastio.types.schema import RAW, TOKENS, Field
 from tests.conftest import write_store
+from tests.dataset.streams import documents_of, stream_of
 from tests.integrations.conftest import COUNT
 
 BATCHES = 6  # of 4 samples in an epoch
@@ -392,3 +393,20 @@ def test_inputs_of_a_batch() -> None:
     assert {"input_ids": 1} == as_inputs({"input_ids": 1, "lengths": 2})
     with pytest.raises(TypeError, match=r"a batch is a Tensor, .* as inputs="):
         as_inputs(torch.zeros(3))
+
+
+def test_inputs_of_windows(tmp_path: Path) -> None:
+    """Windows of a stream need no attention mask; nothing foretells the first id of a document."""
+    stream = stream_of(tmp_path, documents_of((4, 3, 9)), "megatron")
+    (cross,) = FastLoader(stream.windows(8), 2)
+    inputs = language_model_inputs(cross)
+    assert ["input_ids", "labels"] == list(inputs)
+    assert torch.equal(cross["input_ids"], inputs["labels"])
+    (masked,) = FastLoader(stream.windows(8, documents="mask"), 2)
+    inputs = language_model_inputs(masked)
+    assert ["input_ids", "position_ids", "labels"] == list(inputs)
+    assert [[True, False, False, False, True, False, False, True], [True, *[False] * 7]] == (
+        inputs["labels"] == -100
+    ).tolist()
+    with pytest.raises(ValueError, match="which ids count"):
+        language_model_inputs({**masked, "labels": masked["input_ids"]})

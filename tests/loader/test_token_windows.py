@@ -21,6 +21,7 @@ from fastio.loader.options import CollateName
 from fastio.store.files.byte_source import Read
 from tests.dataset.streams import KINDS, documents_of, stream_of, write_bin, write_documents
 from tests.forking import answer_of_fork
+from tests.servers.fixtures import Served
 
 LENGTHS = (5, 1, 30, 12, 64, 2, 17, 90)
 
@@ -284,3 +285,48 @@ def test_a_forked_child_goes_on(tmp_path: Path) -> None:
     first = next(iterator)["input_ids"][:, 0].tolist()
     rest = answer_of_fork(lambda: [int(value) for batch in iterator for value in batch["input_ids"][:, 0]])
     assert expected == [*first, *rest]
+
+
+def test_a_window_that_repeats_is_drawn_anew(tmp_path: Path) -> None:
+    """A part of the windows may name one several times: each begins elsewhere in the same stretch."""
+    windows = places(tmp_path).windows(40, random=True)
+    loader = FastLoader(windows, 4, indices=[5] * 12 + [6], shuffle=True)
+    found = starts(loader)
+    low, high = 5 * 4961 // 125, 6 * 4961 // 125
+    assert 12 == sum(low <= start < high for start in found)
+    assert len(set(found)) > 4
+
+
+@pytest.mark.parametrize("read", ["map", "pread"])
+def test_arrays_instead_of_tensors(tmp_path: Path, read: Read) -> None:
+    """JAX and Keras get arrays, also of files that are read piece by piece."""
+    path = write_bin(tmp_path / "a.bin", np.arange(100))
+    windows = TokenStream(path, dtype="uint16", read=read).windows(9, random=True)
+    expected = [batch["input_ids"].numpy() for batch in FastLoader(windows, 4, shuffle=True)]
+    batches = list(FastLoader(windows, 4, shuffle=True, output="numpy"))
+    assert all(np.array_equal(one, other["input_ids"]) for one, other in zip(expected, batches, strict=True))
+    assert all(isinstance(batch["input_ids"], np.ndarray) for batch in batches)
+
+
+def test_options_that_mean_nothing_for_windows(tmp_path: Path) -> None:
+    """Windows have nothing to keep decoded; a function of the user's sees those at a stride, one by one."""
+    stream = places(tmp_path, 100)
+    with pytest.raises(ValueError, match="cache= is for pictures"):
+        FastLoader(stream.windows(10), 4, cache="ram")
+    windows = stream.windows(10)
+    windows.transform = lambda ids: ids * 2
+    (batch, *_) = FastLoader(windows, 4)
+    assert [0, 20, 40, 60] == batch[:, 0].tolist()
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_a_stream_behind_a_url(served: Served, tmp_path: Path, random: bool) -> None:
+    """A file on a server gives the windows of the same file here."""
+    ids = np.random.default_rng(0).integers(0, 60_000, 50_000)
+    here, there = (write_bin(folder / "a.bin", ids) for folder in (tmp_path, served.root))
+    assert there.exists()
+    batches = [
+        [batch["input_ids"] for batch in FastLoader(stream.windows(100, random=random), 16, shuffle=True)]
+        for stream in (TokenStream(path, dtype="uint16") for path in (here, f"{served.url}/a.bin"))
+    ]
+    assert all(torch.equal(*pair) for pair in zip(*batches, strict=True))

@@ -514,7 +514,7 @@ class TokenSource:
 
     def _read_whole(self) -> bool:
         if isinstance(self._store, WindowStore):
-            spans = self._store.whole_spans()
+            spans = self._store.whole_spans(most=_READ_AHEAD_BYTES)
         else:
             every = np.arange(len(self._store))
             spans = joined_spans([self._store.spans(name, every, checksums=False) for name in self._names])

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset, FastSubset
+from fastio.dataset.token_stream import TokenWindows
 from fastio.lazy import Dataset, is_tensor
 from fastio.loader.options import LoaderOptions, OrderOptions
 from fastio.loader.selection.members import as_indices, find_members, join_members
@@ -225,6 +226,8 @@ def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:
     store, total = dataset.store, np.zeros(len(dataset), np.int64)
     if is_cached or dataset.makes_samples or len(dataset) > len(store):
         return total
+    if isinstance(dataset, TokenWindows):  # of which there may be millions, in one file
+        return dataset.lengths * dataset.store.runs.dtype.itemsize
     for name in dataset.readers:
         total += store.spans(name, np.arange(len(dataset), dtype=np.int64), checksums=False).sizes
     return total

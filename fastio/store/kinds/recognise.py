@@ -124,7 +124,8 @@ def not_packed(path: str) -> str:
     except SourceError as exc:
         return str(exc)
     signs = f" ({found.signs})" if found.signs else ""
-    return f"{path}: is {found.kind.what}{signs}, and not packed yet: pack it: {pack_command(path)}"
+    remedy = "open it where it lies by fastio.TokenStream, or pack it" if found.kind.takes_ids else "pack it"
+    return f"{path}: is {found.kind.what}{signs}, and not packed yet: {remedy}: {pack_command(path)}"
 
 
 def pack_command(path: str, *options: str) -> str:
