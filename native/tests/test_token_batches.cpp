@@ -172,19 +172,10 @@ void test_slots_are_filled_and_nothing_else(fastio::SimdLevel level) {
       std::int32_t status = -1;
       auto spans = std::make_unique<fastio::Bytes[]>(1);
       spans[0] = bytes;
-      const fastio::TokenSlots to{slots.data(),
-                                  ids.data(),
-                                  mask.data(),
-                                  positions.data(),
-                                  documents.data(),
-                                  &number,
-                                  nullptr,
-                                  nullptr,
-                                  &status,
-                                  2,
-                                  77,
-                                  0,
-                                  true};
+      const fastio::TokenSlots to{
+          slots.data(), ids.data(), mask.data(), positions.data(), documents.data(),
+          &number,      nullptr,    nullptr,     &status,          2,
+          77,           0,          true};
       std::vector<float> weights(size);
       for (std::size_t i = 0; i < size; ++i) weights[i] = 0.5F * static_cast<float>(i);
       std::vector<std::uint8_t> weight_bytes(size * sizeof(float));
@@ -259,14 +250,24 @@ void test_parts_of_values() {
     const std::vector<std::int64_t> slots{0, 4, 8}, origins{0, 4};
     std::vector<std::int64_t> ids(8, -1), positions(8, -1);
     std::vector<std::int32_t> status(2, -1);
-    auto parts = std::make_unique<fastio::Bytes[]>(2), wholes = std::make_unique<fastio::Bytes[]>(2);
+    auto parts = std::make_unique<fastio::Bytes[]>(2),
+         wholes = std::make_unique<fastio::Bytes[]>(2);
     for (std::size_t i = 0; i < 2; ++i) {
       wholes[i] = value;
       parts[i] = fastio::Bytes(value).subspan(10 + 10 * i, 8);
     }
-    const fastio::TokenSlots to{slots.data(), ids.data(),       nullptr,          positions.data(),
-                                nullptr,      nullptr,          origins.data(),   checksums.data(),
-                                status.data(), 2,               0,                0,
+    const fastio::TokenSlots to{slots.data(),
+                                ids.data(),
+                                nullptr,
+                                positions.data(),
+                                nullptr,
+                                nullptr,
+                                origins.data(),
+                                checksums.data(),
+                                status.data(),
+                                2,
+                                0,
+                                0,
                                 false};
     const auto task = fastio::fill_tokens_task(std::move(parts), to, {}, std::move(wholes));
     fastio::Worker worker;

@@ -539,8 +539,7 @@ class TokenBatches final : public BatchGroup {
       if (!fits(start, size, wholes[i].size())) {
         // What could not be read is empty, and its status is known.
         if (request_.unread && request_.unread->data()[first + i] != 0) continue;
-        throw nb::index_error(
-            ("piece " + std::to_string(first + i) + " leaves its span").c_str());
+        throw nb::index_error(("piece " + std::to_string(first + i) + " leaves its span").c_str());
       }
       parts[i] = wholes[i].subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(size));
     }
@@ -766,8 +765,8 @@ void make_filler(TokenFiller* self, const std::string& layout, std::int64_t widt
                  std::uint64_t vocabulary, const std::vector<BesideRequest>& beside,
                  nb::object pool, nb::object ring, nb::object from_dlpack, nb::object pinned,
                  bool documents) {
-  TokenRules rules{layout_of(layout), width,      rows,       documents, pad_id,
-                   at_end,            item_bytes, vocabulary, {}};
+  TokenRules rules{layout_of(layout), width,      rows, documents, pad_id, at_end,
+                   item_bytes,        vocabulary, {}};
   for (const BesideRequest& each : beside) rules.beside.push_back(beside_of(each));
   if (!is_id_size(item_bytes)) throw nb::value_error("item_bytes is none of 1, 2, 4, 8");
   if (documents && rules.layout != TokenLayout::window) {
@@ -880,28 +879,31 @@ void bind_token_batches(nb::module_& m) {
                "BufferRing | None, "
                "from_dlpack: Callable[[Any], Any], pinned: Any = None, documents: bool = False) -> "
                "None"))
-      .def("batches", &batches, "spans"_a, "cuts"_a.noconvert(), nb::kw_only(), "verify"_a,
-           "beside"_a = nb::list(), "labels"_a.noconvert().none() = nb::none(),
-           "label_of"_a.none() = nb::none(), "columns_of"_a.none() = nb::none(),
-           "unread"_a.noconvert().none() = nb::none(), "job_bytes"_a, "proof"_a.none() = nb::none(),
-           "repair"_a.none() = nb::none(), "pieces"_a.none() = nb::none(),
-           nb::sig("def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, "
-                   "beside: Sequence[Spans] = ..., labels: NDArray[Any] | None = None, "
-                   "label_of: Callable[[int, int], Any] | None = None, "
-                   "columns_of: Callable[[int, int], dict[str, Any]] | None = None, "
-                   "unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, "
-                   "repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None, "
-                   "pieces: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], "
-                   "NDArray[np.int64]] | None = None) -> TokenBatches"),
-           "Batch k is that of the spans ``cuts[k]`` up to ``cuts[k + 1]``, filled with others by\n"
-           "jobs of about ``job_bytes``. ``labels`` has one row for each span, or\n"
-           "``label_of(start, stop)`` makes those of a batch; ``columns_of`` what else it has, by\n"
-           "name. ``unread`` is the status of spans\n"
-           "that could not be read. ``repair(k, status)`` makes a batch with bad samples.\n"
-           "With ``pieces``, sample i is several parts of spans: those from ``pieces[0][i]`` up to\n"
-           "``pieces[0][i + 1]``. Part j is ``pieces[2][j]`` bytes from byte ``pieces[1][j]`` of span\n"
-           "j on, whose CRC-32 is that of the whole span; its first position is ``pieces[3][j]``, 0\n"
-           "where a document begins.")
+      .def(
+          "batches", &batches, "spans"_a, "cuts"_a.noconvert(), nb::kw_only(), "verify"_a,
+          "beside"_a = nb::list(), "labels"_a.noconvert().none() = nb::none(),
+          "label_of"_a.none() = nb::none(), "columns_of"_a.none() = nb::none(),
+          "unread"_a.noconvert().none() = nb::none(), "job_bytes"_a, "proof"_a.none() = nb::none(),
+          "repair"_a.none() = nb::none(), "pieces"_a.none() = nb::none(),
+          nb::sig("def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, "
+                  "beside: Sequence[Spans] = ..., labels: NDArray[Any] | None = None, "
+                  "label_of: Callable[[int, int], Any] | None = None, "
+                  "columns_of: Callable[[int, int], dict[str, Any]] | None = None, "
+                  "unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, "
+                  "repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None, "
+                  "pieces: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], "
+                  "NDArray[np.int64]] | None = None) -> TokenBatches"),
+          "Batch k is that of the spans ``cuts[k]`` up to ``cuts[k + 1]``, filled with others by\n"
+          "jobs of about ``job_bytes``. ``labels`` has one row for each span, or\n"
+          "``label_of(start, stop)`` makes those of a batch; ``columns_of`` what else it has, by\n"
+          "name. ``unread`` is the status of spans\n"
+          "that could not be read. ``repair(k, status)`` makes a batch with bad samples.\n"
+          "With ``pieces``, sample i is several parts of spans: those from ``pieces[0][i]`` up to\n"
+          "``pieces[0][i + 1]``. Part j is ``pieces[2][j]`` bytes from byte ``pieces[1][j]`` of "
+          "span\n"
+          "j on, whose CRC-32 is that of the whole span; its first position is ``pieces[3][j]``, "
+          "0\n"
+          "where a document begins.")
       .def_prop_ro("job_batches", &TokenFiller::job_batches,
                    "Batches that a job fills, on average.")
       .def_prop_ro("largest_bytes", &TokenFiller::largest, "The largest piece of memory taken.");

@@ -96,7 +96,8 @@ std::int64_t append_ids(nb::handle encoding, std::vector<std::uint8_t>& out) {
   for (std::size_t i = 0; i < count; ++i) {
     PyObject* number = PyList_GetItem(ids.ptr(), static_cast<Py_ssize_t>(i));
     const unsigned long id = PyLong_AsUnsignedLong(number);
-    if (id == static_cast<unsigned long>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (id == static_cast<unsigned long>(-1) && PyErr_Occurred() != nullptr)
+      throw nb::python_error();
     if (id > std::numeric_limits<Id>::max()) {
       throw nb::value_error(("id " + std::to_string(id) + " does not fit into " +
                              std::to_string(sizeof(Id)) + " bytes")

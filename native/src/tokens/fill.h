@@ -63,9 +63,10 @@ struct TokenSlots {
 /// what lies `beside` not to be read or not of as many ids `failed`; the slot of such a sample
 /// holds padding alone. With `wholes`, spans are parts of these, whose CRC-32s are compared.
 /// Owns `spans`, `beside` and `wholes`, nothing else; `slots` is read while it runs.
-[[nodiscard]] std::unique_ptr<Task> fill_tokens_task(
-    std::unique_ptr<Bytes[]> spans, const TokenSlots& slots, std::vector<BesideSlots> beside = {},
-    std::unique_ptr<Bytes[]> wholes = {}) noexcept;
+[[nodiscard]] std::unique_ptr<Task> fill_tokens_task(std::unique_ptr<Bytes[]> spans,
+                                                     const TokenSlots& slots,
+                                                     std::vector<BesideSlots> beside = {},
+                                                     std::unique_ptr<Bytes[]> wholes = {}) noexcept;
 
 /// Whether ids of so many bytes can be widened.
 [[nodiscard]] constexpr bool is_id_size(std::size_t item_bytes) noexcept {
