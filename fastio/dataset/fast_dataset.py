@@ -17,7 +17,7 @@ from PIL import Image
 
 from fastio.dataset.columns import SIDES, matching, stored_lengths
 from fastio.dataset.field_values import FieldValues, column_values
-from fastio.dataset.form import LABEL, FieldTransform, Form
+from fastio.dataset.form import LABEL, BlankTransform, FieldTransform, Form
 from fastio.dataset.row_reader import RowReader, label_values, one_by_one
 from fastio.dataset.token_reader import stored_tokenizer
 from fastio.dataset.tv_values import TvTypes
@@ -268,29 +268,31 @@ class FastDataset(Dataset[Any]):
             self._columns[name] = column_values(self.store, name)
         return self._columns[name]
 
-    def _transformed(self, index: int, row: tuple[Any, ...]) -> Any:
+    def _transformed(self, index: int, row: tuple[Any, ...], *, is_blank: bool = False) -> Any:
         """Return the sample of these values, which are in the order of the form's names."""
+        transform = self.transform
+        if is_blank and isinstance(transform, BlankTransform):
+            transform = transform.for_blanks()
         try:
             if self._tv_types is not None:
                 row = self._tv_types.typed(row)
             if self.form.kind == "pair":
                 value, label = row
-                value = value if self.transform is None else self.transform(value)
+                value = value if transform is None else transform(value)
                 return value, label if self.target_transform is None else self.target_transform(label)
-            sample, transform = self._sample(row), self._sample_transform()
+            sample = self._sample(row)
+            if self.form.is_joint and isinstance(transform, FieldTransform):  # which is told what fields samples have
+                transform = transform.for_fields(self.store.schema[name] for name in self.form.names)
             return sample if transform is None else transform(sample)
         except Exception as exc:
+            if isinstance(exc, SampleError) and exc.index == -1:  # a transform said so, which does not know the sample
+                path, key = self.store.path, self.store.keys([index])[0]
+                words = f"{path}[{index}] ({key!r}): {exc}"
+                raise SampleError(words, path=path, index=index, key=key) from exc.__cause__
             # The transform is the user's: its exception stays as it is, with a note that names the sample.
             if not (isinstance(exc, SampleError) and exc.index == index):  # whose message says so itself
                 exc.add_note(f"in the transform of {self.store.path}[{index}] ({self.store.keys([index])[0]!r})")
             raise
-
-    def _sample_transform(self) -> Callable[[Any], Any] | None:
-        """Return the transform of a value, tuple or dict; one that asks for it is told which fields samples have."""
-        transform = self.transform
-        if self.form.is_joint and isinstance(transform, FieldTransform):
-            return transform.for_fields(self.store.schema[name] for name in self.form.names)
-        return transform
 
     def _sample(self, row: tuple[Any, ...]) -> Any:
         """Return what the transform gets: a value, or the whole of a tuple or dict."""
@@ -308,7 +310,7 @@ class FastDataset(Dataset[Any]):
         chosen = self._checked([index])
         values = {name: [self._readable_or_blank(name, chosen)] for name in self.readers}
         self._add_numbers(values, chosen)
-        return self._transformed(int(chosen[0]), tuple(values[name][0] for name in self.form.names))
+        return self._transformed(int(chosen[0]), tuple(values[name][0] for name in self.form.names), is_blank=True)
 
     def _readable_or_blank(self, name: str, chosen: NDArray[np.int64]) -> Any:
         values = self._payload[name]

@@ -12,6 +12,7 @@ from fastio.types.schema import Field, Schema
 
 __all__ = [
     "LABEL",
+    "BlankTransform",
     "FieldTransform",
     "Form",
     "has_many_fields",
@@ -112,4 +113,16 @@ class FieldTransform(Protocol):
 
     def for_fields(self, fields: Iterable[Field]) -> Callable[[Any], Any]:
         """Return a function of samples: dicts by field names, or tuples in the order of ``fields``."""
+        ...
+
+
+# The protocol BlankTransform: a transform that does something else with the blanks of bad samples.
+
+
+@runtime_checkable
+class BlankTransform(Protocol):
+    """A transform with steps that are for samples, not for the zeros in place of bad ones."""
+
+    def for_blanks(self) -> Callable[[Any], Any]:
+        """Return the transform for zeros in the place of pictures."""
         ...

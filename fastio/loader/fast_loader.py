@@ -13,7 +13,7 @@ import numpy as np
 from fastio.dataset.token_stream import TokenWindows
 from fastio.errors import SampleError
 from fastio.lazy import Dataset, torch
-from fastio.loader.device.delivery import Numbered
+from fastio.loader.batch_steps import Numbered
 from fastio.loader.iteration import BatchIteration, EpochIterator
 from fastio.loader.options import (
     OPTIONS_ELSEWHERE,

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastio import _native
 from fastio.errors import SampleError, SchemaError, UnequalSizesError
-from fastio.loader.device.delivery import Numbered
+from fastio.loader.batch_steps import Numbered
 from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.producer import FinishedBatch
 from fastio.loader.producer.field_options import decodes_pictures

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fastio.lazy import torch
-from fastio.loader.device.delivery import Delivery, Numbered, NumberedBatches
+from fastio.loader.batch_steps import Numbered
+from fastio.loader.device.delivery import Delivery, NumberedBatches
 from fastio.loader.device.lane import lane_to
 from fastio.loader.device.nested import sample_count
 from fastio.loader.iteration import EpochIterator

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
 from fastio.errors import SampleError, SchemaError
+from fastio.loader.batch_steps import BatchSteps
 from fastio.loader.device.delivery import Delivery
 from fastio.loader.device.lane import device_of, lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
@@ -42,6 +43,7 @@ from fastio.samplers.shape_bucket import ShapeBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
+from fastio.transforms.batch.functions import PerSample
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.recipe import Colours, Recipe, as_list, is_geometry, split
 from fastio.transforms.bucket import ResizeToBucket
@@ -144,13 +146,14 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     if work.output is Output.ARRAYS:
         _check_arrays(base, stages)
     clips = clips_of(base, selection.indices, options)
-    delivery = _delivery(pixels, stages, seed, clips)
-    context = replace(_context(stages, options, work, delivery), clips=clips, seed=seed)
+    _check_functions(base, stages, pixels, work)
+    steps, delivery = _steps(pixels, stages, seed, clips)
+    context = replace(_context(stages, options, work, delivery), clips=clips, steps=steps, seed=seed)
     reads_store = pixels.cache is None
     late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
     values = {**stages.described, "quality": pixels.quality, **_described(base)}
     producer = make_producer(context)
-    placement = _placement(stages, producer, delivery)
+    placement = _placement(stages, producer, steps, delivery)
     return Wiring(
         selection,
         work,
@@ -165,17 +168,18 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     )
 
 
-def _placement(stages: _Stages, producer: Producer, delivery: Delivery | None) -> Placement:
+def _placement(stages: _Stages, producer: Producer, steps: BatchSteps | None, delivery: Delivery | None) -> Placement:
     """Return where batches are made: of a cache, if there is one, by the producer, and on the way to the device."""
     dataset, made = stages.source, producer.placement
     main = dataset.reader.field.name
     if stages.cached is not None and main in made.fields:
         made = Placement({**made.fields, main: [stages.cached, *made.fields[main]]}, made.batch)
-    if delivery is None:
-        return made
     is_known = dataset.form.is_joint and not dataset.makes_samples
     pictures = [name for name, reader in dataset.readers.items() if reader.is_picture] if is_known else [main]
-    return delivery.placed(made, pictures=["sample", *pictures], label=LABEL)
+    pictures = ["sample", *pictures]
+    if steps is not None:
+        made = steps.placed(made, pictures=pictures, label=LABEL, device="cpu")
+    return made if delivery is None else delivery.placed(made, pictures=pictures, label=LABEL)
 
 
 def _context(
@@ -384,26 +388,74 @@ def _name(transform: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(transform))
 
 
-def _delivery(pixels: PixelOptions, stages: _Stages, seed: int, clips: Clips | None) -> Delivery | None:
-    """The way to the device; None if batches stay as they are made."""
+def _steps(
+    pixels: PixelOptions, stages: _Stages, seed: int, clips: Clips | None
+) -> tuple[BatchSteps | None, Delivery | None]:
+    """
+    Return what a producer does to its batches, up to the last function of single pictures, which may find samples bad
+    (None: there is none), and the way to the device with the rest; None if batches stay as they are made.
+    """
     device = _device(pixels)
     if device is None or (pixels.device is None and stages.is_native):
-        return None
-    named = partial(_sample_error, stages.source)
-    views = [
-        Recipe(_laid_out(later, pixels.layout), seed=view_seed(seed, view), native=coloured, named=named)
-        for view, (coloured, later) in enumerate(stages.later_views)
+        return None, None
+    lane = lane_to(device)
+    parts = stages.later_views or [(stages.coloured, stages.later)]
+    repeats = 1 if stages.later_views else stages.count
+    divided = [
+        _recipes(stages, pixels, later, coloured, seed=view_seed(seed, view), repeats=repeats, stays=lane.is_immediate)
+        for view, (coloured, later) in enumerate(parts)
     ]
-    later = _laid_out(stages.later, pixels.layout)
-    whole = Recipe(later, seed=seed, native=stages.coloured, repeats=stages.count, named=named)
-    return Delivery(
-        lane_to(device),
-        depth=_DEPTH,
-        is_made_there=pixels.makes_on_device,
-        roles=view_roles(stages.source) if views else batch_roles(stages.source),
-        recipes=views or [whole],
-        frames=None if clips is None else clips.frames,
-    )
+    roles = view_roles(stages.source) if stages.later_views else batch_roles(stages.source)
+    frames = None if clips is None else clips.frames
+    first = BatchSteps([recipe for recipe, _ in divided], roles=roles, frames=frames)
+    rest = BatchSteps([recipe for _, recipe in divided], roles=roles, frames=frames)
+    has_functions = any(map(_functions, stages.every_later)) and not pixels.makes_on_device
+    if has_functions and lane.is_immediate:
+        return first, None
+    delivery = Delivery(lane, depth=_DEPTH, is_made_there=pixels.makes_on_device, steps=rest)
+    return first if has_functions else None, delivery
+
+
+def _recipes(
+    stages: _Stages,
+    pixels: PixelOptions,
+    transforms: Sequence[Any],
+    native: int,
+    *,
+    seed: int,
+    repeats: int,
+    stays: bool,
+) -> tuple[Recipe, Recipe]:
+    """
+    Return what is done where batches are made, and what on the device, by transforms of which the first ``native`` are
+    done; with ``stays``, the device is where batches are made.
+    """
+    make = partial(Recipe, seed=seed, repeats=repeats, named=partial(_sample_error, stages.source))
+    laid_out, count = _laid_out(transforms, pixels.layout), _functions(transforms)
+    whole = make(laid_out, native=native)
+    if pixels.makes_on_device or (not count and not stays):
+        return make([]), whole
+    if stays:
+        return whole, whole
+    first = make(laid_out[:count], native=native)
+    return first, make(laid_out[count:], first=first.end)
+
+
+def _functions(transforms: Sequence[Any]) -> int:
+    """Return how many transforms there are up to the last function of single pictures; 0 if there is none."""
+    return max((place + 1 for place, step in enumerate(transforms) if isinstance(step, PerSample)), default=0)
+
+
+def _check_functions(dataset: FastDataset, stages: _Stages, pixels: PixelOptions, work: ProducerOptions) -> None:
+    """Raise ValueError for functions of pictures that a GPU decodes, with an on_error that they could not follow."""
+    if not pixels.makes_on_device or work.on_error == "raise":
+        return
+    step = next((step for later in stages.every_later for step in later if isinstance(step, PerSample)), None)
+    if step is not None:
+        raise ValueError(
+            f"{dataset.store.path}: {step!r} with decode={pixels.decode!r} and on_error={work.on_error!r}: its "
+            "pictures are on the device, where a sample that it fails for cannot be left out: drop decode= or on_error="
+        )
 
 
 def _sample_error(dataset: FastDataset, index: int) -> SampleError:

@@ -40,8 +40,8 @@ class Compose(Transform):
     Several transforms of fastio as one, for ``FastDataset(path, transform=Compose([...]))``.
 
     Transforms of colours and ``PerSample`` functions change the picture where they stand, in the bytes that FastLoader
-    gives. Raises TypeError for other transforms of batches and other functions, and SchemaError where samples have
-    masks, boxes or points that could not follow.
+    gives; an exception in a function is a SampleError. Raises TypeError for other transforms of batches and other
+    functions, and SchemaError where samples have masks, boxes or points that could not follow.
     """
 
     transforms: tuple[Transform | PixelTransform | PerSample, ...]
@@ -95,6 +95,11 @@ class Compose(Transform):
             else:
                 transform.run(canvas, own)
         warps.finish()
+
+    def for_blanks(self) -> Compose:
+        """Return this without its functions, which are not called for the blanks of bad samples; FastDataset asks."""
+        steps = (step.for_blanks() if isinstance(step, Compose) else step for step in self.transforms)
+        return Compose(step for step in steps if not isinstance(step, PerSample))
 
     def for_fields(self, fields: Iterable[Field]) -> JointTransform:
         """As Transform.for_fields."""

@@ -77,6 +77,10 @@ class Views:
         """Return the views of one picture; they draw from torch's generator, as torchvision does."""
         return [_steps(transforms)(picture) for transforms in self.each]
 
+    def for_blanks(self) -> Views:
+        """As Compose.for_blanks."""
+        return Views([(count, _steps(transforms).for_blanks().transforms) for count, transforms in self.groups])
+
     def for_fields(self, fields: Iterable[Field]) -> Callable[[Any], Any]:
         """
         Return this for whole samples of these fields, dicts or tuples; FastDataset calls this. SchemaError for fields

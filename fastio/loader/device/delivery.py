@@ -7,50 +7,25 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastio.errors import SchemaError
 from fastio.lazy import torch
+from fastio.loader.batch_steps import BatchSteps, Numbered
 from fastio.loader.device.lane import Lane, Mark
-from fastio.loader.device.nested import BatchRoles, held_tensors, map_tensors, tensors
+from fastio.loader.device.nested import held_tensors
 from fastio.loader.forks import PerProcess
-from fastio.loader.ranges import COPY, TRANSFORM, named_range
-from fastio.transforms.batch.choice import mixes_of
-from fastio.transforms.batch.finish import Contiguous
-from fastio.transforms.batch.functions import PerSample
-from fastio.transforms.batch.program import PixelTransform
+from fastio.transforms.batch.functions import FailedSamplesError
 from fastio.transforms.batch.recipe import AnyTransform, Recipe
-from fastio.transforms.transform import Transform
-from fastio.types.placement import Placement, Stage, called, repeated
+from fastio.types.placement import Placement
 from fastio.types.receipt import Receipt
 
 __all__ = [
     "Delivery",
-    "Numbered",
     "NumberedBatches",
     "Staging",
 ]
 
-
 Place = TypeVar("Place")
-_CLIP_AXES = 5
-
-
-@dataclass(slots=True)
-class Numbered:
-    """
-    A batch, its epoch, and the ids of its samples for random numbers: their indices.
-
-    If a sample is drawn several times in the epoch, its repetitions have ids of their own (``Batches.ids``).
-    """
-
-    batch: Any
-    epoch: int
-    indices: NDArray[np.int64]
 
 
 @runtime_checkable
@@ -117,11 +92,8 @@ class Delivery:
     Pinned tensors are copied directly, pageable ones through pinned staging memory. The consumer may run ahead of its
     own stream by ``depth + 1`` steps, so the device holds at most ``2 * depth + 3`` batches besides those that the
     consumer keeps. On the CPU, nothing is copied and nothing is requested ahead. A source that makes its batches on
-    the device (``is_made_there``) is asked for them on the side stream. ``roles`` says what transforms change; without
-    it, they guess (see Recipe).
-
-    In place of ``transforms`` and ``seed``, ``recipes`` may be given: one, or where ``roles`` have views, one for each;
-    a user's own function then gets the pictures of its view.
+    the device (``is_made_there``) is asked for them on the side stream. In place of ``transforms`` and ``seed``,
+    ``steps`` may be given.
     """
 
     def __init__(
@@ -132,17 +104,12 @@ class Delivery:
         transforms: Sequence[AnyTransform] = (),
         seed: int = 0,
         is_made_there: bool = False,
-        roles: BatchRoles | None = None,
-        recipes: Sequence[Recipe] = (),
-        frames: int | None = None,
+        steps: BatchSteps | None = None,
     ) -> None:
         self._lane = lane
-        self._frames = frames  # of a clip, in batches of clips (B, T, C, H, W); transforms see (B * T, C, H, W)
-        self._roles = roles
         self._is_made_there = is_made_there
         self._depth = 0 if lane.is_immediate else depth
-        self._has_views = roles is not None and roles.views
-        self._recipes = list(recipes) or [Recipe(transforms, seed=seed)]
+        self._steps = steps or BatchSteps([Recipe(transforms, seed=seed)])
         self._staging = Staging(lane, self._depth + 1)
 
     @property
@@ -151,44 +118,9 @@ class Delivery:
         return self._lane.device
 
     def placed(self, made: Placement, *, pictures: Collection[str], label: str) -> Placement:
-        """
-        Return where batches are made of which a producer has ``made`` the fields: with what is done to the fields of
-        ``pictures`` and to ``label`` here.
-        """
+        """As BatchSteps.placed, here."""
         device, is_host = str(self.device), self._lane.is_immediate
-        where = f"{device} in the loop's thread" if is_host else device
-        python = "Python in the loop's thread" + ("" if is_host else f", on {device}")
-        done = self._stages(self._recipes, where, python)
-        if not is_host and (not done or done[0].where != where):
-            done.insert(0, Stage(where))
-        mixes = tuple(called(step) for step in self._recipes[0].transforms if mixes_of(step))
-        of_label = [Stage(where, mixes)] if mixes or not is_host else []
-        others = [] if is_host else [Stage(where)]
-        stages = {name: done if name in pictures else of_label if name == label else others for name in made.fields}
-        batch: list[Stage] = []
-        following: list[Recipe] = self._recipes
-        while following:
-            if following is not self._recipes:
-                batch += self._stages(following, where, python)
-            if any(recipe.own for recipe in following):
-                own = [tuple(map(called, recipe.own)) for recipe in following]
-                batch.append(Stage(python, self._joined(own)))
-            following = [recipe.next for recipe in following if recipe.next is not None]
-        return made.then(stages, batch)
-
-    def _stages(self, recipes: Sequence[Recipe], where: str, python: str) -> list[Stage]:
-        """Return what the recipes of all views do in turn: PerSample in Python, all else by torch."""
-        late, reason = _why_late(recipes[0]) if recipes is self._recipes else (0, "")
-        phases = zip_longest(*map(_phases, recipes), fillvalue=())
-        stages = [
-            Stage(python if number % 2 else where, self._joined(steps), reason if number == late else "")
-            for number, steps in enumerate(phases)
-        ]
-        return [stage for stage in stages if stage.steps]
-
-    def _joined(self, views: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-        """Return the steps of all views."""
-        return repeated(views) if self._has_views else views[0]
+        return self._steps.placed(made, pictures=pictures, label=label, device=device, is_host=is_host)
 
     def run(
         self, source: Iterator[Numbered], *, place: Callable[[], Place], arrive: Callable[[Place], None]
@@ -248,61 +180,11 @@ class Delivery:
             return _End(exc, stands)
 
     def _send(self, numbered: Numbered, run: _InFlight, place: Place) -> _Sent[Place]:
-        batch = self._sent_through(numbered, self._recipes, run)
-        following = [recipe.next for recipe in self._recipes]
-        while any(following):
-            recipes = [recipe or Recipe([], seed=0) for recipe in following]
-            batch = self._sent_through(Numbered(batch, numbered.epoch, numbered.indices), recipes, run)
-            following = [recipe.next for recipe in recipes]
-        return _Sent(batch, self._lane.mark(), place)
-
-    def _sent_through(self, numbered: Numbered, every: Sequence[Recipe], run: _InFlight) -> Any:
-        """Return a batch on the device, after one recipe, or one for each view; tensors may be there already."""
-        given = tensors(numbered.batch)
-        groups = [list(range(len(given)))] if self._roles is None else self._groups(numbered.batch, given, every)
-        clips = [self._frames is not None and each.ndim == _CLIP_AXES for each in given]
-        host = [each.flatten(0, 1) if is_clip else each for each, is_clip in zip(given, clips, strict=True)]
-        recipes = [every[i % len(every)] for i in range(len(groups))]
-        drawn = [
-            recipe.draw([host[i] for i in group], numbered.indices, numbered.epoch)
-            for recipe, group in zip(recipes, groups, strict=True)
-        ]
-        done: dict[int, torch.Tensor] = {}
-        with named_range(COPY):
-            copies = self._copied([*host, *tensors(drawn)], run)
-        parts, numbers = copies[: len(host)], iter(copies[len(host) :])
-        with named_range(TRANSFORM), self._lane.side() if any(every) else nullcontext():
-            drawn = map_tensors(lambda _: next(numbers), drawn)
-            for recipe, group, parameters in zip(recipes, groups, drawn, strict=True):
-                made = recipe.run([parts[i] for i in group], parameters)
-                for position, part in zip(group, made, strict=True):
-                    part = self._as_clips(part) if clips[position] else part  # noqa: PLW2901
-                    part = recipe.finish(part) if self._has_views else part  # noqa: PLW2901
-                    done.setdefault(position, part)  # labels are those of the first picture
-            for position, part in enumerate(parts):
-                if position not in done:
-                    done[position] = self._as_clips(part) if clips[position] else part
-            arrived = iter(done[position] for position in range(len(parts)))
-            batch = map_tensors(lambda _: next(arrived), numbered.batch)
-            return batch if self._has_views else every[0].finish(batch)
-
-    def _as_clips(self, frames: torch.Tensor) -> torch.Tensor:
-        """Return frames (B * T, ...) as clips (B, T, ...)."""
-        assert self._frames is not None
-        return frames.reshape(-1, self._frames, *frames.shape[1:])
-
-    def _groups(self, batch: Any, parts: list[torch.Tensor], every: Sequence[Recipe]) -> list[list[int]]:
-        """Return where the pictures and the label are. Raises SchemaError if a function has put them elsewhere."""
-        assert self._roles is not None
         try:
-            return self._roles.groups(batch, parts)
-        except (KeyError, IndexError, TypeError) as exc:
-            if every is self._recipes:
-                raise
-            raise SchemaError(
-                f"{every[0].transforms[0]!r} stands behind a PerBatch that returned {type(batch).__name__}: it needs "
-                "pictures and label where they were in the batch"
-            ) from exc
+            batch = self._steps.run(numbered, copied=lambda host: self._copied(host, run), side=self._lane.side)
+        except FailedSamplesError as failed:
+            raise failed.first from failed.first.__cause__
+        return _Sent(batch, self._lane.mark(), place)
 
     def _copied(self, host: list[torch.Tensor], run: _InFlight) -> list[torch.Tensor]:
         """Return these tensors on the device; they are valid once the side stream gets there."""
@@ -331,36 +213,6 @@ class Delivery:
             for mark, _, _ in run.read_from:
                 mark.wait()
             run.read_from.clear()
-
-
-def _phases(recipe: Recipe) -> list[tuple[str, ...]]:
-    """
-    Return what the steps of a recipe are called: those of torch at even places, functions of single pictures at odd
-    ones, without what a loader adds for the layout of memory.
-    """
-    phases: list[tuple[str, ...]] = [()]
-    for step in recipe.transforms:
-        if isinstance(step, Contiguous):
-            continue
-        if isinstance(step, PerSample) == len(phases) % 2:
-            phases.append(())
-        phases[-1] += (called(step),)
-    return phases
-
-
-def _why_late(recipe: Recipe) -> tuple[int, str]:
-    """
-    Return the phase of the first transform that native threads would run if it stood elsewhere, and why they do not;
-    "" if there is none.
-    """
-    first, *others = recipe.transforms or [None]
-    if isinstance(first, (PixelTransform, Transform)):
-        return 0, ""  # native threads do not make these pictures
-    late = next((step for step in others if isinstance(step, (PixelTransform, Transform))), None)
-    if late is None:
-        return 0, ""
-    number = next(number for number, steps in enumerate(_phases(recipe)) if not number % 2 and called(late) in steps)
-    return number, f"{called(late)} stands behind {called(first)}, which native threads do not run"
 
 
 def _versions(batch: Iterable[torch.Tensor]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -19,6 +19,7 @@ from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError, SchemaError
+from fastio.loader.batch_steps import Numbered
 from fastio.loader.forks import PerProcess
 from fastio.loader.output import nbytes_of
 from fastio.loader.producer.batch_part import BatchPart, PendingFields
@@ -33,6 +34,7 @@ from fastio.loader.producer.producer import (
     RestartedBatch,
     Submitted,
     collate_labels,
+    failures,
     kept_positions,
     tensor_labels,
 )
@@ -47,6 +49,7 @@ from fastio.loader.producer.tokens import (
 )
 from fastio.loader.producer.values import PendingRagged, PendingValues, begin_check
 from fastio.samplers.batches import Batches
+from fastio.transforms.batch.functions import FailedSamplesError
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called, steps_of
 
@@ -255,11 +258,12 @@ class _Machinery:
         Return the batches of a chunk, made by native code alone but for those with bad samples, which ``repair`` makes.
 
         None if ``begin`` has to start each: if a field has no rows, if those of one differ in shape, if some values
-        could not be read, if pictures become mosaics, or once Pillow has had to decode a picture.
+        could not be read, if pictures become mosaics or meet functions, or once Pillow has had to decode a picture.
         """
         fields = self.context.field_options
         is_other = bool(self.tokens or self.preferences or self.ragged or self.others or fields.adds or fields.mosaics)
-        if is_other or self.context.clips is not None or not self.decoders or self.pillow.has_begun:
+        has_steps = self.context.clips is not None or self.context.steps is not None
+        if is_other or has_steps or not self.decoders or self.pillow.has_begun:
             return None
         leader = None if self.rows.leader is None else whole.rows[self.rows.leader]
         outputs: dict[str, Any] = {}
@@ -420,8 +424,20 @@ class _FieldsBatch:
 
     def result(self) -> FinishedBatch:
         """The batch, when all its fields are there."""
+        errors, failed = self._errors(), dict[int, SampleError]()
+        while True:
+            try:
+                return self._made(errors, failed)
+            except FailedSamplesError as exc:
+                failed |= failures(exc, on_error=self._context.options.on_error)
+                errors = dict(sorted((failed | errors).items()))
+
+    def _made(self, errors: Mapping[int, SampleError], failed: Mapping[int, SampleError]) -> FinishedBatch:
+        """
+        Return the batch without the samples of these ``errors``, or with blanks for them; among them are those that
+        functions ``failed`` for. Raises FailedSamplesError for others that they fail for.
+        """
         options, indices = self._context.options, self._part.indices
-        errors = self._errors()
         clips, lost = self._context.clips, None
         if clips is not None and errors:
             lost = clips.with_all_frames(errors)
@@ -449,10 +465,30 @@ class _FieldsBatch:
                 values[name] = _collated(self._context, chosen[:: clips.frames])
             else:
                 values[name] = clips.joined(_collated(self._context, chosen))
-        batch = self._assembled(values)
+        batch = self._after_steps(self._assembled(values), failed, kept)
         tokens, slots = self._token_counts()
         proof = self._part.proof
         return FinishedBatch(batch, len(indices), nbytes, list(errors.values()), tokens, slots, proof=proof, lost=lost)
+
+    def _after_steps(self, batch: Any, failed: Collection[int], kept: NDArray[np.int64] | None) -> Any:
+        """
+        Return the batch of the samples that are ``kept`` (None: all, with blanks where functions have ``failed``) after
+        the steps. Raises FailedSamplesError, by place in the whole batch.
+        """
+        if self._context.steps is None:
+            return batch
+        clips, blanks = self._context.clips, list[Collection[int]]()
+        rows = next((pending for pending in self._pending if isinstance(pending, PendingRowFields)), None)
+        if kept is None and rows is not None:
+            blanks = [each if clips is None else clips.with_all_frames(each).tolist() for each in rows.blanks(failed)]
+        ids = self._part.chunk.batches.ids[self._part.part]
+        numbered = Numbered(batch, self._part.epoch, ids if kept is None else ids[kept])
+        try:
+            return self._context.steps.run(numbered, blanks=blanks)
+        except FailedSamplesError as exc:
+            if kept is None:
+                raise
+            raise FailedSamplesError({int(kept[place]): error for place, error in exc.errors.items()}) from None
 
     def _errors(self) -> dict[int, SampleError]:
         """Wait for all fields, and return one error of each bad sample, by position, ascending."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,20 @@ from fastio.dataset.record_collate import FieldCollate
 from fastio.dataset.token_collate import count_tokens
 from fastio.errors import SampleError
 from fastio.lazy import torch
+from fastio.loader.batch_steps import Numbered
 from fastio.loader.forks import PerProcess
 from fastio.loader.output import Output, nbytes_of
-from fastio.loader.producer.chunks import CheckedSamples
-from fastio.loader.producer.producer import FinishedBatch, PendingBatch, ProducerContext, RestartedBatch
+from fastio.loader.producer.chunks import CheckedSamples, Proof
+from fastio.loader.producer.producer import (
+    FinishedBatch,
+    PendingBatch,
+    ProducerContext,
+    RestartedBatch,
+    failures,
+    kept_positions,
+)
 from fastio.samplers.batches import Batches
+from fastio.transforms.batch.functions import FailedSamplesError
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_PYTHON_THREADS, Placement, called
 
@@ -51,6 +60,7 @@ class PlainProducer:
                 "fastio's transforms as FastLoader(..., transforms=[...]), or call yours on each batch"
             )
         self._dataset = dataset
+        self.steps, self.on_error = context.steps, context.options.on_error
         self._collate = context.collate
         self._fields = FieldCollate(dataset, context.rows or None)
         traits = dataset.reader.field.traits
@@ -101,20 +111,22 @@ class PlainProducer:
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[PendingBatch]:
         """Start one batch per step."""
         for part in batches.slices():
-            yield RestartedBatch(partial(self._start, batches.indices[part].tolist()))
+            numbered = Numbered(None, epoch, batches.ids[part])
+            yield RestartedBatch(partial(self._start, batches.indices[part].tolist(), numbered))
 
-    def _start(self, indices: list[int]) -> Future[FinishedBatch]:
+    def _start(self, indices: list[int], numbered: Numbered) -> PendingBatch:
         """
         Start one batch.
 
         Even in a forked child, a new thread makes it: in the main thread, torch's parallel operations would wait for
         ever for the parent's OpenMP threads, which do not survive a fork.
         """
-        return self._executor.here().submit(self._make, indices)
+        made = self._executor.here().submit(self._make, indices)
+        return _PlainBatch(self, made, indices, numbered)
 
-    def _make(self, indices: list[int]) -> FinishedBatch:
+    def _make(self, indices: list[int]) -> _Made:
         """Make one batch in the calling thread."""
-        errors: list[SampleError] = []
+        errors: dict[int, SampleError] = {}
         try:
             samples, checked = self._read(indices)
         except SampleError:
@@ -122,12 +134,16 @@ class PlainProducer:
                 raise
             samples, checked = self._good(indices, errors)
         proof = checked, (0, len(indices))
+        return _Made(samples, errors, self.collated(samples, errors.values(), proof))
+
+    def collated(self, samples: Sequence[Any], errors: Iterable[SampleError], proof: Proof) -> FinishedBatch:
+        """Return the batch of these samples."""
         if not samples:
-            return FinishedBatch(None, 0, 0, errors, proof=proof)
-        batch = self._default(samples) if self._collate is None else self._collate(samples)
+            return FinishedBatch(None, 0, 0, list(errors), proof=proof)
+        batch = self._default(list(samples)) if self._collate is None else self._collate(list(samples))
         tokens, slots = (0, 0) if self._collate is None else count_tokens(batch)
         batch = self._options.output.pinned(batch)
-        return FinishedBatch(batch, len(samples), nbytes_of(batch), errors, tokens, slots, proof=proof)
+        return FinishedBatch(batch, len(samples), nbytes_of(batch), list(errors), tokens, slots, proof=proof)
 
     def _read(self, indices: list[int]) -> tuple[list[Any], CheckedSamples]:
         """Return samples, and the checksums that the dataset compared their bytes with."""
@@ -141,21 +157,68 @@ class PlainProducer:
         """Return the samples with tensors in place of pictures that the transform has left, as in native batches."""
         return samples if self._collate is not None else list(map(self._fields.decoded, samples))
 
-    def _good(self, indices: list[int], errors: list[SampleError]) -> tuple[list[Any], CheckedSamples]:
-        """Read the samples of a batch with a bad one in it, one by one; the bad ones have no checksums to rely on."""
+    def _good(self, indices: list[int], errors: dict[int, SampleError]) -> tuple[list[Any], CheckedSamples]:
+        """
+        Read the samples of a batch with a bad one in it, one by one; the bad ones, which are added to ``errors`` by
+        place, have no checksums to rely on.
+        """
         samples: list[Any] = []
         parts: list[CheckedSamples] = []
-        for index in indices:
+        for place, index in enumerate(indices):
             try:
                 read, checked = self._read([index])
                 samples += read
                 parts.append(checked)
             except SampleError as exc:
-                errors.append(exc)
+                errors[place] = exc
                 parts.append(CheckedSamples.bad(index, self._dataset.readers))
                 if self._options.on_error == "zero":
                     samples += self._decoded([self._dataset.blank(index)])
         return samples, CheckedSamples.joined(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The samples of a batch that are not left out, the errors of those that are bad, by place, and the batch."""
+
+    samples: list[Any]
+    errors: dict[int, SampleError]
+    batch: FinishedBatch
+
+
+class _PlainBatch:
+    """A batch in progress: made by a thread, and after that by the steps of the loader, in the loop's thread."""
+
+    __slots__ = ("_indices", "_made", "_numbered", "_producer")
+
+    def __init__(self, producer: PlainProducer, made: Future[_Made], indices: list[int], numbered: Numbered) -> None:
+        self._producer, self._made, self._indices, self._numbered = producer, made, indices, numbered
+
+    def cancel(self) -> None:
+        """Cancel the batch, unless a thread has begun it."""
+        self._made.cancel()
+
+    def result(self) -> FinishedBatch:
+        """The batch, when it is there."""
+        made, steps, on_error = self._made.result(), self._producer.steps, self._producer.on_error
+        batch, errors = made.batch, made.errors
+        if steps is None:
+            return batch
+        places = [place for place in range(len(self._indices)) if on_error == "zero" or place not in errors]
+        samples = dict(zip(places, made.samples, strict=True))
+        while batch.samples:
+            step = Numbered(batch.batch, self._numbered.epoch, self._numbered.indices[places])
+            try:
+                batch.batch = steps.run(step, blanks=[errors] * steps.pictures if on_error == "zero" else ())
+                break
+            except FailedSamplesError as exc:
+                failed = {places[row]: error for row, error in failures(exc, on_error=on_error).items()}
+            errors = dict(sorted((failed | errors).items()))
+            kept = kept_positions(errors, len(self._indices), on_error=on_error)
+            places = places if kept is None else kept.tolist()
+            assert batch.proof is not None
+            batch = self._producer.collated([samples[place] for place in places], errors.values(), batch.proof)
+        return batch
 
 
 def _reason(dataset: FastDataset) -> str:

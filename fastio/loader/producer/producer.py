@@ -22,6 +22,7 @@ from fastio.dataset.row_reader import one_by_one
 from fastio.dataset.token_collate import TokenCollate
 from fastio.errors import SampleError, SchemaError
 from fastio.lazy import torch
+from fastio.loader.batch_steps import BatchSteps
 from fastio.loader.forks import PerProcess
 from fastio.loader.options import OnError, ProducerOptions
 from fastio.loader.output import Output
@@ -31,6 +32,7 @@ from fastio.loader.producer.clips import Clips
 from fastio.loader.producer.field_options import FieldOptions
 from fastio.loader.thread_tuner import Pool
 from fastio.samplers.batches import Batches
+from fastio.transforms.batch.functions import FailedSamplesError
 from fastio.transforms.fused import PicturePass
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import Placement
@@ -46,6 +48,7 @@ __all__ = [
     "Submitted",
     "add_advice",
     "collate_labels",
+    "failures",
     "kept_positions",
     "tensor_labels",
 ]
@@ -63,6 +66,8 @@ class ProducerContext:
     ``rows`` says how the plain path collates fields whose values differ in length. ``compared`` are the checksums of
     the samples of a cache in memory, see CacheContents; None for others. ``clips`` says which samples are one clip.
     ``seed`` is the loader's, for what is drawn where samples are looked up.
+    ``steps`` are done to batches in the loop's thread, where samples are good or bad: up to the last function of a
+    single picture, whose sample may be bad to it; None: there is none.
     """
 
     dataset: FastDataset
@@ -77,6 +82,7 @@ class ProducerContext:
     compared: Mapping[str, NDArray[np.uint32]] | None = None
     clips: Clips | None = None
     seed: int = 0
+    steps: BatchSteps | None = None
 
     @property
     def field_options(self) -> FieldOptions:
@@ -261,6 +267,14 @@ def kept_positions(
     if on_error == "zero":
         return None
     return np.setdiff1d(np.arange(count), list(errors) if lost is None else lost)
+
+
+def failures(failed: FailedSamplesError, *, on_error: OnError) -> dict[int, SampleError]:
+    """Return the errors of samples that functions failed for; those that are kept do not keep the batch by a trace."""
+    if on_error != "raise":
+        for error in failed.errors.values():
+            error.__cause__ = None
+    return dict(failed.errors)
 
 
 def add_advice(error: SampleError, *, on_error: OnError) -> None:

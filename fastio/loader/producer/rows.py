@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,6 +168,14 @@ class PendingRowFields:
         height, width = rows.shape[first : first + 2]
         ids = self._part.chunk.batches.ids[self._part.part]
         self.pieces = mosaics.pieces(ids, positions, (height, width), list(bad), epoch=self._part.epoch)
+
+    def blanks(self, failed: Collection[int]) -> list[Collection[int]]:
+        """
+        Return for each field of pictures the positions of its blanks in a batch that keeps bad samples; functions have
+        ``failed`` for some of these.
+        """
+        names = [name for name, field in self._fields.fields.items() if field.reader.is_picture]
+        return [{*failed, *(() if self.pieces else self._decoded[name].errors)} for name in names]
 
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.types.options import explains_fields
 
-__all__ = ["PerBatch", "PerSample"]
+__all__ = ["FailedSamplesError", "PerBatch", "PerSample"]
 
 
 @explains_fields
@@ -28,14 +28,16 @@ class PerSample(BatchTransform):
 
         transforms = [RandomResizedCrop(224), PerSample(darken, draws=1), RandomHorizontalFlip(), Normalize(mean, std)]
 
-    ``function`` gets a copy of the picture as the transforms before it leave it, on their device, and returns one of
-    the same shape and dtype (TypeError otherwise). With ``draws``, it also gets that many uniform numbers in [0, 1),
+    ``function`` gets a copy of the picture as the transforms before it leave it, and returns one of the same shape and
+    dtype (TypeError otherwise, which ends the loop). With ``draws``, it also gets that many uniform numbers in [0, 1),
     which depend on seed, epoch, sample and its place in the list. It sees no labels, masks or boxes, so it must not
     move pixels that they belong to.
 
     It is called in the thread of the training loop, one picture after the other, in order. An exception in it is a
-    SampleError that names the sample and ends the loop, whatever ``on_error`` is. A loader's saved state knows the
-    function by its name.
+    SampleError that names the sample, and FastLoader's ``on_error`` says what follows, as for a damaged one: the batch
+    is made without it, or with zeros in the place of its pictures as decoded, for which no function is called. So it
+    runs on the host, with ``device="cuda"`` before the copy. Elsewhere, in a DevicePrefetcher or where a GPU decodes,
+    it runs on the device, and an exception ends the loop. A loader's saved state knows the function by its name.
     """
 
     function: Callable[..., torch.Tensor]
@@ -52,31 +54,49 @@ class PerSample(BatchTransform):
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
         return self.parameters_of(numbers, np.arange(len(numbers)))
 
-    def parameters_of(self, numbers: NDArray[np.float64], samples: NDArray[np.int64]) -> Parameters:
-        """As ``parameters``, for rows that show these samples, ``(n,)``, by index."""
-        return {"numbers": numbers, "samples": samples}
+    def parameters_of(
+        self, numbers: NDArray[np.float64], samples: NDArray[np.int64], are_blank: NDArray[np.bool_] | None = None
+    ) -> Parameters:
+        """
+        As ``parameters``, for rows that show these samples, ``(n,)``, by index; those that ``are_blank`` become zeros.
+        """
+        blank = np.zeros(len(samples), bool) if are_blank is None else are_blank
+        return {"numbers": numbers, "samples": samples, "blank": blank}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
+        """As BatchTransform.run. Raises FailedSamplesError with an error for each row that the function fails for."""
         images, numbers, samples = pictures.images, parameters["numbers"], parameters["samples"]
-        done = torch.empty_like(images)
+        done, errors = torch.empty_like(images), {}
         for row, image in enumerate(images):
+            if parameters["blank"][row]:
+                done[row] = 0
+                continue
             try:
                 done[row] = self.call(image, numbers[row])
-            except _ReturnError:
-                raise
-            except Exception as exc:  # the user's function may raise anything
+            except SampleError as exc:
                 index = int(samples[row])
-                raise SampleError(f"[{index}]: {self} raised {exc!r}", index=index) from exc
+                errors[row] = SampleError(f"[{index}]: {exc}", index=index)
+                errors[row].__cause__ = exc.__cause__
+        if errors:
+            raise FailedSamplesError(errors)
         return Pictures(done, pictures.labels)
 
     def call(self, picture: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
-        """Return what the function makes of a copy of a picture (C, H, W). Raises TypeError for what is not one."""
+        """
+        Return what the function makes of a copy of a picture (C, H, W).
+
+        Raises SampleError, which does not know its sample, for an exception in it, and TypeError for what is no
+        picture.
+        """
         copy = picture.clone(memory_format=torch.contiguous_format)
-        made = self.function(copy, numbers) if self.draws else self.function(copy)
+        try:
+            made = self.function(copy, numbers) if self.draws else self.function(copy)
+        except Exception as exc:  # the user's function may raise anything
+            raise SampleError(f"{self} raised {exc!r}") from exc
         if not isinstance(made, torch.Tensor) or (made.shape, made.dtype) != (picture.shape, picture.dtype):
             is_tensor = isinstance(made, torch.Tensor)
             got = f"{made.dtype} {tuple(made.shape)}" if is_tensor else type(made).__name__
-            raise _ReturnError(
+            raise TypeError(
                 f"{self} returned {got}; expected a picture like the one it got, {picture.dtype} {tuple(picture.shape)}"
             )
         return made
@@ -113,8 +133,17 @@ class PerBatch:
         return self.function(batch)
 
 
-class _ReturnError(TypeError):
-    """A function returned what is no picture: its author's mistake, not the sample's."""
+class FailedSamplesError(Exception):
+    """Functions of single pictures failed: ``errors`` has those of the samples, by their place in the batch."""
+
+    def __init__(self, errors: Mapping[int, SampleError]) -> None:
+        super().__init__(f"{len(errors)} samples failed")
+        self.errors = errors
+
+    @property
+    def first(self) -> SampleError:
+        """The error of the sample that comes first."""
+        return self.errors[min(self.errors)]
 
 
 def _check_function(what: object, function: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import takewhile
@@ -17,7 +17,7 @@ from fastio.samplers.batches import split_ids
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import Finish, Finishing
-from fastio.transforms.batch.functions import PerBatch, PerSample
+from fastio.transforms.batch.functions import FailedSamplesError, PerBatch, PerSample
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.one_pass import HostPass, one_pass
@@ -97,16 +97,20 @@ class Recipe:
         self._seeds = [view_seed(seed, view) for view in range(repeats)]
         self._named = named
         self.next: Recipe | None = None
+        self.end = first + len(stages)  # the number of the stage that would follow
         if stop < len(ours):
-            first += len(stages)
-            self.next = Recipe(transforms[stop:], seed=seed, repeats=repeats, first=first, named=named)
+            self.next = Recipe(transforms[stop:], seed=seed, repeats=repeats, first=self.end, named=named)
+            self.end = self.next.end
 
     def __bool__(self) -> bool:
         return bool(self._stages or self.own)
 
-    def draw(self, parts: Sequence[torch.Tensor], indices: NDArray[np.int64], epoch: int) -> list[Parameters]:
+    def draw(
+        self, parts: Sequence[torch.Tensor], indices: NDArray[np.int64], epoch: int, blanks: Collection[int] = ()
+    ) -> list[Parameters]:
         """
-        Decide what each stage does with these samples; ``parts`` are the tensors of their batch.
+        Decide what each stage does with these samples; ``parts`` are the tensors of their batch. Functions of single
+        pictures are not called for the samples at the places ``blanks``, and make zeros of them.
 
         All tensors in the result are on the host.
         """
@@ -117,14 +121,24 @@ class Recipe:
             raise SchemaError(f"{shape[0]} pictures in a batch of {len(indices)} samples")
         channels, size = shape[1], (shape[2], shape[3])
         samples = np.tile(split_ids(indices)[0], len(self._seeds))
+        are_blank = np.tile(np.isin(np.arange(len(indices)), list(blanks)), len(self._seeds))
         self._check_labels(parts)
         drawn = []
         for number, stage in self._stages.items():
             seeds = [_stage_seed(seed, number) for seed in self._seeds]
             numbers = np.concatenate([uniform(indices, stage.draws, seed=seed, epoch=epoch) for seed in seeds])
-            parameters, channels, size = stage.draw(numbers, channels, size, samples)
+            parameters, channels, size = stage.draw(numbers, channels, size, _Rows(samples, are_blank))
             drawn.append(parameters)
         return drawn
+
+    def blanked(self, parts: Sequence[torch.Tensor], count: int, blanks: Collection[int]) -> list[torch.Tensor]:
+        """Return the tensors of a batch of ``count`` samples with zeros for the pictures of those at ``blanks``."""
+        done, place = list(parts), _find_pictures(parts)
+        if place is not None and blanks:
+            done[place] = parts[place].clone()
+            for view in range(len(self._seeds)):
+                done[place][[view * count + blank for blank in blanks]] = 0
+        return done
 
     def _check_labels(self, parts: Sequence[torch.Tensor]) -> None:
         """
@@ -161,15 +175,26 @@ class Recipe:
         return done
 
     def _run(self, stage: _Stage, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """Run a stage; a SampleError of a function of the user's gets the names that the loader knows."""
+        """
+        Run a stage. Raises FailedSamplesError, by place among the samples, with the names that the loader knows, for
+        those that a function of the user's fails for.
+        """
         try:
             return stage.run(pictures, parameters)
-        except SampleError as error:
-            if self._named is None:
-                raise
-            named = self._named(error.index)
-            named.args = (f"{named}{str(error).removeprefix(f'[{error.index}]')}",)
-            raise named from error.__cause__
+        except FailedSamplesError as failed:
+            count = len(pictures.images) // len(self._seeds)
+            errors: dict[int, SampleError] = {}
+            for row, error in failed.errors.items():
+                errors.setdefault(row % count, self._in_words(error))
+            raise FailedSamplesError(errors) from None
+
+    def _in_words(self, error: SampleError) -> SampleError:
+        if self._named is None:
+            return error
+        named = self._named(error.index)
+        named.args = (f"{named}{str(error).removeprefix(f'[{error.index}]')}",)
+        named.__cause__ = error.__cause__
+        return named
 
     def finish(self, batch: Any) -> Any:
         """Apply the user's own callables to the batch."""
@@ -260,6 +285,14 @@ def split(transforms: Sequence[AnyTransform], *, resident: bool) -> tuple[list[A
     return [] if resident else [*transforms[:count], *rules], later
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Which ``samples`` the rows of a batch show, ``(n,)``, by index, and which of them ``are_blank``."""
+
+    samples: NDArray[np.int64]
+    are_blank: NDArray[np.bool_]
+
+
 class _Stage(Protocol):
     """Transforms that run in one go."""
 
@@ -267,7 +300,7 @@ class _Stage(Protocol):
     def draws(self) -> int: ...
 
     def draw(
-        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], samples: NDArray[np.int64]
+        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], rows: _Rows
     ) -> tuple[Parameters, int, tuple[int, int]]:
         """Return the parameters for these samples with these numbers, and the resulting channels and size."""
         ...
@@ -286,14 +319,14 @@ class _Single:
         return self.transform.draws
 
     def draw(
-        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], samples: NDArray[np.int64]
+        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], rows: _Rows
     ) -> tuple[Parameters, int, tuple[int, int]]:
         transform = self.transform
         if mixes_of(transform):
             mixing: Any = transform  # a Mix, or a OneOf of such
-            return mixing.mixed(numbers, size, samples), channels, size
+            return mixing.mixed(numbers, size, rows.samples), channels, size
         if isinstance(transform, PerSample):
-            return transform.parameters_of(numbers, samples), channels, size
+            return transform.parameters_of(numbers, rows.samples, rows.are_blank), channels, size
         return transform.parameters(numbers, size), channels, size
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
@@ -313,7 +346,7 @@ class _Pass:
         return self.compose.draws
 
     def draw(
-        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], samples: NDArray[np.int64]
+        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int], rows: _Rows
     ) -> tuple[Parameters, int, tuple[int, int]]:
         if not self.compose.transforms:
             return {}, channels, size
@@ -397,10 +430,17 @@ def _stage_seed(seed: int, number: int) -> int:
     return (seed + (number + 1) * 0x9E3779B97F4A7C15) % (1 << 64)
 
 
-def _pictures(parts: Sequence[torch.Tensor]) -> int:
+def _find_pictures(parts: Sequence[torch.Tensor]) -> int | None:
     for place, part in enumerate(parts):
         if part.ndim == 4 and (part.dtype == torch.uint8 or part.is_floating_point()):
             return place
+    return None
+
+
+def _pictures(parts: Sequence[torch.Tensor]) -> int:
+    place = _find_pictures(parts)
+    if place is not None:
+        return place
     shapes = ", ".join(f"{part.dtype} {tuple(part.shape)}" for part in parts)
     raise SchemaError(f"no pictures in the batch: expected a tensor (B, C, H, W), uint8 or floating, got {shapes}")
 

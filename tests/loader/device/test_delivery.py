@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from fastio.loader.device.delivery import Delivery, Numbered, Staging
+from fastio.loader.batch_steps import Numbered
+from fastio.loader.device.delivery import Delivery, Staging
 from fastio.loader.device.lane import HostLane
 from tests.loader.device.slow_lane import SlowLane, pin
 

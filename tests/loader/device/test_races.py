@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastio.loader.device.delivery import Delivery, Numbered, Staging
+from fastio.loader.batch_steps import Numbered
+from fastio.loader.device.delivery import Delivery, Staging
 from fastio.loader.device.lane import CudaLane, _CudaMark
 from tests.loader.device.race_detector import Card, RacedLane
 
