@@ -15,7 +15,7 @@ from fastio.dataset.picture.lazy import LazyPicture, small_picture
 from fastio.dataset.picture.stored import StoredPicture
 from fastio.dataset.row_reader import RowReader, is_uniform, label_values
 from fastio.dataset.token_reader import TokenReader, read_text
-from fastio.lazy import torch
+from fastio.lazy import torch, torch_if_there
 from fastio.store.protocol import SampleStore
 from fastio.types.spans import Spans
 
@@ -34,8 +34,8 @@ class FieldValues:
     Makes the values of one field, before any transform.
 
     A picture becomes a PIL image, lazy if it is larger than 64 x 64 pixels; a mask a PIL image as stored (mode "P",
-    "L", "1" or "I;16"); text ``str``; JSON the object; bytes ``bytes``; token ids an int64 tensor; raw and ragged
-    arrays NumPy arrays of the field's dtype.
+    "L", "1" or "I;16"); text ``str``; JSON the object; bytes ``bytes``; token ids an int64 tensor, or an array where
+    torch cannot be imported; raw and ragged arrays NumPy arrays of the field's dtype.
     """
 
     def __init__(self, reader: RowReader) -> None:
@@ -71,7 +71,8 @@ class FieldValues:
         """
         field, traits = self.reader.field, self.reader.field.traits
         if self.tokens is not None:
-            return torch.empty(0, dtype=torch.int64, device="cpu")
+            none = np.empty(0, np.int64)
+            return none if torch_if_there() is None else torch.from_numpy(none)
         if traits.is_text:
             return ""
         if traits.is_json:

@@ -209,7 +209,7 @@ class FieldCollate:
             return self._decoded(form.names[0], sample)
         if self._is_tuple(sample):
             return tuple(map(self._decoded, self._names_of(sample), sample))
-        return _plain_tensors(sample)
+        return self._plain(sample)
 
     def collate(self, samples: Sequence[Any]) -> Any:
         """Collate decoded samples."""
@@ -219,7 +219,7 @@ class FieldCollate:
         if form.kind == "value":
             return self._collated(form.names[0], samples)
         if not self._is_tuple(first):
-            return torch.utils.data.default_collate(list(samples))  # a transform made something else
+            return self._stacked(samples)  # a transform made something else
         columns = zip(self._names_of(first), zip(*samples, strict=True), strict=True)
         batch = [self._collated(name, values) for name, values in columns]
         return batch if form.kind == "pair" else tuple(batch)  # a list, as default_collate makes of pairs
@@ -234,15 +234,40 @@ class FieldCollate:
 
     def _decoded(self, name: str, value: Any) -> Any:
         if name in self._masks and isinstance(value, Image.Image):
-            return picture_tensor(value, is_mask=True)
-        return value if name in self._lists else _plain_tensors(value)
+            return self._pixels(value, is_mask=True)
+        return value if name in self._lists else self._plain(value)
+
+    def _plain(self, value: Any) -> Any:
+        """Return a PIL image as a tensor, and those in containers likewise; anything else as it is."""
+        if isinstance(value, Image.Image):
+            return self._pixels(value)
+        if type(value) is dict:
+            return {name: self._plain(part) for name, part in value.items()}
+        if type(value) is tuple:
+            return tuple(map(self._plain, value))
+        return list(map(self._plain, value)) if type(value) is list else value
+
+    # What makes tensors, for a loader whose batches have something else.
+
+    def _pixels(self, image: Image.Image, *, is_mask: bool = False) -> Any:
+        return picture_tensor(image, is_mask=is_mask)
+
+    def _stacked(self, values: Sequence[Any]) -> Any:
+        return torch.utils.data.default_collate(list(values))
+
+    def _preferences(self, collate: PreferenceCollate, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return collate(samples)
+
+    def _joined_rows(self, values: Sequence[Any], how: Rows, fill: int) -> Any:
+        """Return values of different lengths, as ``how`` says, by name or by a PadCollate."""
+        return _collated_rows(values, how, fill)
 
     def _dict(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
         if self._preference is not None:
             ours = [name for name in columns if isinstance(self._rows.get(name), PreferenceCollate)]
-            rows = zip(*(map(torch.as_tensor, columns[name]) for name in ours), strict=True)
-            batch = self._preference([dict(zip(ours, row, strict=True)) for row in rows])
+            rows = zip(*(columns[name] for name in ours), strict=True)
+            batch = self._preferences(self._preference, [dict(zip(ours, row, strict=True)) for row in rows])
             columns = {name: values for name, values in columns.items() if name not in ours}
         for name, values in columns.items():
             collated = self._collated(name, values)
@@ -255,9 +280,9 @@ class FieldCollate:
     def _collated(self, name: str, values: Sequence[Any]) -> Any:
         try:
             if name in self._rows and np.ndim(values[0]) > 0:
-                return _collated_rows(values, self._rows[name], self._fills[name])
+                return self._joined_rows(values, self._rows[name], self._fills[name])
             is_listed = isinstance(values[0], self._lists.get(name, ()))
-            return list(values) if is_listed else torch.utils.data.default_collate(list(values))
+            return list(values) if is_listed else self._stacked(values)
         except Exception as exc:
             exc.add_note(f"in a batch of {len(values)} samples, field {name!r}")
             raise
@@ -289,14 +314,3 @@ def _collated_rows(values: Sequence[Any], how: Rows, fill: int) -> Any:
     assert not isinstance(how, PreferenceCollate), "which is for several fields at once"
     counts = np.array([len(tensor) for tensor in tensors], np.int64)
     return collate_rows(torch.cat(tensors), counts, how, fill=fill)
-
-
-def _plain_tensors(value: Any) -> Any:
-    """Return a PIL image as a tensor, and those in containers likewise; anything else as it is."""
-    if isinstance(value, Image.Image):
-        return picture_tensor(value)
-    if type(value) is dict:
-        return {name: _plain_tensors(part) for name, part in value.items()}
-    if type(value) is tuple:
-        return tuple(map(_plain_tensors, value))
-    return list(map(_plain_tensors, value)) if type(value) is list else value

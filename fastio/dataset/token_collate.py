@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from fastio.lazy import torch
+from fastio.dataset.stacking import stacked_arrays
+from fastio.lazy import is_tensor, torch
 from fastio.types.options import explains_fields
 from fastio.types.runs import mask_of_runs
 from fastio.types.schema import LOSS, Field
@@ -35,6 +37,7 @@ __all__ = [
 Batch = dict[str, Any]
 Side = Literal["right", "left"]
 Layout = Literal["pad", "pack", "chunk", "window"]
+_Stack = Callable[[Sequence[Any]], Any]  # makes labels and columns of a batch
 
 _LABELS = "labels"
 IGNORED = -100  # in ``labels``: the ``ignore_index`` of torch's cross entropy
@@ -129,12 +132,19 @@ class PadCollate:
         return _checked_multiple(self.pad_to_multiple)
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
-        tokens, labels, beside = _apart(samples)
+        return _as_tensors(self._made(samples, _collated), samples)
+
+    def arrays(self, samples: Sequence[Any]) -> Batch:
+        """As a call, with arrays in the place of tensors."""
+        return self._made(samples, stacked_arrays)
+
+    def _made(self, samples: Sequence[Any], stack: _Stack) -> Batch:
+        tokens, labels, beside = _apart(samples, stack)
         lengths = _lengths(tokens)
         width = _rounded(int(lengths.max()), _checked_multiple(self.pad_to_multiple))
-        ids = lengths.new_full((len(tokens), width), self.pad_id)
-        mask = torch.zeros_like(ids, dtype=torch.bool)
-        others = {name: each.filled(tuple(ids.shape)) for name, each in beside.items()}
+        ids = np.full((len(tokens), width), self.pad_id, np.int64)
+        mask = np.zeros(ids.shape, np.bool_)
+        others = {name: each.filled(ids.shape) for name, each in beside.items()}
         for row, each in enumerate(tokens):
             columns = slice(width - len(each), width) if self.pads_before else slice(len(each))
             ids[row, columns] = each
@@ -200,7 +210,14 @@ class PackCollate:
         return self.tokens or 0
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
-        tokens, labels, beside = _apart(samples)
+        return _as_tensors(self._made(samples, _collated), samples)
+
+    def arrays(self, samples: Sequence[Any]) -> Batch:
+        """As a call, with arrays in the place of tensors."""
+        return self._made(samples, stacked_arrays)
+
+    def _made(self, samples: Sequence[Any], stack: _Stack) -> Batch:
+        tokens, labels, beside = _apart(samples, stack)
         lengths = _lengths(tokens)
         starts, cuts = self._places(lengths.tolist())
         if isinstance(samples[0], Mapping) and LOSS in samples[0]:
@@ -208,17 +225,17 @@ class PackCollate:
                 each[:1] = IGNORED
         size = (self.tokens or cuts[-1]) * (self.rows or 1)
         shape = (size,) if self.rows is None else (self.rows, self.width)
-        counts = [torch.arange(len(each), device=each.device) for each in tokens]
+        counts = [np.arange(len(each)) for each in tokens]
         batch: Batch = {
-            "input_ids": _joined(tokens, starts, size, self.pad_id).view(shape),
-            "position_ids": _joined(counts, starts, size, 0).view(shape),
+            "input_ids": _joined(tokens, starts, size, self.pad_id).reshape(shape),
+            "position_ids": _joined(counts, starts, size, 0).reshape(shape),
         }
         if self.rows is not None:
-            numbers = [torch.full_like(each, number, dtype=torch.int32) for number, each in enumerate(tokens)]
-            batch["document_ids"] = _joined(numbers, starts, size, -1).view(shape)
-        batch["cu_seqlens"] = torch.tensor(cuts, dtype=torch.int32, device=lengths.device)
+            numbers = [np.full(len(each), number, np.int32) for number, each in enumerate(tokens)]
+            batch["document_ids"] = _joined(numbers, starts, size, -1).reshape(shape)
+        batch["cu_seqlens"] = np.array(cuts, np.int32)
         batch["max_seqlen"] = max(map(operator.sub, cuts[1:], cuts))
-        others = {name: _joined(each.values, starts, size, each.fill).view(shape) for name, each in beside.items()}
+        others = {name: _joined(each.values, starts, size, each.fill).reshape(shape) for name, each in beside.items()}
         return {**batch, "lengths": lengths, **others, **labels}
 
     def _places(self, lengths: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -287,14 +304,21 @@ class ChunkCollate:
         return self.tokens
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
-        tokens, _, beside = _apart(samples)
+        return _as_tensors(self._made(samples, _collated), samples)
+
+    def arrays(self, samples: Sequence[Any]) -> Batch:
+        """As a call, with arrays in the place of tensors."""
+        return self._made(samples, stacked_arrays)
+
+    def _made(self, samples: Sequence[Any], stack: _Stack) -> Batch:
+        tokens, _, beside = _apart(samples, stack)
         total = sum(map(len, tokens))
         tail = _rounded(total, self.tokens) - total
-        ids = torch.cat([*tokens, tokens[0].new_full((tail,), self.pad_id)])
-        mask = torch.arange(total + tail, device=ids.device) < total
-        batch = {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
+        ids = np.concatenate([*tokens, np.full(tail, self.pad_id, tokens[0].dtype)])
+        mask = np.arange(total + tail) < total
+        batch = {"input_ids": ids.reshape(-1, self.tokens), "attention_mask": mask.reshape(-1, self.tokens)}
         for name, each in beside.items():
-            batch[name] = torch.cat([*each.values, each.filled((tail,))]).view(-1, self.tokens)
+            batch[name] = np.concatenate([*each.values, each.filled((tail,))]).reshape(-1, self.tokens)
         return batch
 
 
@@ -331,14 +355,17 @@ class WindowCollate:
         return self.tokens
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
+        return _as_tensors(self.arrays(samples), samples)
+
+    def arrays(self, samples: Sequence[Any]) -> Batch:
+        """As a call, with arrays in the place of tensors."""
         if not self.documents:
-            return {"input_ids": torch.stack(list(samples))}
-        batch: Batch = {name: torch.stack([sample[name] for sample in samples]) for name in samples[0]}
+            return {"input_ids": np.stack(list(map(_as_array, samples)))}
+        batch: Batch = {name: np.stack([_as_array(sample[name]) for sample in samples]) for name in samples[0]}
         begins = batch["position_ids"] == 0
-        cuts = torch.nonzero(begins.view(-1)).view(-1).to(torch.int32)
-        ends = torch.cat([cuts, cuts.new_full((1,), begins.numel())])
-        batch["document_ids"] = begins.view(-1).cumsum(0).to(torch.int32).view(begins.shape) - 1
-        return {**batch, "cu_seqlens": ends, "max_seqlen": int(ends.diff().max())}
+        ends = np.append(np.flatnonzero(begins), begins.size).astype(np.int32)
+        batch["document_ids"] = begins.reshape(-1).cumsum(dtype=np.int32).reshape(begins.shape) - 1
+        return {**batch, "cu_seqlens": ends, "max_seqlen": int(np.diff(ends).max())}
 
 
 @explains_fields
@@ -379,22 +406,32 @@ class PreferenceCollate:
         return PadCollate(self.pad_id, "left" if name == "prompt" else "right", self.pad_to_multiple)
 
     def __call__(self, samples: Sequence[Mapping[str, Any]]) -> Batch:
+        return _as_tensors(self._made(samples, _collated), [samples[0].get("prompt")])
+
+    def arrays(self, samples: Sequence[Mapping[str, Any]]) -> Batch:
+        """As a call, with arrays in the place of tensors."""
+        return self._made(samples, stacked_arrays)
+
+    def _made(self, samples: Sequence[Mapping[str, Any]], stack: _Stack) -> Batch:
         answers = answers_of(samples[0])
         if not answers:
             raise ValueError(f"samples with {', '.join(map(str, samples[0]))}: expected {_PREFERENCE_FIELDS}")
         rest = [name for name in samples[0] if name != "prompt" and name not in answers]
-        columns = {name: _collated([sample[name] for sample in samples]) for name in rest}
+        columns = {name: stack([sample[name] for sample in samples]) for name in rest}
         if self.apart:
             batch: Batch = {}
             for name in ("prompt", *answers):
-                padded = self.padding_of(name)([sample[name] for sample in samples])
+                padded = self.padding_of(name).arrays([sample[name] for sample in samples])
                 batch |= {f"{name}_{part}": padded[part] for part in ("input_ids", "attention_mask")}
             return {**batch, **columns}
-        rows = [torch.cat([sample["prompt"], sample[name]]) for name in answers for sample in samples]
-        batch = PadCollate(self.pad_id, pad_to_multiple=self.pad_to_multiple)(rows)
-        prompts = torch.tensor([len(sample["prompt"]) for _ in answers for sample in samples])
-        places = torch.arange(batch["input_ids"].shape[1], device=batch["input_ids"].device)
-        is_answer = (places >= prompts.to(places.device)[:, None]) & batch["attention_mask"]
+        rows = [
+            np.concatenate([_as_array(sample["prompt"]), _as_array(sample[name])])
+            for name in answers
+            for sample in samples
+        ]
+        batch = PadCollate(self.pad_id, pad_to_multiple=self.pad_to_multiple).arrays(rows)
+        prompts = np.array([len(sample["prompt"]) for _ in answers for sample in samples])
+        is_answer = (np.arange(batch["input_ids"].shape[1]) >= prompts[:, None]) & batch["attention_mask"]
         return {
             "input_ids": batch["input_ids"],
             "attention_mask": batch["attention_mask"],
@@ -423,7 +460,7 @@ def answers_of(names: Collection[str]) -> tuple[str, ...]:
 def count_tokens(batch: Batch) -> tuple[int, int]:
     """Return the tokens of a batch, and its slots for tokens."""
     filled = batch["lengths"] if "lengths" in batch else batch["attention_mask"]
-    return int(filled.sum()), batch["input_ids"].numel()
+    return int(filled.sum()), math.prod(batch["input_ids"].shape)
 
 
 def _checked_multiple(wish: int | torch.dtype) -> int:
@@ -438,34 +475,49 @@ def _rounded(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def _joined(parts: Sequence[torch.Tensor], starts: Sequence[int], size: int, fill: int) -> torch.Tensor:
+def _joined(parts: Sequence[NDArray[Any]], starts: Sequence[int], size: int, fill: int) -> NDArray[Any]:
     """Return the parts from their starts on, in ``size`` elements; what is between them and behind is ``fill``."""
-    if starts[-1] + len(parts[-1]) == sum(map(len, parts)):  # nothing is between them
-        return torch.cat([*parts, parts[0].new_full((size - starts[-1] - len(parts[-1]),), fill)])
-    pieces, at = [], 0
+    joined = np.full(size, fill, parts[0].dtype)
     for start, part in zip(starts, parts, strict=True):
-        if start > at:
-            pieces.append(part.new_full((start - at,), fill))
-        pieces.append(part)
-        at = start + len(part)
-    return torch.cat([*pieces, parts[0].new_full((size - at,), fill)])
+        joined[start : start + len(part)] = part
+    return joined
 
 
-def _lengths(tokens: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the number of tokens of each sample, on the device of the tokens."""
-    return torch.tensor([len(each) for each in tokens], dtype=torch.int64, device=tokens[0].device)
+def _lengths(tokens: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """Return the number of tokens of each sample."""
+    return np.array([len(each) for each in tokens], np.int64)
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    """Return a tensor, an array or a list as an array, of the dtype that torch would give it."""
+    if is_tensor(values):
+        return values.detach().cpu().numpy()
+    array = np.asarray(values)
+    is_list = not isinstance(values, (np.ndarray, np.generic))
+    return array.astype(np.float32) if is_list and array.dtype == np.float64 else array
+
+
+def _as_tensors(batch: Batch, samples: Sequence[Any]) -> Batch:
+    """Return a batch with tensors in the place of arrays, on the device that the ids of the samples are on."""
+    first = samples[0]
+    values = first.values() if isinstance(first, Mapping) else first if isinstance(first, tuple) else [first]
+    device = next((value.device for value in values if is_tensor(value)), "cpu")
+    return {
+        name: torch.from_numpy(value).to(device) if isinstance(value, np.ndarray) else value
+        for name, value in batch.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
     """What samples have beside their ids, one value for each, and what padding gets."""
 
-    values: list[torch.Tensor]
+    values: list[NDArray[Any]]
     fill: int
 
-    def filled(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Return a tensor of this shape that is padding alone."""
-        return self.values[0].new_full(shape, self.fill)
+    def filled(self, shape: tuple[int, ...]) -> NDArray[Any]:
+        """Return an array of this shape that is padding alone."""
+        return np.full(shape, self.fill, self.values[0].dtype)
 
 
 def beside_name(field: Field) -> str:
@@ -478,11 +530,11 @@ def beside_fill(name: str) -> int:
     return IGNORED if name == _LABELS else 0
 
 
-def _collated(values: list[Any]) -> Any:
-    return torch.utils.data.default_collate(values)
+def _collated(values: Sequence[Any]) -> Any:
+    return torch.utils.data.default_collate(list(values))
 
 
-def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, dict[str, _Beside]]:
+def _apart(samples: Sequence[Any], stack: _Stack) -> tuple[list[NDArray[Any]], Batch, dict[str, _Beside]]:
     """
     Return the ids of samples, their labels or columns if they have any, and what lies beside the ids, by its name in a
     batch. Raises ValueError for samples without ids, and for values that are not as many.
@@ -490,17 +542,17 @@ def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, dict[str,
     first = samples[0]
     if isinstance(first, tuple):
         return (
-            [ids for ids, _ in samples],
-            {"labels": torch.utils.data.default_collate([label for _, label in samples])},
+            [_as_array(ids) for ids, _ in samples],
+            {"labels": stack([label for _, label in samples])},
             {},
         )
     if not isinstance(first, Mapping):
-        return list(samples), {}, {}
+        return list(map(_as_array, samples)), {}, {}
     sequences = [name for name, value in first.items() if name != LOSS and np.ndim(value) == 1]
-    ids = next((name for name in sequences if torch.as_tensor(first[name]).dtype == torch.int64), None)
+    ids = next((name for name in sequences if _as_array(first[name]).dtype == np.int64), None)
     if ids is None:
         raise ValueError(f"samples with {', '.join(map(str, first))}: expected token ids, an int64 sequence, first")
-    tokens = [torch.as_tensor(sample[ids]) for sample in samples]
+    tokens = [_as_array(sample[ids]) for sample in samples]
     beside = {}
     if LOSS in first:
         counted = [_counted(own, sample[LOSS]) for own, sample in zip(tokens, samples, strict=True)]
@@ -508,7 +560,7 @@ def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, dict[str,
     for name in sequences:
         if name == ids:
             continue
-        values = [torch.as_tensor(sample[name]) for sample in samples]
+        values = [_as_array(sample[name]) for sample in samples]
         for own, value in zip(tokens, values, strict=True):
             if len(own) != len(value):
                 raise ValueError(f"{name!r} has {len(value)} values, for a sample of {len(own)} ids in {ids!r}")
@@ -516,11 +568,10 @@ def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch, dict[str,
     columns = [name for name in first if name != LOSS and name not in sequences]
     return (
         tokens,
-        {name: torch.utils.data.default_collate([sample[name] for sample in samples]) for name in columns},
+        {name: stack([sample[name] for sample in samples]) for name in columns},
         beside,
     )
 
 
-def _counted(ids: torch.Tensor, runs: ArrayLike) -> torch.Tensor:
-    mask = torch.from_numpy(mask_of_runs(runs, len(ids))).to(ids.device)
-    return torch.where(mask, ids, IGNORED)
+def _counted(ids: NDArray[Any], runs: ArrayLike) -> NDArray[Any]:
+    return np.where(mask_of_runs(runs, len(ids)), ids, IGNORED)

@@ -12,7 +12,7 @@ from fastio import _native
 from fastio.codec import describe_status
 from fastio.dataset.row_reader import RowReader
 from fastio.errors import SampleError
-from fastio.lazy import torch
+from fastio.lazy import torch, torch_if_there
 from fastio.store.protocol import SampleStore
 from fastio.types.spans import Spans
 
@@ -57,8 +57,12 @@ class TokenReader:
         """Return the number of ids in each span; incomplete ids are reported when the sample is read."""
         return spans.sizes >> (self.item_bytes >> 1)
 
-    def values(self, indices: NDArray[np.int64], spans: Spans, *, verify: bool) -> list[torch.Tensor]:
-        """Return the ids of each sample, int64. Raises SampleError for the first bad one."""
+    def values(self, indices: NDArray[np.int64], spans: Spans, *, verify: bool) -> list[Any]:
+        """
+        Return the ids of each sample, an int64 tensor, or where torch cannot be imported, an array.
+
+        Raises SampleError for the first bad one.
+        """
         lengths = self.lengths(spans)
         slots = np.concatenate(([0], np.cumsum(lengths)))
         ids, status = np.empty(int(slots[-1]), np.int64), np.empty(len(indices), np.int32)
@@ -73,6 +77,8 @@ class TokenReader:
         ).wait()
         for error in self.errors(indices, spans, status).values():
             raise error
+        if torch_if_there() is None:
+            return np.split(ids, slots[1:-1])[: len(indices)]
         return list(torch.split_with_sizes(torch.from_numpy(ids), lengths.tolist()))
 
     def errors(self, indices: NDArray[np.int64], spans: Spans, status: NDArray[np.int32]) -> dict[int, SampleError]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.dataset.form import Form
@@ -15,6 +16,7 @@ from fastio.types.schema import Field
 
 __all__ = [
     "TvTypes",
+    "picture_array",
     "picture_tensor",
 ]
 
@@ -81,6 +83,11 @@ def _typed(field: Field, value: Any, canvas: tuple[int, int] | None) -> Any:
 
 
 def picture_tensor(image: Image.Image, *, is_mask: bool = False) -> torch.Tensor:
+    """Return ``picture_array`` as a tensor."""
+    return torch.from_numpy(picture_array(image, is_mask=is_mask))
+
+
+def picture_array(image: Image.Image, *, is_mask: bool = False) -> NDArray[Any]:
     """
     Return a copy of the pixels of a PIL image as a batch has them.
 
@@ -90,7 +97,6 @@ def picture_tensor(image: Image.Image, *, is_mask: bool = False) -> torch.Tensor
     array = np.array(image)
     if is_mask and array.dtype != np.uint8:
         array = array.astype(np.uint8 if array.dtype == np.bool_ else np.int32)
-    pixels = torch.from_numpy(array)
-    if pixels.ndim == 3:
-        return pixels.permute(2, 0, 1)
-    return pixels if is_mask else pixels.unsqueeze(0)
+    if array.ndim == 3:
+        return array.transpose(2, 0, 1)
+    return array if is_mask else array[None]

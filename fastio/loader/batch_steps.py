@@ -48,15 +48,22 @@ class BatchSteps:
     then get the pictures of their view.
 
     ``roles`` says what transforms change; without it, they guess (see Recipe). ``frames`` are those of a clip in
-    batches of clips (B, T, C, H, W), of which transforms see (B * T, C, H, W).
+    batches of clips (B, T, C, H, W), of which transforms see (B * T, C, H, W). With ``are_arrays``, batches have arrays
+    of NumPy in the place of tensors.
     """
 
     def __init__(
-        self, recipes: Sequence[Recipe], *, roles: BatchRoles | None = None, frames: int | None = None
+        self,
+        recipes: Sequence[Recipe],
+        *,
+        roles: BatchRoles | None = None,
+        frames: int | None = None,
+        are_arrays: bool = False,
     ) -> None:
         self._recipes = list(recipes)
         self._roles = roles
         self._frames = frames
+        self._are_arrays = are_arrays
         self._has_views = roles is not None and roles.views
         self.pictures = 1 if roles is None else len(roles.pictures)  # the number of their fields
         self._may_fail_changed = any(map(_may_fail_changed, recipes))
@@ -95,10 +102,12 @@ class BatchSteps:
         blanks: Sequence[Collection[int]],
     ) -> Any:
         """Return a batch after one recipe, or one for each view; tensors may be where they are to be already."""
-        given = tensors(numbered.batch)
+        given = tensors(numbered.batch, arrays=self._are_arrays)
         groups = [list(range(len(given)))] if self._roles is None else self._groups(numbered.batch, given, every)
         clips = [self._frames is not None and each.ndim == _CLIP_AXES for each in given]
-        host = [each.flatten(0, 1) if is_clip else each for each, is_clip in zip(given, clips, strict=True)]
+        host = [
+            each.reshape(-1, *each.shape[2:]) if is_clip else each for each, is_clip in zip(given, clips, strict=True)
+        ]
         recipes = [every[i % len(every)] for i in range(len(groups))]
         bad = [blanks[i // len(every)] if blanks else () for i in range(len(groups))]
         if every is self._recipes:
@@ -111,7 +120,7 @@ class BatchSteps:
         ]
         done: dict[int, torch.Tensor] = {}
         with named_range(COPY):
-            copies = copied([*host, *tensors(drawn)])
+            copies = copied([*host, *tensors(drawn)])  # of arrays, nothing that is drawn has to travel
         parts, numbers = copies[: len(host)], iter(copies[len(host) :])
         with named_range(TRANSFORM), side() if any(every) else nullcontext():
             drawn = map_tensors(lambda _: next(numbers), drawn)
@@ -125,7 +134,7 @@ class BatchSteps:
                 if position not in done:
                     done[position] = self._as_clips(part) if clips[position] else part
             arrived = iter(done[position] for position in range(len(parts)))
-            batch = map_tensors(lambda _: next(arrived), numbered.batch)
+            batch = map_tensors(lambda _: next(arrived), numbered.batch, arrays=self._are_arrays)
             return batch if self._has_views else every[0].finish(batch)
 
     def _as_clips(self, frames: torch.Tensor) -> torch.Tensor:

@@ -103,7 +103,7 @@ class FastLoader:
       ``prefetch_batches`` are decoded ahead: memory is that of ``prefetch_batches + 2`` batches.
     * ``pin_memory``: pinned batches; the default if there is a CUDA device.
     * ``output``: "torch", or "numpy" for arrays in the place of tensors, as JAX and Keras take them: torch need not be
-      installed. Batches are on the CPU; transforms are those that native threads run while they decode.
+      installed. Batches are on the CPU; crops and colours are for the native threads, so before other transforms.
 
     ``state_dict()`` resumes at the next batch, on any number of ranks; ``receipt()`` proves that an epoch gave each
     sample once; ``stats`` counts. All options, with examples: fastio/guide/loading.md.

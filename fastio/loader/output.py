@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.dataset.stacking import stacked_arrays
 from fastio.lazy import is_tensor, torch
 
 __all__ = ["Output", "OutputName", "nbytes_of"]
@@ -56,7 +57,7 @@ class Output(Enum):
     def joined(self, samples: Sequence[Any]) -> Any:
         """Return what torch's ``default_collate`` makes of samples; with arrays where it has tensors."""
         if self is Output.ARRAYS:
-            return _joined(samples)
+            return stacked_arrays(samples)
         return torch.utils.data.default_collate(list(samples))
 
     def pinned(self, batch: Any) -> Any:
@@ -68,23 +69,6 @@ class Output(Enum):
         if isinstance(batch, dict):
             return {name: self.pinned(part) for name, part in batch.items()}
         return type(batch)(map(self.pinned, batch)) if type(batch) in (list, tuple) else batch
-
-
-def _joined(samples: Sequence[Any]) -> Any:
-    """``default_collate`` for arrays: numbers and arrays are stacked, text and bytes stay a list."""
-    first = samples[0]
-    if isinstance(first, (str, bytes)):
-        return list(samples)
-    if isinstance(first, Mapping):
-        return {name: _joined([sample[name] for sample in samples]) for name in first}
-    if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*map(_joined, zip(*samples, strict=True)))
-    if isinstance(first, (list, tuple)):
-        return list(map(_joined, zip(*samples, strict=True)))
-    values = np.stack([np.asarray(sample) for sample in samples])
-    if values.dtype.kind not in "biufc":
-        raise TypeError(f"expected arrays, numbers, text, lists or dicts of these in a batch, got {type(first)}")
-    return values
 
 
 def nbytes_of(batch: Any) -> int:

@@ -16,7 +16,7 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.batch_steps import BatchSteps
-from fastio.loader.device.delivery import Delivery
+from fastio.loader.device.delivery import Delivery, HostDelivery
 from fastio.loader.device.lane import device_of, lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.output import Output
@@ -42,9 +42,10 @@ from fastio.loader.selection.selection import Selection, select
 from fastio.samplers.shape_bucket import ShapeBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
-from fastio.transforms.batch.finish import ChannelsLast, Contiguous
+from fastio.transforms.batch.finish import ChannelsLast, Contiguous, ToDtype
 from fastio.transforms.batch.functions import PerSample
 from fastio.transforms.batch.mosaic import Mosaic
+from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import Colours, Recipe, as_list, is_geometry, split
 from fastio.transforms.bucket import ResizeToBucket
 from fastio.transforms.canvas import CropRule, GeometryRule, Rule
@@ -77,7 +78,7 @@ class Wiring:
     options: ProducerOptions
     producer: Producer
     reads_store: bool
-    delivery: Delivery | None
+    delivery: Delivery | HostDelivery | None
     values: Mapping[str, Any]
     late_crop: str
     views: Views | None
@@ -147,7 +148,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
         _check_arrays(base, stages)
     clips = clips_of(base, selection.indices, options)
     _check_functions(base, stages, pixels, work)
-    steps, delivery = _steps(pixels, stages, seed, clips)
+    steps, delivery = _steps(pixels, stages, seed, clips, are_arrays=work.output is Output.ARRAYS)
     context = replace(_context(stages, options, work, delivery), clips=clips, steps=steps, seed=seed)
     reads_store = pixels.cache is None
     late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
@@ -168,7 +169,9 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     )
 
 
-def _placement(stages: _Stages, producer: Producer, steps: BatchSteps | None, delivery: Delivery | None) -> Placement:
+def _placement(
+    stages: _Stages, producer: Producer, steps: BatchSteps | None, delivery: Delivery | HostDelivery | None
+) -> Placement:
     """Return where batches are made: of a cache, if there is one, by the producer, and on the way to the device."""
     dataset, made = stages.source, producer.placement
     main = dataset.reader.field.name
@@ -183,7 +186,7 @@ def _placement(stages: _Stages, producer: Producer, steps: BatchSteps | None, de
 
 
 def _context(
-    stages: _Stages, options: LoaderOptions, work: ProducerOptions, delivery: Delivery | None
+    stages: _Stages, options: LoaderOptions, work: ProducerOptions, delivery: Delivery | HostDelivery | None
 ) -> ProducerContext:
     """Return what the producer works with. Raises ValueError or SchemaError for what does not go with the samples."""
     source, pixels, seed, sampler = stages.source, options.pixels, options.order.seed, options.samples.batch_sampler
@@ -221,7 +224,7 @@ def _context(
         fused=fused,
         is_planar=pixels.layout == "contiguous" and decodes_pictures(source),
         collate=collate,
-        device=delivery.device if pixels.makes_on_device and delivery is not None else None,
+        device=delivery.device if pixels.makes_on_device and isinstance(delivery, Delivery) else None,
         kept=stages.kept,
         rows={} if collate or source.token_reader is not None else row_collates(source, pixels.collate, sampler),
         compared=stages.compared,
@@ -389,8 +392,8 @@ def _name(transform: object) -> str:
 
 
 def _steps(
-    pixels: PixelOptions, stages: _Stages, seed: int, clips: Clips | None
-) -> tuple[BatchSteps | None, Delivery | None]:
+    pixels: PixelOptions, stages: _Stages, seed: int, clips: Clips | None, *, are_arrays: bool
+) -> tuple[BatchSteps | None, Delivery | HostDelivery | None]:
     """
     Return what a producer does to its batches, up to the last function of single pictures, which may find samples bad
     (None: there is none), and the way to the device with the rest; None if batches stay as they are made.
@@ -398,20 +401,22 @@ def _steps(
     device = _device(pixels)
     if device is None or (pixels.device is None and stages.is_native):
         return None, None
-    lane = lane_to(device)
+    lane = None if are_arrays else lane_to(device)  # arrays stay on the host, where torch need not be
+    is_host = lane is None or lane.is_immediate
     parts = stages.later_views or [(stages.coloured, stages.later)]
     repeats = 1 if stages.later_views else stages.count
     divided = [
-        _recipes(stages, pixels, later, coloured, seed=view_seed(seed, view), repeats=repeats, stays=lane.is_immediate)
+        _recipes(stages, pixels, later, coloured, seed=view_seed(seed, view), repeats=repeats, stays=is_host)
         for view, (coloured, later) in enumerate(parts)
     ]
     roles = view_roles(stages.source) if stages.later_views else batch_roles(stages.source)
-    frames = None if clips is None else clips.frames
-    first = BatchSteps([recipe for recipe, _ in divided], roles=roles, frames=frames)
-    rest = BatchSteps([recipe for _, recipe in divided], roles=roles, frames=frames)
+    make = partial(BatchSteps, roles=roles, frames=None if clips is None else clips.frames, are_arrays=are_arrays)
+    first, rest = make([recipe for recipe, _ in divided]), make([recipe for _, recipe in divided])
     has_functions = any(map(_functions, stages.every_later)) and not pixels.makes_on_device
-    if has_functions and lane.is_immediate:
+    if is_host and has_functions:
         return first, None
+    if lane is None or (is_host and not pixels.makes_on_device):
+        return None, HostDelivery(rest)
     delivery = Delivery(lane, depth=_DEPTH, is_made_there=pixels.makes_on_device, steps=rest)
     return first if has_functions else None, delivery
 
@@ -483,13 +488,18 @@ def _leading(transforms: Sequence[Any]) -> list[Any]:
 
 
 def _check_arrays(dataset: FastDataset, stages: _Stages) -> None:
-    """Raise ValueError for what is done behind the decoders, with output="numpy"."""
+    """Raise ValueError for what only torch does behind the decoders, with output="numpy"."""
     for coloured, later in stages.later_views or [(stages.coloured, stages.later)]:
         for step in later[coloured:]:
-            raise ValueError(
-                f"{dataset.store.path}: output='numpy': {step!r} needs torch, because native threads do not run it "
-                "where they decode: leave it out, and do that in your program"
-            )
+            if isinstance(step, ToDtype) and step.name == "bfloat16":
+                raise ValueError(f"{dataset.store.path}: output='numpy': {step!r}: NumPy has no bfloat16: use another")
+            if isinstance(step, (Transform, PixelTransform)) and not mixes_of(step):
+                first = later[coloured]
+                remedy = f"put it before {first!r}" if first is not step else "leave it out, and do it in your program"
+                raise ValueError(
+                    f"{dataset.store.path}: output='numpy': {step!r} needs torch, because native threads do not run it "
+                    f"where they decode: {remedy}"
+                )
 
 
 def _late_crop(later: Sequence[Any]) -> str:

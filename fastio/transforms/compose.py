@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.lazy import torch
+from fastio.lazy import torch, torch_if_there
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import OneOf, RandomApply, mixes_of
 from fastio.transforms.batch.functions import PerBatch, PerSample
@@ -140,9 +140,12 @@ class _Warps:
 
 
 def _change(transform: PerSample, pixels: NDArray[np.uint8], numbers: NDArray[np.float64]) -> None:
-    """Put what a function makes of one picture (H, W, C) in its place."""
-    made = transform.call(torch.from_numpy(pixels).permute(2, 0, 1), numbers)
-    pixels[:] = made.permute(1, 2, 0).numpy()
+    """Put what a function makes of one picture (H, W, C) in its place: of a tensor, or where torch is not, an array."""
+    picture = pixels.transpose(2, 0, 1)
+    if torch_if_there() is None:
+        pixels[:] = transform.call(picture, numbers).transpose(1, 2, 0)
+    else:
+        pixels[:] = transform.call(torch.from_numpy(picture), numbers).permute(1, 2, 0).numpy()
 
 
 def _paint(transform: PixelTransform, pixels: NDArray[np.uint8], numbers: NDArray[np.float64]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fastio import DevicePrefetcher, FastDataset, FastLoader
-from fastio.transforms import ColorJitter, MixUp, Normalize, RandomHorizontalFlip
+from fastio.transforms import ColorJitter, MixUp, Normalize, RandomHorizontalFlip, ToDtype
 from tests.conftest import encode, pictures, write_store
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 from tests.loader import output_cases
@@ -151,15 +151,21 @@ def test_arrays_go_to_no_device(folder: Path) -> None:
         DevicePrefetcher(loader, "cpu")
 
 
-def test_samples_of_python_are_refused(folder: Path) -> None:
-    """torch joins the samples of a dataset's own transform."""
-    dataset = FastDataset(folder / "pictures.lmdb", lambda picture: picture)
-    with pytest.raises(ValueError, match="output='numpy' is for batches of native threads, but the"):
-        FastLoader(dataset, 4, output="numpy")
-
-
-@pytest.mark.parametrize("step", [Normalize([0.5], [0.5]), MixUp(0.2, num_classes=3)])
-def test_transforms_that_need_torch_are_refused(step: Any, folder: Path) -> None:
-    """What native threads do not run where they decode."""
-    with pytest.raises(ValueError, match=f"output='numpy': {type(step).__name__}.* needs torch"):
-        FastLoader(folder / "pictures.lmdb", 4, output="numpy", transforms=[step])
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([Normalize([0.5], [0.5]), ColorJitter(0.4)], r"ColorJitter.* needs torch.* put it before Normalize"),
+        (
+            [MixUp(0.2, num_classes=3), RandomHorizontalFlip()],
+            r"RandomHorizontalFlip.* needs torch.* put it before MixUp",
+        ),
+        ([ToDtype("bfloat16")], r"ToDtype.*NumPy has no bfloat16"),
+    ],
+)
+def test_transforms_that_need_torch_are_refused(steps: Any, said: str, folder: Path) -> None:
+    """What native threads do not run where they decode, and numbers that NumPy does not have."""
+    with pytest.raises(ValueError, match=f"output='numpy': {said}"):
+        FastLoader(folder / "pictures.lmdb", 4, output="numpy", transforms=steps)
+    dataset = FastDataset(folder / "pictures.lmdb", np.asarray)
+    with pytest.raises(ValueError, match=r"ColorJitter.* needs torch.* leave it out"):
+        FastLoader(dataset, 4, output="numpy", transforms=[ColorJitter(0.4)])

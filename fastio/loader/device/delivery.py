@@ -21,6 +21,7 @@ from fastio.types.receipt import Receipt
 
 __all__ = [
     "Delivery",
+    "HostDelivery",
     "NumberedBatches",
     "Staging",
 ]
@@ -213,6 +214,33 @@ class Delivery:
             for mark, _, _ in run.read_from:
                 mark.wait()
             run.read_from.clear()
+
+
+class HostDelivery:
+    """Hands over batches that stay on the host, each after the ``steps``, which are done when the loop asks for it."""
+
+    def __init__(self, steps: BatchSteps) -> None:
+        self._steps = steps
+
+    def placed(self, made: Placement, *, pictures: Collection[str], label: str) -> Placement:
+        """As BatchSteps.placed, here."""
+        return self._steps.placed(made, pictures=pictures, label=label, device="cpu")
+
+    def run(
+        self, source: Iterator[Numbered], *, place: Callable[[], Place], arrive: Callable[[Place], None]
+    ) -> Iterator[Any]:
+        """As Delivery.run."""
+        try:
+            for numbered in source:
+                # Nothing here may keep the batch while the loop uses it, or its memory would be returned late.
+                ready = [self._steps.run(numbered)]
+                del numbered
+                arrive(place())
+                yield ready.pop()
+            arrive(place())
+        finally:
+            if isinstance(source, Generator):
+                source.close()
 
 
 def _versions(batch: Iterable[torch.Tensor]) -> dict[int, int]:

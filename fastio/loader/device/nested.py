@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fastio.lazy import is_tensor, torch, torch_class
 
 __all__ = [
@@ -24,13 +26,14 @@ __all__ = [
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 
 
-def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
+def map_tensors(function: Callable[[Any], Any], batch: Any, *, arrays: bool = False) -> Any:
     """
     Return a batch of the same form with each tensor replaced, in the order of ``tensors``; the rest is unchanged.
 
-    The ``batch_sizes`` of a PackedSequence belong on the CPU and also stay.
+    The ``batch_sizes`` of a PackedSequence belong on the CPU and also stay. With ``arrays``, NumPy's take the place of
+    tensors.
     """
-    if is_tensor(batch):
+    if isinstance(batch, np.ndarray) if arrays else is_tensor(batch):
         return function(batch)
     if type(batch) in _PLAIN:
         return batch
@@ -38,25 +41,26 @@ def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) ->
         data, sizes, *orders = batch
         return type(batch)(function(data), sizes, *(None if order is None else function(order) for order in orders))
     if isinstance(batch, Mapping):
-        return _like(batch, {key: map_tensors(function, value) for key, value in batch.items()})
+        return _like(batch, {key: map_tensors(function, value, arrays=arrays) for key, value in batch.items()})
     if isinstance(batch, (list, tuple)):
-        parts = [map_tensors(function, part) for part in batch]
+        parts = [map_tensors(function, part, arrays=arrays) for part in batch]
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         names = [field.name for field in dataclasses.fields(batch) if field.init]
-        return dataclasses.replace(batch, **{name: map_tensors(function, getattr(batch, name)) for name in names})
+        values = {name: map_tensors(function, getattr(batch, name), arrays=arrays) for name in names}
+        return dataclasses.replace(batch, **values)
     return batch
 
 
-def tensors(batch: Any) -> list[torch.Tensor]:
-    """Return all tensors that ``map_tensors`` would replace."""
+def tensors(batch: Any, *, arrays: bool = False) -> list[torch.Tensor]:
+    """Return all tensors, or arrays, that ``map_tensors`` would replace."""
     found: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
         found.append(tensor)
         return tensor
 
-    map_tensors(note, batch)
+    map_tensors(note, batch, arrays=arrays)
     return found
 
 

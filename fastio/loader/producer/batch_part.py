@@ -91,14 +91,16 @@ class PendingFields(Protocol):
 # Values of different lengths in one batch: a list of tensors, one padded tensor, or a nested one.
 
 
-def collate_lengths(values: NDArray[Any], counts: NDArray[np.int64], how: RowsName, output: Output) -> Any:
+def collate_lengths(
+    values: NDArray[Any], counts: NDArray[np.int64], how: RowsName, output: Output, *, fill: int = 0
+) -> Any:
     """
-    Return what ``record_collate.collate_rows`` returns for ``values`` ``(N, ...)``, padded with zeros.
+    Return what ``record_collate.collate_rows`` returns for ``values`` ``(N, ...)``, padded with ``fill``.
 
     Nothing here is computed by torch: see PlainProducer on forked children.
     """
     if how == "pad":
-        rows, mask = _padded(values, counts)
+        rows, mask = _padded(values, counts, fill)
         return output.of(rows), output.of(mask)
     if how == "list" and output is Output.ARRAYS:
         return np.split(values, counts.cumsum()[:-1])
@@ -106,9 +108,9 @@ def collate_lengths(values: NDArray[Any], counts: NDArray[np.int64], how: RowsNa
     return split_rows(joined, counts) if how == "list" else nest_rows(joined, counts)
 
 
-def _padded(values: NDArray[Any], counts: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _padded(values: NDArray[Any], counts: NDArray[np.int64], fill: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     longest = int(counts.max(initial=0))
     mask = np.arange(longest) < counts[:, None]
-    rows = np.zeros((len(counts), longest, *values.shape[1:]), values.dtype)
+    rows = np.full((len(counts), longest, *values.shape[1:]), fill, values.dtype)
     rows[mask] = values
     return rows, mask

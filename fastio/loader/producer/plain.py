@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from fastio.dataset.fast_dataset import FastDataset, sample_placement
 from fastio.dataset.form import FieldTransform
-from fastio.dataset.record_collate import FieldCollate
-from fastio.dataset.token_collate import count_tokens
+from fastio.dataset.record_collate import FieldCollate, Rows
+from fastio.dataset.token_collate import PadCollate, PreferenceCollate, count_tokens
+from fastio.dataset.tv_values import picture_array
 from fastio.errors import SampleError
-from fastio.lazy import torch
 from fastio.loader.batch_steps import Numbered
 from fastio.loader.forks import PerProcess
 from fastio.loader.output import Output, nbytes_of
+from fastio.loader.producer.batch_part import collate_lengths
 from fastio.loader.producer.chunks import CheckedSamples, Proof
 from fastio.loader.producer.producer import (
     FinishedBatch,
@@ -54,18 +56,21 @@ class PlainProducer:
                 f"{dataset.store.path}: verify={verify} does not reach samples that the dataset makes itself: pass "
                 f"it to FastDataset(..., verify={verify})"
             )
-        if context.options.output is Output.ARRAYS:
-            raise ValueError(
-                f"{dataset.store.path}: output='numpy' is for batches of native threads, but {_reason(dataset)}: pass "
-                "fastio's transforms as FastLoader(..., transforms=[...]), or call yours on each batch"
-            )
         self._dataset = dataset
         self.steps, self.on_error = context.steps, context.options.on_error
-        self._collate = context.collate
-        self._fields = FieldCollate(dataset, context.rows or None)
+        output = context.options.output
+        self._collate: Callable[[Sequence[Any]], Any] | None = context.collate
+        if context.collate is not None and output is Output.ARRAYS:
+            self._collate = getattr(context.collate, "arrays", None)
+            if self._collate is None:
+                raise ValueError(
+                    f"{dataset.store.path}: output='numpy': {context.collate!r} makes tensors of the samples of a "
+                    "dataset with a transform: give it a method arrays(samples), too"
+                )
+        self._fields = (_ArrayCollate if output is Output.ARRAYS else FieldCollate)(dataset, context.rows or None)
         traits = dataset.reader.field.traits
         has_own_collate = dataset.form.is_joint or traits.is_ragged or traits.is_json
-        self._default = self._fields.collate if has_own_collate else torch.utils.data.default_collate
+        self._default = self._fields.collate if has_own_collate else output.joined
         self._options = context.options
         self._executor = PerProcess(partial(ThreadPoolExecutor, context.options.threads, thread_name_prefix="fastio"))
 
@@ -175,6 +180,28 @@ class PlainProducer:
                 if self._options.on_error == "zero":
                     samples += self._decoded([self._dataset.blank(index)])
         return samples, CheckedSamples.joined(parts)
+
+
+class _ArrayCollate(FieldCollate):
+    """A FieldCollate that makes arrays in the place of tensors."""
+
+    def _pixels(self, image: Image.Image, *, is_mask: bool = False) -> Any:
+        return picture_array(image, is_mask=is_mask)
+
+    def _stacked(self, values: Sequence[Any]) -> Any:
+        return Output.ARRAYS.joined(values)
+
+    def _preferences(self, collate: PreferenceCollate, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return collate.arrays(samples)
+
+    def _joined_rows(self, values: Sequence[Any], how: Rows, fill: int) -> Any:
+        if isinstance(how, PadCollate):
+            batch = how.arrays(values)
+            return batch["input_ids"], batch["attention_mask"]
+        assert not isinstance(how, PreferenceCollate), "which is for several fields at once"
+        rows = [np.asarray(value) for value in values]
+        counts = np.array([len(each) for each in rows], np.int64)
+        return collate_lengths(np.concatenate(rows), counts, how, Output.ARRAYS, fill=fill)
 
 
 @dataclass(frozen=True, slots=True)

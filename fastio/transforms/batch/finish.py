@@ -9,12 +9,15 @@ from importlib import import_module
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fastio.errors import SchemaError
 from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
+from fastio.transforms.batch.values import dtype_like
 from fastio.types.options import explains_fields
+
+_FLOATING = ("float16", "bfloat16", "float32")
 
 __all__ = ["ChannelsLast", "Contiguous", "Finish", "Finishing", "Normalize", "ToDtype"]
 
@@ -25,10 +28,10 @@ class Finish:
     ``images * scale + bias`` per channel, computed in float32 and rounded once, to ``dtype``.
 
     A single number applies to all channels. ``channels_last`` asks for that memory format; without it, the format
-    stays.
+    stays. ``dtype`` is of the library, torch or NumPy, that the images are of.
     """
 
-    dtype: torch.dtype
+    dtype: Any
     scale: tuple[float, ...] = (1.0,)
     bias: tuple[float, ...] = (0.0,)
     channels_last: bool = False
@@ -43,14 +46,35 @@ class Finish:
         if len(self.scale) not in (1, channels):
             raise SchemaError(f"Normalize has numbers for {len(self.scale)} channels, but pictures have {channels}")
 
-    def run(self, images: torch.Tensor) -> torch.Tensor:
-        """Finish the images with torch's own operations."""
+    def run(self, images: Any) -> Any:
+        """Finish the images with operations of their library, torch or NumPy."""
         self.check(images.shape[1])
+        if isinstance(images, np.ndarray):
+            return self._of_arrays(images)
         layout = torch.channels_last if self.channels_last else torch.preserve_format
         if self.is_plain:
             return images.to(self.dtype, memory_format=layout)
         scale, bias = (_column(values, images.device) for values in (self.scale, self.bias))
         return torch.addcmul(bias, images.to(torch.float32, memory_format=layout), scale).to(self.dtype)
+
+    def _of_arrays(self, images: NDArray[Any]) -> NDArray[Any]:
+        if self.channels_last:
+            images = np.ascontiguousarray(images.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+        if not self.is_plain:
+            images = self.float32_of(images)
+        dtype: np.dtype[Any] = self.dtype
+        with np.errstate(over="ignore"):  # of float16: infinite, as torch's
+            return images.astype(dtype, order="K")
+
+    def float32_of(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """
+        Return ``values * scale + bias`` for arrays (B, C, H, W), rounded once: as torch computes it on a CPU that
+        multiplies and adds in one step.
+        """
+        scale, bias = (np.array(each, np.float32).reshape(1, -1, 1, 1) for each in (self.scale, self.bias))
+        exact = values.astype(np.float64, order="K") * scale + bias
+        with np.errstate(over="ignore"):
+            return exact.astype(np.float32, order="K")
 
 
 @runtime_checkable
@@ -78,23 +102,38 @@ class _Finisher(BatchTransform):
 
 
 @explains_fields
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ToDtype(_Finisher):
-    """Convert to float16, bfloat16 or float32; with ``scale``, uint8 values are divided by 255."""
+    """
+    Convert to float16, bfloat16 or float32; with ``scale``, uint8 values are divided by 255.
 
-    dtype: torch.dtype
+    ``dtype`` is one of torch's, or where torch need not be installed, one of NumPy's or a name: ``"float32"``.
+    """
+
+    dtype: torch.dtype | DTypeLike
     scale: bool = False
 
     def __post_init__(self) -> None:
-        floating = torch.float16, torch.bfloat16, torch.float32
-        if self.dtype not in floating:
-            raise ValueError(f"dtype={self.dtype!r}: expected one of {', '.join(map(str, floating))}")
+        if self.name not in _FLOATING:
+            floating = ", ".join(f"torch.{name}" for name in _FLOATING)
+            raise ValueError(f"dtype={self.dtype!r}: expected one of {floating}, or one of NumPy's or a name")
+
+    def __repr__(self) -> str:
+        """Return the same, whatever named the dtype: states know transforms so."""
+        return f"ToDtype(dtype=torch.{self.name}, scale={self.scale})"
+
+    @property
+    def name(self) -> str:
+        """The name of the dtype."""
+        if isinstance(self.dtype, (type, np.dtype)):
+            return np.dtype(self.dtype).name
+        return str(self.dtype).removeprefix("torch.")
 
     def after(self, finish: Finish) -> Finish:
-        divisor = 255.0 if self.scale and not finish.dtype.is_floating_point else 1.0
+        divisor = 255.0 if self.scale and not _is_floating(finish.dtype) else 1.0
         return replace(
             finish,
-            dtype=self.dtype,
+            dtype=dtype_like(self.name, finish.dtype),
             scale=tuple(value / divisor for value in finish.scale),
             bias=tuple(value / divisor for value in finish.bias),
         )
@@ -125,8 +164,8 @@ class Normalize(_Finisher):
             raise ValueError(f"std={self.std!r}: expected numbers above 0")
 
     def after(self, finish: Finish) -> Finish:
-        if not finish.dtype.is_floating_point:
-            finish = ToDtype(torch.float32, scale=True).after(finish)
+        if not _is_floating(finish.dtype):
+            finish = ToDtype("float32", scale=True).after(finish)
         channels = max(len(finish.scale), len(self.mean))
         scale, bias, mean, std = (
             values * channels if len(values) == 1 else values
@@ -158,7 +197,13 @@ class Contiguous(BatchTransform):
         return {}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        return Pictures(pictures.images.contiguous(), pictures.labels)
+        images = pictures.images
+        done = np.ascontiguousarray(images) if isinstance(images, np.ndarray) else images.contiguous()
+        return Pictures(done, pictures.labels)
+
+
+def _is_floating(dtype: torch.dtype | np.dtype[Any]) -> bool:
+    return dtype.kind == "f" if isinstance(dtype, np.dtype) else dtype.is_floating_point
 
 
 def _column(values: tuple[float, ...], device: torch.device) -> torch.Tensor:

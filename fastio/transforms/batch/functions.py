@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastio.errors import SampleError
 from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
+from fastio.transforms.batch.values import shown
 from fastio.types.options import explains_fields
 
 __all__ = ["FailedSamplesError", "PerBatch", "PerSample"]
@@ -31,7 +32,7 @@ class PerSample(BatchTransform):
     ``function`` gets a copy of the picture as the transforms before it leave it, and returns one of the same shape and
     dtype (TypeError otherwise, which ends the loop). With ``draws``, it also gets that many uniform numbers in [0, 1),
     which depend on seed, epoch, sample and its place in the list. It sees no labels, masks or boxes, so it must not
-    move pixels that they belong to.
+    move pixels that they belong to. With ``output="numpy"``, pictures are arrays.
 
     It is called in the thread of the training loop, one picture after the other, in order. An exception in it is a
     SampleError that names the sample, and FastLoader's ``on_error`` says what follows, as for a damaged one: the batch
@@ -66,7 +67,8 @@ class PerSample(BatchTransform):
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
         """As BatchTransform.run. Raises FailedSamplesError with an error for each row that the function fails for."""
         images, numbers, samples = pictures.images, parameters["numbers"], parameters["samples"]
-        done, errors = torch.empty_like(images), {}
+        done = np.empty_like(images) if isinstance(images, np.ndarray) else torch.empty_like(images)
+        errors: dict[int, SampleError] = {}
         for row, image in enumerate(images):
             if parameters["blank"][row]:
                 done[row] = 0
@@ -81,24 +83,23 @@ class PerSample(BatchTransform):
             raise FailedSamplesError(errors)
         return Pictures(done, pictures.labels)
 
-    def call(self, picture: torch.Tensor, numbers: NDArray[np.float64]) -> torch.Tensor:
+    def call(self, picture: Any, numbers: NDArray[np.float64]) -> Any:
         """
-        Return what the function makes of a copy of a picture (C, H, W).
+        Return what the function makes of a copy of a picture (C, H, W), a tensor or an array.
 
         Raises SampleError, which does not know its sample, for an exception in it, and TypeError for what is no
         picture.
         """
-        copy = picture.clone(memory_format=torch.contiguous_format)
+        is_array = isinstance(picture, np.ndarray)
+        copy = np.array(picture, order="C") if is_array else picture.clone(memory_format=torch.contiguous_format)
         try:
             made = self.function(copy, numbers) if self.draws else self.function(copy)
         except Exception as exc:  # the user's function may raise anything
             raise SampleError(f"{self} raised {exc!r}") from exc
-        if not isinstance(made, torch.Tensor) or (made.shape, made.dtype) != (picture.shape, picture.dtype):
-            is_tensor = isinstance(made, torch.Tensor)
-            got = f"{made.dtype} {tuple(made.shape)}" if is_tensor else type(made).__name__
-            raise TypeError(
-                f"{self} returned {got}; expected a picture like the one it got, {picture.dtype} {tuple(picture.shape)}"
-            )
+        is_same_kind = isinstance(made, np.ndarray if is_array else torch.Tensor)
+        if not is_same_kind or (made.shape, made.dtype) != (picture.shape, picture.dtype):
+            got = shown(made) if is_same_kind else type(made).__name__
+            raise TypeError(f"{self} returned {got}; expected a picture like the one it got, {shown(picture)}")
         return made
 
 

@@ -34,7 +34,8 @@ class NormalizeLayer(Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Normalise pictures (B, C, H, W), uint8 or floating from 0 to 1."""
-        return replace(self.normalize.after(Finish(images.dtype)), dtype=self._dtype).run(images)
+        done: torch.Tensor = replace(self.normalize.after(Finish(images.dtype)), dtype=self._dtype).run(images)
+        return done
 
     def extra_repr(self) -> str:
         return f"mean={self.normalize.mean}, std={self.normalize.std}"

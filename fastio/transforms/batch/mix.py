@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.lazy import torch
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
+from fastio.transforms.batch.values import floats, is_floating, like, rows_of
 from fastio.types.options import explains_fields
 
 __all__ = [
@@ -67,20 +69,23 @@ class MixUp(Mix):
         return 2
 
     def mixed(self, numbers: NDArray[np.float64], size: tuple[int, int], samples: NDArray[np.int64]) -> Parameters:
-        return {"share": _scalar(_beta(numbers, self.alpha)), "partner": _partner(samples, numbers)}
+        return {"share": np.array(_beta(numbers, self.alpha), np.float32), "partner": _partner(samples, numbers)}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        images, share, partner = pictures.images, parameters["share"], parameters["partner"]
+        images = pictures.images
+        share, partner = (like(parameters[name], images) for name in ("share", "partner"))
         return Pictures(_blended(images, share, partner), _mixed_labels(self, pictures, share, partner))
 
 
-def _blended(images: torch.Tensor, share: torch.Tensor, partner: torch.Tensor) -> torch.Tensor:
+def _blended(images: Any, share: Any, partner: Any) -> Any:
     """Blend each row with its partner; on a CPU a few rows at a time, whose float32 values stay in its caches."""
-    count = max(1, _BLENDED // max(1, images[:1].numel())) if images.device.type == "cpu" else max(1, len(images))
-    mixed = torch.empty_like(images)
-    for rows, out, others in zip(*(torch.split(each, count) for each in (images, mixed, partner)), strict=True):
-        values = rows.to(torch.float32) * share + images.index_select(0, others).to(torch.float32) * (1 - share)
-        out.copy_(values if images.is_floating_point() else values.round())
+    is_host = isinstance(images, np.ndarray) or images.device.type == "cpu"
+    count = max(1, _BLENDED // max(1, math.prod(images.shape[1:]))) if is_host else max(1, len(images))
+    mixed = np.empty_like(images) if isinstance(images, np.ndarray) else torch.empty_like(images)
+    for first in range(0, len(images), count):
+        part = slice(first, first + count)
+        values = floats(images[part]) * share + floats(rows_of(images, partner[part])) * (1 - share)
+        mixed[part] = values if is_floating(images) else values.round()
     return mixed
 
 
@@ -114,14 +119,15 @@ class CutMix(Mix):
         top, bottom = max(y - half_height, 0), min(y + half_height, height)
         share = 1 - (right - left) * (bottom - top) / (width * height)
         box = (top, bottom, left, right)
-        return {"box": box, "share": _scalar(share), "partner": _partner(samples, numbers)}
+        return {"box": box, "share": np.array(share, np.float32), "partner": _partner(samples, numbers)}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        images, partner = pictures.images, parameters["partner"]
+        images = pictures.images
+        share, partner = (like(parameters[name], images) for name in ("share", "partner"))
         top, bottom, left, right = parameters["box"]
-        mixed = images.clone()
-        mixed[:, :, top:bottom, left:right] = images[:, :, top:bottom, left:right].index_select(0, partner)
-        return Pictures(mixed, _mixed_labels(self, pictures, parameters["share"], partner))
+        mixed = images.copy("K") if isinstance(images, np.ndarray) else images.clone()
+        mixed[:, :, top:bottom, left:right] = rows_of(images[:, :, top:bottom, left:right], partner)
+        return Pictures(mixed, _mixed_labels(self, pictures, share, partner))
 
 
 MIXES = (MixUp, CutMix)
@@ -173,22 +179,19 @@ def _beta(numbers: NDArray[np.float64], alpha: float) -> float:
     return float(np.random.RandomState(int(numbers[0, 0] * (1 << 32))).beta(alpha, alpha))
 
 
-def _scalar(value: float) -> torch.Tensor:
-    return torch.tensor(value, dtype=torch.float32, device="cpu")
-
-
-def _partner(samples: NDArray[np.int64], numbers: NDArray[np.float64]) -> torch.Tensor:
+def _partner(samples: NDArray[np.int64], numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return each row's partner; the last number of the first row decides."""
-    return torch.from_numpy(partners(samples, float(numbers[0, -1]) if len(numbers) else 0.0)[:, 0])
+    return np.ascontiguousarray(partners(samples, float(numbers[0, -1]) if len(numbers) else 0.0)[:, 0])
 
 
-def _mixed_labels(mix: MixUp | CutMix, pictures: Pictures, share: torch.Tensor, partner: torch.Tensor) -> torch.Tensor:
+def _mixed_labels(mix: MixUp | CutMix, pictures: Pictures, share: Any, partner: Any) -> Any:
     labels = pictures.labels
     if labels is None:
         raise SchemaError(f"{mix}: the batch has no labels: expected integers (B,), or floating numbers (B, classes)")
     if labels.ndim == 1:
         if mix.num_classes is None:
             raise SchemaError(f"{mix}: labels are class numbers: pass num_classes")
-        classes = torch.arange(mix.num_classes, device=labels.device)
-        labels = (labels[:, None] == classes).to(torch.float32)
-    return labels * share + labels.index_select(0, partner) * (1 - share)
+        is_array = isinstance(labels, np.ndarray)
+        classes = np.arange(mix.num_classes) if is_array else torch.arange(mix.num_classes, device=labels.device)
+        labels = floats(labels[:, None] == classes)
+    return labels * share + rows_of(labels, partner) * (1 - share)

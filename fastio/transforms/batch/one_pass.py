@@ -6,10 +6,12 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.lazy import torch
+from fastio.lazy import is_tensor, torch
+from fastio.machine import available_cpus
 from fastio.transforms.batch.finish import Finish
 from fastio.transforms.batch.geometry import RenderTarget, gather
 
@@ -23,9 +25,7 @@ __all__ = [
 _OLDEST_TRITON: Final = (3, 4)  # that the kernels are tested with; torch for CUDA includes it since 2.8
 
 
-def one_pass(
-    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None
-) -> torch.Tensor:
+def one_pass(images: Any, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None) -> Any:
     """
     Apply ``finish`` to pictures (B, C, H, W), or to what plans ``rows`` (B, 13) that do not resample make of them.
 
@@ -33,7 +33,7 @@ def one_pass(
     multiplies and adds in a single step.
     """
     finish.check(images.shape[1])
-    if images.is_cuda and images.shape[1] <= 4 and images.numel() and _has_triton():
+    if is_tensor(images) and images.is_cuda and images.shape[1] <= 4 and images.numel() and _has_triton():
         from fastio.transforms.batch.triton_pass import triton_pass
 
         return triton_pass(images, finish, rows, target)
@@ -41,9 +41,9 @@ def one_pass(
 
 
 def plain_pass(
-    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None
-) -> torch.Tensor:
-    """``one_pass`` with torch's operations."""
+    images: Any, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None
+) -> Any:
+    """``one_pass`` with torch's operations, or for arrays and without plans, with NumPy's."""
     if rows is not None:
         assert target is not None
         images = gather(images, rows, target)
@@ -69,10 +69,11 @@ _FREE_BUFFERS = 2  # kept while the loop works with one
 
 class HostPass:
     """
-    Applies a Finish to uint8 pictures on the CPU, into recycled memory.
+    Applies a Finish to uint8 pictures on the CPU, tensors or arrays, into recycled memory.
 
-    The table has what torch itself computes for each of 256 bytes in each channel, so results equal ``Finish.run`` to
-    the bit. Threads are as many as torch uses for its own operations.
+    The table has what ``Finish.run`` makes of each of 256 bytes in each channel, so results equal that to the bit, and
+    those of tensors those of arrays.
+    Threads are as many as torch uses for its own operations; without torch, as many as there are CPUs for this process.
     """
 
     def __init__(self) -> None:
@@ -83,18 +84,17 @@ class HostPass:
         return HostPass, ()  # a copy in another process has memory and threads of its own
 
     @staticmethod
-    def takes(images: torch.Tensor, finish: Finish) -> bool:
+    def takes(images: Any, finish: Finish) -> bool:
         """Whether these pictures (B, C, H, W) lie in memory so that a table can be applied row by row."""
-        kept = images.is_contiguous() and not finish.channels_last
-        return (
-            images.device.type == "cpu"
-            and images.dtype == torch.uint8
-            and finish.dtype != torch.uint8
-            and images.numel() > 0
-            and (kept or images.is_contiguous(memory_format=torch.channels_last))
-        )
+        if is_tensor(images):
+            if images.device.type != "cpu" or images.dtype != torch.uint8 or finish.dtype == torch.uint8:
+                return False
+            images = images.detach().numpy()
+        kept = images.flags.c_contiguous and not finish.channels_last
+        is_last = images.transpose(0, 2, 3, 1).flags.c_contiguous
+        return bool(images.dtype == np.uint8 and finish.dtype != np.uint8 and images.size > 0 and (kept or is_last))
 
-    def run(self, images: torch.Tensor, finish: Finish) -> torch.Tensor:
+    def run(self, images: Any, finish: Finish) -> Any:
         """
         Return ``finish.run(images)``: (B, C, H, W) of the dtype and memory format that ``finish`` names.
 
@@ -102,18 +102,27 @@ class HostPass:
         """
         count, channels, height, width = images.shape
         finish.check(channels)
-        planar = not images.is_contiguous(memory_format=torch.channels_last)
-        tables = _tables(finish, channels)
-        values = channels * height * width
-        memory = torch.from_numpy(self._ring.acquire(count * values * finish.dtype.itemsize))
-        done = memory.view(finish.dtype).view(count, values)
-        order = images if planar else images.permute(0, 2, 3, 1)
-        pixels = order.reshape(count, values).numpy()
-        _native.look_up(pixels, _as_integers(tables), _as_integers(done), self._threads(), planar=planar).wait()
-        return done.view(images.shape) if planar else done.view(order.shape).permute(0, 3, 1, 2)
+        pixels = images.detach().numpy() if is_tensor(images) else images
+        last = pixels.transpose(0, 2, 3, 1)
+        planar = not last.flags.c_contiguous
+        tables, values = _tables(finish, channels), channels * height * width
+        memory = self._ring.acquire(count * values * finish.dtype.itemsize)
+        done = memory.view(tables.dtype).reshape(count, values)
+        order = pixels if planar else last
+        threads = self._threads(is_torch=is_tensor(images))
+        _native.look_up(order.reshape(count, values), tables, done, threads, planar=planar).wait()
+        made: Any = (
+            memory.view(finish.dtype)
+            if isinstance(finish.dtype, np.dtype)
+            else torch.from_numpy(memory).view(finish.dtype)
+        )
+        made = made.reshape(order.shape)
+        if planar:
+            return made
+        return made.transpose(0, 3, 1, 2) if isinstance(made, np.ndarray) else made.permute(0, 3, 1, 2)
 
-    def _threads(self) -> _native.ThreadPool | None:
-        threads = torch.get_num_threads()
+    def _threads(self, *, is_torch: bool) -> _native.ThreadPool | None:
+        threads = torch.get_num_threads() if is_torch else available_cpus()
         if threads < 2:
             return None
         if self._pool is None or self._pool.threads != threads:
@@ -122,12 +131,14 @@ class HostPass:
 
 
 @lru_cache(maxsize=8)
-def _tables(finish: Finish, channels: int) -> torch.Tensor:
-    """What ``finish`` makes of each byte in each channel, (C, 256)."""
-    bytes_ = torch.arange(_VALUES, dtype=torch.uint8).reshape(1, 1, 1, _VALUES).expand(1, channels, 1, _VALUES)
-    return finish.run(bytes_.contiguous()).contiguous().reshape(channels, _VALUES)
-
-
-def _as_integers(values: torch.Tensor) -> NDArray[Any]:
-    """The same memory as integers of the same size: NumPy has no bfloat16."""
-    return values.view(torch.int16 if values.dtype.itemsize == 2 else torch.int32).numpy()
+def _tables(finish: Finish, channels: int) -> NDArray[Any]:
+    """What ``finish`` makes of each byte in each channel, (C, 256), as integers: NumPy has no bfloat16."""
+    bytes_ = np.tile(np.arange(_VALUES, dtype=np.uint8), (1, channels, 1, 1))
+    values = np.ascontiguousarray(finish.float32_of(bytes_)).reshape(channels, _VALUES)
+    name = str(finish.dtype).removeprefix("torch.")
+    if name == "bfloat16":  # the upper half of float32, rounded to the nearest, ties to even
+        bits = values.view(np.uint32)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16).view(np.int16)
+    with np.errstate(over="ignore"):
+        made = values.astype(name)
+    return made.view(f"i{made.itemsize}")

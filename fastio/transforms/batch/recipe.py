@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import takewhile
@@ -22,6 +23,7 @@ from fastio.transforms.batch.geometry import RenderTarget, grey, resample
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.one_pass import HostPass, one_pass
 from fastio.transforms.batch.program import PixelTransform, grouped, program_for, run_program
+from fastio.transforms.batch.values import is_floating, shown
 from fastio.transforms.canvas import Rule
 from fastio.transforms.compiled import Called, Compiled
 from fastio.transforms.compose import Compose
@@ -116,7 +118,8 @@ class Recipe:
         """
         if not self._stages:
             return []
-        shape = parts[_pictures(parts)].shape
+        pictures = parts[_pictures(parts)]
+        shape = pictures.shape
         if len(indices) * len(self._seeds) != shape[0]:
             raise SchemaError(f"{shape[0]} pictures in a batch of {len(indices)} samples")
         channels, size = shape[1], (shape[2], shape[3])
@@ -128,14 +131,16 @@ class Recipe:
             seeds = [_stage_seed(seed, number) for seed in self._seeds]
             numbers = np.concatenate([uniform(indices, stage.draws, seed=seed, epoch=epoch) for seed in seeds])
             parameters, channels, size = stage.draw(numbers, channels, size, _Rows(samples, are_blank))
-            drawn.append(parameters)
+            is_mix = isinstance(stage, _Single) and mixes_of(stage.transform)
+            drawn.append(_travelling(parameters) if is_mix and not isinstance(pictures, np.ndarray) else parameters)
         return drawn
 
     def blanked(self, parts: Sequence[torch.Tensor], count: int, blanks: Collection[int]) -> list[torch.Tensor]:
         """Return the tensors of a batch of ``count`` samples with zeros for the pictures of those at ``blanks``."""
         done, place = list(parts), _find_pictures(parts)
         if place is not None and blanks:
-            done[place] = parts[place].clone()
+            pictures = parts[place]
+            done[place] = pictures.copy("K") if isinstance(pictures, np.ndarray) else pictures.clone()
             for view in range(len(self._seeds)):
                 done[place][[view * count + blank for blank in blanks]] = 0
         return done
@@ -150,7 +155,8 @@ class Recipe:
                 if mix.num_classes is None or position is None:
                     continue
                 labels = parts[position]
-                if labels.ndim == 1 and labels.device.type == "cpu" and len(labels):
+                is_host = isinstance(labels, np.ndarray) or labels.device.type == "cpu"
+                if labels.ndim == 1 and is_host and len(labels):
                     least, most = int(labels.min()), int(labels.max())
                     if least < 0 or most >= mix.num_classes:
                         raise SchemaError(f"{mix}: the batch has labels from {least} to {most}")
@@ -165,7 +171,7 @@ class Recipe:
         if self._stages:
             position, labels = _pictures(parts), _labels(parts)
             pictures = Pictures(parts[position], None if labels is None else parts[labels])
-            with torch.autocast(pictures.images.device.type, enabled=False):
+            with _without_autocast(pictures.images):
                 for stage, parameters in zip(self._stages.values(), drawn, strict=True):
                     pictures = self._run(stage, pictures, parameters)
             done[position] = pictures.images
@@ -430,9 +436,22 @@ def _stage_seed(seed: int, number: int) -> int:
     return (seed + (number + 1) * 0x9E3779B97F4A7C15) % (1 << 64)
 
 
+def _without_autocast(images: Any) -> AbstractContextManager[object]:
+    if isinstance(images, np.ndarray):
+        return nullcontext()
+    return torch.autocast(images.device.type, enabled=False)
+
+
+def _travelling(parameters: Any) -> Any:
+    """Return what a mix has drawn as tensors, which go to the device with a batch."""
+    if isinstance(parameters, Mapping):
+        return {name: _travelling(value) for name, value in parameters.items()}
+    return torch.from_numpy(parameters) if isinstance(parameters, np.ndarray) else parameters
+
+
 def _find_pictures(parts: Sequence[torch.Tensor]) -> int | None:
     for place, part in enumerate(parts):
-        if part.ndim == 4 and (part.dtype == torch.uint8 or part.is_floating_point()):
+        if part.ndim == 4 and (str(part.dtype).removeprefix("torch.") == "uint8" or is_floating(part)):
             return place
     return None
 
@@ -441,12 +460,12 @@ def _pictures(parts: Sequence[torch.Tensor]) -> int:
     place = _find_pictures(parts)
     if place is not None:
         return place
-    shapes = ", ".join(f"{part.dtype} {tuple(part.shape)}" for part in parts)
+    shapes = ", ".join(map(shown, parts))
     raise SchemaError(f"no pictures in the batch: expected a tensor (B, C, H, W), uint8 or floating, got {shapes}")
 
 
 def _labels(parts: Sequence[torch.Tensor]) -> int | None:
     for place, part in enumerate(parts):
-        if (part.ndim == 1 and not part.is_floating_point()) or (part.ndim == 2 and part.is_floating_point()):
+        if (part.ndim == 1 and not is_floating(part)) or (part.ndim == 2 and is_floating(part)):
             return place
     return None
