@@ -15,6 +15,8 @@ ROW = re.compile(r"^\| \[`(\w+\.py)`\]\(\1\) \| .+ \| `(.+)` \| (.*?) ?\|$", re.
 ROWS = ROW.findall(README)
 # What an example needs besides what fastio always installs, by the package that it imports.
 NEEDS = {
+    "jax": "jax",
+    "keras": "keras",
     "obstore": "`fastio[remote]`",
     "pyarrow": "`fastio[text]`",
     "pytorch_lightning": "`fastio[lightning]`",
