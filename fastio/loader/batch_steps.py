@@ -68,6 +68,9 @@ class BatchSteps:
         self.pictures = 1 if roles is None else len(roles.pictures)  # the number of their fields
         self._may_fail_changed = any(map(_may_fail_changed, recipes))
 
+    def __bool__(self) -> bool:
+        return any(self._recipes)
+
     def run(
         self,
         numbered: Numbered,

@@ -14,6 +14,7 @@ from fastio.dataset.token_stream import TokenWindows
 from fastio.errors import SampleError
 from fastio.lazy import Dataset, torch
 from fastio.loader.batch_steps import Numbered
+from fastio.loader.device.delivery import Delivery, HostDelivery
 from fastio.loader.iteration import BatchIteration, EpochIterator
 from fastio.loader.options import (
     OPTIONS_ELSEWHERE,
@@ -195,16 +196,33 @@ class FastLoader:
         if self._delivery is None:
             cursor = self._begin()
             return EpochIterator(self._iteration.run(cursor, cursor, is_numbered=False))
-        numbered, place, arrive = self.ahead()
+        numbered, place, arrive = self._ahead()
         return EpochIterator(self._delivery.run(numbered, place=place, arrive=arrive))
 
     def numbered(self) -> Iterator[Numbered]:
-        """Like ``iter``, but each batch comes with its epoch and the indices of its samples; always on the CPU."""
+        """
+        Like ``iter``, but each batch comes with its epoch and the indices of its samples; always on the CPU.
+
+        Raises ValueError for a loader whose transforms run on another device.
+        """
         cursor = self._begin()
-        return self._iteration.run(cursor, cursor, is_numbered=True)
+        return self._on_host(self._iteration.run(cursor, cursor, is_numbered=True))
 
     def ahead(self) -> tuple[Iterator[Numbered], Callable[[], Place], Callable[[Place], None]]:
         """Like ``numbered``, for a consumer that gets the batches later: see NumberedBatches."""
+        numbered, place, arrive = self._ahead()
+        return self._on_host(numbered), place, arrive
+
+    def _on_host(self, numbered: Iterator[Numbered]) -> Iterator[Numbered]:
+        """Return batches for another consumer than this loader's own loop, after what is done to them on the host."""
+        if isinstance(self._delivery, Delivery) and self._delivery.has_steps:
+            raise ValueError(
+                f"{self.base.store.path}: this FastLoader does transforms on {self._delivery.device}, which a "
+                "DevicePrefetcher would leave out: iterate over the loader, or pass the transforms to the prefetcher"
+            )
+        return self._delivery.numbered(numbered) if isinstance(self._delivery, HostDelivery) else numbered
+
+    def _ahead(self) -> tuple[Iterator[Numbered], Callable[[], Place], Callable[[Place], None]]:
         cursor = self._begin()
         ahead = replace(cursor)  # the position of the copies; the consumer's moves when a batch reaches it
         return self._iteration.run(ahead, cursor, is_numbered=True), lambda: ahead.place, cursor.move

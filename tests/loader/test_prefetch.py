@@ -392,6 +392,25 @@ def test_native_and_device_transforms_of_one_list(store: Path) -> None:
         assert all(torch.allclose(*pair) for pair in zip(expected, [images for images, _ in loader], strict=True))
 
 
+def test_a_prefetcher_leaves_no_transform_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that a loader does on the host are done before the copy; with a device of its own, they are refused."""
+    steps = [RandomCrop(3), ToDtype(torch.float32, scale=True), lambda batch: [batch[0] * 2, *batch[1:]]]
+    with FastLoader(store, 8, transforms=steps, seed=1) as loader:
+        expected = [images for images, _ in loader]
+        loader.set_epoch(0)
+        found = [images for images, _ in DevicePrefetcher(loader, "cpu")]
+    assert torch.float32 == found[0].dtype
+    assert all(torch.equal(*pair) for pair in zip(expected, found, strict=True))
+    monkeypatch.setattr("fastio.loader.wiring.lane_to", lambda device: SlowLane())
+    with (
+        FastLoader(store, 8, transforms=steps, device="cpu") as loader,
+        pytest.raises(ValueError, match=r"does transforms on cpu, which a DevicePrefetcher would leave out"),
+    ):
+        iter(DevicePrefetcher(loader, "cpu"))
+    with FastLoader(store, 8, device="cpu") as loader:
+        assert 8 == len(next(iter(DevicePrefetcher(loader, "cpu")))[1])
+
+
 def test_transforms_of_batches_without_a_device_run_on_the_cpu(store: Path) -> None:
     """Normalize and the like need no device: without one, batches are those of device="cpu", to the bit."""
     recipe = [RandomCrop(3), Normalize((0.5,), (0.2,)), lambda batch: [batch[0] * 2, *batch[1:]]]

@@ -118,6 +118,11 @@ class Delivery:
         """Where batches go."""
         return self._lane.device
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether something is done to batches there."""
+        return bool(self._steps)
+
     def placed(self, made: Placement, *, pictures: Collection[str], label: str) -> Placement:
         """As BatchSteps.placed, here."""
         device, is_host = str(self.device), self._lane.is_immediate
@@ -230,14 +235,25 @@ class HostDelivery:
         self, source: Iterator[Numbered], *, place: Callable[[], Place], arrive: Callable[[Place], None]
     ) -> Iterator[Any]:
         """As Delivery.run."""
+        done = self.numbered(source)
         try:
-            for numbered in source:
+            for numbered in done:
                 # Nothing here may keep the batch while the loop uses it, or its memory would be returned late.
-                ready = [self._steps.run(numbered)]
+                ready = [numbered.batch]
                 del numbered
                 arrive(place())
                 yield ready.pop()
             arrive(place())
+        finally:
+            done.close()
+
+    def numbered(self, source: Iterator[Numbered]) -> Generator[Numbered, None, None]:
+        """Yield the batches of ``source`` after the steps."""
+        try:
+            for numbered in source:
+                ready = [Numbered(self._steps.run(numbered), numbered.epoch, numbered.indices)]
+                del numbered
+                yield ready.pop()
         finally:
             if isinstance(source, Generator):
                 source.close()
