@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from fastio.codec.pillow import PLUGIN_ERRORS, decode_mask_with_pillow, open_picture
+from fastio.codec.pillow import PLUGIN_ERRORS, decode_mask_with_pillow, open_picture, teach_pillow
 from fastio.converters.sources.source import damaged
 from fastio.errors import FastioError
 from fastio.store import SampleStore
@@ -126,6 +126,7 @@ def _labels(store: SampleStore, indices: np.ndarray[tuple[int], np.dtype[np.int6
 
 def _picture(data: bytes, size: int, over: Sequence[tuple[Field, bytes]]) -> Image.Image | str:
     """The image, fitted into the cell, small ones enlarged by whole factors so that their pixels show; or why not."""
+    teach_pillow(data)
     try:
         with Image.open(io.BytesIO(data)) as image:
             stored = image.size

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec.headers import Header, Headers, read_headers
 from fastio.errors import SourceError
-from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN
+from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, load_plugin
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
@@ -95,7 +95,9 @@ def _problem(header: Header) -> str:
     if header.status == _native.TRUNCATED:
         return f"is {kind} that ends within its header" if kind.is_native else f"is {kind} whose file is cut off"
     if header.status == _native.UNSUPPORTED:
-        return f"is {kind}, which the installed Pillow cannot open: it is damaged, or Pillow lacks what opens it"
+        missing = load_plugin(header.kind)
+        why = "which the installed Pillow cannot open: it is damaged, or Pillow lacks what opens it"
+        return f"is {kind}, {missing or why}"
     return f"is {kind} with a damaged header"
 
 

@@ -84,12 +84,13 @@ def resize(
     """
     from PIL import Image
 
-    from fastio.codec.pillow import PLUGIN_ERRORS
+    from fastio.codec.pillow import PLUGIN_ERRORS, teach_pillow
 
     deep = ResizedPicture(b"", problem="has more than 8 bits per channel, which a resized picture would lose")
     if has_16_bits(value):
         return deep
     file = io.BytesIO()
+    teach_pillow(value)
     try:
         with Image.open(io.BytesIO(value.data)) as picture:
             is_jpeg = picture.format in ("JPEG", "MPO")

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from PIL.Image import Resampling
 
+from fastio._native import image_kind
+from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, load_plugin
+
 __all__ = [
     "FILTERS",
     "PLUGIN_ERRORS",
@@ -30,12 +33,14 @@ __all__ = [
     "pixel_limit",
     "refusal",
     "shape_of",
+    "teach_pillow",
     "warn_of_large",
 ]
 
 
 Encoded = bytes | memoryview | NDArray[np.uint8]
 
+_SIGNATURE_BYTES = 32  # of a picture, in which its kind is known
 _USUAL_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
 
 # What Pillow's plugins are known to raise for malformed bytes.
@@ -148,10 +153,22 @@ def _kind_of(picture: Image.Image) -> str:
     return f"{picture.format}" if picture.mode in _USUAL_MODES else f"{picture.mode} {picture.format}"
 
 
+def teach_pillow(data: Encoded) -> str:
+    """
+    Let Pillow open a picture whose kind it does not bring itself, if the package that does is there; returns "".
+
+    Returns one sentence on what is missing if it is not.
+    """
+    kind = image_kind(np.frombuffer(bytes(memoryview(data)[:_SIGNATURE_BYTES]), np.uint8)) if len(data) else UNKNOWN
+    missing = load_plugin(kind)
+    return f"it is {PICTURE_KINDS[kind]}, {missing}" if missing else ""
+
+
 @contextmanager
 def open_picture(data: Encoded) -> Iterator[Image.Image]:
     """Open a picture as Pillow does. Whatever Pillow finds wrong in the block is a ValueError of one line."""
     Image.init()  # Image.open loads plugins on demand: of two threads that do so at once, one may miss a plugin
+    missing = teach_pillow(data)
     try:
         with Image.open(io.BytesIO(data.data if isinstance(data, np.ndarray) else data)) as picture:
             try:
@@ -161,7 +178,7 @@ def open_picture(data: Encoded) -> Iterator[Image.Image]:
                     raise
                 raise OverflowError(f"its rows have {picture.width:,} pixels") from exc
     except UnidentifiedImageError as exc:
-        raise UnidentifiedError("it is not recognised as a picture, not even by Pillow") from exc
+        raise UnidentifiedError(missing or "it is not recognised as a picture, not even by Pillow") from exc
     except PLUGIN_ERRORS as exc:
         words = " ".join(str(exc).split()) or type(exc).__name__
         raise ValueError(f"Pillow cannot decode it: {words}") from exc

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import Final
 
 import numpy as np
@@ -31,6 +33,7 @@ __all__ = [
     "is_picture_extension",
     "kind_by_name",
     "kinds_by_name",
+    "load_plugin",
     "picture_extensions",
 ]
 
@@ -56,7 +59,9 @@ class PictureKind:
     file is of this kind if it has one of ``signatures``, at most 16 bytes, at their offsets; the native kinds know
     their own. What native code does not decode (``is_decoded``), Pillow does; a plugin that Pillow does not bring
     itself has to be registered by whoever adds the row. ``breaks_off`` says whether a file with a sound header looks
-    cut off at its end, which decoding must confirm; without it, packing decodes every such picture.
+    cut off at its end, which decoding must confirm; without it, packing decodes every such picture. ``plugin`` is the
+    module whose import teaches Pillow this kind, or ``module:function`` that does when called, and ``package`` its
+    name for pip; "" if Pillow brings it.
     """
 
     name: str
@@ -65,6 +70,8 @@ class PictureKind:
     breaks_off: Callable[[Encoded], bool] | None = None
     is_native: bool = False
     is_decoded: bool = False
+    plugin: str = ""
+    package: str = ""
 
     def __str__(self) -> str:
         """
@@ -124,6 +131,21 @@ _PILLOW_KINDS: Final = (
         name="QOI", extensions=("qoi",), signatures=((0, b"qoif"),), breaks_off=_ends_without(bytes(7) + b"\1")
     ),
     PictureKind(name="DDS", extensions=("dds",), signatures=((0, b"DDS \x7c\0\0\0"),)),
+    PictureKind(
+        name="HEIC",
+        extensions=("heic", "heif", "hif"),
+        signatures=tuple((4, b"ftyp" + brand) for brand in (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")),
+        breaks_off=_boxes_break_off,
+        plugin="pillow_heif:register_heif_opener",
+        package="pillow-heif",
+    ),
+    PictureKind(
+        name="JPEG XL",
+        extensions=("jxl",),
+        signatures=((0, b"\0\0\0\x0cJXL \r\n\x87\n"), (0, b"\xff\x0a")),
+        plugin="pillow_jxl",
+        package="pillow-jxl-plugin",
+    ),
 )
 
 # PICTURE_KINDS[kind] is the row of a kind; _KINDS has kinds by extension, as plain numbers rather than members of an
@@ -160,6 +182,26 @@ _add_known()
 _BEYOND_IMAGEFOLDER: Final = frozenset(
     ("jfif", "gif", "pbm", "pnm", *(extension for row in _PILLOW_KINDS for extension in row.extensions))
 )
+
+
+@cache
+def load_plugin(kind: int) -> str:
+    """
+    Let Pillow open pictures of this kind, if a package that it does not bring does; returns "".
+
+    Returns what to install if that package is missing, in words that follow the kind.
+    """
+    row = PICTURE_KINDS[kind]
+    if not row.plugin:
+        return ""
+    module, _, function = row.plugin.partition(":")
+    try:
+        imported = import_module(module)
+    except ImportError:
+        return f"which Pillow opens with the package {row.package}: pip install {row.package}"
+    if function:
+        getattr(imported, function)()
+    return ""
 
 
 def kind_by_name(name: str) -> int:

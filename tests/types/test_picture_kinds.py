@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from fastio.types.picture_kinds import (
     is_picture_extension,
     kind_by_name,
     kinds_by_name,
+    load_plugin,
     picture_extensions,
 )
 from fastio.types.spans import Spans
@@ -54,6 +57,8 @@ def test_decoded_natively() -> None:
 @pytest.mark.parametrize("row", KNOWN, ids=lambda row: row.name)
 def test_pillow_agrees(row: PictureKind) -> None:
     """Pillow writes such a file by its extension, and the native core recognises it."""
+    if load_plugin(PICTURE_KINDS.index(row)):
+        pytest.skip(f"{row.package} is not installed")
     formats = {Image.registered_extensions()[f".{each}"] for each in row.extensions}
     assert len(formats) == 1
     file = io.BytesIO()
@@ -62,6 +67,28 @@ def test_pillow_agrees(row: PictureKind) -> None:
 
     assert row is PICTURE_KINDS[image_kind(data)]
     assert (_native.OK, 16, 16) == tuple(read_headers(Spans.joined(data, np.array([len(data)]))).rows[0, :3])
+
+
+def test_a_kind_whose_package_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A HEIC without pillow-heif is a problem that names the package; with it, Pillow decodes the picture."""
+    heic = PICTURE_KINDS.index(next(row for row in KNOWN if row.name == "HEIC"))
+    data = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/a.heic").write_bytes(data)
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # importing it fails
+    load_plugin.cache_clear()
+    result = CliRunner().invoke(cli, ["pack", str(tmp_path / "d"), str(tmp_path / "o.lmdb")])
+    assert "a.heic: " in result.output
+    assert "which Pillow opens with the package pillow-heif: pip install pillow-heif" in result.output
+
+    calls = []
+    module = ModuleType("pillow_heif")
+    module.register_heif_opener = lambda: calls.append(1)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pillow_heif", module)
+    load_plugin.cache_clear()
+    assert ("", "") == (load_plugin(heic), load_plugin(heic))
+    assert [1] == calls
+    load_plugin.cache_clear()
 
 
 def test_torchvision_agrees() -> None:

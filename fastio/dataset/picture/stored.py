@@ -18,7 +18,7 @@ from PIL import Image
 
 from fastio import _native
 from fastio._native import ThreadPool, image_kind
-from fastio.codec.pillow import PLUGIN_ERRORS
+from fastio.codec.pillow import PLUGIN_ERRORS, teach_pillow
 from fastio.dataset.picture.steps import Pending, Pixels, by_pillow, empty_row, from_array, frozen, geometry, turned
 from fastio.dataset.row_reader import RowReader
 from fastio.machine import available_cpus
@@ -256,6 +256,7 @@ def read_header(data: NDArray[np.uint8], mode: str) -> PictureHeader:
     if plain is not None:
         known = _of_plain_jpeg(plain)
         return PictureHeader(known.format, dict(known.info))
+    teach_pillow(data)
     with Image.open(io.BytesIO(data.data)) as picture:
         chunks = _chunks(data)
         is_complete = picture.format == "JPEG" or (chunks is not None and not _is_text_behind_pixels(chunks))
