@@ -130,11 +130,12 @@ class StoredTable:
 
         store = self.store
         if "key" in column:
-            keys = store.keys(indices)
-            return [int(key) for key in keys] if column["key"] == "int" else list(keys)
+            keys = _without_extensions(store.keys(indices), column)
+            return [int(key) for key in keys] if column["key"] == "int" else keys
         if "file" in column:
             described = (store.metadata.get("files") or {}).get(column["file"])
-            return [key if described is None else file_name(described, key) for key in store.keys(indices)]
+            names = [key if described is None else file_name(described, key) for key in store.keys(indices)]
+            return _without_extensions(names, column)
         field = store.schema[column["field"]]
         if "kind" in column:
             kind, files = COLUMN_KINDS[column["kind"]], FieldAsFiles(field, is_first=False)
@@ -178,6 +179,11 @@ class StoredTable:
         sink = arrow.BufferOutputStream()
         parquet.write_table(arrow.Table.from_pylist(list(self.rows())), sink)
         return bytes(sink.getvalue())
+
+
+def _without_extensions(names: Sequence[str], column: Mapping[str, Any]) -> list[str]:
+    """Names of files as their column has them, which is without extensions if it holds stems."""
+    return [name.rpartition(".")[0] or name for name in names] if column.get("stem") else list(names)
 
 
 def sound_values(store: SampleStore, name: str, indices: NDArray[np.int64]) -> Spans:
@@ -300,6 +306,8 @@ class StoredCoco:
             for i, (number, key) in enumerate(zip(ids, keys, strict=True)):
                 sample = {name: value[i] for name, value in values.items()}
                 image = {"id": number, "file_name": key, **sample["image_info"]}
+                if "coco_url" in image and "file_name" not in (self.form.get("image_order") or ("file_name",)):
+                    del image["file_name"]  # LVIS has the address alone
                 found = self._objects(number, sample) if with_annotations else []
                 yield _ordered(image, self.form.get("image_order")), found
 

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.errors import SourceError
 from fastio.store.kinds.names import SPLITS
-from fastio.store.kinds.scan import Folder, Problem, SourcePath, is_hidden, scan_tree, shown
+from fastio.store.kinds.scan import NOTE, Folder, Problem, SourcePath, is_hidden, scan_tree, shown
 from fastio.types.picture_kinds import count_beyond_imagefolder, kind_by_name
 from fastio.types.units import counted
 
@@ -56,13 +57,41 @@ def open_flat(place: SourcePath, options: SourceOptions) -> ListedSource:
         return file_source(path, found, None, {"classes": None, "source": source})
     if Path(labels.path).resolve().parent == Path(path).resolve():
         _leave_out(found, Path(labels.path).name)
-    read = read_labels(labels.path, labels.options, files=frozenset(found.keys))
+    stems = _unique_stems(found.keys)
+    read = read_labels(labels.path, labels.options, files=frozenset([*found.keys, *stems]))
+    read = _named_by_files(read, stems)
     values = _assign(found, read, path)
     source |= {"labels": Path(labels.path).name, "label_options": labels.options.to_json()}
     if read.numbered.width is not None and len(read.titles) == read.numbered.width:
         source["label_titles"] = list(read.titles)
     classes = None if read.classes is None else list(read.classes)
     return file_source(path, found, values, {"classes": classes, "source": source})
+
+
+def _unique_stems(names: Sequence[str]) -> dict[str, str]:
+    """Files by their names without extensions, as far as one file alone is called so."""
+    stems: dict[str, str] = {}
+    twice = set[str]()
+    for name in names:
+        stem = name.rpartition(".")[0]
+        if stems.setdefault(stem, name) != name:
+            twice.add(stem)
+    return {stem: name for stem, name in stems.items() if stem not in twice}
+
+
+def _named_by_files(labels: Labels, stems: Mapping[str, str]) -> Labels:
+    """Labels whose names have no extensions under the names of the files; others as they are."""
+    names = [*labels.by_name, *labels.contradictions]
+    if any(map(kind_by_name, names)) or not any(name in stems for name in names):
+        return labels
+    return replace(
+        labels,
+        numbered=replace(
+            labels.numbered, by_name={stems.get(name, name): each for name, each in labels.by_name.items()}
+        ),
+        contradictions={stems.get(name, name): each for name, each in labels.contradictions.items()},
+        filtered=frozenset(stems.get(name, name) for name in labels.filtered),
+    )
 
 
 def _leave_out(found: Folder, name: str) -> None:
@@ -207,7 +236,7 @@ def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource
     """
     Open ``path/class/.../file``: classes sorted by name, files by folder and name, links followed.
 
-    A class folder without any image is a problem, but stays a class, as with torchvision's ``allow_empty``. Files
+    A class folder without any image stays a class, as with torchvision's ``allow_empty``; a warning names it. Files
     beside the class folders have no class, so they are problems. Hidden folders are not classes. Pictures that
     ImageFolder leaves out, such as GIFs, are samples here; a warning counts them.
     """
@@ -220,14 +249,18 @@ def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource
     for name in top.folders:
         if is_hidden(name):
             found.add(scan_tree(path, name))
-    counts = []
+    counts, empty = list[int](), list[str]()
     for name in classes:
         part = scan_tree(path, name)
-        if not part.keys and not any(kind_by_name(each.key) or each.key == shown(name) for each in part.problems):
-            part.problems.append(Problem(shown(name), "is a class folder without an image: remove it or fill it"))
+        if not part.keys and not part.problems:
+            empty.append(shown(name))
+            part.left_out.append(Problem(f"{shown(name)}/", "is a class folder without an image, and stays a class"))
         found.add(part)
         counts.append(len(part.keys))
     _warn_of_others(path, found)
+    if empty:
+        named = ", ".join(map(repr, empty[:_SHOWN]))
+        _LOG.warning("%s: %s without an image: %s", shown(path), counted(len(empty), "class folder"), named)
     source = source_record("imagefolder", place.name, labels=None)
     values = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     return file_source(path, found, values, {"classes": list(map(shown, classes)), "source": source})
@@ -271,6 +304,7 @@ def open_detected(place: SourcePath, options: SourceOptions) -> ListedSource:
     source = open_imagefolder(place, options)
     refuse_fields(place.path, source.metadata["classes"], source.keys, source.problems)
     refuse_one_class(place.path, source.metadata["classes"], source.keys, source.problems)
+    refuse_typical(place, source.keys)
     return source
 
 
@@ -283,9 +317,11 @@ def _visible(top: Folder) -> list[str]:
 _WORD = re.compile(r"[a-z]+")
 _PICTURES = re.compile(r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|inputs?)\Z")
 _FIELDS = re.compile(
-    r"(?:.*_)?(?:images?|jpegimages|imgs?|pictures?|photos?|rgb|masks?|labels?|annotations?|annots?|seg(?:mentations?)?|gts?|"
+    r"(?:.*_)?(?:images?|jpegimages|imgs?|pictures?|photos?|rgb|masks?|labels?|annotations?|annots?|gts?|"
+    r"seg(?:mentations?|mentationclass|mentationobject)?|leftimg8bit|gtfine|gtcoarse|imagesets|"
     r"ground_?truths?|depths?|normals?|edges?|inputs?|targets?|lr|hr)\Z"
 )
+_ANNOTATING = (".json", ".jsonl", ".xml", ".yaml", ".yml", ".csv", ".tsv", ".parquet", ".pkl", ".txt", ".mat", ".names")
 _SHOWN = 10  # folders listed in a message
 _MOST_FOLDERS = 32  # with more of them nobody keeps fields of one sample
 _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z", re.DOTALL)
@@ -345,6 +381,35 @@ def refuse_one_class(path: str, classes: Sequence[str], keys: Sequence[str], pro
         f"{path}: {f'{folder}/'!r} {'is its only folder' if len(classes) == 1 else 'is hardly a class, by its name'}: "
         f"{ways}; --source-kind imagefolder packs {kept}"
     )
+
+
+def refuse_typical(place: SourcePath, keys: Sequence[str]) -> None:
+    """
+    Raise SourceError if a folder of pictures is named like a part of a dataset or like a field, beside what datasets
+    have beside such folders: files that may annotate them, or a folder without pictures. ``keys`` are the pictures'.
+    """
+    holders = dict.fromkeys(key.partition("/")[0] for key in keys if "/" in key)
+    typical = [name for name in holders if _FIELDS.match(name.lower()) or _split_word(name)]
+    beside = [f"{shown(name)}/" for name in _visible(place.top) if name not in holders and any(_files_in(place, name))]
+    files = [each.key for each in (*place.top.problems, *place.top.left_out) if each.problem != NOTE]
+    beside += [name for name in files if "/" not in name and Path(name).suffix.lower() in _ANNOTATING]
+    if not typical or not beside:
+        return
+    command = (
+        _split_command(place.path, typical[0])
+        if _split_word(typical[0])
+        else f"fastio pack {shlex.quote(str(Path(place.path, typical[0])))} {shlex.quote(f'{typical[0]}.lmdb')}"
+    )
+    named = f"{_listed(typical[:_SHOWN])} {'is' if len(typical) == 1 else 'are'}"
+    raise SourceError(
+        f"{place.path}: {named} hardly a class, by the name and beside {', '.join(map(repr, beside[:3]))}: a dataset "
+        f"of an unknown layout? `{command}` packs the pictures of one folder; --source-kind imagefolder "
+        "packs all folders as classes"
+    )
+
+
+def _files_in(place: SourcePath, folder: str) -> Iterator[str]:
+    return (name for _, _, names in os.walk(f"{place.path}/{folder}") for name in names)
 
 
 def refuse_fields(path: str, classes: Sequence[str], keys: Sequence[str], problems: Collection[Problem]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastio.converters.fields.types import FieldChoice
@@ -45,11 +46,13 @@ def open_source(  # noqa: PLR0913 - an option each
     Open a dataset to be packed: only names and sizes are scanned.
 
     ``kind`` is a name in SOURCES, or "auto": decided by what is in ``path``, if only one kind fits. ``labels`` names
-    a label file, for kinds that take one. ``split`` is a folder in ``path``, which then is the source. ``fields``,
-    ``root``, ``as_recorded`` and ``ids`` are described in ``SourceOptions``. ``path`` may be the URL of a single table,
-    and ``labels`` that of a label file: they are read as ``remote`` says, from temporary copies. Raises SourceError if
-    the source is not as expected, holds pictures that would not be packed, or could be meant in two ways; it says what
-    was found and what to choose from. Raises StoreError if a URL cannot be read.
+    a label file, for kinds that take one. ``split`` is a part of the dataset: one that its kind knows, or a folder in
+    ``path``, which then is the source. ``fields``, ``root``, ``as_recorded`` and ``ids`` are described in
+    ``SourceOptions``.
+    ``path`` may be the URL of a single table, and ``labels`` that of a label file: they are read as ``remote`` says,
+    from temporary copies. Raises SourceError if the source is not as expected, holds pictures that would not be packed,
+    or could be meant in two ways; it says what was found and what to choose from. Raises StoreError if a URL cannot be
+    read.
     """
     found = path
     if not isinstance(found, Recognised):
@@ -79,7 +82,9 @@ def open_source(  # noqa: PLR0913 - an option each
         raise SourceError(f"{files_root}: expected a folder of this machine for --root, got a URL")
     if files_root is not None and found.copy is not None:
         files_root = os.path.abspath(files_root)  # noqa: PTH100 - nothing is relative to a temporary file
-    options = SourceOptions(file, columns, tuple(fields), files_root, as_recorded=as_recorded, ids=ids or IdOptions())
+    options = SourceOptions(
+        file, columns, tuple(fields), files_root, found.split, as_recorded=as_recorded, ids=ids or IdOptions()
+    )
     opener = chosen.open if found.is_named else chosen.open_detected or chosen.open
     with ExitStack() as named:
         for copy in (found.copy, label_copy):
@@ -87,6 +92,10 @@ def open_source(  # noqa: PLR0913 - an option each
                 named.enter_context(copy.named())
         _check_taken(place, chosen, options)
         source: Source = opener(place, options)
+        if found.split is not None:
+            assert isinstance(source, ListedSource)  # all that find their parts are
+            record = {**source.metadata["source"], "part": found.split}
+            source = replace(source, metadata={**source.metadata, "source": record})
         if found.copy is None:
             return source
         assert isinstance(source, ListedSource)  # all tables are

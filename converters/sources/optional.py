@@ -1,4 +1,4 @@
-"""Imports libraries that only text needs, on first use, with one sentence if they are missing."""
+"""Imports libraries that only some sources need, on first use, with one sentence if they are missing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastio.errors import SourceError
 __all__ = [
     "pyarrow",
     "tokenizers",
+    "yaml",
 ]
 
 
@@ -23,8 +24,13 @@ def tokenizers(purpose: str) -> Any:
     return _imported("tokenizers", "tokenizers", purpose)
 
 
-def _imported(module: str, package: str, purpose: str) -> Any:
+def yaml(purpose: str) -> Any:
+    """Return PyYAML. Raises SourceError that says what it was needed for."""
+    return _imported("yaml", "pyyaml", purpose, "yaml")
+
+
+def _imported(module: str, package: str, purpose: str, extra: str = "text") -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as exc:
-        raise SourceError(f"{purpose} the package {package} is needed: pip install 'fastio[text]'") from exc
+        raise SourceError(f"{purpose} the package {package} is needed: pip install 'fastio[{extra}]'") from exc

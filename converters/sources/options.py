@@ -34,14 +34,17 @@ class SourceOptions:
 
     ``labels`` is a label file, and ``columns`` says which columns of it (or of the source itself, if that is a table)
     hold what. ``fields`` are the fields asked for; none: what the source has. ``root`` is the folder that file names in
-    a table are relative to; None: the table's own folder. ``as_recorded`` says that these options are those of a
-    packed store: which columns they leave out was decided when it was packed. ``ids`` are for files of token ids.
+    a table are relative to; None: the table's own folder. ``split`` is the part to open, of a kind that finds its parts
+    by itself; None: the only one, or all of them where the kind can. ``as_recorded`` says that these options are those
+    of a packed store: which columns they leave out was decided when it was packed. ``ids`` are for files of
+    token ids.
     """
 
     labels: LabelFile | None = None
     columns: LabelOptions = field(default_factory=LabelOptions)
     fields: tuple[FieldChoice, ...] = ()
     root: str | None = None
+    split: str | None = None
     as_recorded: bool = False
     ids: IdOptions = IdOptions()
 

@@ -26,10 +26,14 @@ def reopen_source(metadata: Mapping[str, Any], path: str, *, kind: str = "auto",
     record = origin_of(metadata)
     if kind == "auto" and recorded_kind(record) == IMAGEFOLDER.name and IMAGEFOLDER.signs(SourcePath(path)):
         kind = IMAGEFOLDER.name  # folders that were classes are not asked about again
+    part = record.get("part")
+    if kind == "auto" and part is not None:
+        kind = recorded_kind(record)
     source: Source = open_source(
         path,
         kind=kind,
         labels=labels,
+        split=part,
         label_options=LabelOptions.from_json(record.get("label_options") or {}),
         fields=[parse_choice(words) for words in record.get("fields") or ()],
         root=recorded_root(record, path),

@@ -242,12 +242,11 @@ def describe_path(asked: SourceAsked) -> dict[str, Any]:
     what = library_of(asked.path)
     if what:
         return {"path": asked.path, "is": "other", "what": what}
-    path, arguments, about_text = asked.path, asked.arguments, asked.text_column is not None
-    if asked.split is not None:
-        path, filters = split_of(path, asked.split, arguments.filters)
-        arguments = replace(arguments, filters=filters)
-    about_text = about_text and not arguments.fields
-    found = arguments.recognised(path, asked.kind, about_text=about_text)
+    split, filters = split_of(asked.path, asked.split, asked.arguments.filters)
+    arguments = replace(asked.arguments, filters=filters)
+    about_text = asked.text_column is not None and not arguments.fields
+    found = arguments.recognised(asked.path, asked.kind, split, about_text=about_text)
+    path = found.place.path
     if not found.is_text:
         if asked.text_column is not None:
             raise click.UsageError(f"--text-column is for text, but {no_text(path)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -14,7 +15,7 @@ from fastio.cli.group import Sections, noted
 from fastio.cli.options import REMOTE_NAMES, WholeNumber, max_pixels_option, remote_options
 from fastio.cli.pack_options import PictureArguments, TextArguments, part_option, picture_options, text_options
 from fastio.cli.screen import SIZE, by_reason, meter, printable, problem_table
-from fastio.cli.source_kind import no_text, source_kind_option, source_words, target_words
+from fastio.cli.source_kind import no_text, source_kind_option, source_words, split_of, target_words
 from fastio.errors import SourceError
 from fastio.types.units import counted, number, per_second, size
 
@@ -63,7 +64,7 @@ _SIZE_CHANGE = 1.5  # changes of the pictures' sizes by less are no reason to sp
 @click.argument("out")
 @remote_options
 @source_kind_option("What SRC is; auto decides by the names in it.", with_text=True)
-@click.option("--split", metavar="NAME", help="Pack only the folder NAME in SRC: train, val, ...")
+@click.option("--split", metavar="NAME", help="Pack only the part NAME of SRC: train, val, ...")
 @click.option(
     "--jobs", type=WholeNumber(min=1), metavar="N", help="Threads that read SRC.  [default: all available CPUs]"
 )
@@ -203,14 +204,15 @@ def _opened(
     src: str, kind: str, split: str | None, pictures: PictureArguments, text: TextArguments, remote: Remote
 ) -> Source | TextSamples:
     """Open SRC as what it is: samples, or text."""
-    src, pictures = pictures.of_split(src, split)
-    of_source = pictures.of_source
+    split, filters = split_of(src, split, pictures.of_source.filters)
+    of_source = replace(pictures.of_source, filters=filters)
+    pictures = replace(pictures, of_source=of_source)
     about_text = bool(text.given) and not of_source.fields
-    found = of_source.recognised(src, kind, about_text=about_text and not text.is_of_ids, remote=remote)
+    found = of_source.recognised(src, kind, split, about_text=about_text and not text.is_of_ids, remote=remote)
     if not found.is_text and found.kind.takes_ids and text.is_of_ids:
         return pictures.source(found, None, remote, text.ids())
     if about_text and text.is_of_ids:
-        found = of_source.recognised(src, kind, about_text=True, remote=remote)
+        found = of_source.recognised(src, kind, split, about_text=True, remote=remote)
     if not found.is_text:
         if about_text:
             raise click.UsageError(f"{text.given[0]} is for text, but {no_text(src)}")

@@ -14,7 +14,6 @@ import click
 
 from fastio.cli.options import WholeNumber
 from fastio.cli.screen import SIZE
-from fastio.cli.source_kind import split_of
 
 if TYPE_CHECKING:
     from fastio.converters import Part, Raw, Source, SourceKind, Transcode
@@ -228,16 +227,19 @@ class SourceArguments:
         """Return these with ``--without COLUMN``."""
         return replace(self, ignore_columns=(*self.ignore_columns, column))
 
-    def recognised(self, src: str, kind: str, *, about_text: bool = False, remote: Remote | None = None) -> Recognised:
+    def recognised(
+        self, src: str, kind: str, split: str | None = None, *, about_text: bool = False, remote: Remote | None = None
+    ) -> Recognised:
         """
-        Answer what SRC is; ``about_text`` says that options were given that only text has. ``remote`` says how a URL
-        is read; without it, none is.
+        Answer what SRC, or the part ``split`` of it, is; ``about_text`` says that options were given that only text
+        has. ``remote`` says how a URL is read; without it, none is.
         """
         from fastio.store.kinds.recognise import recognise
 
         return recognise(
             src,
             kind=kind,
+            split=split,
             has_fields=bool(self.fields),
             has_labels=self.labels is not None,
             is_table=bool(self.of_tables),
@@ -360,13 +362,6 @@ class PictureArguments:
         values |= {name: getattr(self.of_source, name) for name in own}
         given = (name for name, value in values.items() if value is not None and value is not False and value != ())
         return [*map(option_of, given)]
-
-    def of_split(self, src: str, split: str | None) -> tuple[str, PictureArguments]:
-        """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
-        if split is None:
-            return src, self
-        src, filters = split_of(src, split, self.of_source.filters)
-        return src, replace(self, of_source=replace(self.of_source, filters=filters))
 
     def source(
         self,

@@ -57,15 +57,19 @@ def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[...
     )
 
 
-def split_of(src: str, split: str, filters: tuple[Filter, ...]) -> tuple[str, tuple[Filter, ...]]:
-    """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
+def split_of(src: str, split: str | None, filters: tuple[Filter, ...]) -> tuple[str | None, tuple[Filter, ...]]:
+    """
+    Return the split for ``recognise``, and the filters. A table with a column "split" has its parts there: the filter
+    then takes the rows of this part, and None is returned for the split.
+    """
+    if split is None:
+        return None, filters
     from fastio.converters.sources.tables.rows import has_split_column
     from fastio.store.files.local import is_local
-    from fastio.store.kinds.recognise import split_folder
 
     if not is_local(src) or has_split_column(src, split):
-        return src, (*filters, ("split", split))
-    return split_folder(src, split), filters
+        return None, (*filters, ("split", split))
+    return split, filters
 
 
 def no_text(src: str) -> str:

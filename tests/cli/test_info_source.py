@@ -35,9 +35,9 @@ def run(*arguments: object, code: int = 0) -> str:
     return result.output
 
 
-def described(path: object) -> dict[str, Any]:
+def described(path: object, *options: str) -> dict[str, Any]:
     """What ``info --json`` says."""
-    report: dict[str, Any] = json.loads(run("info", path, "--json"))
+    report: dict[str, Any] = json.loads(run("info", path, *options, "--json"))
     return report
 
 
@@ -60,7 +60,8 @@ def test_a_table(tmp_path: Path) -> None:
 def test_every_source(tmp_path: Path, kind: str) -> None:
     """Whatever can be packed is described, with the kind that packs it and all its samples."""
     source = MAKERS[kind](tmp_path)
-    report = described(source.path)
+    part = source.metadata["source"].get("part")
+    report = described(source.path, *(() if part is None else ("--split", part)))
 
     assert kind == report["kind"]
     assert len(source) == report["samples"]
@@ -85,7 +86,9 @@ def test_the_command_packs_every_source(tmp_path: Path, monkeypatch: pytest.Monk
     """The command that info prints succeeds as it stands, and packs all samples."""
     source = MAKERS[kind](tmp_path)
     monkeypatch.chdir(tmp_path)
-    report = json.loads(run("info", source.path, *OPTIONS.get(kind, []), "--json"))
+    part = source.metadata["source"].get("part")
+    options = [*OPTIONS.get(kind, []), *([] if part is None else ["--split", part])]
+    report = json.loads(run("info", source.path, *options, "--json"))
     words = shlex.split(report["command"])
     run(*words[1:])
 

@@ -32,8 +32,11 @@ class Annotations:
 
     ``bad`` says what is wrong with one, by position; it makes a problem of its image. Coordinates are float32. What the
     arrays would change stays in the rest as well, from which the same JSON is written again: coordinates that float32
-    rounds, visibilities with a fraction, captions that are null.
+    rounds, visibilities with a fraction, captions that are null. Fractions of a picture (``is_normalised``) are no
+    coordinates yet, and float32 keeps them to a part of a pixel that no picture shows.
     """
+
+    is_normalised: bool = False
 
     ids: array[int] = field(default_factory=lambda: array("q"))
     image_ids: array[int] = field(default_factory=lambda: array("q"))
@@ -111,7 +114,7 @@ class Annotations:
             self.bad.setdefault(position, f"has the bbox {box!r:.60}, expected x, y, width and height")
             numbers = None
         self.boxes.extend(numbers or (0.0, 0.0, 0.0, 0.0))
-        if numbers is not None and not _is_exact(numbers):
+        if numbers is not None and not self.is_normalised and not _is_exact(numbers):
             rest["bbox"] = box
 
     def _add_points(self, entry: dict[str, Any], rest: dict[str, Any], position: int) -> None:
@@ -125,7 +128,9 @@ class Annotations:
         numbers = numbers or []
         self.point_counts.append(len(numbers) // 3 if "keypoints" in entry else -1)
         self.points.extend(numbers)
-        is_kept = not (_is_exact(numbers) and all(visibility.is_integer() for visibility in numbers[2::3]))
+        is_kept = not self.is_normalised and not (
+            _is_exact(numbers) and all(visibility.is_integer() for visibility in numbers[2::3])
+        )
         self.has_points_in_rest.append(is_kept)
         if is_kept:
             rest["keypoints"] = points

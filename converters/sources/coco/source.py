@@ -1,399 +1,74 @@
-"""Makes a source of a COCO JSON: one sample per image, with the annotations that belong to it."""
+"""Makes a source of a COCO JSON: reads it, and finds the folder of its images."""
 
 from __future__ import annotations
 
-import json
 import os
-from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastio import _native
-from fastio.codec.headers import Headers
-from fastio.converters.sources.coco.annotations import Annotations, CollectedAnnotations
-from fastio.converters.sources.files import IMAGE_FIELD, FileReader, paths_below
-from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at, read_together
-from fastio.converters.sources.options import SourceOptions, source_record
-from fastio.converters.sources.record import root_to_record
+from fastio.converters.sources.coco.annotations import Annotations
+from fastio.converters.sources.coco.samples import CocoFile, CocoSamples, Images
+from fastio.converters.sources.listed import ListedSource
+from fastio.converters.sources.options import SourceOptions
+from fastio.converters.sources.roots import chosen_part, find_root
 from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES, opened
-from fastio.converters.sources.tables.names import file_states, safe_name
 from fastio.converters.sources.tables.rows import JsonText, kind_in_json
 from fastio.errors import SourceError
-from fastio.store.kinds.scan import Problem, SourcePath, shown
-from fastio.types.field_types import field_of
-from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans
+from fastio.store.kinds.layouts import coco_files
+from fastio.store.kinds.scan import SourcePath
 
 __all__ = [
     "open_annotations",
 ]
 
 
-_KIND = "coco"  # of sources
-_OWN: Final = ("id", "file_name")
-
-
-@dataclass(slots=True)
-class _Images:
-    """The images of the file: ids, names, and what else is said of each, as JSON; ``bad`` by position."""
-
-    ids: array[int] = field(default_factory=lambda: array("q"))
-    names: list[Any] = field(default_factory=list)
-    infos: list[bytes] = field(default_factory=list)
-    sizes: array[int] = field(default_factory=lambda: array("q"))  # height and width; 0: not given, -1: no such number
-    bad: dict[int, str] = field(default_factory=dict)
-    homeless: list[tuple[str, str]] = field(default_factory=list)
-    order: list[str] = field(default_factory=list)
-
-    def add(self, entry: Any, where: str) -> None:
-        """Take one more."""
-        number = entry.get("id") if isinstance(entry, dict) else None
-        if type(number) is not int or not -(2**63) <= number < 2**63:
-            words = f"has the id {number!r:.40}, expected a whole number" if isinstance(entry, dict) else "is no object"
-            self.homeless.append((where, words))
-            return
-        if not self.order:
-            self.order = list(entry)
-        position = len(self.ids)
-        self.ids.append(number)
-        self.names.append(entry.get("file_name"))
-        self.sizes.extend(_pixels(entry.get(name)) for name in ("height", "width"))
-        try:
-            rest = {name: value for name, value in entry.items() if name not in _OWN}
-            self.infos.append(json.dumps(rest, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
-        except (ValueError, RecursionError) as exc:
-            self.bad[position] = f"cannot be kept as JSON: {exc}"
-            self.infos.append(b"{}")
-
-    def header_check(self, file_name: str) -> Callable[[Indices, Headers], dict[int, str]]:
-        """Return a function that finds pictures of other sizes than ``file_name``, the JSON, says."""
-        sizes = np.array(self.sizes, np.int64).reshape(-1, 2)
-
-        def check(indices: Indices, headers: Headers) -> dict[int, str]:
-            said = sizes[indices]
-            is_other = (said != 0) & (said != headers.sizes) & (headers.sizes > 0)
-            problems = {}
-            for i in np.flatnonzero(is_other.any(axis=1)).tolist():
-                info, (height, width) = json.loads(self.infos[indices[i]]), headers.sizes[i].tolist()
-                words = f"{info.get('width', '?')!r:.40} x {info.get('height', '?')!r:.40}"
-                problems[i] = (
-                    f"is {width} x {height} pixels, but {file_name} says {words} (width x height): its boxes and "
-                    "polygons belong to a picture of that size"
-                )
-            return problems
-
-        return check
-
-
-def _pixels(number: Any) -> int:
-    """A width or height that the JSON gives; 0 if it gives none, -1 for what no picture has."""
-    if number is None:
-        return 0
-    is_whole = type(number) is int or (type(number) is float and number.is_integer())
-    return int(number) if is_whole and 0 <= number < 2**31 else -1
-
-
 def open_annotations(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
-    Open a COCO JSON. Its images lie below ``--root``, or in a folder in or beside its own; they stay in the order of
-    the file.
+    Open a COCO JSON, or a folder with some in it or in ``annotations`` in it, each a part of the dataset. Its images
+    lie below ``--root``, or in a folder in or beside its own; they stay in the order of the file.
 
     Every image is a sample, also without annotations. An annotation of an unknown image is a problem of its own; one
     with something wrong is a problem of its image.
     """
+    path = place.path
     if place.is_folder:
-        raise SourceError(f"{place.path}: is a folder; expected a COCO JSON: name the file in it")
-    images, annotations = _Images(), Annotations()
+        files = {Path(name).name.removesuffix(".json"): name for name in coco_files(place)}
+        if not files:
+            raise SourceError(f"{path}: expected a COCO JSON in it or in its folder annotations, found none")
+        path = f"{path}/{chosen_part(path, files, options.split, 'COCO JSON')[1]}"
+    elif options.split is not None:
+        raise SourceError(f"{path}: is one part of a dataset: drop --split {options.split}")
+    images, annotations = Images(), Annotations()
     takers = {"images": images.add, "annotations": annotations.add}
     try:
-        file = read_coco(place.path, lambda name, entry, where: takers[name](entry, where))
+        file = read_coco(path, lambda name, entry, where: takers[name](entry, where))
         collected = annotations.finish()
     finally:
         annotations.close()
     if not images.ids:
-        raise SourceError(f"{place.path}: has no images" + (f": {images.homeless[0][1]}" if images.homeless else ""))
-    root = find_root(place.path, options.root, images.names)
-    return _CocoSamples(place, options, file, images, collected, root).source()
+        raise SourceError(f"{path}: has no images" + (f": {images.homeless[0][1]}" if images.homeless else ""))
+    root = _root(path, options.root, images)
+    return CocoSamples(place, "coco", [path], options, file, images, collected, root).source()
 
 
-@dataclass(frozen=True, slots=True)
-class _CocoSamples:
-    place: SourcePath
-    options: SourceOptions
-    file: CocoFile
-    images: _Images
-    annotations: CollectedAnnotations
-    root: str
-
-    def source(self) -> ListedSource:
-        """Put images, annotations and files together."""
-        names, bad = self._names()
-        states = file_states(self.root, names)
-        for i, sentence in states.problems.items():
-            bad.setdefault(i, f"has a 'file_name' that {sentence}")
-        categories = self._categories()
-        per_image, problems = self._assign(bad)
-        self._check_categories(per_image, categories, bad)
-        values = _ObjectValues(self.annotations, per_image, categories, self.images.infos)
-        order = np.setdiff1d(np.arange(len(names)), np.fromiter(bad, np.int64, len(bad)))
-        where = Path(self.place.path).name
-        problems += [Problem(shown(names[i] or f"{where}:image {self.images.ids[i]}"), bad[i]) for i in bad]
-        return ListedSource(
-            path=self.place.path,
-            kind=_KIND,
-            schema=Schema((IMAGE_FIELD, *values.fields, field_of("image_id", "int"))),
-            metadata=self._metadata(categories),
-            keys_at=names_at(names),
-            sizes=states.sizes + values.sizes,
-            read=read_together([FileReader(IMAGE_FIELD, self.root, names_at(names), states.sizes).begin, values.begin]),
-            disk_bytes=states.disk_bytes + Path(self.place.path).stat().st_blocks * 512,
-            files_opened=len(order) + 1,
-            columns={"image_id": np.array(self.images.ids, np.int64)},
-            problems=problems,
-            order=order,
-            is_by_name=False,
-            header_check=self.images.header_check(where) if self.annotations.are_placed else None,
-            paths=lambda: [self.place.path, *paths_below(self.root, names)],
-        )
-
-    def _names(self) -> tuple[list[str], dict[int, str]]:
-        """The images' files below the root; what is wrong with some, and with ids and files that come twice."""
-        bad, names = dict(self.images.bad), list[str]()
-        first_id: dict[int, int] = {}
-        first_name: dict[str, int] = {}
-        for i, (number, given) in enumerate(zip(self.images.ids, self.images.names, strict=True)):
-            name, problem = safe_name(given, self.root)
-            names.append(name)
-            if problem:
-                bad.setdefault(i, f"has a 'file_name' that {problem}")
-            for other in (first_id.setdefault(number, i), first_name.setdefault(name, i) if name else i):
-                if other != i:
-                    bad.setdefault(i, f"comes twice: image {number} and image {self.images.ids[other]}")
-                    bad.setdefault(other, f"comes twice: image {self.images.ids[other]} and image {number}")
-        return names, bad
-
-    def _assign(self, bad: dict[int, str]) -> tuple[_PerImage, list[Problem]]:
-        """The annotations of each image, and those of none."""
-        name, annotations = Path(self.place.path).name, self.annotations
-        problems = [Problem(f"{name}:{where}", f"annotation {words}") for where, words in annotations.homeless]
-        problems += [Problem(f"{name}:{where}", f"image {words}") for where, words in self.images.homeless]
-        position = {number: i for i, number in enumerate(self.images.ids)}
-        owners = np.array([position.get(number, -1) for number in annotations.image_ids.tolist()], np.int64)
-        for i in np.flatnonzero(owners < 0).tolist():
-            sentence = f"belongs to image {annotations.image_ids[i]}, which is not among the images"
-            problems.append(Problem(f"{name}:annotation {annotations.ids[i]}", sentence))
-        for i, words in annotations.bad.items():
-            if owners[i] >= 0:
-                bad.setdefault(int(owners[i]), f"has an annotation {annotations.ids[i]} that {words}")
-        return _PerImage.of(owners, len(self.images.ids)), problems
-
-    def _categories(self) -> list[dict[str, Any]]:
-        """The categories, checked. Raises SourceError for those that are none."""
-        categories = self.file.others.get("categories", [])
-        is_sound = isinstance(categories, list) and all(
-            isinstance(each, dict) and type(each.get("id")) is int and isinstance(each.get("name"), str)
-            for each in categories
-        )
-        if not is_sound or len({each["id"] for each in categories}) < len(categories):
-            raise SourceError(f"{self.place.path}: categories: expected a list of objects with different ids and names")
-        return list(categories)
-
-    def _check_categories(
-        self, per_image: _PerImage, categories: Sequence[dict[str, Any]], bad: dict[int, str]
-    ) -> None:
-        """Images with an annotation of an unknown category, or without a box where others have one."""
-        annotations, known = self.annotations, np.array([each["id"] for each in categories], np.int64)
-        unknown = annotations.has_category & ~np.isin(annotations.category_ids, known)
-        for i in np.flatnonzero(unknown & (per_image.owners >= 0)).tolist():
-            words = f"is of category {annotations.category_ids[i]}, which is not among the categories"
-            bad.setdefault(int(per_image.owners[i]), f"has an annotation {annotations.ids[i]} that {words}")
-        for has, what in ((annotations.has_box, "bbox"), (annotations.has_category, "category_id")):
-            if has.any():
-                for i in np.flatnonzero(~has & (per_image.owners >= 0)).tolist():
-                    bad.setdefault(int(per_image.owners[i]), f"has an annotation {annotations.ids[i]} without {what}")
-
-    def _metadata(self, categories: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        place, annotations = self.place, self.annotations
-        record = source_record(_KIND, place.name, labels=None)
-        if self.options.root is not None:
-            record["root"] = root_to_record(self.options.root, place.path)
-        names = [each["name"] for each in categories]
-        coco = {
-            "name": Path(place.path).name,
-            "order": self.file.order,
-            "others": self.file.others,
-            "image_order": self.images.order,
-            "annotation_order": annotations.order,
-            "is_by_id": bool(len(annotations) and (np.diff(annotations.ids) > 0).all()),
-        }
-        classes = {"field_classes": {"classes": names}} if annotations.has_category.any() else {}
-        return {"classes": None, **classes, "source": record, "coco": coco}
-
-
-@dataclass(frozen=True, slots=True)
-class _PerImage:
-    """Which annotations belong to which image: those of image i are ``order[starts[i]:starts[i + 1]]``."""
-
-    owners: NDArray[np.int64]
-    order: NDArray[np.int64]
-    starts: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, owners: NDArray[np.int64], count: int) -> _PerImage:
-        order = np.argsort(owners, kind="stable")
-        starts = np.searchsorted(owners[order], np.arange(count + 1))
-        return cls(owners, order, starts)
-
-    def positions(self, image: int) -> NDArray[np.int64]:
-        """Return the annotations of an image, in the order of the file."""
-        return self.order[self.starts[image] : self.starts[image + 1]]
-
-
-class _ObjectValues:
-    """The fields that annotations become, and their values."""
-
-    def __init__(
-        self,
-        annotations: CollectedAnnotations,
-        per_image: _PerImage,
-        categories: Sequence[dict[str, Any]],
-        infos: Sequence[bytes],
-    ) -> None:
-        self._annotations, self._per_image, self._infos = annotations, per_image, infos
-        ids = np.array([each["id"] for each in categories], np.int64)
-        by_id = np.argsort(ids, kind="stable")
-        places = np.searchsorted(ids[by_id], annotations.category_ids) if len(ids) else np.zeros(len(annotations), int)
-        self._classes = by_id[np.minimum(places, len(ids) - 1)] if len(ids) else places
-        self._encoders: dict[str, Callable[[NDArray[np.int64]], bytes]] = {}
-        self.fields: list[Field] = []
-        self._add_fields()
-        sizes = np.diff(per_image.starts) * 64 + np.array([len(info) for info in infos], np.int64)
-        rests = np.concatenate([[0], np.cumsum(annotations.rests.sizes[per_image.order])])
-        self.sizes: NDArray[np.int64] = sizes + np.diff(rests[per_image.starts])
-
-    def _add_fields(self) -> None:
-        annotations = self._annotations
-        owner = " per boxes" if annotations.has_box.any() else ""
-        if owner:
-            self._add("boxes", "xywh", lambda at: annotations.boxes[at].tobytes())
-        if annotations.has_category.any():
-            self._add("classes", f"int64[*]{owner}", lambda at: self._classes[at].astype("<i8").tobytes())
-        self._add("annotation_ids", f"int64[*]{owner}", lambda at: annotations.ids[at].tobytes())
-        self._add_points(owner)
-        if annotations.has_captions:
-            self._add("captions", "json", lambda at: _listed([annotations.captions.view(i) for i in at.tolist()]))
-        if annotations.has_rests:
-            self._add("objects", "json", lambda at: _listed([annotations.rest(i) for i in at.tolist()]))
-        self.fields.append(field_of("image_info", "json"))
-
-    def _add_points(self, owner: str) -> None:
-        """Key points, if all annotations have the same number of them; otherwise ``objects`` holds them."""
-        annotations, count = self._annotations, self._annotations.common_points
-        if not count:
-            return
-        points = annotations.points.reshape(-1, count, 3)
-        self._add("keypoints", f"points[{count}]{owner}", lambda at: points[at, :, :2].astype("<f4").tobytes())
-        self._add("visibility", f"int64[*,{count}]{owner}", lambda at: points[at, :, 2].astype("<i8").tobytes())
-
-    def _add(self, name: str, type_: str, encode: Callable[[NDArray[np.int64]], bytes]) -> None:
-        self.fields.append(field_of(name, type_))
-        self._encoders[name] = encode
-
-    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
-        """Return the values of some images; see ``ListedSource.read``."""
-        del pool  # they are in memory, or in the system's cache
-
-        def finish() -> Values:
-            positions = [self._per_image.positions(i) for i in indices.tolist()]
-            spans = {name: _joined(list(map(encode, positions))) for name, encode in self._encoders.items()}
-            spans["image_info"] = _joined([self._infos[i] for i in indices.tolist()])
-            return Values(spans)
-
-        return finish
-
-
-def _joined(values: Sequence[bytes]) -> Spans:
-    return Spans.joined(np.frombuffer(b"".join(values), np.uint8), np.array([len(value) for value in values], np.int64))
-
-
-def _listed(values: Sequence[bytes]) -> bytes:
-    return b"[" + b",".join(values) + b"]"
-
-
-# Finds the folder of the images that a COCO JSON names.
-
-_LOOKED_AT = 100  # names that a folder must hold
-
-
-def find_root(path: str, root: str | None, names: Sequence[Any]) -> str:
-    """
-    Return the folder that names are relative to: ``root``, or the one that holds the first images.
-
-    That may be the folder of the JSON, one in it, or one beside it or in ``images`` beside it; the nearest counts.
-    Raises SourceError if none of them holds any, or if several equally near ones do.
-    """
-    if root is not None:
-        return os.path.realpath(root)
-    here = Path(os.path.realpath(path)).parent
-    some = [name for name in names if isinstance(name, str) and name and "\0" not in name and name[0] != "/"]
-    del some[_LOOKED_AT:]
-    roots: list[str] = []
-    for folders in _candidates(here):
-        counts = {os.path.realpath(folder): sum(_is_file(folder, name) for name in some) for folder in folders}
-        most = max(counts.values(), default=0)
-        roots = [folder for folder, count in counts.items() if count == most > 0]
-        if roots:
-            break
-    if len(roots) == 1:
-        return roots[0]
-    both = f"{' and '.join(map(repr, roots))} hold them equally"
-    found = both if roots else f"no folder in or beside {str(here)!r} does"
-    first = repr(some[0]) if some else "none"
-    raise SourceError(f"{path}: which folder holds its images (the first is {first})? {found}: name it with --root DIR")
-
-
-def _candidates(here: Path) -> Iterator[list[Path]]:
-    """The folder itself, those in it, and those beside it and in ``images`` beside it: the nearest first."""
-    yield [here]
-    yield _folders_in(here)
-    yield [*_folders_in(here.parent), *_folders_in(here.parent / "images")]
-
-
-def _folders_in(above: Path) -> list[Path]:
-    try:
-        return sorted(each for each in above.iterdir() if each.is_dir())
-    except OSError:  # not there, or not to be listed: nothing can be in it
-        return []
-
-
-def _is_file(folder: Path, name: str) -> bool:
-    try:
-        return (folder / name).is_file()
-    except (OSError, ValueError):  # too long, half a character
-        return False
+def _root(path: str, root: str | None, images: Images) -> str:
+    """The folder of the images. Names from addresses count without their folder where nothing lies under both."""
+    plain = [name.rpartition("/")[2] if isinstance(name, str) else name for name in images.names]
+    if images.order and "file_name" not in images.order and plain != images.names:
+        try:
+            found = find_root(path, root, images.names)
+        except SourceError:
+            found = find_root(path, root, plain)
+        is_there = any(os.path.isfile(os.path.join(found, str(name))) for name in images.names[:100])  # noqa: PTH113, PTH118
+        images.names = images.names if is_there else plain
+    return find_root(path, root, images.names)
 
 
 # The JSON, read front to back: one image or annotation at a time, however long the file is.
 
 _SPACE = " \t\r\n"
 _LISTS: Final = ("images", "annotations")
-
-
-@dataclass(slots=True)
-class CocoFile:
-    """
-    What a COCO JSON holds beside its images and annotations.
-
-    ``order`` are the names at the top in their order, ``others`` the values of those that are neither of the two.
-    """
-
-    order: list[str] = field(default_factory=list)
-    others: dict[str, Any] = field(default_factory=dict)
 
 
 def read_coco(path: str, take: Callable[[str, Any, str], None]) -> CocoFile:

@@ -21,7 +21,7 @@ from fastio.converters.fields.values import EncodedField, encode_values
 from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded
 from fastio.converters.sources.listed import Indices, Values
 from fastio.converters.sources.tables.columns import PlannedColumn, TablePlan
-from fastio.converters.sources.tables.names import safe_name
+from fastio.converters.sources.tables.names import Stems, safe_name
 from fastio.converters.sources.tables.rows import Constant, TableFile, document_in, value_in
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, shown
@@ -72,7 +72,7 @@ def collect(table: TableFile, plan: TablePlan, root: str, classes: Sequence[str]
 
 class _Collector:
     def __init__(self, table: TableFile, plan: TablePlan, root: str, classes: Sequence[str] | None) -> None:
-        self._table, self._plan, self._root = table, plan, root
+        self._table, self._plan, self._root, self._stems = table, plan, root, Stems(root)
         self._result = Collected(names={each.name: [] for each in plan.files})
         self._paths = {each.name: PathCheck(each.path[0], each.path[1:]) for each in plan.values if len(each.path) > 1}
         self._convert = {
@@ -136,7 +136,7 @@ class _Collector:
         result.lines.append(line)
         key = f"{self._table.name}:{line}"
         for each in self._plan.files:
-            name, problem = safe_name(each.value(row), self._root)
+            name, problem = self._file(each, row)
             if problem:
                 result.bad.setdefault(position, f"has a {each.path[0]!r} that {problem}")
             result.names[each.name].append(name)
@@ -151,6 +151,11 @@ class _Collector:
                 result.bad.setdefault(position, problem)
             self._waiting[name].append(value)
 
+    def _file(self, column: PlannedColumn, row: Mapping[str, Any]) -> tuple[str, str]:
+        """The file that a row names, and what is wrong with it."""
+        value = column.value(row)
+        return self._stems.name(value) if column.is_stem else safe_name(value, self._root)
+
     def _own_key(self, row: Mapping[str, Any], position: int) -> str:
         """The key of a row in a column that names no files."""
         value = row.get(self._plan.key or "")
@@ -164,7 +169,7 @@ class _Collector:
         return key
 
     def _leave_out(self, line: int, row: Mapping[str, Any]) -> None:
-        names = [safe_name(each.value(row), self._root)[0] for each in self._plan.files]
+        names = [self._file(each, row)[0] for each in self._plan.files]
         self._result.left_out_names.update(names)
         key = next((name for name in names if name), f"{self._table.name}:{line}")
         self._result.left_out.append(Problem(shown(key), f"does not pass the filters ({self._table.name}:{line})"))

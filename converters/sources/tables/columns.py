@@ -44,7 +44,8 @@ class PlannedColumn:
     A column of a table, or a path into its JSON, that becomes a field.
 
     ``path`` is the title and the names below it. ``field`` is None for files without a type, whose content will tell,
-    and for keys that are not a field. ``is_file`` says that values name files, ``is_label`` that texts are classes.
+    and for keys that are not a field. ``is_file`` says that values name files, ``is_stem`` that they do so without
+    extensions, ``is_label`` that texts are classes.
     ``kind`` is the way in which values stand for bytes, None if they are what they are.
     """
 
@@ -52,6 +53,7 @@ class PlannedColumn:
     path: tuple[str, ...]
     field: Field | None = None
     is_file: bool = False
+    is_stem: bool = False
     is_label: bool = False
     kind: ColumnKind | None = None
 
@@ -99,14 +101,17 @@ def label_title(options: SourceOptions) -> str:
     return titles[0] if titles else asked or "label"
 
 
-def make_plan(where: str, guesses: Mapping[str, ColumnGuess], options: SourceOptions) -> TablePlan:
+def make_plan(
+    where: str, guesses: Mapping[str, ColumnGuess], options: SourceOptions, stem_title: str = ""
+) -> TablePlan:
     """
-    Decide what each column becomes, from the options and what its values are.
+    Decide what each column becomes, from the options and what its values are; ``stem_title`` is the column that names
+    pictures without their extensions, "" if none does.
 
     Raises SourceError, with what to type, for titles that do not exist, for columns that would have the same name,
     and for values that no field can have. ``where`` is the table's path.
     """
-    return _Planner(where, guesses, options).plan()
+    return _Planner(where, guesses, options, stem_title).plan()
 
 
 @dataclass(slots=True)
@@ -114,6 +119,7 @@ class _Planner:
     where: str
     guesses: Mapping[str, ColumnGuess]
     options: SourceOptions
+    stem_title: str = ""
     has_pictures: bool = False  # in a column itself: names of files beside it are names alone
 
     def plan(self) -> TablePlan:
@@ -162,6 +168,8 @@ class _Planner:
             takes_bytes = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
             if takes_bytes and guess.kind is not None:
                 return PlannedColumn(choice.name, (title,), choice.field, kind=guess.kind)
+            if title == self.stem_title and takes_bytes:
+                return PlannedColumn(choice.name, (title,), choice.field, is_file=True, is_stem=True)
             is_file = guess.is_text and (takes_bytes or _is_file_title(title))
             return PlannedColumn(choice.name, (title,), choice.field, is_file=is_file)
         if is_label:
@@ -189,6 +197,8 @@ class _Planner:
 
     def _of_guess(self, name: str, guess: ColumnGuess) -> PlannedColumn:
         """A column whose values tell its type; ``name`` is "" if its title is to."""
+        if guess.title == self.stem_title:
+            return PlannedColumn(name or "image", (guess.title,), is_file=True, is_stem=True)
         if guess.kind is not None:
             name = name or self._field_name(guess.title)
             return PlannedColumn(name, (guess.title,), field_of_values(name, guess.kind, guess.first), kind=guess.kind)

@@ -18,10 +18,12 @@ from fastio.converters.sources.listed import Indices
 from fastio.errors import SourceError
 from fastio.store.kinds.names import plain_name
 from fastio.store.kinds.scan import Problem, is_utf8, shown
+from fastio.types.picture_kinds import kind_by_name
 
 __all__ = [
     "FileStates",
     "RowKeys",
+    "Stems",
     "describe_names",
     "file_name",
     "file_states",
@@ -59,6 +61,44 @@ def safe_name(name: object, root: str) -> tuple[str, str]:
     if ".." in name.split("/") or path == ".":
         return "", f"leads out of the folder ({name!r:.80})"
     return path, ""
+
+
+class Stems:
+    """The pictures below the folder ``root`` by their paths without extensions; folders are listed when needed."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._by_folder: dict[str, dict[str, list[str]]] = {}
+
+    def files(self, stem: str) -> list[str]:
+        """Return the names of the pictures of this stem, sorted."""
+        folder, _, base = stem.rpartition("/")
+        known = self._by_folder.get(folder)
+        if known is None:
+            known = self._by_folder[folder] = {}
+            try:
+                names = sorted(os.listdir(os.path.join(self._root, folder)))  # noqa: PTH118, PTH208 - never raises ValueError
+            except (OSError, ValueError):
+                names = []
+            for name in filter(kind_by_name, names):
+                known.setdefault(name.rpartition(".")[0], []).append(name)
+        return [f"{folder}/{name}" if folder else name for name in known.get(base, ())]
+
+    def name(self, value: object) -> tuple[str, str]:
+        """
+        Return the picture that a value of a row means, and "", or "" and one sentence on what is wrong with it.
+
+        The value is the picture's name without extension, as text or as a whole number.
+        """
+        stem, problem = safe_name(str(value) if type(value) is int else value, self._root)
+        if problem:
+            return "", problem
+        found = self.files(stem)
+        if len(found) == 1:
+            return found[0], ""
+        if not found:
+            return "", f"is {shown(stem)!r}, but there is no picture of that name in {shown(self._root)}"
+        return "", f"is {shown(stem)!r}, which {' and '.join(map(shown, found))} are called: remove one"
 
 
 class FileStates:

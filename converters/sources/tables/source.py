@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,26 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.sources.column_kinds import holding
-from fastio.converters.sources.columns import SourceColumns, is_file
+from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.files import paths_below
 from fastio.converters.sources.listed import Indices, ListedSource, Read, names_at, read_together
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.pairs import FieldFiles, suggested_field
 from fastio.converters.sources.record import root_to_record
+from fastio.converters.sources.roots import left_beside
 from fastio.converters.sources.tables.collect import Collected, collect
 from fastio.converters.sources.tables.columns import ColumnGuess, PlannedColumn, TablePlan, label_title, make_plan
-from fastio.converters.sources.tables.names import FileStates, describe_names, file_states
+from fastio.converters.sources.tables.names import FileStates, Stems, describe_names, file_states
 from fastio.converters.sources.tables.rows import TableFile
 from fastio.errors import SourceError
 from fastio.store.kinds.names import METADATA_NAMES, TABLE_SUFFIXES, is_table_name
-from fastio.store.kinds.scan import Folder, Problem, SourcePath, scan_tree, shown
-from fastio.types.picture_kinds import kind_by_name, picture_extensions
+from fastio.store.kinds.scan import Folder, Problem, SourcePath, is_hidden, names_in, scan_tree, shown
+from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Field, Schema
 
 __all__ = [
     "names_pictures",
     "open_metadata",
     "open_table",
+    "table_source",
 ]
 
 
@@ -114,13 +117,18 @@ def open_table(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
     if place.is_folder or not is_table_name(place.path):
         raise SourceError(f"{place.path}: expected a table ({', '.join(TABLE_SUFFIXES)})")
-    table = TableFile(place.path, has_titles=options.columns.header)
-    root = options.root or os.path.dirname(place.path) or "."  # noqa: PTH120 - "" for a name alone
-    return _open_rows(_TableParts("table", place, table, root, _no_others, takes_root=True), options)
+    return table_source("table", place, place.path, options)
 
 
-def _no_others(_named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
-    return [], []
+def table_source(kind: str, place: SourcePath, path: str, options: SourceOptions) -> ListedSource:
+    """Return the source ``place`` of this kind whose samples are the rows of the table ``path``; see ``open_table``."""
+    table = TableFile(path, has_titles=options.columns.header)
+    root = options.root or os.path.dirname(path) or "."  # noqa: PTH120 - "" for a name alone
+
+    def others(named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
+        return [], left_beside(place, os.path.realpath(root), named, [table.path])
+
+    return _open_rows(_TableParts(kind, place, table, root, others, takes_root=True), options)
 
 
 def _open_rows(parts: _TableParts, options: SourceOptions) -> ListedSource:
@@ -131,8 +139,8 @@ def _open_rows(parts: _TableParts, options: SourceOptions) -> ListedSource:
     temporary file. A row with something wrong is a problem, under its key.
     """
     guesses = _guesses(parts.table, options)
-    plan = make_plan(parts.table.path, guesses, options)
     root = os.path.realpath(parts.root)
+    plan = make_plan(parts.table.path, guesses, options, _stem_title(parts, options, guesses, root))
     unpacked = _left_out(parts, options, guesses, plan, root)
     if parts.takes_root and options.root is not None and not plan.files:
         raise SourceError(_unused_root(parts.table.path, options.root, guesses))
@@ -199,20 +207,73 @@ def _left_out(
 
 
 def _unused_root(table: str, root: str, guesses: Mapping[str, ColumnGuess]) -> str:
-    """What to say of ``--root`` where no column names files; names without extensions may be meant."""
-    for title, guess in guesses.items():
-        names = [str(value) for value in guess.first]
-        ends = [*picture_extensions(), *map(str.upper, picture_extensions())]
-        found = [f"{name}.{end}" for name in names[:1] for end in ends if is_file(root, f"{name}.{end}")]
-        if found:
-            return (
-                f"{table}: column {title!r} names pictures in {shown(root)} without their extensions: write these into "
-                f"the table, as in {found[0]!r} for {names[0]!r}"
-            )
+    """What to say of ``--root`` where no column names files."""
     return (
         f"{table}: --root {shown(root)}: no column names files, of {', '.join(map(repr, guesses)):.500}: drop --root, "
         "or say which does, as in --field image=COLUMN:image"
     )
+
+
+# Columns that name pictures without their extensions.
+
+_ID_TITLES = ("id", "image_id", "imageid", "id_code", "image", "image_name", "img", "file", "name", "filename", "key")
+_MOST_FOLDERS = 32  # beside a table, that may hold its pictures
+
+
+def _stem_title(parts: _TableParts, options: SourceOptions, guesses: Mapping[str, ColumnGuess], root: str) -> str:
+    """
+    Return the column whose values are names of pictures below ``root`` without their extensions, "" if none is.
+
+    Where the user has not named the folder of the files, such a column is not taken but refused: a store of names
+    alone is not what anybody wants. Raises SourceError also if several columns could be meant.
+    """
+    if options.as_recorded and options.root is None:
+        return ""
+    if any(each.names_files or each.kind is not None for each in guesses.values()):
+        return ""
+    typed = {
+        choice.where for choice in options.fields if choice.field is not None and not choice.field.traits.is_picture
+    }
+    skipped = {label_title(options).lower(), *typed, *options.columns.ignore_columns}
+    columns = [each for title, each in guesses.items() if title not in skipped and title.lower() not in skipped]
+    if not parts.takes_root or options.root is None:
+        _refuse_names_alone(parts, columns, root)
+        return ""
+    stems = Stems(root)
+    titles = [each.title for each in columns if _are_stems(each, stems)]
+    asked = {options.columns.key_column, *(choice.where for choice in options.fields)}
+    chosen = [title for title in titles if title in asked]
+    chosen = chosen or [title for name in _ID_TITLES for title in titles if title.lower() == name][:1] or titles
+    if len(chosen) > 1:
+        raise SourceError(
+            f"{parts.table.path}: columns {' and '.join(map(repr, chosen[:2]))} both name pictures in {shown(root)} "
+            f"without their extensions: say which does, as in --field image={chosen[0]}:image"
+        )
+    return chosen[0] if chosen else ""
+
+
+def _are_stems(guess: ColumnGuess, stems: Stems) -> bool:
+    """Whether most of a column's first values are names of pictures without their extensions."""
+    found = sum(bool(stems.files(str(each))) for each in guess.first if isinstance(each, (str, int)))
+    return found > 0 and 2 * found >= len(guess.first)
+
+
+def _refuse_names_alone(parts: _TableParts, columns: Sequence[ColumnGuess], root: str) -> None:
+    """SourceError for a column of such names where their pictures lie in the table's folder or in one in it."""
+    likely = [each for each in columns if each.is_text or each.title.lower() in _ID_TITLES]
+    if not likely:
+        return
+    folders = [name for name in names_in(root)[0] if not is_hidden(name)]
+    for folder in ["", *folders[:_MOST_FOLDERS]]:
+        place = os.path.normpath(os.path.join(parts.root, folder))  # noqa: PTH118 - as the user wrote it
+        stems = Stems(f"{root}/{folder}" if folder else root)
+        title = next((each.title for each in likely if _are_stems(each, stems)), None)
+        if title is not None:
+            raise SourceError(
+                f"{parts.table.path}: column {title!r} names pictures in {shown(place)} without their extensions, and "
+                f"only these names would be packed: --root {shlex.quote(place)} takes the pictures, --field "
+                f"NAME={title}:text the names alone"
+            )
 
 
 def _classes(plan: TablePlan, guesses: Mapping[str, ColumnGuess]) -> list[str] | None:
@@ -379,9 +440,11 @@ class _TableSamples:
         for title, guess in self.guesses.items():
             column = by_title.get(title)
             if title == plan.key and (column is None or column.is_file):
-                columns.append({"path": [title], "key": guess.type() if column is None else "text"})
+                key = {"path": [title], "key": "text" if column is not None and not column.is_stem else guess.type()}
+                columns.append({**key, "stem": True} if column is not None and column.is_stem else key)
             elif column is not None:
-                kind = {"kind": column.kind.name} if column.kind else {}
+                kind: dict[str, Any] = {"kind": column.kind.name} if column.kind else {}
+                kind |= {"stem": True} if column.is_stem else {}
                 columns.append({"path": [title], "file" if column.is_file else "field": column.name, **kind})
             else:
                 columns += [

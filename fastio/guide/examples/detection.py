@@ -3,8 +3,9 @@
     $ fastio pack scenes/coco.json coco.lmdb                     # images lie beside the JSON
     $ python detection.py coco.lmdb --classes 80 --epochs 30
 
-Every fifth picture is kept for testing, whole: mosaics are for training alone. The network says, for each cell of a
-grid, which class has a box's centre there, and how large that box is.
+Datasets of YOLO, Pascal VOC and Open Images give the same fields. Every fifth picture is kept for testing, whole:
+mosaics are for training alone. The network says, for each cell of a grid, which class has a box's centre there, and how
+large that box is.
 """
 
 import argparse

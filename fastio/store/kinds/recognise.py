@@ -42,7 +42,8 @@ class Recognised:
     """
     What a path is: samples of a kind in SOURCES, or text of one (``is_text``). ``signs`` are the words for what
     indicates it, "" if the user said so (``is_named``) or it is text, which names indicate. ``copy`` is what was
-    brought here of a URL: ``place`` is the copy.
+    brought here of a URL: ``place`` is the copy. ``split`` is the part of ``place`` that its kind is to open; None if
+    ``place`` is that part already, or if there are no parts.
     """
 
     place: SourcePath
@@ -51,6 +52,7 @@ class Recognised:
     is_named: bool
     signs: str = ""
     copy: RemoteCopy | None = None
+    split: str | None = None
 
 
 def recognise(  # noqa: PLR0913 - an option each
@@ -97,15 +99,19 @@ def recognise(  # noqa: PLR0913 - an option each
                 about_text=about_text,
             )
         return replace(brought, copy=copy)
+    if split is not None:
+        split = path_text(split, "the name of a part of the dataset as split=")
+        owner, signs = _owner_of_splits(path, kind)
+        if owner is not None:
+            return Recognised(SourcePath(path), owner, is_text=False, is_named=not signs, signs=signs, split=split)
+        path = split_folder(path, split)
     text = _text(path, kind, is_table=is_table, about_text=about_text) if with_text else None
     if text is not None:
         return Recognised(SourcePath(path), text, is_text=True, is_named=kind != "auto")
     named = None if kind == "auto" else _kind_called(kind)
     if not Path(path).exists() and not (is_pattern(path) or names_store(path) or find_token_files(path)):
         check_exists(path)  # a store's own error says more
-    place = SourcePath(
-        path if split is None else split_folder(path, path_text(split, "the name of a folder as split="))
-    )
+    place = SourcePath(path)
     if named is not None:
         return Recognised(place, named, is_text=False, is_named=True)
     found, signs = _detect(place, has_fields=has_fields, has_labels=has_labels)
@@ -148,6 +154,32 @@ def _kind_called(name: str) -> SourceKind:
     raise SourceError(f"kind of source {name!r}: expected one of auto, {', '.join(each.name for each in kinds)}")
 
 
+def _owner_of_splits(path: str, kind: str) -> tuple[SourceKind | None, str]:
+    """
+    The kind that finds the parts of the dataset ``path`` by itself, and the signs of it; None if parts are folders.
+
+    Raises SourceError if several kinds would.
+    """
+    check_exists(path)
+    if kind != "auto":
+        named = next((each for each in SOURCES.values() if kind in (each.name, *each.aliases)), None)
+        return (named if named is not None and named.takes_split else None), ""
+    place, owners = SourcePath(path), [each for each in SOURCES.values() if each.takes_split]
+    signs = {each.name: words for each in owners if (words := each.signs(place))}
+    name, words = _only(path, signs)
+    return (SOURCES[name] if name else None), words
+
+
+def _only(path: str, signs: dict[str, str]) -> tuple[str, str]:
+    """The kind that is left with its signs, "" if none is. Raises SourceError if there are several."""
+    covered = {name for sign in signs for name in SOURCES[sign].covers}
+    signs = {name: words for name, words in signs.items() if name not in covered}
+    if len(signs) > 1:
+        found, kinds = ", ".join(signs.values()), " or ".join(signs)
+        raise SourceError(f"{path}: holds {found}, so its kind is unclear: add --source-kind {kinds}")
+    return next(iter(signs.items()), ("", ""))
+
+
 def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> tuple[SourceKind, str]:
     """
     The one kind of samples that ``place`` shows signs of, and these.
@@ -169,12 +201,9 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> tuple[S
         signs = {name: words for name, words in signs.items() if SOURCES[name].takes_fields}
     if [*signs] == [IMAGEFOLDER.name] and not holds_pictures(place.path):
         signs = {}
-    if len(signs) == 1:
-        name, words = next(iter(signs.items()))
+    name, words = _only(place.path, signs)
+    if name:
         return SOURCES[name], words
-    if signs:
-        found, kinds = ", ".join(signs.values()), " or ".join(signs)
-        raise SourceError(f"{place.path}: holds {found}, so its kind is unclear: add --source-kind {kinds}")
     if is_pattern(place.path):
         raise SourceError(f"{place.path}: no file has a name like that")
     if known := library_of(place.path):
@@ -197,7 +226,9 @@ def _text(path: str, kind: str, *, is_table: bool, about_text: bool) -> SourceKi
         return text
     others = [each for each in SOURCES.values() if text.name in each.text_kinds]
     place = SourcePath(path)
-    return None if others and (is_table or any(each.has_more_than_text(place) for each in others)) else text
+    is_asked = is_table and any(each.takes_columns or each.takes_fields for each in others)
+    is_said = kind != "auto" and text.open is None  # a name that stands for text alone
+    return None if is_asked or (not is_said and any(each.has_more_than_text(place) for each in others)) else text
 
 
 def find_text(path: str | os.PathLike[str]) -> str | None:

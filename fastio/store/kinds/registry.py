@@ -8,8 +8,7 @@ cost.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -18,6 +17,22 @@ from typing import Any, Literal
 
 from fastio.store import formats
 from fastio.store.foreign.other_libraries import library_of
+from fastio.store.kinds.layouts import (
+    celeba_signs,
+    cityscapes_signs,
+    class_files_signs,
+    coco_files,
+    coco_signs,
+    cub_signs,
+    idx_signs,
+    list_signs,
+    masks_signs,
+    open_images_signs,
+    tiny_imagenet_signs,
+    visible,
+    voc_folder,
+    yolo_signs,
+)
 from fastio.store.kinds.names import (
     ARROW_SUFFIXES,
     METADATA_NAMES,
@@ -29,7 +44,7 @@ from fastio.store.kinds.names import (
     plain_name,
     text_kind,
 )
-from fastio.store.kinds.scan import SourcePath, is_hidden
+from fastio.store.kinds.scan import SourcePath
 from fastio.store.kinds.unknown import Near, is_of_others
 from fastio.store.sets.names import SET_SUFFIX
 from fastio.store.token_files import find_token_files, is_row_of_ids
@@ -40,8 +55,12 @@ __all__ = [
     "SOURCES",
     "STORE",
     "SourceKind",
+    "coco_files",
     "later",
 ]
+
+
+_MOST_FOLDERS = 16  # a set of more folders is one of classes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +89,7 @@ class SourceKind:
     ``own_labels`` completes "PATH: ...: drop --labels" for a kind without a label file; "" if it takes one.
     ``takes_fields``, ``takes_root`` and ``takes_ids`` say that it uses the options of these names; for other kinds they
     are errors.
+    ``takes_split`` says that it finds the parts of a dataset by itself, where they are no folders of the root alone.
     ``takes_columns`` says that it is a table itself, of which options name columns without a label file, and
     ``takes_without`` that they may name what is left out, whatever the kind calls its columns.
 
@@ -86,6 +106,7 @@ class SourceKind:
     own_labels: str = ""
     takes_fields: bool = False
     takes_root: bool = False
+    takes_split: bool = False
     needs_fields: bool = False
     takes_columns: bool = False
     takes_without: bool = False
@@ -130,13 +151,9 @@ def _flat_signs(place: SourcePath) -> str:
     return f"{count:,} {'image' if count == 1 else 'images'}" if count else ""
 
 
-def _visible(folders: Sequence[str]) -> list[str]:
-    return [name for name in folders if not is_hidden(name)]
-
-
 def _class_signs(place: SourcePath) -> str:
     """How many folders lie in the folder."""
-    count = len(_visible(place.top.folders)) if place.is_folder else 0
+    count = len(visible(place.top.folders)) if place.is_folder else 0
     return f"{count:,} {'folder' if count == 1 else 'folders'}" if count else ""
 
 
@@ -151,7 +168,7 @@ def _metadata_signs(place: SourcePath) -> str:
         return ""
     top = place.top
     names = sorted({each.key for each in (*top.problems, *top.left_out)} & set(METADATA_NAMES))
-    has_files = bool(top.keys) or bool(_visible(top.folders))
+    has_files = bool(top.keys) or bool(visible(top.folders))
     has_files = has_files or any(kind_by_name(each.key) for each in top.problems)
     return f"pictures and {' and '.join(names)}" if names and has_files else ""
 
@@ -166,7 +183,7 @@ _FLAT = SourceKind(
     open=later(f"{_IN}.folders:open_flat"),
     near=(
         Near(_PICTURES, "they lie where none is looked for, as {}", "name the folder that it lies in"),
-        Near(_SOUND_AND_VIDEO, "sound and video are not packed, as {}"),
+        Near(_SOUND_AND_VIDEO, "sound and video are packed as bytes where they lie in class folders, unlike {}"),
         Near((".dcm", ".nii", ".mha"), "convert them to .png, or to one .npy, as {}"),
         Near((".pkl", ".pickle", ".pt", ".pth"), "a pickle is a label file at most, as --labels {}"),
     ),
@@ -204,43 +221,159 @@ _METADATA = SourceKind(
     own_labels="its table of metadata has the labels (--label-column names the column)",
     takes_fields=True,
     takes_columns=True,
-    covers=("flat", "imagefolder", "pairs", "parquet"),
+    covers=("flat", "imagefolder", "pairs", "parquet", "coco", "list"),
 )
 
 
 # Annotations and tables.
 
-_LOOKED_AT = 1 << 16  # bytes in which one of COCO's lists begins
-_COCO_BEGINS = re.compile(rb'"(?:images|annotations)"\s*:\s*\[')
-
-
-def _is_coco(place: SourcePath) -> bool:
-    """Whether a .json begins like COCO's: with a list of images or of annotations near its start."""
-    if place.is_folder or not place.path.lower().endswith(".json"):
-        return False
-    head = _head(place.path, _LOOKED_AT)
-    return head.lstrip()[:1] == b"{" and _COCO_BEGINS.search(head) is not None
-
-
-def _head(path: str, size: int) -> bytes:
-    """The first bytes of a file; none of what cannot be read."""
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(size)
-    except OSError:
-        return b""
-
 
 _COCO = SourceKind(
     name="coco",
     what="COCO annotations",
-    signs=lambda place: "COCO's images and annotations" if _is_coco(place) else "",
+    signs=coco_signs,
     open=later(f"{_IN}.coco.source:open_annotations"),
     own_labels="its annotations are the labels",
     takes_root=True,
-    covers=("table",),
+    takes_split=True,
+    covers=("table", "flat", "imagefolder"),
     text_kinds=("json",),
-    has_more_than_text=_is_coco,
+    has_more_than_text=lambda place: bool(coco_signs(place)),
+)
+
+
+# Pictures with a .txt of boxes, polygons or key points each, and a data.yaml of parts and classes.
+_YOLO = SourceKind(
+    name="yolo",
+    what="a dataset of YOLO",
+    signs=yolo_signs,
+    open=later(f"{_IN}.yolo:open_yolo"),
+    own_labels="its label files have the labels",
+    takes_split=True,
+    covers=("flat", "imagefolder", "list"),
+    text_kinds=("text-folder",),
+    has_more_than_text=lambda place: bool(yolo_signs(place)),
+)
+
+
+# Pictures with an XML of objects each, and lists of their names by part.
+_VOC = SourceKind(
+    name="voc",
+    what="a dataset of Pascal VOC",
+    signs=lambda place: "XMLs of Pascal VOC" if voc_folder(place) else "",
+    open=later(f"{_IN}.voc:open_voc"),
+    own_labels="its XMLs have the labels",
+    takes_split=True,
+    covers=("flat", "imagefolder"),
+    text_kinds=("text-folder",),
+    has_more_than_text=lambda place: bool(voc_folder(place)),
+)
+
+
+# Texts with the path of a picture and its label in each line.
+_LIST = SourceKind(
+    name="list",
+    what="a list of pictures",
+    signs=list_signs,
+    open=later(f"{_IN}.lists:open_list"),
+    own_labels="its lines have the labels",
+    takes_root=True,
+    takes_split=True,
+    covers=("flat", "imagefolder"),
+    text_kinds=("lines", "text-folder"),
+    has_more_than_text=lambda place: bool(list_signs(place)),
+)
+
+
+# CelebA, Tiny ImageNet and CUB-200 as they are downloaded.
+_CELEBA = SourceKind(
+    name="celeba",
+    what="CelebA as it is downloaded",
+    signs=celeba_signs,
+    open=later(f"{_IN}.celeba:open_celeba"),
+    own_labels="its lists have the attributes",
+    takes_root=True,
+    takes_split=True,
+    covers=("list", "imagefolder", "beside", "flat"),
+    text_kinds=("text-folder", "csv"),
+    has_more_than_text=lambda place: bool(celeba_signs(place)),
+)
+
+
+_TINY_IMAGENET = SourceKind(
+    name="tiny-imagenet",
+    what="Tiny ImageNet as it is downloaded",
+    signs=tiny_imagenet_signs,
+    open=later(f"{_IN}.tiny_imagenet:open_tiny_imagenet"),
+    own_labels="its lists have the labels",
+    takes_split=True,
+    covers=("imagefolder",),
+    text_kinds=("text-folder",),
+    has_more_than_text=lambda place: bool(tiny_imagenet_signs(place)),
+)
+
+
+_CUB = SourceKind(
+    name="cub",
+    what="CUB-200 as it is downloaded",
+    signs=cub_signs,
+    open=later(f"{_IN}.cub:open_cub"),
+    own_labels="its lists have the labels",
+    takes_split=True,
+    covers=("imagefolder",),
+    text_kinds=("text-folder",),
+    has_more_than_text=lambda place: bool(cub_signs(place)),
+)
+
+
+# Cityscapes, whose names tell pictures and label ids.
+_CITYSCAPES = SourceKind(
+    name="cityscapes",
+    what="Cityscapes",
+    signs=cityscapes_signs,
+    open=later(f"{_IN}.masks:open_cityscapes"),
+    own_labels="its masks are the labels",
+    takes_split=True,
+    covers=("imagefolder",),
+)
+
+
+# Folders of pictures and of masks, in each a folder for each part: ADE20K, and most sets for segmentation.
+_MASKS = SourceKind(
+    name="masks",
+    what="pictures and masks by part",
+    signs=masks_signs,
+    open=later(f"{_IN}.masks:open_masks"),
+    own_labels="its masks are the labels",
+    takes_split=True,
+    covers=("imagefolder",),
+    text_kinds=("text-folder",),
+    has_more_than_text=lambda place: bool(masks_signs(place)),
+)
+
+
+# The boxes of Open Images.
+_OPEN_IMAGES = SourceKind(
+    name="open-images",
+    what="boxes of Open Images",
+    signs=open_images_signs,
+    open=later(f"{_IN}.open_images:open_open_images"),
+    own_labels="its rows have the labels",
+    takes_root=True,
+    covers=("table",),
+    text_kinds=("csv",),
+    has_more_than_text=lambda place: bool(open_images_signs(place)),
+)
+
+
+# Class folders of arrays, sound, video or other bytes.
+_CLASS_FILES = SourceKind(
+    name="class-files",
+    what="class folders of files",
+    signs=class_files_signs,
+    open=later(f"{_IN}.class_files:open_class_files"),
+    own_labels="class folders name the classes",
+    covers=("imagefolder",),
 )
 
 
@@ -275,7 +408,36 @@ _TABLE = SourceKind(
 )
 
 
-_MOST_FOLDERS = 16  # a set of more folders is one of classes
+_tables_beside = later(f"{_IN}.tables.beside:tables_beside")
+
+
+def _beside_signs(place: SourcePath) -> str:
+    """Tables in a folder that name pictures in the folders beside them."""
+    if not place.is_folder or place.top.keys or not visible(place.top.folders) or _metadata_signs(place):
+        return ""
+    if not any(is_table_name(each.key) for each in (*place.top.problems, *place.top.left_out)):
+        return ""
+    names = list(_tables_beside(place))
+    return f"{' and '.join(names)} beside {'its' if len(names) == 1 else 'their'} pictures" if names else ""
+
+
+# A dataset whose tables lie beside the folders of the pictures that they name: train.csv and train/, as of Kaggle.
+_BESIDE = SourceKind(
+    name="beside",
+    what="a table beside the folder of its pictures",
+    signs=_beside_signs,
+    open=later(f"{_IN}.tables.beside:open_beside"),
+    own_labels="its table has the labels (--label-column names the column)",
+    takes_fields=True,
+    takes_root=True,
+    takes_split=True,
+    takes_columns=True,
+    covers=("imagefolder", "pairs", "parquet", "arrow"),
+    text_kinds=("csv", "tsv", "jsonl", "json", "parquet", "arrow", "text-folder"),
+    has_more_than_text=lambda place: bool(_beside_signs(place)),
+)
+
+
 _has_pictures = later(f"{_IN}.arrow.source:holds_pictures")
 
 
@@ -288,7 +450,7 @@ def _first_file(place: SourcePath, is_wanted: Callable[[str], bool]) -> str:
     if not place.is_folder:
         paths = matching(place.path)
         return next((path for path in paths if is_wanted(Path(path).name) and Path(path).is_file()), "")
-    below = [f"{place.path}/{name}" for name in _visible(place.top.folders)]
+    below = [f"{place.path}/{name}" for name in visible(place.top.folders)]
     if place.top.keys or len(below) > _MOST_FOLDERS:
         return ""
     firsts: list[str] = []
@@ -432,6 +594,21 @@ _CIFAR = SourceKind(
     own_labels="batches of CIFAR have their own labels",
     takes_fields=True,
     takes_without=True,
+)
+
+
+# MNIST, Fashion-MNIST, KMNIST, EMNIST as they are downloaded.
+_IDX = SourceKind(
+    name="idx",
+    what="MNIST as it is downloaded",
+    signs=idx_signs,
+    open=later(f"{_IN}.idx:open_idx"),
+    own_labels="idx files have their own labels",
+    takes_fields=True,
+    takes_without=True,
+    takes_split=True,
+    covers=("imagefolder",),
+    near=(Near((".idx3-ubyte", ".idx1-ubyte"), "a file of pixels is called train-images-idx3-ubyte, unlike {}"),),
 )
 
 # HDF5 files of other programs: datasets with a row for each sample. Theirs have the mark of HDF5, and no seal of ours.
@@ -621,11 +798,23 @@ SOURCES: dict[str, SourceKind] = {
         IMAGEFOLDER,
         _PAIRS,
         _COCO,
+        _YOLO,
+        _VOC,
+        _LIST,
+        _CELEBA,
+        _TINY_IMAGENET,
+        _CUB,
+        _CITYSCAPES,
+        _MASKS,
+        _OPEN_IMAGES,
+        _CLASS_FILES,
         _TABLE,
         _METADATA,
+        _BESIDE,
         _NPY,
         _TOKENS,
         _CIFAR,
+        _IDX,
         _HDF5,
         _LMDB,
         _ZIP,

@@ -8,10 +8,10 @@ import re
 import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress
+from itertools import compress, islice
 from operator import attrgetter
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from fastio.types.picture_kinds import kind_by_name, kinds_by_name, picture_exte
 
 __all__ = [
     "IMAGES",
+    "NOTE",
     "Folder",
     "Problem",
     "SourcePath",
@@ -32,6 +33,7 @@ __all__ = [
     "is_hidden",
     "is_utf8",
     "junk_reason",
+    "names_in",
     "scan_folder",
     "scan_root",
     "scan_tree",
@@ -43,6 +45,7 @@ __all__ = [
 
 APPLE_DOUBLE = b"\x00\x05\x16\x07"  # how a file ._NAME begins in which macOS keeps what it knows of NAME
 
+NOTE = "is a note about the data"  # why files such as README are left out
 _OF_SYSTEMS = frozenset([".ds_store", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"])
 _ABOUT = re.compile(r"(?:readme|license|licence|copying|citation)(?:[._-].*)?\Z")
 _TEXTS = (".txt", ".md", ".csv")
@@ -68,7 +71,7 @@ def junk_reason(name: str) -> str:
     if name.startswith("."):
         return "is a hidden file"
     if _ABOUT.match(lower):
-        return "is a note about the data"
+        return NOTE
     return "is a text file next to the pictures" if lower.endswith(_TEXTS) else ""
 
 
@@ -171,6 +174,26 @@ def check_exists(path: str) -> None:
         raise SourceError(f"{path}: {what}") from exc
     except (OSError, ValueError) as exc:  # ValueError: a NUL in the name
         raise SourceError(f"{path}: cannot be examined: {getattr(exc, 'strerror', None) or exc}") from exc
+
+
+def names_in(folder: str, most: int | None = None) -> tuple[list[str], list[str]]:
+    """
+    Return the names of the folders and of the files in a folder, sorted, links followed; of ``most`` entries at most.
+
+    What cannot be listed or followed is passed over: this looks for signs, ``scan_folder`` finds problems.
+    """
+    folders, files = list[str](), list[str]()
+    try:
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, most):
+                with suppress(OSError):
+                    if entry.is_dir():
+                        folders.append(entry.name)
+                    elif entry.is_file():
+                        files.append(entry.name)
+    except OSError:
+        return [], []
+    return sorted(folders), sorted(files)
 
 
 def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:

@@ -19,6 +19,7 @@ from fastio.converters.fields.types import parse_choice
 from fastio.converters.sources.record import recorded_root
 from fastio.store import create_store
 from fastio.store.kinds.scan import SourcePath
+from tests.converters.sources import layouts
 from tests.converters.sources.arrow.picture_tables import picture_table, write_saved, write_stream
 from tests.converters.sources.tfrecord.records import example, write_records
 from tests.converters.trees import cifar_folder, class_folders, flat, foreign_tar, pickled, picture
@@ -101,6 +102,14 @@ def make_table(folder: Path) -> Source:
     return open_source(folder / "flat/list.csv")
 
 
+def make_beside(folder: Path) -> Source:
+    """A table of ids beside the folder of seven PNGs."""
+    labels = flat(folder / "train")
+    rows = [f"{name.removesuffix('.png')},{label}\n" for name, label in labels.items()]
+    (folder / "train.csv").write_text("id,label\n" + "".join(rows))
+    return open_source(folder)
+
+
 def make_npy(folder: Path) -> Source:
     """Seven arrays of pixels and their labels."""
     np.savez(folder / "a.npz", x=np.arange(7 * 48, dtype=np.uint8).reshape(7, 4, 4, 3), y=np.arange(7) % 3)
@@ -144,18 +153,35 @@ def make_tokens(folder: Path) -> Source:
     return open_source(write_megatron(folder / "corpus", documents_of(range(4, 11))))
 
 
+def make_layout(write: Callable[[Path], Path], split: str | None = None) -> Callable[[Path], Source]:
+    """A layout as it is written to a folder, or one part of it."""
+    return lambda folder: open_source(write(folder / "layout"), split=split)
+
+
 MAKERS: dict[str, Callable[[Path], Source]] = {
     "flat": make_flat,
     "imagefolder": make_imagefolder,
     "metadata": make_metadata,
     "pairs": make_pairs,
     "table": make_table,
+    "beside": make_beside,
     "npy": make_npy,
     "cifar": make_cifar,
     "hdf5": make_hdf5,
     "lmdb": make_lmdb,
     "zip": make_zip,
     "coco": make_coco,
+    "yolo": make_layout(layouts.yolo),
+    "voc": make_layout(layouts.voc),
+    "list": make_layout(layouts.listed),
+    "celeba": make_layout(layouts.celeba, "train"),
+    "tiny-imagenet": make_layout(layouts.tiny_imagenet, "train"),
+    "cub": make_layout(layouts.cub, "train"),
+    "cityscapes": make_layout(layouts.cityscapes, "train"),
+    "masks": make_layout(layouts.ade20k, "training"),
+    "open-images": make_layout(layouts.open_images),
+    "class-files": make_layout(layouts.class_files),
+    "idx": make_layout(layouts.mnist, "train"),
     "store": make_store,
     "parquet": make_parquet,
     "arrow": make_arrow,
@@ -240,9 +266,10 @@ class SourceConformance:
         for piece, batch in zip(pieces, ahead, strict=True):
             at_once = source.begin(piece)().batch
             assert at_once.keys == batch.keys
-            assert [view.tobytes() for view in at_once.spans[name].views()] == [
-                view.tobytes() for view in batch.spans[name].views()
-            ]
+            for name, spans in at_once.spans.items():
+                assert [view.tobytes() for view in spans.views()] == [
+                    view.tobytes() for view in batch.spans[name].views()
+                ]
 
     def test_shuffled(self, source: Source) -> None:
         """Every sample once, in an order that the seed gives; metadata record it."""
@@ -266,5 +293,6 @@ class SourceConformance:
                 kind=kind.name,
                 fields=[parse_choice(words) for words in record.get("fields") or ()],
                 root=recorded_root(record, source.path),
+                split=record.get("part"),
             )
             assert read_all(source, 400, 3) == read_all(again, 400, 3)

@@ -14,7 +14,7 @@ from fastio.converters.labels.file import read_labels
 from fastio.converters.text import find_text
 from fastio.errors import SourceError
 from fastio.store import open_store
-from tests.converters.trees import class_folders, flat, picture
+from tests.converters.trees import class_folders, flat, pickled, picture
 
 
 def run(*args, code=0):
@@ -101,15 +101,14 @@ def test_parts_one_level_further_down(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("folder", ["images", "cat"])
-@pytest.mark.parametrize("labels", ["", "labels.csv"])
+@pytest.mark.parametrize("labels", ["", "labels.pkl"])
 def test_a_single_folder_of_pictures(tmp_path, monkeypatch, folder, labels):
     """It may be a class, or a flat folder, with the label file beside it: each meaning has its command."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     numbers = flat(tmp_path / "data" / folder)
     if labels:
-        rows = [f"{name},{label}" for name, label in numbers.items()]
-        (tmp_path / "data" / labels).write_text("\n".join(["file,label", *rows]))
+        pickled(tmp_path / "data" / labels, numbers)
     message = run("pack", "data", "x.lmdb", code=1)
 
     assert f"'{folder}/' is its only folder" in message
@@ -394,3 +393,43 @@ def test_explicit_options_are_recorded(tmp_path):
     pack(source, tmp_path / "s.h5")
     with open_store(tmp_path / "s.h5") as store:
         assert options == LabelOptions.from_json(store.metadata["source"]["label_options"])
+
+
+@pytest.mark.parametrize(
+    ("folder", "beside"),
+    [
+        ("images", "lists/a.xml"),
+        ("JPEGImages", "Annotations/a.xml"),
+        ("train", "annotations/a.xml"),
+        ("train", "data.yaml"),
+        ("labels", "classes.names"),
+        ("test", "boxes.json"),
+    ],
+)
+def test_typical_folders_ask_first(tmp_path, folder, beside):
+    """Folders named as parts or fields, beside what annotates them, are no classes unless the user says so."""
+    for name, numbers in ((folder, (0, 1)), ("others", (2, 3))):
+        pictures(tmp_path / "d" / name, *(f"{name}{i}.png" for i in numbers))
+    (tmp_path / "d" / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / "d" / beside).write_text("x")
+    message = run("pack", tmp_path / "d", tmp_path / "x.lmdb", "--on-error", "skip", code=1)
+
+    shown_beside = f"{beside.partition('/')[0]}/" if "/" in beside else beside
+    assert f"'{folder}/' is hardly a class, by the name and beside {shown_beside!r}" in message
+    run(*advised(message)[0][:2], tmp_path / "y.lmdb", *advised(message)[0][3:])
+    with open_store(tmp_path / "y.lmdb") as store:
+        assert (2, False) == (len(store), "label" in store.schema)
+    run("pack", tmp_path / "d", tmp_path / "z.lmdb", "--source-kind", "imagefolder", "--on-error", "skip")
+
+
+@pytest.mark.parametrize("beside", ["README.txt", "license.txt", ""])
+def test_one_class_may_be_called_train(tmp_path, beside):
+    """Vehicles have a class of that name; a note about the data says nothing."""
+    for name in ("bus", "train"):
+        pictures(tmp_path / "d" / name, f"{name}1.png", f"{name}2.png")
+    if beside:
+        (tmp_path / "d" / beside).write_text("x")
+    run("pack", tmp_path / "d", tmp_path / "x.lmdb")
+
+    with open_store(tmp_path / "x.lmdb") as store:
+        assert ["bus", "train"] == store.metadata["classes"]

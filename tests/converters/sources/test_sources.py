@@ -185,20 +185,22 @@ def test_imagefolder_follows_links(tmp_path):
     assert {} == problems(source)
 
 
-def test_class_folder_without_images(tmp_path):
-    """A problem, once, and still a class: the labels of those after it stay what they are."""
+def test_class_folder_without_images(tmp_path, caplog):
+    """It is named, and stays a class: the labels of those after it stay what they are; a warning says so."""
     class_folders(tmp_path / "c")
     (tmp_path / "c" / "ape").mkdir()
     (tmp_path / "c" / "cow").symlink_to(tmp_path)
-    source = open_source(tmp_path / "c")
+    with caplog.at_level("WARNING"):
+        source = open_source(tmp_path / "c")
 
+    assert "1 class folder without an image: 'ape'" in caplog.text
     assert ["ape", "bee", "cat", "cow", "dog"] == source.metadata["classes"]
     assert {1, 2, 4} == {label for *_, label in read_all(source, 500, 4)}
-    assert {
-        "ape": "is a class folder without an image: remove it or fill it",
-        "cow": "is a link back to a folder above it",
-    } == problems(source)
-    assert 9 + 2 == len(source)
+    assert {"cow": "is a link back to a folder above it"} == problems(source)
+    assert [("ape/", "is a class folder without an image, and stays a class")] == [
+        (each.key, each.problem) for each in source.left_out
+    ]
+    assert 9 + 1 == len(source)
 
 
 def test_labels_do_not_go_with_class_folders(tmp_path):

@@ -382,3 +382,60 @@ def test_fields_do_not_make_it_a_table(tmp_path: Path) -> None:
 
     with pytest.raises(SourceError, match="is COCO annotations, which takes no --field; it is for"):
         open_source(path, fields=[parse_choice("ann=annotations")])
+
+
+def root_of(folder: Path, *names: str) -> Path:
+    """Folders of these parts with pictures, and a JSON of each in ``annotations``."""
+    for name in names:
+        said = content()
+        for image in said["images"]:
+            image["file_name"] = f"{name}-{image['file_name']}"
+        tree(folder, {f"{name}/{name}-{i}.png": picture(i) for i in range(4)})
+        tree(folder, {f"annotations/instances_{name}.json": json.dumps(said).encode()})
+    return folder
+
+
+def run(*words: object, code: int = 0) -> str:
+    """Run a command in this process; its exit code is as expected."""
+    result = CliRunner().invoke(cli, list(map(str, words)))
+    assert code == result.exit_code, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("split", ["train", "train2017", "instances_train2017"])
+def test_a_root_is_recognised(tmp_path: Path, split: str) -> None:
+    """The folder above train2017/ and annotations/ is COCO; --split takes one JSON; what stays out is counted."""
+    root = root_of(tmp_path / "coco", "train2017", "val2017")
+    said = run("pack", root, tmp_path / "o.lmdb", code=1)
+    assert "has 2 COCO JSONs, 'instances_train2017', 'instances_val2017': choose one" in said
+    said = run("pack", root, tmp_path / "o.lmdb", "--split", split)
+
+    assert "train2017/train2017-3.png (is not named, as 1 .png in its folder are not)" in said
+    assert "val2017/ (is not of this part: 4 files (4 .png))" in said
+    assert "3 compared" in run("verify", tmp_path / "o.lmdb", "--against", root)
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert [f"train2017-{i}.png" for i in range(3)] == store.keys(np.arange(3))
+        assert [[], [0], [0, 1]] == [values(store, "classes", i, "<i8") for i in range(3)]
+
+
+def test_captions_beside_instances_are_asked_about(tmp_path: Path) -> None:
+    """Two JSONs of one split are two datasets."""
+    root = root_of(tmp_path / "coco", "val2017")
+    (root / "annotations/captions_val2017.json").write_bytes((root / "annotations/instances_val2017.json").read_bytes())
+    with pytest.raises(SourceError, match="2 COCO JSONs of 'val', 'captions_val2017', 'instances_val2017': choose"):
+        open_source(root, split="val")
+    (root / "extra").mkdir()
+    with pytest.raises(SourceError, match=r"only 'captions_val2017', .* packs that folder alone"):
+        open_source(root, split="extra")
+
+
+def test_a_json_among_its_pictures(tmp_path: Path) -> None:
+    """A folder of pictures with the one JSON that annotates them, as Roboflow exports it; parts are folders."""
+    for part in ("train", "valid"):
+        tree(tmp_path / "d", {f"{part}/{i}.png": picture(i) for i in range(4)})
+        (tmp_path / f"d/{part}/_annotations.coco.json").write_text(json.dumps(content()))
+    said = run("pack", tmp_path / "d", tmp_path / "o.lmdb", "--split", "train")
+
+    assert "COCO annotations; image, boxes" in said
+    assert "left out: 3.png (is not of this part)" in said
+    assert "3 compared" in run("verify", tmp_path / "o.lmdb", "--against", tmp_path / "d/train")

@@ -1,0 +1,369 @@
+"""Datasets as they are downloaded, and lists, masks and files in the layouts that people have."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastio import FastDataset
+from fastio.converters.inspect.unpack import unpack
+from fastio.store import open_store
+from fastio.store.protocol import read_values
+from tests.converters.sources import layouts
+from tests.converters.sources.layouts import pictures, write
+from tests.converters.sources.packed import packed, refused, run
+
+
+def value(path: Path, name: str, index: int, dtype: str = "|u1") -> Any:
+    """One value of a store as a flat list."""
+    with open_store(path) as store:
+        return read_values(store, name, np.array([index])).view(0).view(dtype).tolist()
+
+
+# Every layout by the one command that packs it: what is typed behind the folder, and what it gives.
+COMMANDS: dict[str, tuple[Callable[[Path], Path], list[str], int, set[str]]] = {
+    "yolo": (layouts.yolo, [], 7, {"boxes", "classes"}),
+    "voc": (layouts.voc, ["--split", "trainval"], 7, {"boxes", "classes", "objects"}),
+    "list": (layouts.listed, [], 7, {"label"}),
+    "celeba": (layouts.celeba, ["--split", "train"], 5, {"attributes", "landmarks", "identity", "face_box"}),
+    "tiny train": (layouts.tiny_imagenet, ["--split", "train"], 8, {"boxes", "label"}),
+    "tiny val": (layouts.tiny_imagenet, ["--split", "val"], 4, {"boxes", "label"}),
+    "tiny test": (layouts.tiny_imagenet, ["--split", "test"], 4, set()),
+    "cub train": (layouts.cub, ["--split", "train"], 5, {"boxes", "label"}),
+    "cub test": (layouts.cub, ["--split", "test"], 2, {"boxes", "label"}),
+    "cityscapes": (layouts.cityscapes, ["--split", "train"], 8, {"mask"}),
+    "ade20k": (layouts.ade20k, ["--split", "validation"], 7, {"mask", "label"}),
+    "open images": (layouts.open_images, [], 7, {"boxes", "classes", "objects"}),
+    "lvis": (layouts.lvis, [], 7, {"boxes", "classes", "objects"}),
+    "files": (layouts.class_files, [], 8, {"label"}),
+    "mnist": (layouts.mnist, ["--split", "test"], 7, {"label"}),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_one_command_packs_it(tmp_path: Path, name: str) -> None:
+    """It is recognised, packed, verified against its folder, opened and unpacked."""
+    make, options, count, fields = COMMANDS[name]
+    path = make(tmp_path / "d")
+    run("info", path, *options)
+    run("pack", path, tmp_path / "o.lmdb", *options)
+
+    assert f"{count} compared" in run("verify", tmp_path / "o.lmdb", "--against", path, "--decode")
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert count == len(store)
+        assert fields <= {each.name for each in store.schema.fields}
+        unpack(store, tmp_path / "again")
+        keys = store.keys(np.arange(count))
+    root = path if path.is_dir() else path.parent
+    for key in keys if name not in ("mnist",) else ():
+        original = next(each for each in (root / key, *root.glob(f"*/{key}")) if each.is_file())
+        assert original.read_bytes() == (tmp_path / "again" / key).read_bytes()
+    assert count == len(FastDataset(tmp_path / "o.lmdb", fields=None if name != "files" else ("audio",)))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_without_a_split_it_asks(tmp_path: Path, name: str) -> None:
+    """What has several parts is never packed whole, nor taken for something else."""
+    make, options, _, _ = COMMANDS[name]
+    path = make(tmp_path / "d")
+    if options and name != "voc":  # which has one list here
+        said = refused(path)
+        assert f"`fastio pack {path} " in said
+        assert "choose one, as in" in said
+
+
+# Lists of pictures.
+
+
+@pytest.mark.parametrize("between", [" ", "\t", ",", ", "])
+def test_names_as_labels(tmp_path: Path, between: str) -> None:
+    """Classes are sorted over all lists of the folder, so that parts agree; names of pictures may have blanks."""
+    names = ["images/a b.jpg", "images/c.jpg"]
+    lines = [f"{name}{between}{kind}\n" for name, kind in zip(names, ("cat", "bee"), strict=True)]
+    files = {**pictures(*names), "train.txt": "".join(lines)}
+    root = write(tmp_path / "d", {**files, "val.txt": f"{names[0]}{between}ape\n"})
+    _, samples, _ = packed(root, tmp_path / "o.lmdb", split="train")
+
+    assert {names[0]: 2, names[1]: 1} == {key: each["label"] for key, each in samples.items()}
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert ["ape", "bee", "cat"] == store.metadata["classes"]
+
+
+def test_a_list_anywhere(tmp_path: Path) -> None:
+    """--root names the folder of its pictures; several numbers are several labels; no label at all is fine."""
+    write(tmp_path, {**pictures("far/away/a.jpg", "far/away/b.jpg"), "l.txt": "a.jpg 1 0\nb.jpg 0 1\n"})
+    assert "which folder holds its images" in refused(tmp_path / "l.txt")
+    _, samples, _ = packed(tmp_path / "l.txt", tmp_path / "o.lmdb", root=tmp_path / "far/away")
+    assert [[1, 0], [0, 1]] == [each["label"] for each in samples.values()]
+    write(tmp_path, {"l.txt": "b.jpg\na.jpg\n"})
+    types, samples, _ = packed(tmp_path / "l.txt", tmp_path / "p.lmdb", root=tmp_path / "far/away")
+    assert ({"image": "image"}, ["b.jpg", "a.jpg"]) == (types, list(samples))
+
+
+LINES = {
+    "no label": ("images/1.jpg", "has no label in its line"),
+    "two labels": ("images/1.jpg 1 2", "has 2 labels, expected 1"),
+    "large": (f"images/1.jpg {2**63}", "has a label beyond 64 bits"),
+    "missing": ("images/none.jpg 1", "there is no such file"),
+    "above": ("../1.jpg 1", "leads out of the folder"),
+    "twice": ("images/0.jpg 2", "comes twice in the list"),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_bad_lines(tmp_path: Path, name: str) -> None:
+    """Each is a problem of its picture; the rest is packed."""
+    root, (line, sentence) = layouts.listed(tmp_path / "d"), LINES[name]
+    lines = (root / "all.txt").read_text().splitlines()
+    (root / "all.txt").write_text("\n".join([lines[0], line, *lines[2:]]))
+    _, samples, skipped = packed(root, tmp_path / "o.lmdb", skip=True)
+
+    assert 5 <= len(samples) <= 6
+    assert any(sentence in each for each in skipped.values()), skipped
+
+
+def test_a_text_is_no_list(tmp_path: Path) -> None:
+    """One line that names no picture makes it a text; the kind can be said."""
+    write(tmp_path, {**pictures("a.jpg"), "t.txt": "a.jpg\na cat on a mat\n"})
+    assert "one sample per line" in run("pack", tmp_path / "t.txt", tmp_path / "o.lmdb")
+    write(tmp_path, {"t.txt": "a.jpg 1\n"})
+    assert "one sample per line" in run("pack", tmp_path / "t.txt", tmp_path / "p.lmdb", "--source-kind", "lines")
+
+
+# Downloads.
+
+
+def test_celeba(tmp_path: Path) -> None:
+    """Attributes as 0 and 1, as torchvision has them; landmarks are points; boxes of aligned pictures are no boxes."""
+    root = layouts.celeba(tmp_path / "d")
+    types, samples, _ = packed(root, tmp_path / "o.lmdb", split="train")
+
+    assert ("points", "int32[4] column", "int8[2] column") == (
+        types["landmarks"],
+        types["face_box"],
+        types["attributes"],
+    )
+    assert [[0, 0], [1, 1], [0, 1], [1, 0], [0, 1]] == [each["attributes"] for each in samples.values()]
+    assert ([3, 2, 10, 11], 103) == (samples["000004.jpg"]["face_box"], samples["000004.jpg"]["identity"])
+    assert [3, 5, 6, 7] == value(tmp_path / "o.lmdb", "landmarks", 3, "<f4")
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert {"attributes": ["Smiling", "Male"]} == store.metadata["field_classes"]
+    (root / "img_align_celeba").rename(root / "img_celeba")
+    types, _, _ = packed(root, tmp_path / "p.lmdb", split="val")
+    assert "xywh" == types["boxes"]
+
+
+def test_celeba_that_is_not_whole(tmp_path: Path) -> None:
+    """A picture that a list lacks is a problem, and so is a line that is none."""
+    root = layouts.celeba(tmp_path / "d")
+    for name in ("list_attr_celeba.txt", "list_bbox_celeba.txt"):
+        lines = (root / name).read_text().splitlines()
+        lines[3] = "000002.jpg x"
+        (root / name).write_text("\n".join(lines))
+    _, samples, skipped = packed(root, tmp_path / "o.lmdb", skip=True, split="train")
+    assert (4, {"000002.jpg", "list_attr_celeba.txt:4", "list_bbox_celeba.txt:4"}) == (len(samples), skipped.keys())
+
+
+def test_tiny_imagenet(tmp_path: Path) -> None:
+    """Labels of train and val are numbered alike: as ImageFolder numbers the sorted folders of train."""
+    root = layouts.tiny_imagenet(tmp_path / "d")
+    _, train, _ = packed(root, tmp_path / "o.lmdb", split="train")
+    _, val, _ = packed(root, tmp_path / "p.lmdb", split="val")
+
+    assert {"n01": 0, "n02": 1} == {key.split("/")[1]: each["label"] for key, each in train.items()}
+    assert {f"val/images/val_{i}.JPEG": (1, 0)[i % 2] for i in range(4)} == {
+        k: each["label"] for k, each in val.items()
+    }
+    assert [0, 1, 7, 5] == value(tmp_path / "p.lmdb", "boxes", 2, "<f4")
+    (root / "val/images/val_1.JPEG").unlink()
+    write(root, pictures("val/images/x.JPEG"))
+    _, val, skipped = packed(root, tmp_path / "q.lmdb", skip=True, split="val")
+    assert (3, {"val/images/val_1.JPEG", "val/images/x.JPEG"}) == (len(val), skipped.keys())
+
+
+def test_cub(tmp_path: Path) -> None:
+    """Labels begin at 0; names and boxes are those of the lists."""
+    root = layouts.cub(tmp_path / "d")
+    _, samples, _ = packed(root, tmp_path / "o.lmdb", split="test")
+
+    assert {"images/001.Black_footed_Albatross/2.jpg": 0, "images/002.Laysan_Albatross/5.jpg": 1} == {
+        key: each["label"] for key, each in samples.items()
+    }
+    assert [5, 2, 10, 11.5] == value(tmp_path / "o.lmdb", "boxes", 1, "<f4")
+    (root / "bounding_boxes.txt").write_text("1 1 2 3 4\n")
+    assert 4 == len(packed(root, tmp_path / "p.lmdb", skip=True, split="train")[2])
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_mnist(tmp_path: Path, suffix: str) -> None:
+    """Pixels and labels are those of the files, compressed or not, whole folder or one file, also below raw."""
+    for name, content in ((path.name, path.read_bytes()) for path in layouts.mnist(tmp_path / "d").iterdir()):
+        write(tmp_path / "MNIST", {f"raw/{name}{suffix}": gzip.compress(content) if suffix else content})
+    pixels, labels = layouts.mnist_arrays(7, seed=1)
+    for path, options in (
+        (tmp_path / "MNIST", {"split": "t10k"}),
+        (tmp_path / f"MNIST/raw/t10k-images-idx3-ubyte{suffix}", {}),
+    ):
+        types, samples, _ = packed(path, tmp_path / f"{len(options)}.lmdb", **options)
+        assert {"image": "uint8[5,4,1]", "label": "int"} == types
+        assert [(each.tobytes(), int(label)) for each, label in zip(pixels, labels, strict=True)] == [
+            (each["image"], each["label"]) for each in samples.values()
+        ]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"\0\0\x08\x03", b"\0\0\x08\x03" + b"\xff" * 12, b"\0\0\x07\x01\0\0\0\1x"]
+)
+@pytest.mark.parametrize("file", ["images-idx3", "labels-idx1"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_bad_idx(tmp_path: Path, content: bytes, file: str, suffix: str) -> None:
+    """One line that names the file; nothing is allocated for sizes that cannot be."""
+    root = layouts.mnist(tmp_path / "d")
+    (root / f"train-{file}-ubyte").unlink()
+    (root / f"train-{file}-ubyte{suffix}").write_bytes(gzip.compress(content) if suffix else content)
+
+    assert f"train-{file}-ubyte{suffix}: " in refused(root, split="train")
+
+
+@pytest.mark.parametrize("cut", [1, 20, -1])
+def test_truncated_idx(tmp_path: Path, cut: int) -> None:
+    """A file that is too short, or too long, is refused."""
+    root = layouts.mnist(tmp_path / "d")
+    path = root / "train-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:-cut] if cut > 0 else path.read_bytes() + b"x")
+    assert "but holds" in refused(root, split="train")
+
+
+# Masks.
+
+
+def test_cityscapes(tmp_path: Path) -> None:
+    """Each picture has its label ids; the other files of annotations are named by kind; a missing mask is a problem."""
+    root = layouts.cityscapes(tmp_path / "d")
+    types, samples, _ = packed(root, tmp_path / "o.lmdb", split="train")
+
+    assert {"image": "image", "mask": "mask"} == types
+    for key, sample in samples.items():
+        mask = key.replace("leftImg8bit/", "gtFine/").replace("_leftImg8bit", "_gtFine_labelIds")
+        assert (root / mask).read_bytes() == sample["mask"]
+    said = run("info", tmp_path / "o.lmdb")
+    assert "is one of 8 ..._polygons.json of this part, which are not label ids" in said
+    mask = root / "gtFine/train/bonn/bonn_000001_000019_gtFine_labelIds.png"
+    mask.unlink()
+    _, _, skipped = packed(root, tmp_path / "p.lmdb", skip=True, split="train")
+    assert [f"has no mask: expected {mask.relative_to(root)}"] == list(skipped.values())
+
+
+@pytest.mark.parametrize("shape", ["{kind}/{part}", "{part}/{kind}"])
+def test_masks_by_part(tmp_path: Path, shape: str) -> None:
+    """Folders of pictures and of masks with a folder for each part, or the other way round."""
+    files = {}
+    for part in ("train", "val"):
+        for kind, mode in (("images", "RGB"), ("masks", "L")):
+            folder = shape.format(kind=kind, part=part)
+            files |= pictures(*(f"{folder}/{part}{i}.png" for i in range(3)), mode=mode)
+    root = write(tmp_path / "d", files)
+    _, samples, _ = packed(root, tmp_path / "o.lmdb", split="val")
+    pictures_of, masks_of = (shape.format(kind=kind, part="val") for kind in ("images", "masks"))
+
+    assert {f"{pictures_of}/val{i}.png" for i in range(3)} == samples.keys()
+    assert (root / masks_of / "val1.png").read_bytes() == samples[f"{pictures_of}/val1.png"]["mask"]
+    (root / masks_of / "val1.png").rename(root / masks_of / "other.png")
+    _, _, skipped = packed(root, tmp_path / "p.lmdb", skip=True, split="val")
+    assert {f"{pictures_of}/val1.png", f"{masks_of}/other.png"} == skipped.keys()
+
+
+def test_ade20k(tmp_path: Path) -> None:
+    """The scene of a picture is its label; one without is a problem."""
+    root = layouts.ade20k(tmp_path / "d")
+    _, samples, _ = packed(root, tmp_path / "o.lmdb", split="train")
+    assert [1, 0, 1, 0, 1, 0, 1] == [each["label"] for each in samples.values()]
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert ["bedroom", "street"] == store.metadata["classes"]
+    scenes = (root / "sceneCategories.txt").read_text().splitlines()
+    (root / "sceneCategories.txt").write_text("\n".join(scenes[1:]))
+    _, _, skipped = packed(root, tmp_path / "p.lmdb", skip=True, split="train")
+    assert {"images/training/ADE_train_00000000.jpg": "has no scene in sceneCategories.txt"} == skipped
+
+
+# Boxes of tables and JSONs.
+
+
+def test_open_images(tmp_path: Path) -> None:
+    """Boxes are pixels, classes sorted by their ids, further columns stay; a picture that is not there is a problem."""
+    path = layouts.open_images(tmp_path / "d")
+    packed(path, tmp_path / "o.lmdb")
+
+    assert [4, 5, 16, 10] * 2 == np.round(value(tmp_path / "o.lmdb", "boxes", 0, "<f4"), 4).tolist()
+    assert [1, 0] == value(tmp_path / "o.lmdb", "classes", 0, "<i8")
+    assert [2, 1] == [each["IsOccluded"] for each in json.loads(bytes(value(tmp_path / "o.lmdb", "objects", 0)))]
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert {"classes": ["Dog", "Cat, big"]} == store.metadata["field_classes"]
+    with path.open("a") as file:
+        file.write("ffff,xclick,/m/01,1,0,1,0,1,0,0,0,0,0\n0000000000000000,xclick,/m/01,1,0.5,0.4,0,1,0,0,0,0,0\n")
+    _, samples, skipped = packed(path, tmp_path / "p.lmdb", skip=True, root=tmp_path / "d/validation")
+    assert (7, {"ffff", "validation-annotations-bbox.csv:17"}) == (len(samples), skipped.keys())
+
+
+@pytest.mark.parametrize("folder", ["val2017", "elsewhere"])
+def test_lvis(tmp_path: Path, folder: str) -> None:
+    """Names come from addresses, with their folder or, where that is called otherwise, without; the JSON comes back."""
+    path = layouts.lvis(tmp_path / "d")
+    (tmp_path / "d/val2017").rename(tmp_path / "d" / folder)
+    _, samples, _ = packed(path, tmp_path / "o.lmdb")
+    prefix = "val2017/" if folder == "val2017" else ""
+
+    assert {f"{prefix}{i:012d}.jpg" for i in range(7)} == samples.keys()
+    with open_store(tmp_path / "o.lmdb") as store:
+        unpack(store, tmp_path / "again")
+    assert json.loads(path.read_bytes()) == json.loads((tmp_path / "again/lvis_v1_val.json").read_bytes())
+
+
+# Files that are no pictures.
+
+
+@pytest.mark.parametrize(("suffix", "name"), [(".mp4", "video"), (".wav", "audio"), (".bin", "content")])
+def test_class_folders_of_bytes(tmp_path: Path, suffix: str, name: str) -> None:
+    """Each file is bytes as they are, under its own name; other files beside it are problems."""
+    root = layouts.class_files(tmp_path / "d", suffix)
+    types, samples, _ = packed(root, tmp_path / "o.lmdb")
+
+    assert {name: "bytes", "label": "int"} == types
+    assert [f"{each}/{i}{suffix}" for each in "ab" for i in range(4)] == list(samples)
+    assert {key: (root / key).read_bytes() for key in samples} == {key: each[name] for key, each in samples.items()}
+    data, label = FastDataset(tmp_path / "o.lmdb", fields=(name, "label"))[5]
+    assert (b"b1b1", 1) == (bytes(data), int(label))
+    (root / "a/x.txt").write_text("x")
+    (root / "a/y.json").write_text("{}")
+    (root / "c").mkdir()
+    _, samples, skipped = packed(root, tmp_path / "p.lmdb", skip=True)
+    assert (8, {"a/y.json"}) == (len(samples), skipped.keys())
+    with open_store(tmp_path / "p.lmdb") as store:
+        assert ["a", "b", "c"] == store.metadata["classes"]
+
+
+def test_class_folders_of_arrays(tmp_path: Path) -> None:
+    """Arrays of one shape are a field of that shape."""
+    for i in range(4):
+        folder = tmp_path / "d" / "ab"[i % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / f"{i}.npy", np.full((2, 3), i, np.float32))
+    types, samples, _ = packed(tmp_path / "d", tmp_path / "o.lmdb")
+
+    assert {"array": "float32[2,3]", "label": "int"} == types
+    assert {f"{'ab'[i % 2]}/{i}.npy": (np.full(6, i, np.float32).tobytes(), i % 2) for i in range(4)} == {
+        key: (each["array"], each["label"]) for key, each in samples.items()
+    }
+
+
+def test_folders_of_two_kinds_of_files(tmp_path: Path) -> None:
+    """What is meant, nobody can tell."""
+    root = layouts.class_files(tmp_path / "d", ".mp4")
+    write(root, {"a/0.wav": "x"})
+    assert "is of no kind that fastio packs: found 9 files" in refused(root)

@@ -1,0 +1,129 @@
+"""Datasets in the form of Pascal VOC as sources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastio.converters import open_source
+from fastio.converters.sources.voc import parse_xml
+from fastio.store import open_store
+from fastio.store.protocol import read_values
+from tests.converters.sources.layouts import pictures, voc, voc_xml, write
+from tests.converters.sources.packed import packed, refused, run
+
+PARTS = {"train": (0, 1, 2), "val": (4, 3)}
+
+
+def value(path: Path, name: str, index: int, dtype: str = "|u1") -> Any:
+    """One value of a store as a flat list."""
+    with open_store(path) as store:
+        return read_values(store, name, np.array([index])).view(0).view(dtype).tolist()
+
+
+def test_a_part(tmp_path: Path) -> None:
+    """Its list orders the pictures; boxes keep the numbers of the XML; classes are those of all parts."""
+    root = voc(tmp_path / "VOC2012", {"train": (0, 2), "val": (1, 3)})
+    types, samples, _ = packed(root, tmp_path / "o.lmdb", split="train")
+
+    assert "xywh" == types["boxes"]
+    assert ["JPEGImages/2007_000000.jpg", "JPEGImages/2007_000002.jpg"] == list(samples)
+    assert [1, 2, 12, 10] == value(tmp_path / "o.lmdb", "boxes", 1, "<f4")
+    assert [1] == value(tmp_path / "o.lmdb", "classes", 1, "<i8")
+    assert [{"difficult": 0}] == json.loads(bytes(value(tmp_path / "o.lmdb", "objects", 0)))
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert {"classes": ["cat", "dog"]} == store.metadata["field_classes"]  # no cat is to train
+    assert "has 2 parts, 'train', 'val': choose one" in refused(root)
+
+
+def test_what_stays_out_is_counted(tmp_path: Path) -> None:
+    """Masks, other parts, and lists of single classes, which are no parts."""
+    root = voc(tmp_path / "v", PARTS)
+    write(root, {**pictures("SegmentationClass/2007_000000.png"), "ImageSets/Main/cat_train.txt": "2007_000000 -1\n"})
+    said = run("pack", root, tmp_path / "o.lmdb", "--split", "val")
+
+    assert "SegmentationClass/ (is not of this part: 1 file (1 .png))" in said
+    assert "(is not named, as 5 .jpg in its folder are not)" in said
+    assert "ImageSets/Main/cat_train.txt" in said
+
+
+@pytest.mark.parametrize("inside", ["VOCdevkit", ""])
+def test_without_lists(tmp_path: Path, inside: str) -> None:
+    """All XMLs are samples, also one folder further down; a picture without an XML is a problem."""
+    root = voc(tmp_path / inside / "VOC2007", {})
+    for path in (root / "ImageSets/Main").iterdir():
+        path.unlink()
+    assert 7 == len(packed(tmp_path / inside if inside else root, tmp_path / "o.lmdb")[1])
+    write(root, pictures("JPEGImages/more.jpg"))
+    _, _, skipped = packed(root, tmp_path / "p.lmdb", skip=True)
+    assert {"JPEGImages/more.jpg": "has no XML that annotates it"} == skipped
+
+
+def test_other_names(tmp_path: Path) -> None:
+    """images/ beside annotations/xmls, as of Oxford's pets."""
+    files = {**pictures("images/a.jpg"), "annotations/xmls/a.xml": voc_xml(("cat", (1, 1, 5.5, "6.25")))}
+    packed(write(tmp_path / "pets", files), tmp_path / "o.lmdb")
+
+    assert [1, 1, 4.5, 5.25] == value(tmp_path / "o.lmdb", "boxes", 0, "<f4")
+
+
+def test_no_objects_and_many(tmp_path: Path) -> None:
+    """An XML without objects is a picture without boxes; parts and tags of any name stay in objects."""
+    more = "<part><name>head</name></part><part><name>hand</name></part><id>7</id><pose>Left</pose>"
+    files = {
+        **pictures("JPEGImages/a.jpg", "JPEGImages/b.jpg"),
+        "Annotations/a.xml": voc_xml(),
+        "Annotations/b.xml": voc_xml(("cat", (1, 2, 3, 4)), ("cat", (5, 6, 7, 8)), more=more),
+    }
+    packed(write(tmp_path / "v", files), tmp_path / "o.lmdb")
+
+    assert [] == value(tmp_path / "o.lmdb", "boxes", 0, "<f4")
+    expected = {"part": [{"name": "head"}, {"name": "hand"}], "object_id": 7, "pose": "Left"}
+    assert [expected, expected] == json.loads(bytes(value(tmp_path / "o.lmdb", "objects", 1)))
+
+
+BOMB = "<!DOCTYPE a [<!ENTITY b 'x'>]><annotation><object><name>&b;</name></object></annotation>"
+BAD = {
+    "bomb": (BOMB, "it has a document type, which is not read"),
+    "external": ("<!DOCTYPE a SYSTEM 'file:///etc/passwd'><annotation></annotation>", "it has a document type"),
+    "cut": (voc_xml(("cat", (1, 2, 3, 4)))[:-20], "is no XML of VOC: "),
+    "empty": ("", "is no XML of VOC: "),
+    "deep": ("<a>" * 40 + "</a>" * 40, "nested more than 32 deep"),
+    "text": ("<annotation>x</annotation>", "it holds no elements"),
+    "no name": ("<annotation><object><pose>x</pose></object></annotation>", "has an object without a name"),
+    "no box": (voc_xml(("cat", (1, 2, 3, "x"))), "without the numbers xmin, ymin, xmax and ymax"),
+    "turned": (voc_xml(("cat", (5, 2, 3, 4))), "whose box ends before it begins"),
+    "infinite": (voc_xml(("cat", (1, 2, "inf", 4))), "has the bbox"),
+    "other size": (voc_xml(("cat", (1, 2, 3, 4)), size=(20, 40)), "40 x 20 pixels"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_xml_is_a_problem_of_its_picture(tmp_path: Path, name: str) -> None:
+    """The others are packed. Nothing in an XML expands or is fetched."""
+    root, (content, sentence) = voc(tmp_path / "v", PARTS), BAD[name]
+    write(root, {"Annotations/2007_000001.xml": content})
+    _, samples, skipped = packed(root, tmp_path / "o.lmdb", skip=True, split="train")
+
+    assert ["JPEGImages/2007_000000.jpg", "JPEGImages/2007_000002.jpg"] == list(samples)
+    assert sentence in skipped["JPEGImages/2007_000001.jpg"]
+
+
+def test_names_without_files(tmp_path: Path) -> None:
+    """A listed picture that is not there, and one without its XML, are problems."""
+    root = voc(tmp_path / "v", PARTS)
+    (root / "Annotations/2007_000001.xml").unlink()
+    (root / "JPEGImages/2007_000002.jpg").unlink()
+    problems = {each.key: each.problem for each in open_source(root, split="train").problems}
+
+    assert "is listed as a picture that" in problems["2007_000002"] or "names a picture that" in problems["2007_000002"]
+    assert "has no Annotations/2007_000001.xml" == problems["JPEGImages/2007_000001.jpg"]
+
+
+def test_xml_as_a_dict() -> None:
+    """Elements of one name are a list; attributes are passed over."""
+    assert {"a": ["1", "2"], "b": {"c": ""}} == parse_xml(b"<x><a>1</a><a k='v'> 2 </a><b><c/></b></x>")
