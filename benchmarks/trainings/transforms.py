@@ -9,6 +9,7 @@ of a table are interleaved. CPU time is that of the process.
 
 * recipes: photos, decoded, cropped and coloured into batches
 * colours and moves alone: uint8 pictures in memory, by fastio in place as the threads that decode do it
+* mixes alone: batches of pictures in memory, by tensors on both sides
 * shapes and floats: uint8 pictures in memory made into batches, by FastLoader from a store of pixels, by torchvision
   one after the other and ``torch.stack``
 * scenes: pictures and masks, decoded by fastio on both sides
@@ -33,6 +34,7 @@ from rich.table import Table
 import fastio.transforms as ours
 from benchmarks.shuffle_training import pack
 from fastio import FastDataset, FastLoader
+from fastio.transforms.batch.batch_transform import Pictures
 from fastio.transforms.batch.program import program_for
 from fastio.transforms.program import paint
 
@@ -85,9 +87,8 @@ SHAPES = (
     "RandomZoomOut(p=1.0), CenterCrop(224)",
     "ToDtype(torch.float32, scale=True)",
     "Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))",
-    "ToDtype(torch.float32, scale=True), MixUp(num_classes=10)",
-    "CutMix(num_classes=10)",
 )
+MIXES = ("MixUp(num_classes=10)", "CutMix(num_classes=10)")  # torchvision's MixUp takes floats alone
 WITH_MASKS = (
     "RandomCrop(256)",
     "RandomHorizontalFlip(1.0)",
@@ -153,26 +154,51 @@ def _theirs(code: str, images: torch.Tensor) -> Run:
     return run
 
 
+def _our_mix(code: str, images: torch.Tensor, labels: torch.Tensor) -> Run:
+    (mix,) = _made(code, ours)
+    batches = [*zip(images.split(BATCH), labels.split(BATCH), strict=True)]
+    rng = np.random.default_rng(0)
+
+    def run() -> int:
+        for some, classes in batches:
+            numbers, size = rng.random((len(some), mix.draws)), (images.shape[2], images.shape[3])
+            mix.run(Pictures(some, classes), mix.parameters(numbers, size))
+        return len(images)
+
+    return run
+
+
+def _their_mix(code: str, images: torch.Tensor, labels: torch.Tensor) -> Run:
+    from torchvision.transforms import v2
+
+    (mix,) = _made(code, v2)
+    batches = [*zip(images.split(BATCH), labels.split(BATCH), strict=True)]
+
+    def run() -> int:
+        for some, classes in batches:
+            mix(some, classes)
+        return len(images)
+
+    return run
+
+
 def _batches(code: str, store: Path) -> Run:
     dataset = FastDataset(store, verify=False)  # the other side reads no checksums
     loader = FastLoader(dataset, BATCH, threads=1, transforms=_made(code, ours))
     return lambda: sum(len(batch[0]) for batch in loader)
 
 
-def _stacked(code: str, images: torch.Tensor, labels: torch.Tensor) -> Run:
+def _stacked(code: str, images: torch.Tensor) -> Run:
     from torchvision.transforms import v2
 
     chain = _made(code, v2)
     if "Normalize" in code:
         chain.insert(0, v2.ToDtype(torch.float32, scale=True))
-    mix = chain.pop() if isinstance(chain[-1], v2.MixUp | v2.CutMix) else None
     apply = v2.Compose(chain) if chain else lambda image: image
 
     def run() -> int:
-        for some, classes in zip(images.split(BATCH), labels.split(BATCH), strict=True):
-            batch = torch.stack([apply(image) for image in some])
-            if mix is not None:
-                mix(batch, classes)
+        for some in images.split(BATCH):
+            torch.stack([apply(image) for image in some])
         return len(images)
 
     return run
@@ -227,9 +253,15 @@ def main() -> None:
     pixels = torch.cat([batch[0] for batch in squares]).contiguous()
     labels = torch.arange(len(pixels)) % 10
     alone = {code: (_native(code, images), _theirs(code, images)) for code in TRANSFORMS}
+    for name, batch in (("uint8", pixels), ("float32", pixels / 255)):
+        for code in MIXES:
+            alone[f"{code}, {name}, {STORED} x {STORED}"] = (
+                _our_mix(code, batch, labels),
+                _their_mix(code, batch, labels),
+            )
     with tempfile.TemporaryDirectory() as folder:
         raw = pack(Path(folder) / "raw.lmdb", pixels.permute(0, 2, 3, 1).contiguous().numpy(), labels.numpy())
-        shapes = {code: (_batches(code, raw), _stacked(code, pixels, labels)) for code in SHAPES}
+        shapes = {code: (_batches(code, raw), _stacked(code, pixels)) for code in SHAPES}
         shaped = _measured(shapes, rounds=arguments.rounds)
     mine, plain = recipes(ours), recipes(v2)
     whole = {name: (_loader(arguments.store, mine[name]), _plain(arguments.photos, plain[name])) for name in mine}
