@@ -86,10 +86,11 @@ format: setup ## Let ruff and clang-format write
 bench: setup ## Measure rates side by side, in interleaved rounds; writes benchmarks/results
 	$(BIN)/python -m benchmarks.run
 
-# PHOTOS=DIR takes real JPEGs; PEERS='--only ffcv --rounds 1' and the like go to benchmarks/run_peers.py, REMOTE to
-# benchmarks/remote/run.py.
+# PHOTOS=DIR takes real JPEGs; PEERS='--only ffcv --rounds 1' and the like go to benchmarks/run_peers.py, TEXT to
+# benchmarks/text/run.py, REMOTE to benchmarks/remote/run.py.
 bench-peers: setup ## Install every peer (once, 6 GB), measure all of them and fastio; writes benchmarks/results
 	$(BIN)/python -m benchmarks.run_peers $(if $(PHOTOS),--photos '$(PHOTOS)') $(PEERS)
+	$(BIN)/python -m benchmarks.text.run $(TEXT)
 	$(BIN)/python -m benchmarks.remote.run $(if $(PHOTOS),--photos '$(PHOTOS)') $(REMOTE)
 	$(BIN)/python -m benchmarks.standings
 

@@ -56,16 +56,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [{"en": "why " * (1 + i % 5), "de": "warum " * (1 + i % 7)} for i in range(20)]
     (path / "words.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pairs = [{"prompt": "why " * (1 + i % 5), "chosen": "so " * (1 + i % 7), "rejected": "no"} for i in range(20)]
+    turns = [{"role": role, "content": "so " * 9} for role in ("user", "assistant")]
+    (path / "sft.jsonl").write_text("".join(json.dumps({"messages": turns * (1 + i % 3)}) + "\n" for i in range(20)))
     (path / "dpo.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
     (path / "model").mkdir()
     saved(train(special=SPECIAL), path / "model" / "tokenizer.json")
     (path / "model" / "chat_template.jinja").write_text(TEMPLATES["im_start"])
     text = (GUIDE / "text.md").read_text()
     (of_words,) = re.findall(r"fastio (pack words.jsonl .*) --tokenizer bpe.json", text)
-    (of_pairs,) = re.findall(r"fastio (pack dpo.jsonl .*\S) +#", text)
+    chats = (GUIDE / "chats.md").read_text()
+    (of_pairs,) = re.findall(r"fastio (pack dpo.jsonl .*\S) +#", chats)
+    (of_chats,) = re.findall(r"fastio (pack sft.jsonl .*)", chats)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
-        for command in (f"{of_words} --tokenizer bytes", of_pairs):
+        for command in (f"{of_words} --tokenizer bytes", of_chats, of_pairs):
             result = CliRunner().invoke(cli, shlex.split(command))
             assert result.exit_code == 0, result.output
     return path
@@ -88,9 +92,10 @@ def examples(page: str) -> Iterator[str]:
             yield code
 
 
-@pytest.mark.parametrize(
-    "page", ["loading.md", "ranks.md", "transforms.md", "trainings.md", "text.md", "streams.md", "mixtures.md"]
-)
+PAGES = ["loading", "ranks", "transforms", "trainings", "text", "chats", "streams", "mixtures"]
+
+
+@pytest.mark.parametrize("page", [f"{page}.md" for page in PAGES])
 def test_the_examples_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each example runs with the names of those before it, and every loader that it leaves behind gives a batch."""
     monkeypatch.chdir(folder)

@@ -14,8 +14,8 @@ GUIDE = "fastio/guide/"
 SITE = ".ci/docs/"
 # Guides in the order in which people need them; those that are not listed follow by name.
 ORDER = (
-    *("packing", "loading", "transforms", "trainings", "fields", "text", "mixtures", "ranks", "measuring", "trackers"),
-    *("remote", "staging", "clusters", "formats", "json"),
+    *("packing", "loading", "transforms", "trainings", "fields", "text", "chats", "streams", "mixtures", "ranks"),
+    *("measuring", "trackers", "remote", "staging", "clusters", "formats", "json"),
 )
 PROJECT = ("changelog", "compatibility", "licences", "contributing", "security")
 SECTIONS = ("moving", "examples", "api", "commands", "benchmarks", "internals")
