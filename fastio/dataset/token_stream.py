@@ -20,7 +20,6 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.token_reader import TokenReader, stored_tokenizer
 from fastio.dataset.window_store import (
     Documents,
-    Draw,
     LocatedWindows,
     TokenRuns,
     WindowRule,
@@ -51,6 +50,7 @@ from fastio.types.spans import Spans
 __all__ = ["TokenStream", "TokenWindows", "WindowReader", "runs_of_store"]
 
 _LATER_PIECE = re.compile(r"#[1-9][0-9]*\Z")
+_NONE: NDArray[np.int64] = np.empty(0, np.int64)
 _SCANNED = 1 << 24  # ids looked at together
 _EXPECTED = "the path of a .bin, a .npy, Megatron's prefix, a folder of these or a store"
 
@@ -339,9 +339,6 @@ class TokenWindows(FastDataset):
 
     store: WindowStore
 
-    def __init__(self, store: WindowStore, *, verify: bool = True) -> None:
-        super().__init__(store, verify=verify)
-
     def _read_from(self, store: SampleStore) -> None:
         if not isinstance(store, WindowStore):
             raise TypeError(
@@ -375,10 +372,6 @@ class TokenWindows(FastDataset):
     def lengths_of(self, field: str) -> NDArray[np.int64]:
         """Return ``lengths``: there is one field."""
         return self.lengths
-
-    def locate(self, indices: NDArray[np.int64], draw: Draw, *, verify: bool) -> LocatedWindows:
-        """Return where windows lie, for producers."""
-        return self.store.locate(indices, draw, verify=verify)
 
     def _values(self, indices: NDArray[np.int64], used: dict[str, Spans] | None = None) -> dict[str, list[Any]]:
         if any(rule.is_random for rule, _ in self.store.rules):
@@ -433,24 +426,9 @@ class WindowReader(TokenReader):
         verify: bool,
     ) -> Any:
         """Return one window in the plain way, which native code is compared with. Raises SampleError if it is bad."""
-        pieces, runs = located.pieces, self.windows.runs
-        places = range(number, number + 1) if pieces is None else range(*pieces.cuts[number : number + 2].tolist())
-        parts, positions, status = [], [], _native.OK
-        for place in places:
-            if unread is not None and unread[place]:
-                status = int(unread[place])
-                break
-            data = spans.view(place)
-            if verify and spans.checksums is not None and _native.crc32(data) != int(spans.checksums[place]):
-                status = _native.BAD_CHECKSUM
-                break
-            first = 0 if pieces is None else int(pieces.starts[place])
-            size = len(data) if pieces is None else int(pieces.sizes[place])
-            parts.append(data[first : first + size].view(runs.dtype).astype(np.int64))
-            origin = 0 if pieces is None else int(pieces.origins[place])
-            positions.append(np.arange(origin, origin + len(parts[-1])))
-        ids = np.concatenate(parts) if parts else np.empty(0, np.int64)
-        if status == _native.OK and self.vocabulary and ((ids < 0) | (ids >= self.vocabulary)).any():
+        parts, positions, status = self._parts(located, spans, unread, number, verify=verify)
+        ids = np.concatenate(parts).astype(np.int64) if parts else np.empty(0, np.int64)
+        if status == _native.OK and len(self._wrong(ids)):
             status = _native.CORRUPT
         if status != _native.OK:
             raise self.problem(int(indices[number]), located, spans, unread, number, status)
@@ -468,28 +446,46 @@ class WindowReader(TokenReader):
         status: int,
     ) -> SampleError:
         """Return what is wrong with a window, whose bytes are in ``spans``: file and id are named."""
-        runs, pieces = self.windows.runs, located.pieces
+        parts, _, _ = self._parts(located, spans, unread, number, verify=True)
+        place, words = sum(map(len, parts)), describe_status(status)
+        if status == _native.CORRUPT:
+            ids = np.concatenate(parts)
+            place = int(self._wrong(ids)[0])
+            words = (
+                f"is {ids[place]}, but the vocabulary has ids 0 to {self.vocabulary - 1}: is dtype= or vocab_size= "
+                "another, or the file damaged?"
+            )
+        path, key = self.windows.path, self.windows.keys([index])[0]
+        token = self.windows.runs.place(int(located.firsts[number]) + place)
+        return SampleError(f"{path}[{index}]: {token}: {words}", path=path, index=index, key=key, field=self.field.name)
+
+    def _parts(
+        self,
+        located: LocatedWindows,
+        spans: Spans,
+        unread: NDArray[np.int32] | None,
+        number: int,
+        *,
+        verify: bool,
+    ) -> tuple[list[NDArray[Any]], list[NDArray[np.int64]], int]:
+        """Return the ids of a window and their positions, piece by piece up to a bad one, and the status of that."""
+        pieces, dtype = located.pieces, self.windows.runs.dtype
         places = range(number, number + 1) if pieces is None else range(*pieces.cuts[number : number + 2].tolist())
-        token, words = int(located.firsts[number]), describe_status(status)
+        parts: list[NDArray[Any]] = []
+        positions: list[NDArray[np.int64]] = []
         for place in places:
             if unread is not None and unread[place]:
-                break
+                return parts, positions, int(unread[place])
             data = spans.view(place)
-            if spans.checksums is not None and _native.crc32(data) != int(spans.checksums[place]):
-                break
-            first = 0 if pieces is None else int(pieces.starts[place])
-            size = len(data) if pieces is None else int(pieces.sizes[place])
-            ids = data[first : first + size].view(runs.dtype)
-            wrong = np.flatnonzero((ids < 0) | (ids.astype(np.uint64) >= max(1, self.vocabulary)))
-            if status == _native.CORRUPT and len(wrong):
-                token += int(wrong[0])
-                words = (
-                    f"is {ids[wrong[0]]}, but the vocabulary has ids 0 to {self.vocabulary - 1}: is dtype= or "
-                    "vocab_size= another, or the file damaged?"
-                )
-                break
-            token += len(ids)
-        key = self.windows.keys([index])[0]
-        path = self.windows.path
-        message = f"{path}[{index}]: {runs.place(token)}: {words}"
-        return SampleError(message, path=path, index=index, key=key, field=self.field.name)
+            if verify and spans.checksums is not None and _native.crc32(data) != int(spans.checksums[place]):
+                return parts, positions, _native.BAD_CHECKSUM
+            first, size, origin = 0, len(data), 0
+            if pieces is not None:
+                first, size, origin = (int(each[place]) for each in (pieces.starts, pieces.sizes, pieces.origins))
+            parts.append(data[first : first + size].view(dtype))
+            positions.append(np.arange(origin, origin + len(parts[-1])))
+        return parts, positions, _native.OK
+
+    def _wrong(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the positions of ids that there are none of."""
+        return np.flatnonzero((ids < 0) | (ids.astype(np.int64) >= self.vocabulary)) if self.vocabulary else _NONE

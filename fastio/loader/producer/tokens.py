@@ -29,7 +29,7 @@ from fastio.dataset.token_collate import (
     beside_name,
 )
 from fastio.dataset.token_reader import TokenReader
-from fastio.dataset.token_stream import TokenWindows, WindowReader
+from fastio.dataset.token_stream import WindowReader
 from fastio.dataset.window_store import Draw, LocatedWindows, WindowStore
 from fastio.errors import SampleError
 from fastio.lazy import torch
@@ -504,7 +504,6 @@ class TokenSource:
 
     def __init__(self, dataset: FastDataset, names: tuple[str, ...], *, checksums: bool) -> None:
         self._checksums = checksums
-        self._dataset = dataset
         self._store = dataset.store
         self._names = names
         self._pool = _native.ThreadPool(self._store.files.threads)
@@ -537,8 +536,8 @@ class TokenSource:
         them. ``draw`` says where windows begin.
         """
         windows = None
-        if isinstance(self._dataset, TokenWindows):
-            windows = self._dataset.locate(batches.indices, draw, verify=self._checksums)
+        if isinstance(self._store, WindowStore):
+            windows = self._store.locate(batches.indices, draw, verify=self._checksums)
             wanted = dict.fromkeys(self._names, windows.spans)
         else:
             wanted = {name: self._store.spans(name, batches.indices, checksums=self._checksums) for name in self._names}
