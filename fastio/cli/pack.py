@@ -30,12 +30,13 @@ __all__ = ["pack"]
 
 # What most people use comes first.
 _LABELS = ("label_column", "key_column", "filters", "ignore_columns", "no_header", "many_classes", "fields", "root")
+_IDS = ("dtype", "eos_id")
 _PICTURES = ("jump", "restart", "short_side", "max_side", "resize", "quality", "subsampling", "raw", "max_pixels")
 _SECTIONS = {
     "Options": ("labels", "split", "shuffle", "on_error", "overwrite", "jobs", "kind"),
     "Labels, tables and fields": _LABELS,
     "Pictures": _PICTURES,
-    "Text": TextArguments.__slots__,
+    "Text": (*TextArguments.__slots__, *_IDS),
     "Sets of shards": ("shard_size", "resume", "part", "append", "new_classes"),
     "SRC, FILE or OUT behind a URL": REMOTE_NAMES,
 }
@@ -210,7 +211,7 @@ def _opened(
     about_text = bool(text.given) and not of_source.fields
     found = of_source.recognised(src, kind, split, about_text=about_text and not text.is_of_ids, remote=remote)
     if not found.is_text and found.kind.takes_ids and text.is_of_ids:
-        return pictures.source(found, None, remote, text.ids())
+        return pictures.source(found, None, remote, text.vocab_size)
     if about_text and text.is_of_ids:
         found = of_source.recognised(src, kind, split, about_text=True, remote=remote)
     if not found.is_text:
@@ -218,7 +219,9 @@ def _opened(
             raise click.UsageError(f"{text.given[0]} is for text, but {no_text(src)}")
         return pictures.source(found, text.tokens() if text.given else None, remote)
     if pictures.given:
-        raise click.UsageError(f"{pictures.given[0]} is for pictures and tables; {src} is packed as text")
+        given = pictures.given[0]
+        what = "files of token ids" if given in ("--dtype", "--eos-id") else "pictures and tables"
+        raise click.UsageError(f"{given} is for {what}; {src} is packed as text")
     return text.samples(found, kind, of_source)
 
 

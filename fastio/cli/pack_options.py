@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fastio.converters import Part, Raw, Source, SourceKind, Transcode
     from fastio.converters.fields.types import FieldChoice
     from fastio.converters.labels.filters import Filter
-    from fastio.converters.sources.options import IdOptions
     from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
     from fastio.converters.text.encode import TextTokens
     from fastio.store.files.remote_options import Remote
@@ -118,6 +117,14 @@ _SOURCE_OPTIONS = (
         "--root", metavar="DIR", help="Folder that file names in a table are relative to.  [default: the table's own]"
     ),
     click.option("--many-classes", is_flag=True, help="Accept nearly as many classes as samples."),
+    click.option(
+        "--dtype",
+        type=click.Choice(("uint8", "uint16", "int16", "uint32", "int32", "int64")),
+        help="Of a .bin of token ids that does not say it: what each id is.",
+    ),
+    click.option(
+        "--eos-id", type=WholeNumber(min=0), metavar="N", help="Of a .bin or .npy of ids: the one that ends documents."
+    ),
 )
 
 _OPTIONS = (
@@ -180,6 +187,8 @@ class SourceArguments:
     fields: tuple[str, ...]
     root: str | None
     many_classes: bool
+    dtype: str | None
+    eos_id: int | None
 
     @property
     def of_tables(self) -> list[str]:
@@ -210,15 +219,15 @@ class SourceArguments:
                 line = io.StringIO()
                 csv.writer(line, lineterminator="").writerow(value)
                 words += [option, line.getvalue()]
-            elif value:
-                words += [option, value]
+            elif value or (value == 0 and value is not False):
+                words += [option, str(value)]
         return words
 
     def _check_columns(self, kind: SourceKind) -> None:
         """Raise UsageError for options about columns if there is neither a label file nor a table."""
         if self.labels is not None or kind.takes_columns:
             return
-        known = ("ignore_columns", "fields", "root") if kind.takes_without else ("fields", "root")
+        known = ("fields", "root", "dtype", "eos_id", *(("ignore_columns",) if kind.takes_without else ()))
         alone = next((name for name in self.__slots__ if name not in known and getattr(self, name)), None)
         if alone is not None:
             raise click.UsageError(f"{option_of(alone)} needs a label file: add --labels FILE")
@@ -252,14 +261,15 @@ class SourceArguments:
         src: Recognised,
         fields: Sequence[FieldChoice] | None = None,
         remote: Remote | None = None,
-        ids: IdOptions | None = None,
+        vocab_size: int | None = None,
     ) -> Source:
         """
-        Open SRC; ``fields`` replace those given, and ``remote`` says how a label file behind a URL is read. ``ids`` are
-        for files of token ids.
+        Open SRC; ``fields`` replace those given, and ``remote`` says how a label file behind a URL is read.
+        ``vocab_size`` is for files of token ids.
         """
         from fastio.converters import SOURCES, LabelOptions, open_source
         from fastio.converters.fields.types import parse_choice
+        from fastio.converters.sources.options import IdOptions
         from fastio.store.files.remote_options import DEFAULT
 
         columns = LabelOptions(
@@ -277,7 +287,7 @@ class SourceArguments:
             label_options=columns,
             fields=choices,
             root=self.root,
-            ids=ids,
+            ids=IdOptions(self.dtype, vocab_size, self.eos_id),
             remote=DEFAULT if remote is None else remote,
         )
         self._check_columns(SOURCES[source.kind])
@@ -368,16 +378,16 @@ class PictureArguments:
         src: Recognised,
         tokens: TextTokens | None = None,
         remote: Remote | None = None,
-        ids: IdOptions | None = None,
+        vocab_size: int | None = None,
     ) -> Source:
         """
-        Open SRC, in the order in which to store it; ``tokens`` makes token ids of text in its fields, ``ids`` are for
-        files of them.
+        Open SRC, in the order in which to store it; ``tokens`` makes token ids of text in its fields, ``vocab_size`` is
+        for files of them.
         """
         if src.kind.takes_ids and self.shuffle is not None:
             raise click.UsageError(f"--shuffle {self.shuffle}: a stream of tokens has an order: drop it")
         if tokens is None:
-            source = self.of_source.open(src, remote=remote, ids=ids)
+            source = self.of_source.open(src, remote=remote, vocab_size=vocab_size)
         else:
             from fastio.converters.fields.types import parse_choice
             from fastio.converters.sources.derived import TokenizedSource, as_text
@@ -454,14 +464,6 @@ _TEXT_OPTIONS = (
         help="Token ids in the column or file are below N; of a column, they take 4 bytes if that is unknown.",
     ),
     click.option(
-        "--dtype",
-        type=click.Choice(("uint8", "uint16", "int16", "uint32", "int32", "int64")),
-        help="Of a .bin of token ids that does not say it: what each id is.",
-    ),
-    click.option(
-        "--eos-id", type=WholeNumber(min=0), metavar="N", help="Of a .bin or .npy of ids: the one that ends documents."
-    ),
-    click.option(
         "--max-length", type=WholeNumber(min=1), metavar="N", help="Most tokens per sample, including bos and eos."
     ),
     click.option(
@@ -501,8 +503,6 @@ class TextArguments:
     eos: bool
     special: tuple[str, ...]
     vocab_size: int | None
-    dtype: str | None
-    eos_id: int | None
     max_length: int | None
     too_long: Literal["refuse", "truncate", "split"] | None
     concat: bool
@@ -512,19 +512,12 @@ class TextArguments:
     @property
     def given(self) -> list[str]:
         """The options that were given, as the user writes them."""
-        is_given = {name: getattr(self, name) not in (None, False, ()) for name in self.__slots__}
-        return [f"--{name.replace('_', '-')}" for name in self.__slots__ if is_given[name]]
+        return [f"--{name.replace('_', '-')}" for name in self.__slots__ if getattr(self, name)]
 
     @property
     def is_of_ids(self) -> bool:
-        """Whether none but options of files of token ids were given."""
-        return {"--vocab-size", "--dtype", "--eos-id"}.issuperset(self.given)
-
-    def ids(self) -> IdOptions:
-        """Return what was said about a file of token ids."""
-        from fastio.converters.sources.options import IdOptions
-
-        return IdOptions(self.dtype, self.vocab_size, self.eos_id)
+        """Whether no option was given that files of token ids do not take."""
+        return {"--vocab-size"}.issuperset(self.given)
 
     def options(self, of_source: SourceArguments) -> TextOptions:
         """Return how to find the text and its labels in its source."""
@@ -544,9 +537,6 @@ class TextArguments:
         """Return what turns the source's documents into samples."""
         from fastio.converters.text import Encoder, Sequences, load_tokenizer
 
-        alone = next((name for name in ("--dtype", "--eos-id") if name in self.given), None)
-        if alone is not None:
-            raise click.UsageError(f"{alone} is for files of token ids, such as train.bin: drop it")
         needing = ("--bos", "--eos", "--special", *(() if source.is_ids else ("--max-length",)))
         without = [name for name in needing if name in self.given]
         if self.tokenizer is None and without:

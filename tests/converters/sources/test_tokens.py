@@ -184,6 +184,14 @@ def test_options_of_ids_are_for_ids(tmp_path: Path) -> None:
     assert not (tmp_path / "o.h5").exists()
 
 
+def test_info_of_a_row_of_ids(tmp_path: Path) -> None:
+    """A .bin is described with the options of packing it, which the command repeats."""
+    path = write_bin(tmp_path / "train.bin", range(100))
+    said = json.loads(run("info", path, "--dtype", "uint16", "--eos-id", "0", "--json"))
+    assert ("tokens", 2) == (said["kind"], said["samples"])
+    assert said["command"].endswith(".lmdb --dtype uint16 --eos-id 0")
+
+
 def test_the_record_of_a_stream(tmp_path: Path) -> None:
     """A store says what it was made of, and by which options."""
     path = write_bin(tmp_path / "train.bin", range(100))
