@@ -667,10 +667,22 @@ def damage_place(file: NDArray[np.uint8]) -> tuple[int, int, int] | None:
     that is not known.
     """
 
+def read_parts(folder: bytes, names: NDArray[np.uint8], kept: NDArray[np.uint8], parts: NDArray[np.int64], out: NDArray[np.uint8], status: NDArray[np.int32], errno: NDArray[np.int32], spent_ns: NDArray[np.int64], pool: ThreadPool | None = None) -> Job:
+    """
+    Read parts of files, named from ``folder`` on. ``parts`` is (n, 6): where the name begins in
+    ``names``, of which each ends with a NUL; the first byte and how many; size and mtime in ns
+    that the file must have; the place in ``out``. A name of -1 means bytes of ``kept``.
+    ``spent_ns`` is the time from opening to closing.
+    IndexError, before anything is read, for a part that leaves its file or ``out``.
+    """
+
+def advise_parts(folder: bytes, names: NDArray[np.uint8], kept: NDArray[np.uint8], parts: NDArray[np.int64], pool: ThreadPool | None = None) -> Job:
+    """Have the kernel begin to read these parts; see ``read_parts``."""
+
 def stat_files(folder: int, names: Sequence[str | bytes], out: NDArray[np.int64]) -> None:
     """
-    Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 4): errno
-    (0 where there was none), mode, bytes, blocks of 512 bytes.
+    Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 5): errno
+    (0 where there was none), mode, bytes, blocks of 512 bytes, mtime in ns.
     """
 
 def read_files(folder: bytes, names: Sequence[str | bytes], sizes: NDArray[np.int64], out: NDArray[np.uint8], starts: NDArray[np.int64], status: NDArray[np.int32], errno: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:

@@ -64,16 +64,16 @@ def test_stat_files(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     (tmp_path / "lost").symlink_to("nowhere")
     names = ["file", "link", "lost", ".", "missing"]
-    out = np.full((5, 4), -1, np.int64)
+    out = np.full((5, 5), -1, np.int64)
     folder = os.open(tmp_path, os.O_RDONLY)
     _native.stat_files(folder, names, out)
     os.close(folder)
     for name, row in zip(names, out.tolist(), strict=True):
         if name in ("lost", "missing"):
-            assert row == [errno.ENOENT, 0, 0, 0]
+            assert row == [errno.ENOENT, 0, 0, 0, 0]
         else:
             about = (tmp_path / name).stat()
-            assert row == [0, about.st_mode, about.st_size, about.st_blocks]
+            assert row == [0, about.st_mode, about.st_size, about.st_blocks, about.st_mtime_ns]
     _native.stat_files(-1, names, out)
     assert [errno.EBADF] * 5 == out[:, 0].tolist()
     with pytest.raises(ValueError, match="length"):

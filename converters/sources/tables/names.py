@@ -114,7 +114,7 @@ class FileStates:
 
 def file_states(root: str, names: Sequence[str]) -> FileStates:
     """Look at the files of these names below ``root``, links followed; those called "" are passed over."""
-    states = np.zeros((len(names), 4), np.int64)  # errno, mode, bytes, blocks
+    states = np.zeros((len(names), 5), np.int64)  # errno, mode, bytes, blocks, mtime
     try:
         handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as exc:

@@ -6,7 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <new>
 #include <utility>
+
+#include "files/readahead.h"
 
 namespace fastio {
 namespace {
@@ -14,8 +19,7 @@ namespace {
 /// A file descriptor that closes itself.
 class File {
  public:
-  File(int folder, const char* name, int flags) noexcept
-      : fd_(openat(folder, name, flags | O_CLOEXEC)) {}
+  explicit File(int fd) noexcept : fd_(fd) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {
@@ -45,6 +49,11 @@ std::int64_t read_and_one_more(int fd, std::uint8_t* out, std::int64_t size) noe
   return total;
 }
 
+std::int64_t mtime_ns(const struct stat& about) noexcept {
+  constexpr std::int64_t ns_per_s = 1'000'000'000;
+  return std::int64_t{about.st_mtim.tv_sec} * ns_per_s + about.st_mtim.tv_nsec;
+}
+
 /// Whether this is a regular file; false with errno set.
 bool is_regular(int fd) noexcept {
   struct stat about;
@@ -54,14 +63,33 @@ bool is_regular(int fd) noexcept {
   return false;
 }
 
+/// A folder that is opened by name, from which files are named.
+class NamedFolder {
+ public:
+  explicit NamedFolder(const char* name) noexcept
+      : folder_(::open(name, O_PATH | O_DIRECTORY | O_CLOEXEC)),
+        error_(folder_.fd() < 0 ? errno : 0) {}
+
+  /// A descriptor of the file of this name for reading; -1 with errno set.
+  [[nodiscard]] int open(const char* name) const noexcept {
+    if (folder_.fd() < 0) {
+      errno = error_;
+      return -1;
+    }
+    return openat(folder_.fd(), name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  }
+
+ private:
+  const File folder_;
+  const int error_;
+};
+
 class ReadFilesTask final : public Task {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "fastio.read_files"; }
 
   ReadFilesTask(const char* folder, FileReads reads) noexcept
-      : reads_(std::move(reads)),
-        folder_(AT_FDCWD, folder, O_PATH | O_DIRECTORY),
-        folder_error_(folder_.fd() < 0 ? errno : 0) {}
+      : reads_(std::move(reads)), folder_(folder) {}
 
   void run(Worker&, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < last; ++i) {
@@ -74,11 +102,7 @@ class ReadFilesTask final : public Task {
 
  private:
   [[nodiscard]] Status read_one(std::size_t i) const noexcept {
-    if (folder_error_ != 0) {
-      errno = folder_error_;
-      return Status::io_error;
-    }
-    const File file(folder_.fd(), reads_.names[i], O_RDONLY | O_NONBLOCK);
+    const File file(folder_.open(reads_.names[i]));
     if (file.fd() < 0) return Status::io_error;
     // The size is not asked for but proven, by trying for one byte more: a file that is being
     // written to is `changed`, never half a sample. Only of files does `size` bytes and no more
@@ -92,11 +116,108 @@ class ReadFilesTask final : public Task {
   }
 
   const FileReads reads_;
-  const File folder_;
-  const int folder_error_;
+  const NamedFolder folder_;
+};
+
+/// Reads up to `size` bytes from `start`; the number read, or -1 with errno set.
+std::int64_t read_from(int fd, std::uint8_t* out, std::int64_t size, std::int64_t start) noexcept {
+  std::int64_t total = 0;
+  while (total < size) {
+    const ssize_t got =
+        pread(fd, out + total, static_cast<std::size_t>(size - total), start + total);
+    if (got == 0) break;
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return -1;
+    }
+    total += got;
+  }
+  return total;
+}
+
+class ReadPartsTask final : public Task {
+ public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.read_files"; }
+
+  ReadPartsTask(const char* folder, std::vector<FilePart> parts) noexcept
+      : folder_(folder), parts_(std::move(parts)) {}
+
+  void run(Worker&, std::size_t first, std::size_t last) noexcept override {
+    for (std::size_t i = first; i < last; ++i) {
+      using Clock = std::chrono::steady_clock;
+      errno = 0;
+      const FilePart& part = parts_[i];
+      const Clock::time_point begun = Clock::now();
+      const Status status = read_one(part);
+      *part.error = status == Status::io_error ? errno : 0;
+      *part.status = static_cast<std::int32_t>(status);
+      *part.spent_ns = std::chrono::nanoseconds(Clock::now() - begun).count();
+    }
+  }
+
+ private:
+  [[nodiscard]] Status read_one(const FilePart& part) const noexcept {
+    if (part.name == nullptr) {
+      if (part.size > 0) std::memcpy(part.out, part.from, static_cast<std::size_t>(part.size));
+      return Status::ok;
+    }
+    const File file(folder_.open(part.name));
+    if (file.fd() < 0) return Status::io_error;
+    const std::int64_t got = read_from(file.fd(), part.out, part.size, part.start);
+    if (got < 0) return Status::io_error;
+    // Looked at once its bytes are here: whoever writes to it meanwhile changes its time.
+    struct stat about;
+    if (fstat(file.fd(), &about) != 0) return Status::io_error;
+    if (!S_ISREG(about.st_mode)) {
+      errno = EINVAL;
+      return Status::io_error;
+    }
+    const bool is_same =
+        got == part.size && about.st_size == part.file_size && mtime_ns(about) == part.mtime_ns;
+    return is_same ? Status::ok : Status::changed;
+  }
+
+  const NamedFolder folder_;
+  const std::vector<FilePart> parts_;
+};
+
+class AdvisePartsTask final : public Task {
+ public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.read_ahead"; }
+
+  AdvisePartsTask(const char* folder, std::vector<FilePart> parts) noexcept
+      : folder_(folder), parts_(std::move(parts)) {}
+
+  void run(Worker&, std::size_t first, std::size_t last) noexcept override {
+    for (std::size_t i = first; i < last; ++i) {
+      const FilePart& part = parts_[i];
+      if (part.name == nullptr || part.size == 0) continue;
+      const File file(folder_.open(part.name));
+      if (file.fd() < 0) continue;
+      const auto start = static_cast<std::uint64_t>(part.start);
+      Stretch all{start, start + static_cast<std::uint64_t>(part.size)};
+      try {
+        advise_file(file.fd(), {&all, 1});
+      } catch (const std::bad_alloc&) {
+        // Without memory for a list nothing is read ahead: it is read when it is needed.
+      }
+    }
+  }
+
+ private:
+  const NamedFolder folder_;
+  const std::vector<FilePart> parts_;
 };
 
 }  // namespace
+
+std::unique_ptr<Task> read_parts_task(const char* folder, std::vector<FilePart> parts) noexcept {
+  return std::make_unique<ReadPartsTask>(folder, std::move(parts));
+}
+
+std::unique_ptr<Task> advise_parts_task(const char* folder, std::vector<FilePart> parts) noexcept {
+  return std::make_unique<AdvisePartsTask>(folder, std::move(parts));
+}
 
 std::unique_ptr<Task> read_files_task(const char* folder, FileReads reads) noexcept {
   return std::make_unique<ReadFilesTask>(folder, std::move(reads));
@@ -106,9 +227,10 @@ void stat_files(int folder, std::span<const char* const> names, FileStat* out) n
   for (const char* name : names) {
     struct stat about;
     if (fstatat(folder, name, &about, 0) == 0) {
-      *out++ = {0, static_cast<std::int64_t>(about.st_mode), about.st_size, about.st_blocks};
+      *out++ = {0, static_cast<std::int64_t>(about.st_mode), about.st_size, about.st_blocks,
+                mtime_ns(about)};
     } else {
-      *out++ = {errno, 0, 0, 0};
+      *out++ = {errno, 0, 0, 0, 0};
     }
   }
 }

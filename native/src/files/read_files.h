@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "core/status.h"
 #include "core/thread_pool.h"
@@ -33,6 +34,35 @@ struct FileReads {
 /// blocks), `changed` where it is shorter or longer than `places[i].size`.
 [[nodiscard]] std::unique_ptr<Task> read_files_task(const char* folder, FileReads reads) noexcept;
 
+// Parts of files that were listed before: samples of a folder that is read in place.
+
+/// Some bytes of a file, and what the file was when it was listed.
+struct FilePart {
+  const char* name;  ///< NUL-terminated, from the folder on; nullptr: `from` has the bytes
+  const std::uint8_t* from;
+  std::int64_t start;  ///< in the file
+  std::int64_t size;   ///< to read
+  std::int64_t file_size;
+  std::int64_t mtime_ns;
+  std::uint8_t* out;
+  std::int32_t* status;
+  std::int32_t* error;     ///< errno, 0 where there was none
+  std::int64_t* spent_ns;  ///< from opening to closing
+};
+
+/// A task that reads part i of these files, each opened, read and closed; `folder` as in
+/// `read_files_task`. One descriptor is open for each thread.
+///
+/// `io_error` where a file cannot be opened or read or is no regular file, `changed` where it has
+/// another size or time of modification once its bytes are read: what came may be of two versions.
+[[nodiscard]] std::unique_ptr<Task> read_parts_task(const char* folder,
+                                                    std::vector<FilePart> parts) noexcept;
+
+/// A task that has the kernel begin to read these parts (POSIX_FADV_WILLNEED). Advice only: what
+/// cannot be read ahead is left to be read later. Neither bytes nor status are written.
+[[nodiscard]] std::unique_ptr<Task> advise_parts_task(const char* folder,
+                                                      std::vector<FilePart> parts) noexcept;
+
 // What lies under many names of one folder.
 
 /// One row of what `stat_files` finds; `mode` and `blocks` (of 512 bytes) as in `struct stat`.
@@ -41,6 +71,7 @@ struct FileStat {
   std::int64_t mode;
   std::int64_t size;
   std::int64_t blocks;
+  std::int64_t mtime_ns;
 };
 
 /// Looks at `names[i]` in the folder open as `folder`, links followed, and writes row i.

@@ -66,8 +66,8 @@ class Names {
 
 void stat_files(
     int folder, const nb::sequence& names,
-    const nb::ndarray<std::int64_t, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>& out) {
-  static_assert(sizeof(FileStat) == 4 * sizeof(std::int64_t));
+    const nb::ndarray<std::int64_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>& out) {
+  static_assert(sizeof(FileStat) == 5 * sizeof(std::int64_t));
   Names found(names);
   if (out.shape(0) != found.size()) throw nb::value_error("out has another length than names");
   const auto pointers = found.take_pointers();
@@ -103,14 +103,94 @@ PyJob read_files(const nb::bytes& folder, const nb::sequence& names, const Int64
                keep(found.take_objects(), out, status, error));
 }
 
+using FileParts = nb::ndarray<const std::int64_t, nb::shape<-1, 6>, nb::c_contig, nb::device::cpu>;
+using Bytes1 = Array<const std::uint8_t, 1>;
+
+/// Parts by rows of name, start, size, size of the file, mtime_ns and place, all checked.
+std::vector<FilePart> file_parts(const Bytes1& names, const Bytes1& kept, const FileParts& rows,
+                                 std::uint8_t* out, std::size_t out_size) {
+  if (names.size() > 0 && names.data()[names.size() - 1] != 0) {
+    throw nb::value_error("names do not end with a NUL");
+  }
+  std::vector<FilePart> parts(rows.shape(0));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::int64_t* row = rows.data() + 6 * i;
+    FilePart& part = parts[i];
+    part = {nullptr, nullptr, row[1], row[2], row[3], row[4], nullptr, nullptr, nullptr, nullptr};
+    const bool is_kept = row[0] < 0;
+    const std::size_t limit = is_kept ? kept.size() : static_cast<std::size_t>(row[3]);
+    const bool is_named = is_kept || fits(row[0], 1, names.size());
+    if (!is_named || row[3] < 0 || !fits(part.start, part.size, limit) ||
+        (out != nullptr && !fits(row[5], part.size, out_size))) {
+      throw nb::index_error(("part " + std::to_string(i) + ": " + std::to_string(part.size) +
+                             " bytes from " + std::to_string(part.start) +
+                             " leave their file or out")
+                                .c_str());
+    }
+    if (is_kept) {
+      part.from = kept.data() + part.start;
+    } else {
+      part.name = reinterpret_cast<const char*>(names.data() + row[0]);
+    }
+    if (out != nullptr) part.out = out + row[5];
+  }
+  return parts;
+}
+
+PyJob read_parts(const nb::bytes& folder, const Bytes1& names, const Bytes1& kept,
+                 const FileParts& rows, const Array<std::uint8_t, 1>& out,
+                 const StatusArray& status, const StatusArray& error,
+                 const Array<std::int64_t, 1>& spent_ns, const PoolHandle& pool) {
+  auto parts = file_parts(names, kept, rows, out.data(), out.size());
+  expect_length("status", status.size(), parts.size());
+  expect_length("errno", error.size(), parts.size());
+  expect_length("spent_ns", spent_ns.size(), parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parts[i].status = status.data() + i;
+    parts[i].error = error.data() + i;
+    parts[i].spent_ns = spent_ns.data() + i;
+  }
+  const std::size_t count = parts.size();
+  return begin(read_parts_task(folder.c_str(), std::move(parts)), {count, 4}, pool,
+               keep(names, kept, out, status, error, spent_ns));
+}
+
+PyJob advise_parts(const nb::bytes& folder, const Bytes1& names, const Bytes1& kept,
+                   const FileParts& rows, const PoolHandle& pool) {
+  auto parts = file_parts(names, kept, rows, nullptr, 0);
+  const std::size_t count = parts.size();
+  return begin(advise_parts_task(folder.c_str(), std::move(parts)), {count, 16}, pool,
+               keep(names, kept));
+}
+
 }  // namespace
 
 void bind_files(nb::module_& m) {
+  m.def("read_parts", &read_parts, "folder"_a, "names"_a.noconvert(), "kept"_a.noconvert(),
+        "parts"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "errno"_a.noconvert(),
+        "spent_ns"_a.noconvert(), "pool"_a = nb::none(),
+        nb::sig("def read_parts(folder: bytes, names: NDArray[np.uint8], kept: NDArray[np.uint8], "
+                "parts: NDArray[np.int64], out: NDArray[np.uint8], status: NDArray[np.int32], "
+                "errno: NDArray[np.int32], spent_ns: NDArray[np.int64], "
+                "pool: ThreadPool | None = None) -> Job"),
+        "Read parts of files, named from ``folder`` on. ``parts`` is (n, 6): where the name begins "
+        "in\n"
+        "``names``, of which each ends with a NUL; the first byte and how many; size and mtime in "
+        "ns\n"
+        "that the file must have; the place in ``out``. A name of -1 means bytes of ``kept``.\n"
+        "``spent_ns`` is the time from opening to closing.\n"
+        "IndexError, before anything is read, for a part that leaves its file or ``out``.");
+  m.def("advise_parts", &advise_parts, "folder"_a, "names"_a.noconvert(), "kept"_a.noconvert(),
+        "parts"_a.noconvert(), "pool"_a = nb::none(),
+        nb::sig("def advise_parts(folder: bytes, names: NDArray[np.uint8], "
+                "kept: NDArray[np.uint8], parts: NDArray[np.int64], "
+                "pool: ThreadPool | None = None) -> Job"),
+        "Have the kernel begin to read these parts; see ``read_parts``.");
   m.def("stat_files", &stat_files, "folder"_a, "names"_a, "out"_a.noconvert(),
         nb::sig("def stat_files(folder: int, names: Sequence[str | bytes], "
                 "out: NDArray[np.int64]) -> None"),
-        "Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 4): errno\n"
-        "(0 where there was none), mode, bytes, blocks of 512 bytes.");
+        "Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 5): errno\n"
+        "(0 where there was none), mode, bytes, blocks of 512 bytes, mtime in ns.");
   m.def(
       "read_files", &read_files, "folder"_a, "names"_a, "sizes"_a.noconvert(), "out"_a.noconvert(),
       "starts"_a.noconvert(), "status"_a.noconvert(), "errno"_a.noconvert(), "pool"_a = nb::none(),
