@@ -1,9 +1,10 @@
 """An unchanged script over files and over a store: CPU time a photo, ``python -m benchmarks.one_line [FOLDER]``.
 
 The same Pillow transforms, which call what torchvision's call, in the same ``torch.utils.data.DataLoader``; only the
-dataset differs. Rounds are interleaved, and a ratio is that of one round. CPU time is that of the process and its
+dataset differs: files opened by Pillow, FastDataset of the folder in place, FastDataset of the packed store. Rounds are
+interleaved, and a ratio is that of one round. CPU time is that of the process and its
 workers, with one torch thread; each epoch goes over the photos ``--passes`` times, so that starting workers weighs
-little. The first samples of both are compared: they must be equal to the bit. FOLDER holds photos in class folders;
+little. The first samples of all are compared: they must be equal to the bit. FOLDER holds photos in class folders;
 without one, 300 are made from a seed.
 """
 
@@ -13,7 +14,7 @@ import random
 import resource
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -90,22 +91,30 @@ def _epoch(dataset: Dataset[Any], count: int, *, workers: int, passes: int, seed
     return (_cpu_s() - begun) / len(order) * 1e6
 
 
-def _check(files: Dataset[Any], store: Dataset[Any]) -> None:
+def _check(datasets: Sequence[Dataset[Any]]) -> None:
     """The same random numbers give the same samples."""
-    random.seed(0)
-    expected = [files[index][0] for index in range(_COMPARED)]
-    random.seed(0)
-    for index, sample in enumerate(expected):
-        assert torch.equal(sample, store[index][0]), f"photo {index} is not what the file holds"
+    found = []
+    for dataset in datasets:
+        random.seed(0)
+        found.append([dataset[index][0] for index in range(_COMPARED)])
+    for index, samples in enumerate(zip(*found, strict=True)):
+        assert all(torch.equal(samples[0], each) for each in samples), f"photo {index} is not what the file holds"
 
 
-def _measure(files: Dataset[Any], store: Dataset[Any], count: int, *, workers: int, passes: int, rounds: int) -> Any:
-    """CPU time a photo from files and from the store, a round each."""
-    _check(files, store)
+def _measure(
+    datasets: Sequence[Dataset[Any]], count: int, *, workers: int, passes: int, rounds: int
+) -> list[list[float]]:
+    """CPU time a photo from each, a round each."""
+    _check(datasets)
     return [
-        tuple(_epoch(each, count, workers=workers, passes=passes, seed=number) for each in (files, store))
+        [_epoch(each, count, workers=workers, passes=passes, seed=number) for each in datasets]
         for number in range(rounds)
     ]
+
+
+def _gain(before: Sequence[float], after: Sequence[float]) -> str:
+    ratios = [old / new for old, new in zip(before, after, strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
 
 
 @click.command(help=__doc__)
@@ -115,7 +124,9 @@ def _measure(files: Dataset[Any], store: Dataset[Any], count: int, *, workers: i
 def main(folder: Path | None, rounds: int, passes: int) -> None:
     """Pack, compare, measure, print."""
     torch.set_num_threads(1)
-    table = Table("crop", "tensor", "workers", "files, us", "store, us", "files / store", title="CPU time a photo")
+    times = ("files, us", "in place, us", "store, us")
+    gains = ("files / in place", "files / store", "in place / store")
+    table = Table("crop", "tensor", "workers", *times, *gains, title="CPU time a photo")
     with tempfile.TemporaryDirectory() as scratch:
         photos = folder or make_photos(Path(scratch) / "photos")
         packed = Path(scratch) / "photos.lmdb"
@@ -124,13 +135,14 @@ def main(folder: Path | None, rounds: int, passes: int) -> None:
         for name, crop in CROPS.items():
             for kind, tensor in TENSORS.items():
                 transform = partial(tensor, crop)
-                files, store = Files([photos / key for key in keys], transform), FastDataset(packed, transform)
+                files = Files([photos / key for key in keys], transform)
+                datasets = (files, FastDataset(photos, transform), FastDataset(packed, transform))
                 for workers in (0, 2):
-                    runs = _measure(files, store, len(keys), workers=workers, passes=passes, rounds=rounds)
-                    before, after = (statistics.median(column) for column in zip(*runs, strict=True))
-                    ratios = [old / new for old, new in runs]
-                    gain = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-                    table.add_row(name, kind, str(workers), f"{before:,.0f}", f"{after:,.0f}", gain)
+                    runs = _measure(datasets, len(keys), workers=workers, passes=passes, rounds=rounds)
+                    of_files, in_place, of_store = zip(*runs, strict=True)
+                    costs = [f"{statistics.median(each):,.0f}" for each in (of_files, in_place, of_store)]
+                    pairs = ((of_files, in_place), (of_files, of_store), (in_place, of_store))
+                    table.add_row(name, kind, str(workers), *costs, *(_gain(*pair) for pair in pairs))
     Console().print(table)
 
 

@@ -35,6 +35,7 @@ OPENCV = "not antialiased"
 PHOTOS = (
     Entry("fastio", "photos.fastio_store", ""),
     Entry("fastio, --no-jump", "photos.fastio_store", "", "no-jump"),
+    Entry("fastio, files in place", "photos.fastio_store", "", "in-place"),
     Entry("fastio, --restart 8", "photos.fastio_store", "", "restart", "lossless rewrite"),
     Entry("fastio, --short-side 256", "photos.fastio_store", "", "short", "encoded anew, smaller", keeps_pixels=False),
     Entry("FFCV, JPEG mode", "photos.ffcv_beton", "ffcv", "jpg", "encoded anew", keeps_pixels=False),
@@ -61,8 +62,10 @@ FLOATS = (
     Entry("files, Pillow, DataLoader", "photos.files_pillow", "files_pil", "floats"),
     Entry("files, Pillow-SIMD, DataLoader", "photos.files_pillow", "pillow_simd", "floats-simd"),
     Entry("FastDataset, DataLoader", "photos.fastio_dataset", ""),
+    Entry("FastDataset of files in place, DataLoader", "photos.fastio_dataset", "", "in-place"),
     Entry("FastLoader", "photos.fastio_store", ""),
     Entry("FastLoader, --no-jump", "photos.fastio_store", "", "no-jump"),
+    Entry("FastLoader of files in place", "photos.fastio_store", "", "in-place"),
     Entry("FastLoader, --restart 8", "photos.fastio_store", "", "restart", "lossless rewrite"),
     Entry("FFCV, JPEG mode", "photos.ffcv_beton", "ffcv", "jpg", "encoded anew", keeps_pixels=False),
     Entry("FFCV, raw", "photos.ffcv_beton", "ffcv", "raw", "decoded, 500 px at most", keeps_pixels=False),

@@ -8,9 +8,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from benchmarks.peers.files_pil import random_floats
-from benchmarks.peers.photos.fastio_store import pack
+from benchmarks.peers.photos.fastio_store import dataset, pack
 from benchmarks.peers.work import Work
-from fastio import FastDataset
 
 __all__ = ["loader", "pack"]
 
@@ -18,7 +17,7 @@ __all__ = ["loader", "pack"]
 def loader(work: Work) -> Iterable[Any]:
     """Batches of (B, 3, 224, 224) float32 and numbers."""
     return DataLoader(
-        FastDataset(work.packed / "train.lmdb", random_floats),
+        dataset(work, random_floats),
         work.batch_size,
         shuffle=True,
         num_workers=work.workers,

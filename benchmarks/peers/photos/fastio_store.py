@@ -1,17 +1,20 @@
-"""fastio itself, measured as its peers are; ``variant``: an option of ``fastio pack`` for photos, or none."""
+"""
+fastio itself, measured as its peers are; ``variant``: an option of ``fastio pack`` for photos, none, or "in-place" for
+the files where they lie.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.peers.work import MEAN, STD, Work
-from fastio import FastDataset, FastLoader
+from fastio import FastDataset, FastLoader, Unpacked
 from fastio.converters import Transcode, open_source
 from fastio.converters import pack as pack_store
 from fastio.transforms import CenterCrop, Normalize, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
 
-__all__ = ["loader", "pack"]
+__all__ = ["dataset", "loader", "pack"]
 
 TRANSFORMS: dict[str, list[Transform]] = {
     "random_224": [RandomResizedCrop(224), RandomHorizontalFlip()],
@@ -22,16 +25,25 @@ PICTURES = {"restart": Transcode(restart=8), "short": Transcode(short_side=256)}
 
 
 def pack(work: Work) -> None:
-    """One LMDB file."""
+    """One LMDB file, or nothing: the first opening lists the files."""
+    if work.variant == "in-place":
+        return
     source = open_source(work.source, labels=work.labels)
     jump = work.variant != "no-jump"
     pack_store(source, work.packed / "train.lmdb", pictures=PICTURES.get(work.variant), jump=jump)
 
 
+def dataset(work: Work, transform: Callable[[Any], Any] | None = None) -> FastDataset:
+    """The store, or the files in place."""
+    if work.variant == "in-place":
+        return FastDataset(work.source, transform, unpacked=Unpacked(work.labels))
+    return FastDataset(work.packed / "train.lmdb", transform)
+
+
 def loader(work: Work) -> Iterable[Any]:
     """Batches of (B, 3, 224, 224) and numbers."""
     return FastLoader(
-        FastDataset(work.packed / "train.lmdb"),
+        dataset(work),
         work.batch_size,
         shuffle=work.is_random,
         threads=work.workers,
