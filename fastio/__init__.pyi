@@ -25,6 +25,7 @@ from fastio.samplers.pack import PackSampler as PackSampler
 from fastio.samplers.shape_bucket import ShapeBucketSampler as ShapeBucketSampler
 from fastio.samplers.share import Ranks as Ranks
 from fastio.store.files.remote_options import Remote as Remote
+from fastio.store.kinds.unpacked import Unpacked as Unpacked
 from fastio.store.opening import open_store as open_store
 from fastio.types.metrics import LoaderStats as LoaderStats
 from fastio.types.receipt import Receipt as Receipt

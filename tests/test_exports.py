@@ -40,6 +40,7 @@ PUBLIC = {
     "StoreIncomplete",
     "StoreNotFound",
     "TokenStream",
+    "Unpacked",
     "Writer",
     "__version__",
     "open_store",

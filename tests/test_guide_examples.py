@@ -24,6 +24,7 @@ from fastio.store import open_store
 from tests.conftest import encode, pictures, write_store
 from tests.converters.text.bpe import saved, train
 from tests.converters.text.chat_templates import SPECIAL, TEMPLATES
+from tests.converters.trees import class_folders, flat, picture
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
 GUIDE = Path(__file__).parent.parent / "fastio" / "guide"
@@ -44,6 +45,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         values = [encode(pixels) for pixels in pictures(count, shape)]
         write_store(path / name, values, np.arange(count, dtype=np.int64) % 3)
+    class_folders(path / "photos")
+    labels = flat(path / "pngs")
+    (path / "labels.csv").write_text("".join(f"{name},{label}\n" for name, label in labels.items()))
+    flat(path / "images")
+    (path / "masks").mkdir()
+    for name in labels:
+        (path / "masks" / name).write_bytes(picture(1, mode="L"))
     fields = ("image", "mask", "caption", "boxes", "kinds", "label")
     write_fields(path / "scenes.tar", scenes(9), {name: TYPES[name] for name in fields})
     for name in ("train", "web", "code"):

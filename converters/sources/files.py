@@ -63,6 +63,7 @@ def file_source(path: str, found: Folder, labels: NDArray[Any] | None, metadata:
         problems=found.problems,
         left_out=found.left_out,
         paths=lambda: paths_below(path, found.keys),
+        listed=found.listed,
     )
 
 

@@ -244,7 +244,7 @@ def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource
     classes = _visible(top)
     if not classes:
         raise SourceError(f"{path}: has no class folders; is it --source-kind flat?")
-    found = Folder(disk_bytes=top.disk_bytes)
+    found = Folder(listed=dict(top.listed), disk_bytes=top.disk_bytes)
     _add_files_beside(found, top)
     for name in top.folders:
         if is_hidden(name):

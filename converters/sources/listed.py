@@ -30,6 +30,7 @@ __all__ = [
     "Values",
     "begin_in_place",
     "names_at",
+    "parts_of",
     "read_stored",
     "read_together",
 ]
@@ -58,7 +59,8 @@ class Values:
 
 
 # Begins to read the samples at these indices on a pool of native threads (without one: at once). The function that it
-# returns waits until they are there.
+# returns waits until they are there. Whoever has the values gives a method of its own: what is read in place is asked
+# whose it is.
 Read = Callable[[Indices, _native.ThreadPool | None], Callable[[], Values]]
 
 
@@ -75,7 +77,8 @@ class ListedSource:
     would refuse in their keys, masks, boxes and points, and also if the data of a picture end too early.
     ``header_check(indices, headers)`` says what else is wrong with pictures of the first field, by position: a source
     that knows their sizes compares them there. ``paths()`` returns the files that samples are read from; None means
-    that ``path`` is the only one. ``checksums_at(indices)`` returns the checksums that the source carries, without
+    that ``path`` is the only one. ``listed`` are the folders that were looked into for them, see ``Folder``.
+    ``checksums_at(indices)`` returns the checksums that the source carries, without
     reading samples, see ``Scanned``; None if it has none. ``place_at(index, field)`` says where in its file a picture
     that turns out to be damaged stands, "" if its key says it all.
 
@@ -101,6 +104,7 @@ class ListedSource:
     is_stored: bool = False
     header_check: Callable[[Indices, Headers], Mapping[int, str]] | None = None
     paths: Callable[[], Iterable[str]] | None = None
+    listed: Mapping[str, int] = field(default_factory=dict)
     checksums_at: Callable[[Indices], NDArray[np.uint32] | None] | None = None
     place_at: Callable[[int, str], str] | None = None
 
@@ -280,11 +284,23 @@ def read_together(reads: Sequence[Read]) -> Read:
 
     Each brings fields of its own. A sample with problems in several of them has that of the first.
     """
-    if len(reads) == 1:
-        return reads[0]
+    return reads[0] if len(reads) == 1 else _Together(tuple(reads)).begin
 
-    def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
-        waits = [read(indices, pool) for read in reads]
+
+def parts_of(read: Read) -> Sequence[Read]:
+    """Return what ``read_together`` made one of, or the function alone."""
+    owner = getattr(read, "__self__", None)
+    return owner.reads if isinstance(owner, _Together) else (read,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """Functions that read other fields of the same samples."""
+
+    reads: tuple[Read, ...]
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        waits = [read(indices, pool) for read in self.reads]
 
         def finish() -> Values:
             parts = [wait() for wait in waits]
@@ -298,8 +314,6 @@ def read_together(reads: Sequence[Read]) -> Read:
             )
 
         return finish
-
-    return begin
 
 
 # Values that lie in the file of a container as they are: read ahead natively, and used where they lie.

@@ -172,6 +172,7 @@ class _Pairs:
             paths=lambda: (
                 path for each, files in zip(self.folders, names, strict=True) for path in paths_below(each.path, files)
             ),
+            listed={path: stamp for each in self.folders for path, stamp in each.scan.listed.items()},
         )
 
     def _files(self, folder: FieldFolder, names: Sequence[str]) -> FieldFiles:

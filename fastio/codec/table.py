@@ -53,7 +53,7 @@ _WORDS: Final[dict[int, str]] = {
     _native.IO_ERROR: "it could not be opened or read",
     _native.FAILED: "a function in the transforms raised an exception: call them on dataset[i][0] to see which",
     _native.TOO_LARGE: "its header announces more pixels than the limit allows",
-    _native.CHANGED: "its size is not the announced one: the file changed meanwhile",
+    _native.CHANGED: "its file has changed",
 }
 
 

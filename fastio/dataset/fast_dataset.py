@@ -29,6 +29,7 @@ from fastio.store.files import Read
 from fastio.store.files.fetch import fetch_together
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.views import SelectedStore
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import SampleStore
 from fastio.store.staging import staged_path
 from fastio.types.field_types import type_of
@@ -68,7 +69,8 @@ _MAX_POSITION = 65_535  # labels without names, up to this value, are positions 
 
 class FastDataset(Dataset[Any]):
     """
-    A packed store as a map-style dataset; replaces ``torchvision.datasets.ImageFolder`` or a hand-written dataset::
+    A packed store, or files where they lie, as a map-style dataset; replaces ``torchvision.datasets.ImageFolder`` or a
+    hand-written dataset::
 
         train = ImageFolder("data/train", transform)         # before
         train = FastDataset("data/train.lmdb", transform)    # after; the rest of the script stays
@@ -78,7 +80,9 @@ class FastDataset(Dataset[Any]):
     those of the files. It works in any DataLoader, with fork and spawn: it is pickled by path.
 
     * ``path``: a store, also behind a URL (``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``), which
-      ``remote=Remote(...)`` says how to read: fastio/guide/remote.md. ``read`` as in ``open_store``.
+      ``remote=Remote(...)`` says how to read: fastio/guide/remote.md. ``read`` as in ``open_store``. Or a folder of
+      files that is not packed: fastio/guide/loading.md#folders-in-place; ``unpacked=Unpacked(labels=...)`` says what
+      it does not tell itself.
     * ``fields``: of a store with more fields, ``dataset[i]`` is a dict of all by name; ``fields=("image", "mask")``
       reads only these and makes a tuple, ``fields="image"`` the value alone. ``transform`` gets the sample whole.
       fastio/guide/fields.md says what each type of field becomes.
@@ -105,17 +109,21 @@ class FastDataset(Dataset[Any]):
         read: Read = "auto",
         tv_tensors: bool = False,
         remote: Remote = DEFAULT,
+        unpacked: Unpacked = AS_IT_IS,
     ) -> None:
         super().__init__()
         if not isinstance(remote, Remote):
             raise TypeError(f"remote={remote!r}: expected fastio.Remote, such as Remote(cache_dir=...)")
+        if not isinstance(unpacked, Unpacked):
+            raise TypeError(f"unpacked={unpacked!r}: expected fastio.Unpacked, such as Unpacked(labels=...)")
         if isinstance(path, (str, Path)):
-            self.store: SampleStore = open_store(staged_path(path, remote, read), read=read, remote=remote)
+            staged = staged_path(path, remote, read)
+            self.store: SampleStore = open_store(staged, read=read, remote=remote, unpacked=unpacked)
         elif not hasattr(path, "schema"):
             raise TypeError(not_a_path("the path of a store", path))
         else:
             self.store = path
-            _check_defaults(path, read, remote)
+            _check_defaults(path, read, remote, unpacked)
         for name, function in (("transform", transform), ("target_transform", target_transform)):
             if function is not None and not callable(function):
                 raise TypeError(f"{name}={function!r}: expected a function, such as Compose([...])")
@@ -658,12 +666,14 @@ def _is_flat(field: Field) -> bool:
     return field.traits.is_ragged and field.shape == (None,) and not field.role
 
 
-def _check_defaults(store: SampleStore, read: Read, remote: Remote) -> None:
+def _check_defaults(store: SampleStore, read: Read, remote: Remote, unpacked: Unpacked) -> None:
     """Raise ValueError for options that only the opening of a path uses."""
     if read != "auto":
         raise ValueError(f"{store.path}: read={read!r} is for a path; give it to open_store(path, read={read!r})")
     if remote != DEFAULT:
         raise ValueError(f"{store.path}: remote= is for a path; give it to open_store(path, remote=...)")
+    if unpacked != AS_IT_IS:
+        raise ValueError(f"{store.path}: unpacked= is for a path; give it to open_store(path, unpacked=...)")
 
 
 def _reader(store: SampleStore, name: str, mode: str | None) -> RowReader:

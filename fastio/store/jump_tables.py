@@ -21,9 +21,10 @@ from fastio.machine import available_cpus
 from fastio.store.files import KINDS, ByteSource, StoreFiles, files_of
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT
-from fastio.store.foreign.sidecar import SIDECAR_SUFFIX, publish_sidecar
+from fastio.store.foreign.sidecar import publish_sidecar
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, Seal, always_at, find_seal
 from fastio.store.index.sealed import Intervals, Shard, bytes_from, check_array, hints_of, intervals_of, read_arrays
+from fastio.store.sets.names import SIDECAR_SUFFIX
 from fastio.types.spans import Spans
 
 __all__ = [

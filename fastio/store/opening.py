@@ -1,4 +1,7 @@
-"""``open_store``: opens a store of this machine; ``opening_urls`` opens those behind URLs."""
+"""
+``open_store``: opens a store of this machine; ``opening_urls`` opens those behind URLs, ``opening_files`` what is not
+packed.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from fastio.store.address import Address
 from fastio.store.files import Read, check_read
 from fastio.store.files.local import check_address, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
-from fastio.store.formats import names_store
+from fastio.store.formats import named, names_store
 from fastio.store.index.store import SealedStore
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.shards import Way, open_set, open_shard, store_of
 from fastio.types.options import explains_names
 
@@ -25,18 +29,25 @@ _Version = tuple[str, tuple[int, int] | None]  # a path, with the device and ino
 
 
 @explains_names()
-def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Remote = DEFAULT) -> SealedStore:
+def open_store(
+    path: str | os.PathLike[str],
+    *,
+    read: Read = "auto",
+    remote: Remote = DEFAULT,
+    unpacked: Unpacked = AS_IT_IS,
+) -> SealedStore:
     """
     Open a packed dataset; its suffix names the format in FORMATS.
 
     Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar``, their folder or the set
     object beside them; all of these may be URLs, which ``remote`` says how to read. Tar files that others wrote open
-    too: they are scanned once. A store behind a URL is copied to ``remote.stage`` while it is
+    too: they are scanned once. So do folders and tables whose samples are files, which stay where they lie;
+    ``unpacked`` says what they do not tell themselves. A store behind a URL is copied to ``remote.stage`` while it is
     read.
 
     ``read`` says how bytes are read: "map" maps the files into memory, "pread" reads each run of bytes by a call of its
     own, "remote" asks a server for ranges; "auto" takes that for URLs, "pread" on network file systems, "map"
-    elsewhere.
+    elsewhere. Files of a folder are opened, read and closed one by one.
 
     Raises StoreNotFound, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer version.
     """
@@ -47,7 +58,13 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
         from fastio.store.opening_urls import open_url
 
         return open_url(path, read, remote)
-    way = Way(read, remote, partial(open_store, read=read, remote=remote))
+    way = Way(read, remote, partial(open_store, read=read, remote=remote, unpacked=unpacked))
+    if named(path) is None or Path(path).is_dir():
+        from fastio.store.opening_files import open_as_kept
+
+        kept = open_as_kept(path, unpacked, way)
+        if kept is not None:
+            return kept
     for attempt in range(_ATTEMPTS + 1):
         before: list[_Version] = []
         try:
@@ -64,9 +81,9 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
                 continue  # the store was replaced meanwhile
             if not os.path.lexists(path) or names_store(path):
                 raise
-            from fastio.store.kinds.recognise import not_packed
+            from fastio.store.opening_files import open_files
 
-            raise type(exc)(not_packed(path)) from exc
+            return open_files(path, unpacked, way, exc)
     raise AssertionError
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fastio.errors import StoreError
 from fastio.store.files import mapped, pread, remote
 from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Prefetch, Read, StoreFiles
+from fastio.store.files.listed import ListedFiles, ListedFolder
 from fastio.store.files.remote_options import DEFAULT, Remote
 
 __all__ = [
@@ -53,9 +54,12 @@ def open_file(path: str, read: Read = "auto", options: Remote = DEFAULT) -> Byte
 
 def files_of(sources: Sequence[ByteSource]) -> StoreFiles:
     """The files of one store, or of several that are read as one; StoreError if no kind can read all of them."""
+    folders = [source for source in sources if isinstance(source, ListedFolder)]
+    if folders and len(folders) == len(sources):  # which are listed, and no path opens them
+        return ListedFiles(folders)
     names = {source.kind for source in sources}
     for name in (*names, *reversed(KINDS)):  # its own kind first; mapped ones for no sources
-        if names <= KINDS[name].joins | {name}:
+        if not folders and names <= KINDS[name].joins | {name}:
             return KINDS[name].files(sources)
     first = sources[0]
     other = next(source for source in sources if source.kind != first.kind)

@@ -29,19 +29,18 @@ from fastio.store.foreign.scan import BLOCK, header_starts
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, Place, Seal, always_at, byte_view, set_checksum
 from fastio.store.index.sealed import Shard, read_shard
 from fastio.store.listing import remove_stale
+from fastio.store.sets.names import SIDECAR_SUFFIX
 from fastio.store.write.atomic import PartialFile, publish_file, writing
 from fastio.types.schema import Schema
 
 __all__ = [
     "LEDGER",
-    "SIDECAR_SUFFIX",
     "publish_sidecar",
     "read_sidecar",
     "write_sidecar",
 ]
 
 
-SIDECAR_SUFFIX = ".fastio-index"
 LEDGER: Final = ("skipped", "left_out")  # lists in the metadata
 
 _FORMAT = "tari"

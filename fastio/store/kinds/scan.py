@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.errors import SourceError
+from fastio.store.sets.names import SIDECAR_SUFFIX
 from fastio.types.picture_kinds import kind_by_name, kinds_by_name, picture_extensions
 
 __all__ = [
@@ -68,6 +69,8 @@ def junk_reason(name: str) -> str:
     lower = name.lower()
     if lower in _OF_SYSTEMS:
         return "is a file of the operating system"
+    if lower.endswith(SIDECAR_SUFFIX):
+        return "is an index of fastio"
     if name.startswith("."):
         return "is a hidden file"
     if _ABOUT.match(lower):
@@ -104,7 +107,8 @@ class Folder:
 
     ``keys`` are the files that may be packed, as paths from the root of the source with ``/`` between; ``sizes``
     their bytes and ``kinds`` the content that their extensions promise. ``folders`` are keys as well. ``problems``
-    are entries that cannot be packed, ``left_out`` files that belong to no sample (see ``junk``).
+    are entries that cannot be packed, ``left_out`` files that belong to no sample (see ``junk``). ``listed`` are the
+    paths of all folders that were looked into, with the times of modification (ns) that they had before that.
     """
 
     keys: list[str] = field(default_factory=list)
@@ -113,6 +117,7 @@ class Folder:
     folders: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     left_out: list[Problem] = field(default_factory=list)
+    listed: dict[str, int] = field(default_factory=dict)
     disk_bytes: int = 0
 
     def add(self, other: Folder) -> None:
@@ -122,6 +127,7 @@ class Folder:
         self.kinds += other.kinds
         self.problems += other.problems
         self.left_out += other.left_out
+        self.listed |= other.listed
         self.disk_bytes += other.disk_bytes
 
     def keep(self, good: list[bool]) -> None:
@@ -200,9 +206,11 @@ def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:
     """Scan one folder, ``root/prefix``, without its subfolders. Raises OSError if it cannot be listed."""
     found = Folder()
     above = f"{prefix}/" if prefix else ""
-    with _opened(f"{root}/{prefix}" if prefix else root) as handle:
+    path = f"{root}/{prefix}" if prefix else root
+    with _opened(path) as handle:
+        found.listed[path] = os.fstat(handle).st_mtime_ns
         names = sorted(os.listdir(handle))  # noqa: PTH208 - pathlib knows no descriptors
-        seen = np.empty((len(names), 4), np.int64)  # errno, mode, bytes, blocks
+        seen = np.empty((len(names), 5), np.int64)  # errno, mode, bytes, blocks, mtime
         _native.stat_files(handle, names, seen)
         regular = (seen[:, 1] & _TYPE_BITS) == stat.S_IFREG
         if not regular.all():
@@ -331,7 +339,7 @@ def scan_tree(root: str, top: str, wanted: Wanted = IMAGES) -> Folder:
 
 def _hidden(part: Folder, key: str, wanted: Wanted) -> Folder:
     """What lies in a hidden folder: nothing of it is packed, and no picture is left out without being a problem."""
-    result = Folder(left_out=list(part.left_out), disk_bytes=part.disk_bytes)
+    result = Folder(left_out=list(part.left_out), listed=part.listed, disk_bytes=part.disk_bytes)
     result.problems = [
         Problem(shown(each), f"is {wanted.what} in a hidden folder: move it into another one, or remove it")
         for each in part.keys

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from fastio.errors import StoreError
 from fastio.store.files.local import is_local
 
-__all__ = ["SET_SUFFIX", "NumberedName", "listed_name", "numbered_paths", "set_path"]
+__all__ = ["SET_SUFFIX", "SIDECAR_SUFFIX", "NumberedName", "listed_name", "numbered_paths", "set_path"]
 
 SET_SUFFIX = ".fastio-set"
+SIDECAR_SUFFIX = ".fastio-index"  # what is known of a file or folder, kept beside it
 
 _NUMBER = re.compile(r"%(?:0(\d+))?d")  # %06d or %d
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")

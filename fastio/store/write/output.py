@@ -10,10 +10,10 @@ from pathlib import Path
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.files.local import check_address, identity_of, is_local
 from fastio.store.folders import LocalFolder
-from fastio.store.foreign.sidecar import SIDECAR_SUFFIX
 from fastio.store.formats import shard_suffixes
 from fastio.store.index.seal import Seal, read_seal
 from fastio.store.listing import remove_stale
+from fastio.store.sets.names import SIDECAR_SUFFIX
 from fastio.store.sets.seal import read_member
 from fastio.store.sets.set_object import SetMember, SetObject, current_set, write_set
 from fastio.store.write.atomic import PartialFile, exists, publish_file, publish_shard, sync_folder, writing

@@ -17,6 +17,7 @@ from fastio.store import open_store
 from fastio.store.foreign import sidecar
 from fastio.store.foreign.fields import names_of
 from fastio.store.index.store import SealedStore
+from fastio.store.sets.names import SIDECAR_SUFFIX
 from fastio.types.field_types import type_of
 from tests.store.build import read_all
 
@@ -167,8 +168,8 @@ def test_an_index_by_older_rules_is_made_anew(tmp_path: Path, monkeypatch: pytes
     path = shard(tmp_path / "a.tar", [{"png": b"x", "json": {}}])
     monkeypatch.setattr(sidecar, "_RULES", 1)
     open_store(path).close()
-    before = Path(f"{path}{sidecar.SIDECAR_SUFFIX}").read_bytes()
+    before = Path(f"{path}{SIDECAR_SUFFIX}").read_bytes()
     monkeypatch.undo()
     open_store(path).close()
 
-    assert before != Path(f"{path}{sidecar.SIDECAR_SUFFIX}").read_bytes()
+    assert before != Path(f"{path}{SIDECAR_SUFFIX}").read_bytes()

@@ -15,7 +15,7 @@ import pytest
 from fastio import FastLoader
 from fastio.errors import StoreError
 from fastio.store import open_store
-from fastio.store.foreign.sidecar import SIDECAR_SUFFIX
+from fastio.store.sets.names import SIDECAR_SUFFIX
 
 COUNT = 400
 

@@ -25,8 +25,9 @@ from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import open_store
 from fastio.store.files import open_file
 from fastio.store.foreign.scan import scan
-from fastio.store.foreign.sidecar import SIDECAR_SUFFIX, write_sidecar
+from fastio.store.foreign.sidecar import write_sidecar
 from fastio.store.foreign.tar import _split, open_foreign
+from fastio.store.sets.names import SIDECAR_SUFFIX
 from tests.store.build import make_samples, read_all, write
 
 

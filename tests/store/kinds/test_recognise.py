@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,7 +16,7 @@ from fastio.cli import cli
 from fastio.errors import StoreError
 from fastio.store import open_store
 from fastio.store.kinds.recognise import not_packed, recognise
-from tests.converters.trees import class_folders, flat, picture
+from tests.converters.trees import cifar_folder, class_folders, flat, picture
 
 
 def said(*words: object) -> str:
@@ -25,14 +26,14 @@ def said(*words: object) -> str:
     return result.output
 
 
-def _classes(folder: Path) -> Path:
-    class_folders(folder)
-    return folder
+def _arrays(folder: Path) -> Path:
+    folder.mkdir()
+    np.savez(folder / "a.npz", x=np.zeros((3, 4, 4, 3), np.uint8), y=np.arange(3))
+    return folder / "a.npz"
 
 
-def _flat(folder: Path) -> Path:
-    flat(folder, 3)
-    return folder
+def _cifar(folder: Path) -> Path:
+    return cifar_folder(folder, batches=1)
 
 
 def _texts(folder: Path) -> Path:
@@ -48,8 +49,8 @@ def _table(folder: Path) -> Path:
 
 
 SOURCES: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "classes": (_classes, "is class folders of images (3 folders), and not packed yet"),
-    "flat": (_flat, "is a folder of images (3 images), and not packed yet"),
+    "arrays": (_arrays, "is arrays of NumPy (an array of NumPy), and not packed yet"),
+    "cifar": (_cifar, "is CIFAR as it is downloaded (batches of CIFAR), and not packed yet"),
     "texts": (_texts, "is a folder of texts, and not packed yet"),
     "table": (_table, "is a table (csv), and not packed yet"),
 }

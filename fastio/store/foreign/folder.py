@@ -1,0 +1,370 @@
+"""
+Opens files that are samples where they lie: a folder of pictures, a table and the files that it names.
+
+What a path is, and which files are its samples, the kinds of sources say (see ``converters/sources/in_place.py``).
+Their answer is kept as ``<path>.fastio-index`` beside the folder or table, or in the cache directory
+(``$XDG_CACHE_HOME/fastio``, ``~/.cache/fastio``) where that cannot be written to. It is the sealed index of a store:
+arrays of starts, sizes, columns and keys, the JSON header, the seal at the end; and beside these
+
+    file.names, file.sizes, file.mtimes    the files: names from the folder on, each with a NUL behind it; bytes; ns
+    file.kept                              values that lie in no file of their own, such as captions of a table
+    watch.names, watch.stamps              folders that were listed, and files that were read for it, such as the
+                                           table; (n, 2): size (-1 for a folder) and mtime in ns
+
+An index is used while all that it watches is unchanged: a file that is added, removed or renamed changes the time of
+its folder. It is not kept where a time is so recent that a later change could leave it as it is. A file that was
+written to in place is noticed when it is read, since its size and time are compared then; the index then goes, and the
+next opening lists everything again. What changed since the last one is logged in one line.
+
+The content is identified by keys, sizes and columns, not by times, which copies do not keep.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio._native import crc32
+from fastio.errors import StoreError, StoreNotFound
+from fastio.store.files import open_file
+from fastio.store.files.listed import FileList, ListedFolder
+from fastio.store.foreign.sidecar import publish_sidecar
+from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal, split_keys
+from fastio.store.index.sealed import Shard, bytes_from, read_arrays, read_shard
+from fastio.store.kinds.unpacked import Unpacked
+from fastio.store.sets.names import SIDECAR_SUFFIX
+from fastio.types.schema import Schema
+from fastio.types.units import counted
+
+__all__ = ["FieldValues", "FolderContent", "open_kept", "open_listed", "root_of"]
+
+_FORMAT = "fils"
+_RULES = 1  # by which files become samples; an index that was made by others is not used
+_OWN = "in_place"  # of the metadata of an index, which that of the store lacks
+_FOLDER_SIZE = -1
+_TYPE_BITS = 0o170000  # of a mode: S_IFMT
+_SETTLED_NS = 2_000_000_000  # the coarsest times that file systems keep
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldValues:
+    """
+    The values of one payload field: of each sample a file, or bytes of ``kept``.
+
+    ``names`` are those of the files from the folder on, ``sizes`` (n,) their bytes; the value begins ``skips`` (n,)
+    bytes after the beginning. Without names, ``sizes`` are those of values that lie one after the other in ``kept``.
+    """
+
+    sizes: NDArray[np.int64]
+    names: Sequence[str] | None = None
+    skips: NDArray[np.int64] | None = None
+    kept: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FolderContent:
+    """
+    What a source says of its samples, in their order: the keys, the values of each payload field, the columns.
+
+    ``listed`` are folders that were looked into, from the folder on, and their times (ns) before that; ``read`` are
+    further files that the samples depend on. ``begun_ns`` is when the source was opened, by ``time.time_ns``.
+    """
+
+    schema: Schema
+    keys: Sequence[str]
+    values: Mapping[str, FieldValues]
+    columns: Mapping[str, NDArray[Any]]
+    metadata: Mapping[str, Any]
+    listed: Mapping[str, int]
+    read: Sequence[str]
+    begun_ns: int
+
+
+def root_of(path: str) -> str:
+    """Return the folder that names begin at: that of the path, links resolved, or the one that a file is in."""
+    real = os.path.realpath(path)
+    return real if Path(real).is_dir() else str(Path(real).parent)
+
+
+def open_kept(path: str, options: Unpacked) -> Shard | None:
+    """Return the samples of a path by the index that is kept; None if there is none, or none that is still right."""
+    if not Path(path).exists():
+        return None
+    for place in _places(path, options):
+        kept = _read_kept(place, path, options)
+        if kept is None:
+            continue
+        shard, data = kept
+        try:
+            data.check_listing()
+        except StoreError as exc:
+            _LOG.debug("%s", exc)
+            continue
+        _warn(shard)
+        return shard
+    return None
+
+
+def open_listed(path: str, options: Unpacked, content: FolderContent) -> Shard:
+    """
+    Return the samples that a source found, and keep their index; what differs from an older one is logged.
+
+    Raises StoreError if a file was changed since it was listed.
+    """
+    root = root_of(path)
+    files, starts, sizes = _laid_out(root, content)
+    stamps = _watched(root, content)
+    keys = np.frombuffer(b"\0".join(map(os.fsencode, content.keys)), np.uint8)
+    crc = crc32(keys)
+    for array in (*content.columns.values(), *sizes.values()):
+        crc = crc32(byte_view(array), crc)
+    crc = crc32(byte_view(files.kept), crc)
+    data = _folder(path, options, files, stamps, crc)
+    shard = Shard(
+        path=path,
+        data=data,
+        schema=content.schema,
+        count=len(content.keys),
+        starts=starts,
+        sizes=sizes,
+        checksums={},
+        shapes={},
+        intervals={},
+        columns=content.columns,
+        keys=keys,
+        key_starts=split_keys(keys, len(content.keys), path=path),
+        metadata=json.dumps(content.metadata).encode("ascii"),
+        content_crc=crc,
+    )
+    _tell_changes(path, options, files)
+    _keep(shard, options, files, stamps, content.begun_ns)
+    _warn(shard)
+    return shard
+
+
+@dataclass(frozen=True, slots=True)
+class _Stamps:
+    """What an index depends on, by names from the folder on: ``(n, 2)``, size (-1 for a folder) and mtime in ns."""
+
+    names: Sequence[str]
+    values: NDArray[np.int64]
+
+    def changed(self, root: str) -> str:
+        """Return the first of these that is another by now, "" if none is."""
+        now = _stamps_of(root, self.names)
+        differs = (now != self.values).any(axis=1)
+        return self.names[int(differs.argmax())] if differs.any() else ""
+
+
+def _stamps_of(root: str, names: Sequence[str]) -> NDArray[np.int64]:
+    """Return size (-1 for a folder) and mtime of each name; zeros for what is gone."""
+    seen = _look(root, names)
+    is_folder = (seen[:, 1] & _TYPE_BITS) == stat.S_IFDIR
+    return np.stack((np.where(is_folder, _FOLDER_SIZE, seen[:, 2]), seen[:, 4]), axis=1)
+
+
+def _look(root: str, names: Sequence[str]) -> NDArray[np.int64]:
+    """Look at these names; see ``_native.stat_files``. Raises StoreError if the folder cannot be opened."""
+    seen = np.zeros((len(names), 5), np.int64)
+    try:
+        handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise StoreError(f"{root}: the folder cannot be opened: {exc.strerror or exc}") from exc
+    try:
+        _native.stat_files(handle, names, seen)
+    finally:
+        os.close(handle)
+    return seen
+
+
+def _laid_out(
+    root: str, content: FolderContent
+) -> tuple[FileList, dict[str, NDArray[np.int64]], dict[str, NDArray[np.int64]]]:
+    """Return all files one behind the other, and where each value begins among them, and its size."""
+    kept = [each.kept for each in content.values.values() if each.kept is not None]
+    names = [name for each in content.values.values() for name in each.names or ()]
+    of_files = [each.sizes for each in content.values.values() if each.names is not None]
+    expected = np.concatenate([np.zeros(0, np.int64), *of_files])
+    seen = _look(root, names)
+    differs = (seen[:, 0] != 0) | (seen[:, 2] != expected)
+    if differs.any():
+        raise StoreError(f"{root}/{names[int(differs.argmax())]}: changed while it was indexed: open it again")
+    joined = _joined(names)
+    own = np.concatenate([np.zeros(0, np.uint8), *kept])
+    files = FileList(joined, _name_starts(joined), expected, np.ascontiguousarray(seen[:, 4]), own)
+    bounds = files.bounds()
+    starts: dict[str, NDArray[np.int64]] = {}
+    sizes: dict[str, NDArray[np.int64]] = {}
+    kept_at, file_at = 0, 1
+    for name, each in content.values.items():
+        if each.names is None:
+            starts[name] = kept_at + np.cumsum(each.sizes) - each.sizes
+            sizes[name] = each.sizes
+            kept_at += int(each.sizes.sum())
+        else:
+            skips = np.zeros(len(each.sizes), np.int64) if each.skips is None else each.skips
+            starts[name] = bounds[file_at : file_at + len(each.sizes)] + skips
+            sizes[name] = each.sizes - skips
+            file_at += len(each.sizes)
+    return files, starts, sizes
+
+
+def _joined(names: Sequence[str]) -> NDArray[np.uint8]:
+    """Return names with a NUL behind each."""
+    return np.frombuffer(os.fsencode("\0".join([*names, ""]) if names else ""), np.uint8)
+
+
+def _name_starts(joined: NDArray[np.uint8]) -> NDArray[np.int64]:
+    ends = np.flatnonzero(joined == 0)
+    return np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1)) if len(ends) else np.zeros(0, np.int64)
+
+
+def _split(joined: NDArray[np.uint8]) -> list[str]:
+    return os.fsdecode(joined.tobytes()).split("\0")[:-1]
+
+
+def _watched(root: str, content: FolderContent) -> _Stamps:
+    """Return what the index depends on. Folders have the times from before they were listed."""
+    names = [*content.listed, *content.read]
+    values = _stamps_of(root, names)
+    values[: len(content.listed), 1] = list(content.listed.values())
+    return _Stamps(names, values)
+
+
+def _folder(path: str, options: Unpacked, files: FileList, stamps: _Stamps, content: int) -> ListedFolder:
+    root = root_of(path)
+
+    def check() -> None:
+        name = stamps.changed(root)
+        if name:
+            raise StoreError(f"{path}: {name!r} was changed since it was indexed: open {path} again")
+
+    def forget() -> None:
+        for place in _places(path, options):
+            with suppress(OSError):
+                Path(place).unlink()
+
+    return ListedFolder(path, root, files, content=content, check_listing=check, forget=forget)
+
+
+# Where an index is kept, and how it is read and written.
+
+
+def _places(path: str, options: Unpacked) -> list[str]:
+    """Return where the index of a path may be kept: beside it, or in the cache directory."""
+    real, text = os.path.realpath(path), options.text()
+    mark = f".{crc32(text.encode()):08x}" if text else ""
+    beside = f"{real}{mark}{SIDECAR_SUFFIX}"
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - may fail without a home
+    digest = hashlib.sha256(os.fsencode(f"{real}\0{text}")).hexdigest()[:16]
+    return [beside, f"{cache}/fastio/{Path(real).name}-{digest}{SIDECAR_SUFFIX}"]
+
+
+def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, begun_ns: int) -> None:
+    """Write the index where that is possible, unless what it depends on may still change without a trace."""
+    if int(stamps.values[:, 1].max(initial=0)) > begun_ns - _SETTLED_NS:
+        _LOG.debug("%s: no index is kept, because it was changed a moment ago", shard.path)
+        return
+    own = {"rules": _RULES, "options": options.text(), "content_crc": shard.content_crc}
+    metadata = json.dumps({**json.loads(shard.metadata), _OWN: own}).encode("ascii")
+    arrays: dict[str, NDArray[Any]] = {
+        **{f"{name}_starts": starts for name, starts in shard.starts.items()},
+        **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},
+        **shard.columns,
+        "keys": shard.keys,
+        "metadata": np.frombuffer(metadata, np.uint8),
+        "file.names": files.names,
+        "file.sizes": files.sizes,
+        "file.mtimes": files.mtimes,
+        "file.kept": files.kept,
+        "watch.names": _joined(stamps.names),
+        "watch.stamps": stamps.values,
+    }
+    for place in _places(shard.path, options):
+        try:
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            publish_sidecar(place, _FORMAT, shard.schema, shard.count, arrays)
+        except (StoreError, OSError) as exc:
+            _LOG.debug("%s: its index is not kept in %s: %s", shard.path, place, exc)
+        else:
+            return
+
+
+def _read_kept(place: str, path: str, options: Unpacked) -> tuple[Shard, ListedFolder] | None:
+    """Read an index; None if there is none, or if it is damaged or was made with other options."""
+    try:
+        file = open_file(place, "map")
+        seal = find_seal(place, file.size, partial(bytes_from, file), always_at(-SEAL_SIZE))
+        raw = file.read(seal.header_start, seal.header_start + seal.header_size)
+        header = IndexHeader.from_bytes(raw.tobytes(), path=place)
+        own = read_arrays(file, {name: each for name, each in header.places.items() if "." in name})
+        names = own["file.names"]
+        files = FileList(names, _name_starts(names), own["file.sizes"], own["file.mtimes"], own["file.kept"])
+        files.check()
+        stamps = _Stamps(_split(own["watch.names"]), own["watch.stamps"])
+        data = _folder(path, options, files, stamps, 0)
+        shard = read_shard(file, format_name=_FORMAT, seal_at=always_at(-SEAL_SIZE), payload=data)
+        metadata = dict(json.loads(shard.metadata))
+        said = metadata.pop(_OWN)
+        crc = int(said["content_crc"])
+        if (said["rules"], said["options"]) != (_RULES, options.text()):
+            return None
+    except StoreNotFound:
+        return None
+    except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        _LOG.debug("%s: listed, because its index cannot be used: %s", path, exc)
+        return None
+    data.identity = {**data.identity, "content": crc}
+    metadata_bytes = json.dumps(metadata).encode("ascii")
+    return replace(shard, path=path, metadata=metadata_bytes, seal=None, content_crc=crc), data
+
+
+# What is said, in one line each.
+
+
+def _warn(shard: Shard) -> None:
+    """Log how many files are no samples, if any should be."""
+    skipped = json.loads(shard.metadata).get("skipped") or ()
+    if skipped:
+        _LOG.warning(
+            "%s: samples: %s; not among them: %s, e.g. %r %s",
+            shard.path,
+            f"{shard.count:,}",
+            f"{len(skipped):,}",
+            skipped[0]["key"],
+            skipped[0]["problem"],
+        )
+
+
+def _tell_changes(path: str, options: Unpacked, files: FileList) -> None:
+    """Log what was added, removed and changed since the index that was kept."""
+    kept = next((each for place in _places(path, options) if (each := _read_kept(place, path, options))), None)
+    if kept is None:
+        return
+    before, now = _versions(kept[1].files), _versions(files)
+    changes = {
+        "added": [name for name in now if name not in before],
+        "removed": [name for name in before if name not in now],
+        "changed": [name for name, version in now.items() if before.get(name, version) != version],
+    }
+    said = [f"{counted(len(names), 'file')} {what} ({names[0]!r})" for what, names in changes.items() if names]
+    if said:
+        _LOG.warning("%s: since it was indexed: %s", path, ", ".join(said))
+
+
+def _versions(files: FileList) -> dict[str, tuple[int, int]]:
+    return dict(zip(_split(files.names), zip(files.sizes.tolist(), files.mtimes.tolist(), strict=True), strict=True))

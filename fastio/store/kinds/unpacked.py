@@ -1,0 +1,92 @@
+"""``Unpacked``: what a path that is not packed is, as far as it does not tell itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from fastio.types.options import explains_names
+
+__all__ = ["AS_IT_IS", "Unpacked"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Unpacked:
+    """
+    What ``fastio pack`` would be told of files that are read where they lie::
+
+        FastDataset("pngs", unpacked=Unpacked(labels="labels.csv", label_columns=["species"]))
+        FastDataset("images", unpacked=Unpacked(fields=["mask=masks/"]))
+
+    Each is the option of that name: ``labels`` (a label file), ``label_columns``, ``key_column``, ``filters``
+    (``"split=train"`` or an expression), ``without`` (columns), ``header`` (False: the first line is a row),
+    ``fields`` (``"NAME=WHERE:TYPE"``), ``root``, ``kind`` (of source) and ``split``. Paths are as ``open`` takes them.
+
+    Raises TypeError for a single text where a list of them is expected.
+    """
+
+    labels: str | None
+    fields: tuple[str, ...]
+    root: str | None
+    split: str | None
+    kind: str
+    label_columns: tuple[str, ...]
+    key_column: str | None
+    filters: tuple[str, ...]
+    without: tuple[str, ...]
+    header: bool
+
+    @explains_names()
+    def __init__(  # noqa: PLR0913 - an option each
+        self,
+        labels: str | os.PathLike[str] | None = None,
+        *,
+        fields: Sequence[str] = (),
+        root: str | os.PathLike[str] | None = None,
+        split: str | None = None,
+        kind: str = "auto",
+        label_columns: Sequence[str] = (),
+        key_column: str | None = None,
+        filters: Sequence[str] = (),
+        without: Sequence[str] = (),
+        header: bool = True,
+    ) -> None:
+        values = {
+            "labels": None if labels is None else os.fspath(labels),
+            "fields": _texts("fields", fields),
+            "root": None if root is None else os.fspath(root),
+            "split": split,
+            "kind": kind,
+            "label_columns": _texts("label_columns", label_columns),
+            "key_column": key_column,
+            "filters": _texts("filters", filters),
+            "without": _texts("without", without),
+            "header": bool(header),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def given(self) -> dict[str, Any]:
+        """Return what differs from the defaults."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if getattr(self, each.name) != getattr(AS_IT_IS, each.name)
+        }
+
+    def text(self) -> str:
+        """Return a text that other options do not have; "" without any."""
+        given = self.given()
+        return json.dumps(given, sort_keys=True) if given else ""
+
+
+def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(values, str) or not all(isinstance(each, str) for each in values):
+        raise TypeError(f"{name}={values!r}: expected a list of texts, such as [{str(values)!r}]")
+    return tuple(values)
+
+
+AS_IT_IS = Unpacked()

@@ -1,0 +1,50 @@
+"""Opens what is not packed, but whose samples are files: by the index that is kept, or by what the path shows."""
+
+from __future__ import annotations
+
+from fastio.errors import SourceError, StoreError
+from fastio.store.foreign.folder import FolderContent, open_kept, open_listed
+from fastio.store.index.sealed import Shard
+from fastio.store.index.store import SealedStore
+from fastio.store.kinds.recognise import not_packed, recognise
+from fastio.store.kinds.registry import later
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
+from fastio.store.shards import Way
+
+__all__ = ["open_as_kept", "open_files"]
+
+_list_samples = later("fastio.converters.sources.in_place:list_samples")  # which knows the kinds of sources
+
+
+def open_as_kept(path: str, options: Unpacked, way: Way) -> SealedStore | None:
+    """Open the samples of a path by their index; None if none is kept that is still right."""
+    shard = open_kept(path, options)
+    return None if shard is None else _store(shard, way)
+
+
+def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> SealedStore:
+    """
+    Open the samples of a path that is no store, as ``error`` says.
+
+    Raises an error of that type if they do not lie in files, or if the path could be meant in two ways: it says what
+    the path is, and what to type.
+    """
+    try:
+        found = recognise(
+            path,
+            kind=options.kind,
+            split=options.split,
+            has_fields=bool(options.fields),
+            has_labels=options.labels is not None,
+            with_text=options == AS_IT_IS,
+        )
+        content: FolderContent | None = None if found.is_text else _list_samples(found, options, path)
+    except SourceError as exc:
+        raise type(error)(str(exc)) from exc
+    if content is None:
+        raise type(error)(not_packed(path)) from error
+    return _store(open_listed(path, options, content), way)
+
+
+def _store(shard: Shard, way: Way) -> SealedStore:
+    return SealedStore(shard.path, format_name="files", shards=[shard], opener=way.opener)

@@ -1,0 +1,211 @@
+"""Every source whose samples are files, where it lies: the same samples as in a packed store."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastio import FastDataset, Unpacked, open_store
+from fastio.converters import open_source, pack
+from fastio.converters.fields.types import parse_choice
+from fastio.converters.labels.columns import LabelOptions
+from fastio.converters.sources.in_place import content_of
+from fastio.errors import StoreError
+from fastio.store.foreign.folder import open_listed
+from fastio.store.index.store import SealedStore
+from fastio.store.kinds.unpacked import AS_IT_IS
+from fastio.store.protocol import SampleStore, read_values
+from tests.converters.sources.conformance import MAKERS
+from tests.converters.sources.test_pairs import ALL, npy, pairs
+from tests.converters.trees import class_folders, flat, pickled, picture
+
+IN_FILES = {"flat", "imagefolder", "pairs", "metadata", "table", "coco"}
+_OF_PLACE = ("skipped", "left_out")
+
+
+def same(one: SampleStore, other: SampleStore) -> None:
+    """Both have the same fields, keys, columns, bytes and classes."""
+    every = np.arange(len(other))
+    assert other.schema == one.schema
+    assert other.keys(every) == one.keys(every)
+    for field in other.schema.columns:
+        assert np.array_equal(other.column(field.name), one.column(field.name), equal_nan=field.dtype[1] == "f")
+    for field in other.schema.payload:
+        bytes_ = [[view.tobytes() for view in read_values(each, field.name, every).views()] for each in (one, other)]
+        assert bytes_[0] == bytes_[1]
+    for name in ("classes", "field_classes", "source", "table", "coco"):
+        assert other.metadata.get(name) == one.metadata.get(name)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_in_place_is_as_packed(name: str, tmp_path: Path) -> None:
+    """Keys, labels, columns and bytes of every kind whose samples are files; others have none."""
+    source = MAKERS[name](tmp_path)
+    content = content_of(source, source.path)
+    if content is None:
+        assert name not in IN_FILES
+        return
+    shard = open_listed(source.path, AS_IT_IS, content)
+    pack(source, tmp_path / "packed.lmdb")
+    with (
+        SealedStore(source.path, format_name="files", shards=[shard], opener=open_store) as here,
+        open_store(tmp_path / "packed.lmdb") as packed,
+    ):
+        same(here, packed)
+
+
+def _classes(folder: Path) -> tuple[Path, Unpacked]:
+    class_folders(folder)
+    return folder, Unpacked()
+
+
+def _flat(folder: Path) -> tuple[Path, Unpacked]:
+    flat(folder)
+    return folder, Unpacked()
+
+
+def _labelled(folder: Path) -> tuple[Path, Unpacked]:
+    labels = flat(folder)
+    return folder, Unpacked(pickled(folder.parent / "labels.pkl", labels))
+
+
+def _labelled_by_name(folder: Path) -> tuple[Path, Unpacked]:
+    labels = flat(folder)
+    rows = "".join(f"{name},{'ab'[label % 2]},{label}\n" for name, label in labels.items())
+    (folder / "labels.csv").write_text(f"file,kind,number\n{rows}")
+    return folder, Unpacked(folder / "labels.csv", label_columns=["kind"], without=["number"])
+
+
+def _split(folder: Path) -> tuple[Path, Unpacked]:
+    class_folders(folder / "train")
+    class_folders(folder / "val")
+    return folder, Unpacked(split="val")
+
+
+def _pairs(folder: Path) -> tuple[Path, Unpacked]:
+    return pairs(folder), Unpacked(fields=["image=images", *ALL])
+
+
+def _pairs_beside(folder: Path) -> tuple[Path, Unpacked]:
+    return pairs(folder) / "images", Unpacked(fields=["mask=masks/"])
+
+
+def _metadata(folder: Path) -> tuple[Path, Unpacked]:
+    labels = flat(folder)
+    rows = [{"file_name": name, "label": label, "caption": f"é{'x' * label}"} for name, label in labels.items()]
+    (folder / "metadata.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder, Unpacked()
+
+
+def _table(folder: Path) -> tuple[Path, Unpacked]:
+    folder.mkdir()
+    labels = flat(folder / "images")
+    rows = "".join(f"{name},{label},{label / 2}\n" for name, label in labels.items())
+    (folder / "list.csv").write_text(f"file_name,label,weight\n{rows}")
+    return folder / "list.csv", Unpacked(root=folder / "images")
+
+
+def _coco(folder: Path) -> tuple[Path, Unpacked]:
+    folder.mkdir()
+    names = list(flat(folder / "images"))
+    coco = {
+        "images": [{"id": i, "file_name": name, "licence": i} for i, name in enumerate(names)],
+        "annotations": [{"id": i, "image_id": i // 2, "category_id": 1, "bbox": [1, 0, 2, 2]} for i in range(9)],
+        "categories": [{"id": 1, "name": "bee"}],
+    }
+    (folder / "coco.json").write_text(json.dumps(coco))
+    return folder / "coco.json", Unpacked()
+
+
+LAYOUTS: dict[str, Callable[[Path], tuple[Path, Unpacked]]] = {
+    "class folders": _classes,
+    "a flat folder": _flat,
+    "a label file": _labelled,
+    "a table of names of labels": _labelled_by_name,
+    "a split": _split,
+    "folders of fields": _pairs,
+    "a folder of masks beside": _pairs_beside,
+    "metadata": _metadata,
+    "a table with a root": _table,
+    "COCO": _coco,
+}
+
+
+def packed(path: Path, unpacked: Unpacked, out: Path) -> SealedStore:
+    """What ``fastio pack`` makes of it."""
+    source = open_source(
+        path,
+        kind=unpacked.kind,
+        split=unpacked.split,
+        labels=unpacked.labels,
+        label_options=LabelOptions(label_columns=unpacked.label_columns, ignore_columns=unpacked.without),
+        fields=[parse_choice(words) for words in unpacked.fields],
+        root=unpacked.root,
+    )
+    pack(source, out)
+    return open_store(out)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_path_is_as_packed(layout: str, tmp_path: Path) -> None:
+    """What FastDataset makes of a path and its options is what pack makes of them, listed now or by its index."""
+    path, unpacked = LAYOUTS[layout](tmp_path / "set")
+    settle(tmp_path)
+    listed = FastDataset(path, unpacked=unpacked)
+    assert [*tmp_path.rglob("*.fastio-index")]
+    kept = FastDataset(path, unpacked=unpacked)
+    with packed(path, unpacked, tmp_path / "packed.lmdb") as store:
+        same(listed.store, store)
+        same(kept.store, store)
+        assert kept.store.identity == listed.store.identity
+
+
+def settle(root: Path) -> None:
+    """Give everything a time of long ago, as files have that were not copied this second."""
+    for each in (root, *root.rglob("*")):
+        os.utime(each, ns=(10**18, 10**18))
+
+
+def test_what_is_no_sample_is_listed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What pack would refuse is left out, with its reason, and one line says so at every opening."""
+    class_folders(tmp_path / "set")
+    (tmp_path / "set/cat").mkdir(exist_ok=True)
+    (tmp_path / "set/cat/empty.png").write_bytes(b"")
+    settle(tmp_path)
+    for _ in range(2):
+        caplog.clear()
+        with open_store(tmp_path / "set") as store:
+            skipped = store.metadata["skipped"]
+        assert {"key": "cat/empty.png", "problem": "is empty (0 bytes)"} in skipped
+        assert f"{tmp_path / 'set'}: samples: {len(store)}; not among them: {len(skipped)}, e.g. " in caplog.text
+
+
+def test_arrays_that_packing_changes(tmp_path: Path) -> None:
+    """Their bytes are no values of the field, so that packing is what helps."""
+    pairs(tmp_path / "set")
+    (tmp_path / "set/boxes/1.npy").write_bytes(npy(np.zeros((1, 4))))
+    unpacked = Unpacked(fields=["boxes=boxes:xyxy"])
+    with pytest.raises(StoreError, match=r"1.npy: is <f8 \(1, 4\), which only packing turns into the field 'boxes'"):
+        open_store(tmp_path / "set/images", unpacked=unpacked)
+
+
+def test_pictures_in_a_table_are_packed_first(tmp_path: Path) -> None:
+    """A table that holds pictures itself is no list of files."""
+    rows = [{"image": base64.b64encode(picture(i)).decode(), "label": i} for i in range(3)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(StoreError, match="and not packed yet: pack it: fastio pack"):
+        open_store(tmp_path / "rows.jsonl")
+
+
+def test_options_are_explained() -> None:
+    """One text is no list of texts, and other names are answered."""
+    with pytest.raises(TypeError, match=r"fields='mask=masks/': expected a list of texts"):
+        Unpacked(fields="mask=masks/")
+    with pytest.raises(TypeError, match=r"label_column.*label_columns"):
+        Unpacked(label_column="x")  # type: ignore[call-arg] # what is tested

@@ -1,0 +1,282 @@
+"""Folders of files as stores: the index that is kept of them, what is noticed, and loaders over them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from fastio import FastDataset, FastLoader, SampleError, Unpacked, open_store
+from fastio.errors import StoreError
+from fastio.store.index.verify import verify_store
+from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
+from tests.converters.sources.test_in_place import settle
+from tests.converters.trees import class_folders, flat, picture
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache directory of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Class folders of a while ago."""
+    class_folders(tmp_path / "photos", 8)
+    settle(tmp_path)
+    return tmp_path / "photos"
+
+
+def index_of(path: Path) -> Path:
+    """Where the index of a path is kept."""
+    return Path(f"{path}.fastio-index")
+
+
+def listings(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
+    """Warnings of openings."""
+    return (each.getMessage() for each in caplog.records if each.levelno == logging.WARNING)
+
+
+def test_it_is_a_folder_of_classes(photos: Path) -> None:
+    """Classes, order, labels and pixels are those of the files, by their names."""
+    here = FastDataset(photos)
+    classes = sorted(each.name for each in photos.iterdir() if each.is_dir())
+
+    assert classes == here.classes
+    assert [classes.index(key.partition("/")[0]) for key in here.keys] == here.targets
+    for key, (shown, _) in zip(here.keys, here, strict=True):
+        with Image.open(photos / key) as file:
+            assert file.convert("RGB").tobytes() == shown.tobytes()
+
+
+@pytest.mark.parametrize("shuffle", [False, True, "full"])
+def test_a_loader_gives_what_a_packed_store_gives(photos: Path, tmp_path: Path, shuffle: bool | str) -> None:
+    """Batches are equal to the bit, in any order, with random crops, also resumed in the middle."""
+    from fastio.converters import open_source, pack
+
+    pack(open_source(photos), tmp_path / "packed.lmdb")
+    transforms = [RandomResizedCrop(8), RandomHorizontalFlip()]
+
+    def batches(path: Path, skipped: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        with FastLoader(path, 5, shuffle=shuffle, seed=3, transforms=transforms, threads=2) as loader:
+            if skipped:
+                first = iter(loader)
+                for _ in range(skipped):
+                    next(first)
+                state = loader.state_dict()
+                loader.load_state_dict(state)
+            return [(images.clone(), labels.clone()) for images, labels in loader]
+
+    for skipped in (0, 2):
+        here, there = batches(photos, skipped), batches(tmp_path / "packed.lmdb", skipped)
+        assert len(here) == len(there) > 1
+        for one, other in zip(here, there, strict=True):
+            assert torch.equal(one[0], other[0])
+            assert torch.equal(one[1], other[1])
+
+
+def test_workers_read_it(photos: Path) -> None:
+    """DataLoader's workers read the same files, and so does a process that opens it anew."""
+    dataset = FastDataset(photos, transform=_size)
+    expected = [dataset[index] for index in range(len(dataset))]
+    loader = DataLoader(dataset, None, num_workers=2)
+
+    assert expected == [(tuple(size), label) for size, label in loader]
+    assert expected[3] == pickle.loads(pickle.dumps(dataset))[3]
+
+
+def _size(image: object) -> object:
+    return getattr(image, "size", None)
+
+
+def test_ranks_share_it(photos: Path) -> None:
+    """Two ranks give every sample once; the receipt claims nothing of checksums, which files have none of."""
+    count = len(FastDataset(photos))
+    seen = []
+    for rank in range(2):
+        crop = [RandomResizedCrop(4)]
+        with FastLoader(photos, 4, shuffle=True, rank=rank, world_size=2, uneven="drop", transforms=crop) as loader:
+            seen += [index for batch in loader.numbered() for index in batch.indices.tolist()]
+            assert loader.base.store.receipt() is None
+    assert len(set(seen)) == len(seen) == count // 2 * 2
+
+
+def test_the_index_is_kept_beside(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is written into the folder; the second opening reads the index alone."""
+    before = sorted(photos.rglob("*"))
+    with open_store(photos) as store:
+        assert len(store) == len(FastDataset(photos))
+    assert index_of(photos).is_file()
+    assert sorted(photos.rglob("*")) == before
+    times = [each.stat().st_mtime_ns for each in (photos, *before)]
+    assert {10**18} == set(times)
+    written = index_of(photos).stat().st_mtime_ns
+    open_store(photos).close()
+
+    assert index_of(photos).stat().st_mtime_ns == written
+    assert [] == list(listings(caplog))
+
+
+def test_the_index_goes_into_the_cache(photos: Path, cache: Path) -> None:
+    """Where it cannot be written beside the folder; without a place for it, the folder is listed each time."""
+    index_of(photos).mkdir()  # nothing can take that name
+    with open_store(photos) as store:
+        count = len(store)
+    (kept,) = (cache / "fastio").iterdir()
+    assert kept.name.startswith("photos-")
+    written = kept.stat().st_mtime_ns
+    with open_store(photos) as store:
+        assert len(store) == count
+    assert kept.stat().st_mtime_ns == written
+    shutil.rmtree(cache)
+    cache.write_bytes(b"no folder")
+    with open_store(photos) as store:
+        assert len(store) == count
+
+
+def test_other_options_have_another_index(photos: Path, tmp_path: Path) -> None:
+    """A label file and its options belong to the index."""
+    labels = flat(tmp_path / "flat")
+    (tmp_path / "labels.csv").write_text("".join(f"{name},{label}\n" for name, label in labels.items()))
+    settle(tmp_path)
+    unpacked = Unpacked(tmp_path / "labels.csv")
+    assert "label" not in FastDataset(tmp_path / "flat").store.schema
+    assert list(labels.values()) == FastDataset(tmp_path / "flat", unpacked=unpacked).targets
+    assert "label" not in FastDataset(tmp_path / "flat").store.schema
+    (tmp_path / "labels.csv").write_text("".join(f"{name},{label + 1}\n" for name, label in labels.items()))
+
+    assert [label + 1 for label in labels.values()] == FastDataset(tmp_path / "flat", unpacked=unpacked).targets
+
+
+def test_what_changed_is_named(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Files that were added and removed are noticed at opening, in a folder that was empty of samples too."""
+    (photos / "later/deep").mkdir(parents=True)
+    settle(photos.parent)
+    with open_store(photos) as store:
+        first, count = store.keys([0])[0], len(store)
+        identity = store.identity
+    caplog.clear()
+    (photos / first).unlink()
+    (photos / "later/deep/new.png").write_bytes(picture(1))
+    (photos / "later/deep/newer.png").write_bytes(picture(2))
+    os.utime(photos / "later/deep", ns=(10**18 + 1, 10**18 + 1))
+    os.utime((photos / first).parent, ns=(10**18 + 1, 10**18 + 1))
+    with open_store(photos) as store:
+        assert len(store) == count + 1
+        assert store.identity != identity
+    said = f"{photos}: since it was indexed: 2 files added ('later/deep/new.png'), 1 file removed ({first!r})"
+    assert [said] == list(listings(caplog))
+    caplog.clear()
+    open_store(photos).close()
+
+    assert [] == list(listings(caplog))
+
+
+def test_a_recent_folder_is_listed_again(tmp_path: Path) -> None:
+    """A file that is added within the same tick of a clock does not change a time: no index is kept then."""
+    class_folders(tmp_path / "photos")
+    with open_store(tmp_path / "photos") as store:
+        count = len(store)
+    assert not index_of(tmp_path / "photos").exists()
+    folder = next(each for each in sorted((tmp_path / "photos").iterdir()) if each.is_dir())
+    status = folder.stat()
+    (folder / "zzz.png").write_bytes(picture(1))
+    os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with open_store(tmp_path / "photos") as store:
+        assert len(store) == count + 1
+
+
+def test_a_file_written_in_place(photos: Path) -> None:
+    """Its sample is an error that names it, on_error decides, others come; the next opening lists the folder again."""
+    dataset = FastDataset(photos)
+    key = dataset.keys[2]
+    (photos / key).write_bytes(picture(99, size=(40, 40)))
+    with pytest.raises(SampleError, match=rf"\[2\] \({key!r}\), field 'image': .*{key!r} was changed since it was"):
+        dataset[2]
+    assert not index_of(photos).exists()
+    with FastLoader(dataset, 4, on_error="skip", transforms=[RandomResizedCrop(4)]) as loader:
+        assert len(dataset) - 1 == sum(len(labels) for _, labels in loader)
+        assert [2] == [error.index for error in loader.skipped]
+
+    assert (40, 40) == FastDataset(photos)[2][0].size
+
+
+def test_a_file_that_is_gone(photos: Path) -> None:
+    """The error says so, and what to do."""
+    dataset = FastDataset(photos)
+    key = dataset.keys[0]
+    (photos / key).unlink()
+    with pytest.raises(SampleError, match=r"no longer as it was indexed \(No such file or directory\): open .* again"):
+        dataset[0]
+    with pytest.raises(StoreError, match="was changed since it was indexed"):
+        dataset.store.shards[0].data.check()
+
+    assert key not in FastDataset(photos).keys
+
+
+def test_a_damaged_index_is_made_again(photos: Path) -> None:
+    """Any byte of it that is another, or an end that is missing, is noticed."""
+    expected = FastDataset(photos).keys
+    whole = index_of(photos).read_bytes()
+    for damaged in (whole[:-1], whole[: len(whole) // 2], b"", b"x" * len(whole), whole[:70] + b"\xff" + whole[71:]):
+        index_of(photos).write_bytes(damaged)
+        assert expected == FastDataset(photos).keys
+        assert whole == index_of(photos).read_bytes()
+
+
+def test_a_copy_has_its_index(photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Folder and index that are moved together stay together: names begin at the folder."""
+    identity = FastDataset(photos).store.identity
+    (tmp_path / "elsewhere").mkdir()
+    photos.rename(tmp_path / "elsewhere/photos")
+    index_of(photos).rename(tmp_path / "elsewhere/photos.fastio-index")
+    written = (tmp_path / "elsewhere/photos.fastio-index").stat().st_mtime_ns
+    moved = FastDataset(tmp_path / "elsewhere/photos")
+
+    assert identity == moved.store.identity
+    assert (tmp_path / "elsewhere/photos.fastio-index").stat().st_mtime_ns == written
+    moved[0][0].load()
+
+
+def test_a_folder_of_shards_is_a_store(photos: Path) -> None:
+    """Shards that were packed into a folder that had an index are what is opened."""
+    from fastio.converters import open_source, pack
+
+    count = len(FastDataset(photos))
+    pack(open_source(photos), photos.parent / "out-%06d.tar")
+    for each in sorted(photos.parent.glob("out*")):
+        shutil.move(each, photos / each.name)
+    with open_store(photos) as store:
+        assert ("tar", count) == (store.format, len(store))
+
+
+def test_verify_finds_nothing_in_a_good_folder(photos: Path) -> None:
+    """Without checksums, only that files are those that were listed can be checked."""
+    with open_store(photos) as store:
+        assert [] == verify_store(store)
+        key = store.keys([1])[0]
+        (photos / key).write_bytes(picture(5, size=(9, 9)))
+        (damage,) = verify_store(store)
+    assert damage.key is None
+    assert f"{key!r} was changed since it was indexed" in str(damage)
+
+
+def test_a_link_to_a_folder(photos: Path, tmp_path: Path) -> None:
+    """It is the folder: the index lies beside that, and messages have the user's name."""
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/set").symlink_to(photos)
+    dataset = FastDataset(tmp_path / "links/set")
+
+    assert index_of(photos).is_file()
+    assert str(tmp_path / "links/set") == dataset.store.path
+    assert dataset.keys == FastDataset(photos).keys
