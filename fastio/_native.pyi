@@ -520,7 +520,8 @@ class TokenFiller:
     ``layout`` and ``width``: "pad" to the longest of a batch, rounded up to a multiple;
     "pack" into as many tokens, 0 for as many as there are; "chunk" into rows of as many;
     "window" into rows of as many, one for each sample, with positions and numbers of
-    ``documents`` where asked for.
+    ``documents`` where asked for. Of samples of more than ``longest`` tokens, if that is not 0,
+    the first are laid out.
     ``at_end`` pads before the tokens. ``beside`` are fields with a value for each id: their
     names in a batch, "copy", "widen" (ids) or "loss" (runs that become labels), the type
     as stored ("f4") and the bytes of a slot of padding. ``from_dlpack`` is torch's,
@@ -529,7 +530,7 @@ class TokenFiller:
     dtype, shape)`` a part of it.
     """
 
-    def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, beside: Sequence[tuple[str, str, str, bytes]], pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None, documents: bool = False) -> None: ...
+    def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, beside: Sequence[tuple[str, str, str, bytes]], pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None, documents: bool = False, longest: int = 0) -> None: ...
 
     def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, beside: Sequence[Spans] = ..., labels: NDArray[Any] | None = None, label_of: Callable[[int, int], Any] | None = None, columns_of: Callable[[int, int], dict[str, Any]] | None = None, unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None, pieces: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None) -> TokenBatches:
         """

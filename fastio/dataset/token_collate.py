@@ -91,6 +91,9 @@ class TokenCollate(Protocol):
     @property
     def rows(self) -> int | None: ...
 
+    @property
+    def longest(self) -> int | None: ...
+
     def __call__(self, samples: Sequence[Any]) -> Batch: ...
 
 
@@ -112,6 +115,7 @@ class PadCollate:
     layout: ClassVar[Layout] = "pad"
     has_labels: ClassVar[bool] = True
     rows: ClassVar[None] = None
+    longest: ClassVar[None] = None
 
     pad_id: int = 0
     side: Side = "right"
@@ -183,7 +187,8 @@ class PackCollate:
     * ``max_seqlen``: the length of the longest sequence, padding included
     * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` if there are any
 
-    Raises ValueError for a batch that does not fit.
+    Of samples of more than ``longest`` tokens, the first come alone; ``PackSampler(lengths, max_tokens=longest,
+    too_long="cut")`` plans such batches, and names these samples. Raises ValueError for a batch that does not fit.
     """
 
     pads_before: ClassVar[bool] = False
@@ -193,8 +198,10 @@ class PackCollate:
     tokens: int | None = None
     pad_id: int = 0
     rows: int | None = None
+    longest: int | None = None
 
     def __post_init__(self) -> None:
+        _check_longest(self.longest)
         if self.tokens is not None and not 1 <= self.tokens <= _MOST_TOKENS:
             raise ValueError(f"tokens={self.tokens}: expected 1 to {_MOST_TOKENS}, or None")
         if self.rows is None:
@@ -217,7 +224,7 @@ class PackCollate:
         return self._made(samples, stacked_arrays)
 
     def _made(self, samples: Sequence[Any], stack: _Stack) -> Batch:
-        tokens, labels, beside = _apart(samples, stack)
+        tokens, labels, beside = _cut(*_apart(samples, stack), self.longest)
         lengths = _lengths(tokens)
         starts, cuts = self._places(lengths.tolist())
         if isinstance(samples[0], Mapping) and LOSS in samples[0]:
@@ -283,7 +290,8 @@ class ChunkCollate:
     * ``attention_mask`` bool ``(R, tokens)``: False only after the last token of the batch
 
     Add an end mark to each text when packing (``fastio pack --eos``). Labels are left out, because a row has several
-    samples. ``PackSampler(lengths, max_tokens=rows * tokens)`` gives nearly full batches of ``rows`` rows.
+    samples. ``PackSampler(lengths, max_tokens=rows * tokens)`` gives nearly full batches of ``rows`` rows. ``longest``
+    is that of ``PackCollate``.
     """
 
     pads_before: ClassVar[bool] = False
@@ -293,8 +301,10 @@ class ChunkCollate:
 
     tokens: int
     pad_id: int = 0
+    longest: int | None = None
 
     def __post_init__(self) -> None:
+        _check_longest(self.longest)
         if self.tokens < 1:
             raise ValueError(f"tokens={self.tokens}: expected 1 or more")
 
@@ -311,7 +321,7 @@ class ChunkCollate:
         return self._made(samples, stacked_arrays)
 
     def _made(self, samples: Sequence[Any], stack: _Stack) -> Batch:
-        tokens, _, beside = _apart(samples, stack)
+        tokens, _, beside = _cut(*_apart(samples, stack), self.longest)
         total = sum(map(len, tokens))
         tail = _rounded(total, self.tokens) - total
         ids = np.concatenate([*tokens, np.full(tail, self.pad_id, tokens[0].dtype)])
@@ -340,6 +350,7 @@ class WindowCollate:
     layout: ClassVar[Layout] = "window"
     has_labels: ClassVar[bool] = False
     rows: ClassVar[None] = None
+    longest: ClassVar[None] = None
 
     tokens: int
     documents: bool = False
@@ -463,6 +474,11 @@ def count_tokens(batch: Batch) -> tuple[int, int]:
     return int(filled.sum()), math.prod(batch["input_ids"].shape)
 
 
+def _check_longest(longest: int | None) -> None:
+    if longest is not None and longest < 1:
+        raise ValueError(f"longest={longest}: expected 1 or more, or None")
+
+
 def _checked_multiple(wish: int | torch.dtype) -> int:
     if not isinstance(wish, int):
         return tensor_core_multiple(wish)
@@ -571,6 +587,16 @@ def _apart(samples: Sequence[Any], stack: _Stack) -> tuple[list[NDArray[Any]], B
         {name: stack([sample[name] for sample in samples]) for name in columns},
         beside,
     )
+
+
+def _cut(
+    tokens: list[NDArray[Any]], labels: Batch, beside: dict[str, _Beside], longest: int | None
+) -> tuple[list[NDArray[Any]], Batch, dict[str, _Beside]]:
+    """Return what ``_apart`` does, with the first ``longest`` tokens of each sample."""
+    if longest is None:
+        return tokens, labels, beside
+    others = {name: _Beside([value[:longest] for value in each.values], each.fill) for name, each in beside.items()}
+    return [each[:longest] for each in tokens], labels, others
 
 
 def _counted(ids: NDArray[Any], runs: ArrayLike) -> NDArray[Any]:

@@ -42,6 +42,7 @@ from fastio.loader.wiring import Wiring, wire
 from fastio.machine import process_group_ranks
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
+from fastio.samplers.pack import PackSampler
 from fastio.samplers.share import Ranks
 from fastio.samplers.wrappers import ClosedBatchSampler, EpochSampler
 from fastio.transforms.batch.recipe import AnyTransform
@@ -173,6 +174,7 @@ class FastLoader:
         self.rank, self.world_size = wiring.selection.plan.share.rank, wiring.selection.plan.share.world_size
         self.drop_last, self.quality, self.output = drop_last, quality, output
         self.pin_memory = wiring.options.output.is_pinned
+        self._packing_of = batch_sampler.report if isinstance(batch_sampler, PackSampler) else None
         self._is_built = True
 
     if not TYPE_CHECKING:  # type checkers would let any attribute be set
@@ -359,7 +361,9 @@ class FastLoader:
     @property
     def stats(self) -> LoaderStats:
         """Counters since the loader was built: see ``LoaderStats``."""
-        return self._iteration.report()
+        stats = self._iteration.report()
+        stats.packing_of = self._packing_of
+        return stats
 
     def sources(self) -> dict[str, SourceReport]:
         """Return what each member of a Mixture has given so far, by name. Raises TypeError without a Mixture."""

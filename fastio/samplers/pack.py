@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
@@ -16,13 +17,18 @@ from fastio.samplers.planned import Draws, PlannedSampler, shuffled
 from fastio.samplers.position import plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
+from fastio.types.rows_report import RowsReport
 
 __all__ = ["PackSampler"]
 
 Packing = Literal["mixed", "longest_first"]
+TooLong = Literal["refuse", "drop", "cut"]
 
 _WINDOW_SAMPLES = 1 << 16
 _MOST_TOKENS = (1 << 31) - 2
+_NAMED = 5  # samples in a warning
+
+log = logging.getLogger(__name__)
 
 
 class PackSampler(PlannedSampler):
@@ -32,19 +38,24 @@ class PackSampler(PlannedSampler):
         sampler = PackSampler(dataset.column("length"), max_tokens=8192)
         FastLoader(dataset, batch_sampler=sampler, collate="pack")
 
-    * ``lengths``: one integer for each sample, ``(n,)``. ValueError if one exceeds ``max_tokens``.
+    * ``lengths``: one integer for each sample, ``(n,)``.
+    * ``too_long``: what becomes of samples of more than ``max_tokens``. "refuse" raises ValueError, "drop" leaves them
+      out, and "cut" has their first ``max_tokens`` tokens alone, in batches of ``collate="pack"``. ``report()`` names
+      them, and so does a warning. Windows split them, with an overlap if wanted: ``TokenStream.windows(max_tokens,
+      documents="inside", stride=...)``.
     * ``rows``: how many rows make a batch; None for one without an axis of rows. See ``PackCollate``.
     * ``packing="mixed"`` takes samples as they come, and closes each row with two that leave nothing free, so that
       lengths in a row differ as they do overall. The last sixteenth of a window is packed best fit decreasing.
       ``packing="longest_first"`` packs the whole window so, the longest sample first, each into the row that it fills
       most, which puts samples of like lengths together; "mixed" does the same for lengths of which it could not make
-      rows that are as full. ``mixing(epoch)`` says how alike the lengths of a row are.
+      rows that are as full.
     * ``window``: how many samples are packed together, 65,536 by default. The emptiest rows of a window are reopened
       in the next one, so only those of the last window may be far from full.
     * A step is one batch per rank. If the last step has too few rows, ``uneven`` decides: "pad" and "repeat" repeat
       rows of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.
     * ``rank``, ``world_size`` and ``ranks`` as in FastLoader.
     * Apart from those, each sample comes exactly once per epoch. All ranks compute the same plan.
+    * ``report(epoch)`` says how full rows are, and how mixed; so does a loader's ``stats.packing``.
     * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
       have had, and the other samples are packed anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
     """
@@ -57,6 +68,7 @@ class PackSampler(PlannedSampler):
         max_tokens: int,
         rows: int | None = None,
         packing: Packing = "mixed",
+        too_long: TooLong = "refuse",
         window: int = _WINDOW_SAMPLES,
         shuffle: bool = True,
         seed: int = 0,
@@ -69,12 +81,29 @@ class PackSampler(PlannedSampler):
         self.max_tokens = max_tokens
         self.rows = rows
         self.packing: Packing = packing
+        self.too_long: TooLong = too_long
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
         self.uneven: Uneven = uneven
         self._rule().check_longest(self._lengths)
+        self._too_long = np.flatnonzero(self._lengths > max_tokens)
+        self._latest: tuple[int, RowsReport] | None = None
+        if len(self._too_long):
+            self._warn()
         self._close(PackSampler)
+
+    def _warn(self) -> None:
+        listed = ", ".join(map(str, self._too_long[:_NAMED])) + (", ..." if len(self._too_long) > _NAMED else "")
+        fate = "are left out" if self.too_long == "drop" else "lose their ends"
+        log.warning(
+            "PackSampler: %d of %d samples have more than %d tokens and %s: %s; report() has all",
+            len(self._too_long),
+            len(self._lengths),
+            self.max_tokens,
+            fate,
+            listed,
+        )
 
     def _rule(self) -> PackRule:
         return self._rule_of({name: getattr(self, name) for name in PackRule.__slots__})
@@ -82,15 +111,48 @@ class PackSampler(PlannedSampler):
     def _rule_of(self, options: Mapping[str, Any]) -> PackRule:
         return PackRule(**options)
 
-    def mixing(self, epoch: int) -> float:
-        """
-        Return how much the lengths within a row differ, as a share of how much they differ overall: the standard
-        deviation within the rows of an epoch, of all ranks, divided by that of all lengths.
+    def report(self, epoch: int | None = None) -> RowsReport:
+        """Return what the rows of an epoch are like, by default of the one planned last; the latest answer is kept."""
+        if epoch is None:
+            planned = self._planned
+            epoch = 0 if planned is None else int(planned[0][0])
+        latest = self._latest  # once: another thread may ask for another epoch
+        if latest is None or latest[0] != epoch:
+            latest = self._latest = epoch, self._worked_out(epoch)
+        return latest[1]
 
-        A random draw gives 1; 0 says that each row has samples of one length, and nan that there is nothing to compare.
-        """
-        steps = self._rule().steps(self._lengths, None, Draws(int(self.seed), epoch if self.shuffle else None))
-        return _mixing(self._lengths[steps.order].astype(np.float64), steps.cuts)
+    def _worked_out(self, epoch: int) -> RowsReport:
+        rule = self._rule()
+        steps = rule.steps(self._lengths, None, Draws(int(self.seed), epoch if self.shuffle else None))
+        lengths = rule.used(self._lengths)[steps.order]
+        rows = len(steps.cuts) - 1
+        places = rows * self.max_tokens
+        none = self._too_long[:0]
+        dropped, cut = (self._too_long, none) if self.too_long == "drop" else (none, self._too_long)
+        tokens = int(lengths.sum(dtype=np.int64))
+        return RowsReport(
+            rows=rows,
+            samples=len(lengths),
+            filled=tokens / places if places else 1.0,
+            mixing=_mixing(lengths.astype(np.float64), steps.cuts),
+            dropped=dropped,
+            cut=cut,
+            lost_tokens=int(self._lengths.sum(dtype=np.int64)) - tokens,
+        )
+
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
+        """Return all samples of an epoch: see WholeEpochs; None if some are dropped for equal ranks."""
+        every = super().whole(epoch, dropped)
+        if every is None or self.too_long != "drop":
+            return every
+        return np.delete(every, self._too_long)
+
+    def configuration(self) -> dict[str, Any]:
+        """Return what must be equal for a history to mean the same samples."""
+        own = super().configuration()
+        if self.too_long != "drop" or not len(self._too_long):
+            return own
+        return {**own, "dropped_crc32": _native.crc32(self._too_long)}
 
 
 def _mixing(lengths: NDArray[np.float64], cuts: NDArray[np.int64]) -> float:
@@ -117,12 +179,15 @@ class PackRule:
     uneven: Uneven
     rows: int | None = None
     packing: Packing = "longest_first"
+    too_long: TooLong = "refuse"
 
     def __post_init__(self) -> None:
         if self.rows is not None:
             whole("rows", self.rows, "1 or more, or None", least=1)
         if self.packing not in get_args(Packing):
             raise ValueError(f"packing={self.packing!r}: expected one of {', '.join(map(repr, get_args(Packing)))}")
+        if self.too_long not in get_args(TooLong):
+            raise ValueError(f"too_long={self.too_long!r}: expected one of {', '.join(map(repr, get_args(TooLong)))}")
         for name in ("window", "world_size"):
             whole(name, getattr(self, name), "1 or more", least=1)
         whole("max_tokens", self.max_tokens, f"1 to {_MOST_TOKENS}", least=1, below=_MOST_TOKENS + 1)
@@ -135,16 +200,26 @@ class PackRule:
 
     def check_longest(self, lengths: NDArray[np.int32]) -> None:
         """Raise ValueError if a sample has more tokens than a batch may have."""
-        if len(lengths) and lengths.max() > self.max_tokens:
+        if self.too_long == "refuse" and len(lengths) and lengths.max() > self.max_tokens:
             index = int(lengths.argmax())
             raise ValueError(
                 f"max_tokens={self.max_tokens}: sample {index} alone has {lengths[index]} tokens: raise "
-                "max_tokens, or cut texts when packing (fastio pack --max-length)"
+                "max_tokens, choose too_long='drop' or 'cut', or cut texts when packing (fastio pack --max-length)"
             )
+
+    def used(self, lengths: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return how many tokens of each sample come."""
+        return np.minimum(lengths, np.int32(self.max_tokens)) if self.too_long == "cut" else lengths
 
     def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> PackSteps:
         """Pack ``samples`` (None: all). Raises ValueError if one is longer than a batch."""
         self.check_longest(lengths)
+        count = len(lengths)
+        if self.too_long == "drop":
+            is_short = lengths <= self.max_tokens
+            if not is_short.all():
+                samples = np.flatnonzero(is_short) if samples is None else samples[is_short[samples]]
+        lengths = self.used(lengths)
         chosen = lengths if samples is None else lengths[samples]
         order = np.empty(len(chosen), np.int64)
         cuts = np.zeros(1, np.int64)
@@ -165,7 +240,7 @@ class PackRule:
         rows = self.rows or 1
         full, rest = divmod(len(cuts) - 1, self.world_size * rows)
         division = Division(rest, rows, self.world_size, self.uneven)
-        return PackSteps(order, cuts, shuffled(full, draws), division, len(lengths))
+        return PackSteps(order, cuts, shuffled(full, draws), division, count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fastio._native import BatchCounts
 from fastio.types.placement import Placement
+from fastio.types.rows_report import RowsReport
 from fastio.types.shuffle_report import ShuffleReport
 from fastio.types.units import counted, size
 
@@ -107,6 +108,7 @@ class LoaderStats:
     held: HeldReads | None = None
     placement: Placement | None = None
     pictures: PictureCounts = field(default_factory=PictureCounts)
+    packing_of: Callable[[], RowsReport] | None = None
 
     def __repr__(self) -> str:
         return f"LoaderStats({', '.join(f'{name}={getattr(self, name)!r}' for name in _SHOWN)})"
@@ -176,6 +178,11 @@ class LoaderStats:
         0.25
         """
         return 1 - self.tokens / self.slots if self.slots else 0.0
+
+    @property
+    def packing(self) -> RowsReport | None:
+        """What the rows of a PackSampler are like in the latest epoch, planned again for that; None without one."""
+        return None if self.packing_of is None else self.packing_of()
 
     @property
     def stalls(self) -> dict[float, int]:

@@ -110,15 +110,72 @@ def test_rows_are_full_and_mixed(kind: str) -> None:
     rows = len(mixed) * 8
     assert lengths.sum() >= 0.995 * rows * 2048
     assert rows <= 1.003 * len(sorted_) * 8
-    assert mixed.mixing(0) >= 0.8
-    assert sorted_.mixing(0) < mixed.mixing(0)
+    assert mixed.report(0).mixing >= 0.8
+    assert sorted_.report(0).mixing < mixed.report(0).mixing
+
+
+@settings(deadline=None)
+@given(lengths_of, rules, st.integers(1, 49), st.sampled_from(["drop", "cut"]), st.integers(0, 2**32 - 1))
+def test_samples_that_are_too_long(lengths: Any, rule: dict[str, Any], most: int, fate: Any, epoch: int) -> None:
+    """They are left out, or planned with the tokens that a row holds, and the report names them."""
+    rule = {**rule, "max_tokens": most, "too_long": fate}
+    samplers = [PackSampler(lengths, rank=rank, **rule) for rank in range(rule["world_size"])]
+    plans, report = [sampler.plan(epoch) for sampler in samplers], samplers[0].report(epoch)
+    long = np.flatnonzero(lengths > most)
+
+    assert long.tolist() == (report.dropped if fate == "drop" else report.cut).tolist()
+    assert 0 == len(report.cut if fate == "drop" else report.dropped)
+    assert int((lengths - most)[long].sum() if fate == "cut" else lengths[long].sum()) == report.lost_tokens
+    counts = np.bincount(np.concatenate([plan.indices for plan in plans]), minlength=len(lengths))
+    expected = np.delete(np.arange(len(lengths)), long) if fate == "drop" else np.arange(len(lengths))
+    assert 0 == counts.sum() - counts[expected].sum()
+    assert (counts[expected] == 0).sum() == plans[0].dropped
+    if plans[0].dropped == 0:
+        assert expected.tolist() == samplers[0].whole(epoch).tolist()  # type: ignore[union-attr]
+    used = np.minimum(lengths, most)
+    assert max((rows_used(used[batch], most) for plan in plans for batch in batches_of(plan)), default=0) <= (
+        rule["rows"] or 1
+    )
+    tokens = used[expected].sum()
+    assert report.samples == len(expected)
+    assert np.isclose(report.filled, tokens / (report.rows * most) if report.rows else 1.0)
+
+
+@pytest.mark.parametrize("fate", ["drop", "cut"])
+def test_resume_without_the_long_ones(fate: Any) -> None:
+    """A state goes on with other rows and ranks: the samples that are left come once."""
+    lengths = long_tailed(400)
+    options = {"max_tokens": 100, "window": 50, "too_long": fate}
+    ranks = [PackSampler(lengths, rank=rank, world_size=2, rows=2, **options) for rank in range(2)]
+    begun = [iter(each) for each in ranks]
+    had = [index for batches in begun for batch in islice(batches, 3) for index in batch]
+    resumed = PackSampler(lengths, rows=3, **{**options, "window": 70})
+    resumed.load_state_dict(ranks[0].state_dict())
+    came = np.bincount([*had, *(index for batch in resumed for index in batch)], minlength=len(lengths))
+
+    assert [1 if fate == "cut" or length <= 100 else 0 for length in lengths] == np.minimum(came, 1).tolist()
+    assert came.sum() - np.count_nonzero(came) <= 8
+    if fate == "drop":
+        other = PackSampler(lengths, max_tokens=200, too_long="drop")
+        with pytest.raises(ValueError, match="dropped_crc32"):
+            other.load_state_dict(ranks[0].state_dict())
+
+
+def test_a_report_in_words(caplog: pytest.LogCaptureFixture) -> None:
+    """A warning names the first samples that are too long; the report is one line."""
+    with caplog.at_level("WARNING"):
+        sampler = PackSampler([4, 11, 3, 12, 5], max_tokens=10, too_long="drop", packing="longest_first")
+
+    assert "2 of 5 samples have more than 10 tokens and are left out: 1, 3; report() has all" in caplog.text
+    assert "2 rows of 3 samples, 60.00 % filled" in str(sampler.report())
+    assert str(sampler.report()).endswith("; 2 samples dropped: 23 tokens lost")
 
 
 def test_nothing_to_mix() -> None:
     """Samples of one length, or alone in their rows, have no score."""
-    assert np.isnan(PackSampler([3, 3, 3], max_tokens=9).mixing(0))
-    assert np.isnan(PackSampler([3, 4, 5], max_tokens=5).mixing(0))
-    assert np.isnan(PackSampler([], max_tokens=5).mixing(0))
+    assert np.isnan(PackSampler([3, 3, 3], max_tokens=9).report().mixing)
+    assert np.isnan(PackSampler([3, 4, 5], max_tokens=5).report().mixing)
+    assert np.isnan(PackSampler([], max_tokens=5).report().mixing)
 
 
 @settings(max_examples=25, deadline=None)
@@ -149,6 +206,7 @@ def test_resume_at_every_batch(step: int, world_size: int, epoch: int) -> None:
         ([4], {"max_tokens": 1 << 31}, "max_tokens=2147483648: expected 1 to 2147483646"),
         ([4], {"max_tokens": 8, "uneven": "skip"}, "uneven='skip'"),
         ([4], {"max_tokens": 8, "rows": 0}, "rows=0: expected 1 or more, or None"),
+        ([4], {"max_tokens": 8, "too_long": "split"}, "too_long='split': expected one of 'refuse', 'drop', 'cut'"),
         ([4], {"max_tokens": 8, "packing": "best"}, "packing='best': expected one of 'mixed', 'longest_first'"),
     ],
 )

@@ -83,8 +83,20 @@ def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> 
     others, see ``row_collates``.
 
     "pad" rounds to the multiple that the LengthBucketSampler counts with, and "pack" makes batches as large as the
-    PackSampler plans them.
+    PackSampler plans them. Raises ValueError for a wish that the dataset or the sampler does not allow.
     """
+    collate = _wished_collate(dataset, wish, sampler)
+    if not isinstance(sampler, PackSampler) or sampler.too_long != "cut":
+        return collate
+    if collate is None or collate.longest != sampler.max_tokens:
+        raise ValueError(
+            f"collate={wish!r}: the PackSampler cuts samples (too_long='cut'): expected collate='pack', or a "
+            f"PackCollate or ChunkCollate with longest={sampler.max_tokens}"
+        )
+    return collate
+
+
+def _wished_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> TokenCollate | None:
     tokens = dataset.ids_reader if packs_fields(dataset, wish) else dataset.token_reader
     if tokens is None or (wish is None and not dataset.is_as_stored):
         return None
@@ -99,7 +111,8 @@ def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> 
         return PadCollate(tokens.pad_id, pad_to_multiple=multiple)
     if wish == "pack":
         if isinstance(sampler, PackSampler):
-            return PackCollate(sampler.max_tokens, tokens.pad_id, rows=sampler.rows)
+            longest = sampler.max_tokens if sampler.too_long == "cut" else None
+            return PackCollate(sampler.max_tokens, tokens.pad_id, rows=sampler.rows, longest=longest)
         return PackCollate(None, tokens.pad_id)
     if not isinstance(wish, TokenCollate):
         raise ValueError(f"collate={wish!r}: expected 'pad', 'pack', or a PadCollate, PackCollate or ChunkCollate")

@@ -242,6 +242,7 @@ class TokenFiller:
             collate.layout,
             collate.width,
             rows=collate.rows or 0,
+            longest=collate.longest or 0,
             pad_id=collate.pad_id,
             at_end=collate.pads_before,
             item_bytes=tokens.item_bytes,

@@ -48,6 +48,7 @@ struct TokenRules {
   bool at_end;  ///< padding comes first
   std::size_t item_bytes;
   std::uint64_t vocabulary;
+  std::int64_t longest;  ///< tokens of a sample that are laid out, the first; 0: all
   std::vector<BesideField> beside;
 
   [[nodiscard]] bool has_mask() const {
@@ -286,7 +287,8 @@ class TokenBatches final : public BatchGroup {
   }
   [[nodiscard]] std::int64_t piece_length(std::int64_t piece) const {
     const Int64s& sizes = request_.pieces ? request_.pieces->sizes : request_.spans.sizes;
-    return sizes.data()[piece] >> rules_.id_shift();
+    const std::int64_t tokens = sizes.data()[piece] >> rules_.id_shift();
+    return rules_.longest == 0 ? tokens : std::min(tokens, rules_.longest);
   }
   [[nodiscard]] std::int64_t length(std::int64_t i) const {
     if (!request_.pieces) return piece_length(i);
@@ -522,7 +524,8 @@ class TokenBatches final : public BatchGroup {
                                 rules_.item_bytes,
                                 rules_.pad_id,
                                 rules_.vocabulary,
-                                rules_.at_end};
+                                rules_.at_end,
+                                static_cast<std::size_t>(rules_.longest)};
     std::unique_ptr<Bytes[]> spans = resolve(request_.spans, first, count), wholes;
     if (request_.pieces) {
       wholes = std::move(spans);
@@ -770,9 +773,10 @@ void make_filler(TokenFiller* self, const std::string& layout, std::int64_t widt
                  std::int64_t rows, std::int64_t pad_id, bool at_end, std::size_t item_bytes,
                  std::uint64_t vocabulary, const std::vector<BesideRequest>& beside,
                  nb::object pool, nb::object ring, nb::object from_dlpack, nb::object pinned,
-                 bool documents) {
-  TokenRules rules{layout_of(layout), width,      rows, documents, pad_id, at_end,
-                   item_bytes,        vocabulary, {}};
+                 bool documents, std::int64_t longest) {
+  TokenRules rules{layout_of(layout), width,      rows,    documents, pad_id, at_end,
+                   item_bytes,        vocabulary, longest, {}};
+  if (longest < 0) throw nb::value_error("longest < 0");
   for (const BesideRequest& each : beside) rules.beside.push_back(beside_of(each));
   if (!is_id_size(item_bytes)) throw nb::value_error("item_bytes is none of 1, 2, 4, 8");
   if (documents && rules.layout != TokenLayout::window) {
@@ -806,6 +810,8 @@ nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int
       if (sizes.data()[i] < 0) throw nb::value_error("pieces: a size below 0");
     }
     if (!beside.empty() || labels) throw nb::value_error("pieces: there is nothing beside them");
+    const auto& rules = nb::cast<TokenFiller&>(self).rules;
+    if (rules.longest != 0) throw nb::value_error("pieces: a longest of 0 alone goes with them");
     pieces = TokenPieces{piece_cuts, starts, sizes, origins};
   }
   expect_cuts(cuts, pieces ? pieces->cuts.size() - 1 : count);
@@ -866,7 +872,9 @@ void bind_token_batches(nb::module_& m) {
       "``layout`` and ``width``: \"pad\" to the longest of a batch, rounded up to a multiple;\n"
       "\"pack\" into as many tokens, 0 for as many as there are; \"chunk\" into rows of as many;\n"
       "\"window\" into rows of as many, one for each sample, with positions and numbers of\n"
-      "``documents`` where asked for.\n"
+      "``documents`` where asked for. Of samples of more than ``longest`` tokens, if that is not "
+      "0,\n"
+      "the first are laid out.\n"
       "``at_end`` pads before the tokens. ``beside`` are fields with a value for each id: their\n"
       "names in a batch, \"copy\", \"widen\" (ids) or \"loss\" (runs that become labels), the "
       "type\n"
@@ -876,15 +884,15 @@ void bind_token_batches(nb::module_& m) {
       "dtype, shape)`` a part of it.")
       .def("__init__", &make_filler, "layout"_a, "width"_a, nb::kw_only(), "rows"_a, "pad_id"_a,
            "at_end"_a, "item_bytes"_a, "vocabulary"_a, "beside"_a, "pool"_a, "ring"_a.none(),
-           "from_dlpack"_a, "pinned"_a.none() = nb::none(), "documents"_a = false,
+           "from_dlpack"_a, "pinned"_a.none() = nb::none(), "documents"_a = false, "longest"_a = 0,
            nb::sig(
                "def __init__(self, layout: str, width: int, *, rows: int, pad_id: int, at_end: "
                "bool, "
                "item_bytes: int, vocabulary: int, beside: Sequence[tuple[str, str, str, bytes]], "
                "pool: ThreadPool, ring: "
                "BufferRing | None, "
-               "from_dlpack: Callable[[Any], Any], pinned: Any = None, documents: bool = False) -> "
-               "None"))
+               "from_dlpack: Callable[[Any], Any], pinned: Any = None, documents: bool = False, "
+               "longest: int = 0) -> None"))
       .def(
           "batches", &batches, "spans"_a, "cuts"_a.noconvert(), nb::kw_only(), "verify"_a,
           "beside"_a = nb::list(), "labels"_a.noconvert().none() = nb::none(),

@@ -77,14 +77,15 @@ class FillTokensTask final : public Task {
   [[nodiscard]] Status fill(std::size_t i, std::size_t start, std::size_t width,
                             Compared& compared) const noexcept {
     const Bytes span = spans_[i];
-    const std::size_t count = span.size() / to_.item_bytes;
-    if (count * to_.item_bytes != span.size() || count > width) return Status::bad_shape;
+    const std::size_t whole = span.size() / to_.item_bytes;
+    const std::size_t count = to_.longest == 0 ? whole : std::min(whole, to_.longest);
+    if (whole * to_.item_bytes != span.size() || count > width) return Status::bad_shape;
     if (to_.checksums != nullptr && !is_as_packed(i, compared)) return Status::bad_checksum;
     const std::size_t first = start + (to_.at_end ? width - count : 0);
     const std::uint32_t highest = widen_(span.data(), count, to_.ids + first);
     if (to_.vocabulary != 0 && count > 0 && highest >= to_.vocabulary) return Status::corrupt;
     for (const BesideSlots& each : beside_) {
-      if (!lay_beside(each, i, first, count)) return Status::failed;
+      if (!lay_beside(each, i, first, count, whole)) return Status::failed;
     }
     if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{1});
     if (to_.positions != nullptr) {
@@ -96,17 +97,18 @@ class FillTokensTask final : public Task {
     return Status::ok;
   }
 
-  /// Writes what a sample has beside its ids; false where that cannot be read, or is not as long.
+  /// Writes what a sample has beside the first `count` of its `whole` ids; false where that cannot
+  /// be read, or is not as long.
   [[nodiscard]] bool lay_beside(const BesideSlots& to, std::size_t i, std::size_t first,
-                                std::size_t count) const noexcept {
+                                std::size_t count, std::size_t whole) const noexcept {
     const Bytes value = to.values[i];
     if (to.checksums != nullptr && crc32_(value) != to.checksums[i]) return false;
-    if (to.kind == BesideKind::loss) return mark_counted(value, slots_of(to), first, count);
-    if (value.size() != count * to.item_bytes) return false;
+    if (to.kind == BesideKind::loss) return mark_counted(value, slots_of(to), first, count, whole);
+    if (value.size() != whole * to.item_bytes) return false;
     if (to.kind == BesideKind::widen) {
       (void)widen_ids(to.item_bytes, simd_level())(value.data(), count, slots_of(to) + first);
     } else if (count > 0) {
-      std::memcpy(to.out + first * to.item_bytes, value.data(), value.size());
+      std::memcpy(to.out + first * to.item_bytes, value.data(), count * to.item_bytes);
     }
     return true;
   }
@@ -117,24 +119,27 @@ class FillTokensTask final : public Task {
 
   /// Writes the ids that count in the loss; false where that is not known.
   [[nodiscard]] bool mark_counted(Bytes runs, std::int64_t* targets, std::size_t first,
-                                  std::size_t count) const noexcept {
+                                  std::size_t count, std::size_t whole) const noexcept {
     if (runs.size() % sizeof(std::int32_t) != 0) return false;
     std::size_t at = 0;
     for (std::size_t run = 0; run < runs.size() / sizeof(std::int32_t); ++run) {
       std::int32_t length = 0;
       std::memcpy(&length, runs.data() + run * sizeof length, sizeof length);
-      if (length < 0 || static_cast<std::size_t>(length) > count - at) return false;
-      const auto size = static_cast<std::size_t>(length);
-      std::int64_t* out = targets + first + at;
-      if (run % 2 == 1) {
-        std::copy_n(to_.ids + first + at, size, out);
-      } else {
-        std::fill_n(out, size, ignored);
+      if (length < 0 || static_cast<std::size_t>(length) > whole - at) return false;
+      const auto end = at + static_cast<std::size_t>(length);
+      if (at < count) {
+        const std::size_t size = std::min(end, count) - at;
+        std::int64_t* out = targets + first + at;
+        if (run % 2 == 1) {
+          std::copy_n(to_.ids + first + at, size, out);
+        } else {
+          std::fill_n(out, size, ignored);
+        }
       }
-      at += size;
+      at = end;
     }
     if (to_.positions != nullptr && count > 0) targets[first] = ignored;
-    return at == count;
+    return at == whole;
   }
 
   void pad(std::size_t first, std::size_t count) const noexcept {

@@ -56,6 +56,7 @@ struct TokenSlots {
   std::int64_t pad_id;
   std::uint64_t vocabulary;  ///< ids from here on are `corrupt`; 0: whatever is stored is good
   bool at_end;               ///< padding comes before the tokens, not behind them
+  std::size_t longest = 0;   ///< tokens of a sample that are laid out, the first; 0: all
 };
 
 /// A task that writes every slot wholly. A span that is no whole number of ids or longer than its

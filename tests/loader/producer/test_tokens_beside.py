@@ -27,6 +27,8 @@ COLLATES: list[TokenCollate] = [
     PackCollate(600, pad_id=5),
     PackCollate(80, pad_id=5, rows=9),
     ChunkCollate(16, pad_id=2),
+    PackCollate(80, pad_id=5, rows=9, longest=30),
+    ChunkCollate(16, pad_id=2, longest=21),
 ]
 SCHEMA = {
     "tokens": "tokens16",
@@ -116,6 +118,32 @@ def test_rows_of_several_fields(tmp_path: Path) -> None:
     is_token = batch["document_ids"] >= 0
     assert ((batch["input_ids"] / 8) * is_token).tolist() == batch["weights"].tolist()
     assert torch.where(is_token, batch["input_ids"] + 1, -100).tolist() == batch["labels"].tolist()
+
+
+def test_samples_that_are_too_long(tmp_path: Path) -> None:
+    """Dropped ones do not come, cut ones have their first tokens in all fields; stats name both."""
+    schema = {name: SCHEMA[name] for name in ("tokens", "weights")} | {"loss": "loss"}
+    dataset = FastDataset(write(tmp_path / "a.h5", [3, 12, 2, 9, 8], schema))
+    for fate in ("drop", "cut"):
+        sampler = PackSampler(dataset.lengths, max_tokens=8, rows=2, too_long=fate)  # type: ignore[arg-type]
+        with FastLoader(dataset, batch_sampler=sampler, collate="pack", threads=1) as loader:
+            batches = list(loader)
+            lengths = sorted(int(length) for batch in batches for length in batch["lengths"])
+            receipt, packing = loader.receipt(), loader.stats.packing
+        assert packing is not None
+        assert ([2, 3, 8] if fate == "drop" else [2, 3, 8, 8, 8]) == lengths
+        assert [1, 3] == (packing.dropped if fate == "drop" else packing.cut).tolist()
+        assert (21 if fate == "drop" else 5) == packing.lost_tokens
+        assert receipt.is_complete
+        for batch in batches:
+            is_token = batch["document_ids"] >= 0
+            assert ((batch["input_ids"] / 8) * is_token).tolist() == batch["weights"].tolist()
+    plain = FastLoader(dataset, 2)
+    assert plain.stats.packing is None
+    with pytest.raises(
+        ValueError, match=r"too_long='cut'\): expected collate='pack', or a PackCollate or ChunkCollate"
+    ):
+        FastLoader(dataset, batch_sampler=sampler, collate=PackCollate(8, rows=2))
 
 
 @settings(max_examples=20, deadline=None)

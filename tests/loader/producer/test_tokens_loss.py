@@ -28,6 +28,8 @@ COLLATES: list[TokenCollate] = [
     PackCollate(600, pad_id=5),
     PackCollate(80, pad_id=5, rows=9),
     ChunkCollate(16, pad_id=2),
+    PackCollate(80, pad_id=5, rows=9, longest=30),
+    ChunkCollate(16, pad_id=2, longest=21),
 ]
 
 

@@ -1,0 +1,49 @@
+"""RowsReport: how full the rows of a PackSampler are, how mixed, and which samples do not come as they are stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.types.units import counted
+
+__all__ = ["RowsReport"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsReport:
+    """
+    The rows of an epoch, of all ranks, without those repeated for equal ranks.
+
+    * ``filled`` is the share of their places that hold a token, 0 to 1.
+    * ``mixing`` says how much the lengths within a row differ, as a share of how much they differ overall: the standard
+      deviation within rows divided by that of all. A random draw gives 1; 0 says that each row has samples of one
+      length, and nan that there is nothing to compare.
+    * ``dropped`` and ``cut`` are the samples, int64, ascending, that have more tokens than a row (``too_long``): they
+      do not come, or without their last tokens. ``lost_tokens`` are the tokens of both that do not come.
+      ``dataset.store.keys(report.dropped)`` are their names.
+    """
+
+    rows: int
+    samples: int
+    filled: float
+    mixing: float
+    dropped: NDArray[np.int64]
+    cut: NDArray[np.int64]
+    lost_tokens: int
+
+    def __str__(self) -> str:
+        """
+        One line.
+
+        >>> none = np.empty(0, np.int64)
+        >>> str(RowsReport(3, 40, 0.9974, 0.981, none, np.array([7]), 12))
+        '3 rows of 40 samples, 99.74 % filled, lengths mixed 0.98; 1 sample cut: 12 tokens lost'
+        """
+        line = f"{counted(self.rows, 'row')} of {counted(self.samples, 'sample')}, {100 * self.filled:.2f} % filled"
+        line += "" if np.isnan(self.mixing) else f", lengths mixed {self.mixing:.2f}"
+        left = [(self.dropped, "dropped"), (self.cut, "cut")]
+        words = [f"{counted(len(each), 'sample')} {what}" for each, what in left if len(each)]
+        return line + (f"; {', '.join(words)}: {counted(self.lost_tokens, 'token')} lost" if words else "")
