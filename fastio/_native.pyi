@@ -609,6 +609,11 @@ def fill_views(views: list[RowWork], outs: list[NDArray[np.uint8]], status: NDAr
     that of the pictures, not OK if one of the views cannot be had.
     """
 
+def normal_quantiles(out: NDArray[np.float32]) -> None:
+    """
+    Write the 32,768 magnitudes of the noise of ``colour_rows``, each equally likely.
+    """
+
 def philox(seed: int, epoch: int, indices: NDArray[np.int64], out: NDArray[np.float64]) -> None:
     """
     Uniform doubles in [0, 1) of 53 bits: ``out[i, j]`` depends on seed (below 2**64),

@@ -69,6 +69,8 @@ class Step(IntEnum):
     MORE_NUMBERS = 23
     CANVAS = 24
     PLAN = 25
+    PERMUTE = 26
+    NOISE = 27
 
 
 def program_of(count: int, *steps: tuple[Step, Any]) -> Program:

@@ -4,12 +4,15 @@ from fastio.transforms.batch.choice import OneOf as OneOf
 from fastio.transforms.batch.choice import RandomApply as RandomApply
 from fastio.transforms.batch.colour import ColorJitter as ColorJitter
 from fastio.transforms.batch.colour import GaussianBlur as GaussianBlur
+from fastio.transforms.batch.colour import GaussianNoise as GaussianNoise
 from fastio.transforms.batch.colour import RandomAdjustSharpness as RandomAdjustSharpness
 from fastio.transforms.batch.colour import RandomAutocontrast as RandomAutocontrast
+from fastio.transforms.batch.colour import RandomChannelPermutation as RandomChannelPermutation
 from fastio.transforms.batch.colour import RandomEqualize as RandomEqualize
 from fastio.transforms.batch.colour import RandomErasing as RandomErasing
 from fastio.transforms.batch.colour import RandomGrayscale as RandomGrayscale
 from fastio.transforms.batch.colour import RandomInvert as RandomInvert
+from fastio.transforms.batch.colour import RandomPhotometricDistort as RandomPhotometricDistort
 from fastio.transforms.batch.colour import RandomPosterize as RandomPosterize
 from fastio.transforms.batch.colour import RandomSolarize as RandomSolarize
 from fastio.transforms.batch.finish import ChannelsLast as ChannelsLast

@@ -20,12 +20,15 @@ from fastio.types.options import explains_fields
 __all__ = [
     "ColorJitter",
     "GaussianBlur",
+    "GaussianNoise",
     "RandomAdjustSharpness",
     "RandomAutocontrast",
+    "RandomChannelPermutation",
     "RandomEqualize",
     "RandomErasing",
     "RandomGrayscale",
     "RandomInvert",
+    "RandomPhotometricDistort",
     "RandomPosterize",
     "RandomSolarize",
 ]
@@ -79,6 +82,108 @@ class ColorJitter(PixelTransform):
             program[sample, step, 0] = Step[name.upper()]
             program[sample, step, 1] = low + (high - low) * numbers[sample, len(_NAMES) + place]
         return program
+
+
+@explains_fields
+@dataclass(frozen=True)
+class RandomPhotometricDistort(PixelTransform):
+    """
+    Change brightness, contrast, saturation and hue, and exchange channels, each with probability ``p``.
+
+    Each pair is the range of an amount, as in ColorJitter. Contrast changes before saturation and hue or behind them,
+    equally likely. As SSD was trained (Liu et al. 2015, arXiv:1512.02325). Draws thirteen numbers: whether and by how
+    much for each of the four, whether contrast comes first, whether to exchange channels, and three whose ascending
+    order is that of the channels.
+    """
+
+    brightness: Sequence[float] = (0.875, 1.125)
+    contrast: Sequence[float] = (0.5, 1.5)
+    saturation: Sequence[float] = (0.5, 1.5)
+    hue: Sequence[float] = (-0.05, 0.05)
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_probability(self.p)
+        checked = ColorJitter(*(getattr(self, name) for name in _NAMES))
+        for name in _NAMES:
+            object.__setattr__(self, name, getattr(checked, name))
+
+    @property
+    def draws(self) -> int:
+        """Two for each change, one for the place of contrast, one and three for channels."""
+        return 13
+
+    def program(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Program:
+        is_first = numbers[:, 8] < 0.5
+        program = np.zeros((len(numbers), 6, COLUMNS))
+        for place, name in enumerate(("brightness", "contrast", "saturation", "hue", "contrast")):
+            own = _NAMES.index(name)
+            low, high = getattr(self, name)
+            program[:, place, 0] = Step[name.upper()]
+            program[:, place, 1] = low + (high - low) * numbers[:, 4 + own]
+            program[numbers[:, own] >= self.p, place] = 0
+        program[~is_first, 1] = 0
+        program[is_first, 4] = 0
+        program[:, 5] = _permuted(numbers[:, 10:13])
+        program[numbers[:, 9] >= self.p, 5] = 0
+        return program
+
+
+@explains_fields
+@dataclass(frozen=True)
+class RandomChannelPermutation(PixelTransform):
+    """Exchange the three channels at random. Draws three numbers, whose ascending order is that of the channels."""
+
+    @property
+    def draws(self) -> int:
+        """One for each channel."""
+        return 3
+
+    def program(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Program:
+        return _permuted(numbers)[:, None]
+
+
+def _permuted(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one step of programs, ``(n, COLUMNS)``: channels in the order of three numbers."""
+    program: Program = program_of(len(numbers), (Step.PERMUTE, np.argsort(numbers, axis=1, kind="stable")))
+    return program[:, 0]
+
+
+@explains_fields
+@dataclass(frozen=True)
+class GaussianNoise(PixelTransform):
+    """
+    Add normal noise of ``mean`` and standard deviation ``sigma`` to each value, on a scale where white is 1.
+
+    Of bytes, noise is cut to whole levels (towards 0, as torchvision does) and results stay within 0 and 255; so
+    ``clip=False``, by which they would overflow, raises ValueError. A sample's noise depends on its numbers, its size
+    and channels alone: it is the same on any number of threads and after a resume, and on a device to a level. Its
+    magnitudes are 32,768 quantiles of the normal distribution, each equally likely, up to 4.3 standard deviations.
+    Draws two numbers: the seed.
+    """
+
+    mean: float = 0.0
+    sigma: float = 0.1
+    clip: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.clip:
+            raise ValueError("clip=False: expected True: bytes would overflow from white to black")
+        for name, least in (("mean", -math.inf), ("sigma", 0.0)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not least <= value < math.inf or value == -math.inf:
+                words = "a finite number" + (" of at least 0" if name == "sigma" else "")
+                raise ValueError(f"{name}={value!r}: expected {words}")
+
+    @property
+    def draws(self) -> int:
+        """Two numbers: the seed."""
+        return 2
+
+    def program(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Program:
+        parts = (numbers[:, :, None] * [1 << 16, 1 << 32] % (1 << 16)).astype(np.int64).reshape(len(numbers), 4)
+        looks = np.broadcast_to([[255.0 * self.mean, 255.0 * self.sigma]], (len(numbers), 2))
+        return program_of(len(numbers), (Step.NOISE, np.column_stack((looks, parts))))
 
 
 class _Sometimes(PixelTransform):

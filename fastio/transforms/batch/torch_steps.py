@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
+
+from fastio import _native
 from fastio.lazy import torch
+from fastio.transforms.batch.geometry import to_device
 
 __all__ = ["CHANGES", "MIXES", "Mix"]
 
@@ -115,6 +120,45 @@ def _grey(images: torch.Tensor, amounts: torch.Tensor) -> torch.Tensor:
 
 def _invert(images: torch.Tensor, amounts: torch.Tensor) -> torch.Tensor:
     return 1 - images if images.is_floating_point() else 255 - images
+
+
+def _permute(images: torch.Tensor, amounts: torch.Tensor) -> torch.Tensor:
+    """Exchange the channels of pictures with three."""
+    if images.shape[1] != 3:
+        return images
+    return images.gather(1, amounts[:, :3].to(torch.int64)[:, :, None, None].expand_as(images))
+
+
+def _noise(images: torch.Tensor, amounts: torch.Tensor) -> torch.Tensor:
+    """Add normal noise: of bytes, that of native threads, value by value."""
+    _, channels, height, width = images.shape
+    value = torch.arange(height * width * channels, device=images.device)
+    value = value.reshape(1, height, width, channels).permute(0, 3, 1, 2)
+    parts = amounts[:, 2:6].to(torch.int64)[:, :, None, None, None]
+    first, second = parts[:, 0] << 16 | parts[:, 1], parts[:, 2] << 16 | parts[:, 3]
+    bits = (value * 0x9E3779B9 + first) & _LOW
+    bits = ((bits ^ bits >> 16) * 0x21F0AAAD) & _LOW
+    bits = ((bits ^ bits >> 15 ^ second) * 0x735A2D97) & _LOW
+    bits = ((bits ^ bits >> 15) * 0x21F0AAAD) & _LOW
+    bits = (bits ^ bits >> 16) >> 16
+    table = _quantiles(images.device)
+    size = table[bits % len(table)]
+    mean, deviation = (amounts[:, place].reshape(-1, 1, 1, 1) for place in range(2))
+    noise = (mean + torch.where(bits < len(table), size, -size) * deviation).clamp(-255, 255)
+    if images.is_floating_point():
+        return _as(images.to(torch.float32) + noise / 255, images)
+    return _as(images.to(torch.float32) + noise.trunc(), images)
+
+
+_LOW = 0xFFFFFFFF
+
+
+@lru_cache(maxsize=8)
+def _quantiles(device: torch.device) -> torch.Tensor:
+    """Return the magnitudes of noise there."""
+    quantiles = np.empty(1 << 15, np.float32)
+    _native.normal_quantiles(quantiles)
+    return to_device(quantiles, device)
 
 
 def _blur(images: torch.Tensor, amounts: torch.Tensor, *reaches: int) -> torch.Tensor:
@@ -225,6 +269,8 @@ CHANGES: dict[str, Change] = {
     "flip_y": _flip_y,
     "affine": _affine,
     "perspective": _perspective,
+    "permute": _permute,
+    "noise": _noise,
 }
 
 

@@ -297,6 +297,12 @@ PyJob colour_rows(const Array<std::uint8_t, 4>& pictures, const ProgramArray& co
   return begin(colour_task(std::move(rows)), {count, 1}, pool, keep(pictures, status));
 }
 
+void copy_quantiles(const Array<float, 1>& out) {
+  expect_length("out", out.shape(0), count_of_quantiles);
+  const auto& quantiles = normal_quantiles();
+  std::copy(quantiles.begin(), quantiles.end(), out.data());
+}
+
 void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
             const Array<double, 2>& out) {
   expect_length("out", out.shape(0), indices.size());
@@ -382,6 +388,9 @@ void bind_transforms(nb::module_& m) {
               "status: NDArray[np.int32], pool: ThreadPool | None = None) -> Job"),
       "The same into ``outs``, an array (n, H, W, C) or (n, C, H, W) for each view. ``status`` is\n"
       "that of the pictures, not OK if one of the views cannot be had.");
+  m.def("normal_quantiles", &copy_quantiles, "out"_a.noconvert(),
+        nb::sig("def normal_quantiles(out: NDArray[np.float32]) -> None"),
+        "Write the 32,768 magnitudes of the noise of ``colour_rows``, each equally likely.");
   m.def("philox", &philox, "seed"_a, "epoch"_a, "indices"_a.noconvert(), "out"_a.noconvert(),
         nb::sig("def philox(seed: int, epoch: int, indices: NDArray[np.int64], "
                 "out: NDArray[np.float64]) -> None"),

@@ -546,6 +546,90 @@ const char* call_fault(const ColourProgram& program, std::size_t number) noexcep
   return nullptr;
 }
 
+const char* permute_fault(const ColourWork& work) noexcept {
+  unsigned seen = 0;
+  for (std::size_t c = 0; c < 3; ++c) {
+    if (!is_whole(work.amounts[c], 0, 2)) return "there is no such channel";
+    seen |= 1U << static_cast<unsigned>(work.amounts[c]);
+  }
+  return seen == 7 ? nullptr : "a channel gets lost";
+}
+
+const char* noise_fault(const ColourWork& work) noexcept {
+  if (work.amounts[1] < 0) return "the deviation of noise is below 0";
+  for (std::size_t part = 2; part < 6; ++part) {
+    if (!is_whole(work.amounts[part], 0, 0xFFFF)) return "a seed of noise has no such part";
+  }
+  return nullptr;
+}
+
+/// The number below which a normal one lies with this probability, above 0.5: Acklam's rational
+/// approximation (2003), made exact by a step of Halley's method.
+double normal_quantile(double probability) noexcept {
+  constexpr std::array a{-3.969683028665376e+01, 2.209460984245205e+02, -2.759285104469687e+02,
+                         1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
+  constexpr std::array b{-5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02,
+                         6.680131188771972e+01, -1.328068155288572e+01};
+  constexpr std::array c{-7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838e+00,
+                         -2.549732539343734e+00, 4.374664141464968e+00,  2.938163982698783e+00};
+  constexpr std::array d{7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00,
+                         3.754408661907416e+00};
+  double x = 0;
+  if (probability <= 0.97575) {
+    const double q = probability - 0.5;
+    const double r = q * q;
+    x = (((((a[0] * r + a[1]) * r + a[2]) * r + a[3]) * r + a[4]) * r + a[5]) * q /
+        (((((b[0] * r + b[1]) * r + b[2]) * r + b[3]) * r + b[4]) * r + 1);
+  } else {
+    const double q = std::sqrt(-2 * std::log(1 - probability));
+    x = -(((((c[0] * q + c[1]) * q + c[2]) * q + c[3]) * q + c[4]) * q + c[5]) /
+        ((((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1);
+  }
+  constexpr double root_of_two_pi = 2.5066282746310002;
+  const double error = 0.5 * std::erfc(-x / std::sqrt(2.0)) - probability;
+  const double step = error * root_of_two_pi * std::exp(x * x / 2);
+  return x - step / (1 + x * step / 2);
+}
+
+/// 32 bits that belong to a value and a seed.
+std::uint32_t noise_bits(std::uint32_t value, const std::array<std::uint32_t, 2>& seed) noexcept {
+  std::uint32_t bits = value * 0x9E3779B9U + seed[0];
+  bits = (bits ^ bits >> 16) * 0x21F0AAADU;
+  bits = (bits ^ bits >> 15 ^ seed[1]) * 0x735A2D97U;
+  bits = (bits ^ bits >> 15) * 0x21F0AAADU;
+  return bits ^ bits >> 16;
+}
+
+void add_noise(const Picture& picture, const ColourWork& work) noexcept {
+  const auto& quantiles = normal_quantiles();
+  const auto mean = static_cast<float>(work.amounts[0]);
+  const auto deviation = static_cast<float>(work.amounts[1]);
+  std::array<std::uint32_t, 2> seed{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    seed[i] = static_cast<std::uint32_t>(work.amounts[2 + 2 * i]) << 16 |
+              static_cast<std::uint32_t>(work.amounts[3 + 2 * i]);
+  }
+  const std::size_t count = bytes_of(picture);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = noise_bits(static_cast<std::uint32_t>(i), seed) >> 16;
+    const float size = quantiles[bits & (count_of_quantiles - 1)];
+    const float noise = mean + (bits < count_of_quantiles ? size : -size) * deviation;
+    const float whole = std::trunc(std::clamp(noise, -white, white));
+    picture.data[i] = as_byte(static_cast<float>(picture.data[i]) + whole);
+  }
+}
+
+void permute(const Picture& picture, const ColourWork& work) noexcept {
+  std::array<std::size_t, 3> from{};
+  for (std::size_t c = 0; c < 3; ++c) from[c] = static_cast<std::size_t>(work.amounts[c]);
+  const std::size_t count = bytes_of(picture);
+  for (std::size_t i = 0; i < count; i += 3) {
+    std::uint8_t* const pixel = picture.data + i;
+    const std::array<std::uint8_t, 3> old{pixel[0], pixel[1], pixel[2]};
+    for (std::size_t c = 0; c < 3; ++c) pixel[c] = old[from[c]];
+  }
+}
+
 constexpr double last_filter = 5;
 
 const char* canvas_fault(const ColourWork& work) noexcept {
@@ -625,6 +709,8 @@ const char* step_fault(const ColourWork& work, std::size_t height, std::size_t w
     case ColourStep::posterize: return is_whole(amount, 0, 8) ? nullptr : "values have 0 to 8 bits";
     case ColourStep::erase: return erase_fault(work, height, width);
     case ColourStep::blur: return blur_fault(work, height, width);
+    case ColourStep::permute: return permute_fault(work);
+    case ColourStep::noise: return noise_fault(work);
     default: return nullptr;
   }
 }
@@ -642,6 +728,18 @@ const ColourLoops& colour_loops(SimdLevel level) noexcept {
   (void)level;
 #endif
   return scalar_colours;
+}
+
+const std::array<float, count_of_quantiles>& normal_quantiles() noexcept {
+  static const auto quantiles = [] {
+    std::array<float, count_of_quantiles> made{};
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      const double share = (static_cast<double>(i) + 0.5) / (2 * static_cast<double>(made.size()));
+      made[i] = static_cast<float>(normal_quantile(0.5 + share));
+    }
+    return made;
+  }();
+  return quantiles;
 }
 
 Canvas canvas_of(const ColourWork& work) noexcept {
@@ -686,7 +784,8 @@ const char* colour_fault(const ColourProgram& program, std::size_t height, std::
     const auto step = static_cast<ColourStep>(program.steps[i].step);
     const bool is_of_any = step == ColourStep::none || step == ColourStep::erase ||
                            step == ColourStep::flip_x || step == ColourStep::flip_y ||
-                           step >= ColourStep::call;
+                           step == ColourStep::call || step == ColourStep::more_numbers ||
+                           step == ColourStep::canvas || step == ColourStep::plan;
     if (channels != 1 && channels != 3 && !is_of_any) {
       return "pictures have neither 1 nor 3 channels";
     }
@@ -838,6 +937,10 @@ bool Colourist::step(const ColourWork& work, const Picture& picture) noexcept {
         });
       }
       break;
+    case ColourStep::permute:
+      if (has_colour) permute(picture, work);
+      break;
+    case ColourStep::noise: add_noise(picture, work); break;
     case ColourStep::invert: change_bits(picture, 0, 255); break;
     case ColourStep::solarize:
       change_bits(picture, static_cast<unsigned>(std::ceil(static_cast<float>(amount))), 255);

@@ -51,7 +51,10 @@ enum class ColourStep : int {
   canvas,        ///< height and width of the row that the plan just before fills, or, as the first
                  ///< step, the batch's plan; its filter, and its fill, a value for each of 4 channels
   plan,          ///< the picture is what this plan, 13 numbers, makes of it: a canvas follows
-  last = plan,
+  permute,       ///< which channel each of 3 becomes a copy of
+  noise,         ///< mean and deviation of normal noise, in levels, cut to whole ones; a seed of 64
+                 ///< bits in four parts. Other numbers than torch's, of the same distribution
+  last = noise,
 };
 
 /// A user's function on a picture: height x width x channels bytes, which it changes in place, and
@@ -85,6 +88,11 @@ struct ColourPrograms {
     return {steps.get() + picture * count, count};
   }
 };
+
+/// The magnitudes of normal noise: quantiles of the normal distribution above its middle, each of
+/// the same probability, ascending.
+inline constexpr std::size_t count_of_quantiles = 1 << 15;
+[[nodiscard]] const std::array<float, count_of_quantiles>& normal_quantiles() noexcept;
 
 /// What a canvas says. Of pictures whose program begins with none, the batch does.
 struct Canvas {

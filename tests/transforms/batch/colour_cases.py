@@ -12,10 +12,16 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.transforms import RandomAffine, RandomPerspective, RandomRotation, Transform
+from fastio.transforms import (
+    RandomAffine,
+    RandomPerspective,
+    RandomPhotometricDistort,
+    RandomRotation,
+    Transform,
+)
 from fastio.transforms.arguments import Fill
 from fastio.transforms.batch import policy
-from fastio.transforms.batch.program import program_for
+from fastio.transforms.batch.program import PixelTransform, program_for
 from fastio.transforms.matrices import Look, affine_matrices, warp_program
 from fastio.transforms.program import Program, Step, paint, program_of
 
@@ -126,11 +132,21 @@ def _words(look: Look, image: Any) -> dict[str, Any]:
     return {"interpolation": mode, "fill": fill}
 
 
+ORDERS = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+
+
+def _permuted(functional: Any, image: Any, order: Sequence[int]) -> Any:
+    return functional.permute_channels(image, list(order)) if image.shape[0] == 3 else image
+
+
 CASES: dict[str, Case] = {
     "brightness": Case(_step(Step.BRIGHTNESS, lambda s: 2 * s), lambda f, x, s: f.adjust_brightness(x, 2 * s)),
     "contrast": Case(_step(Step.CONTRAST, lambda s: 2 * s), lambda f, x, s: f.adjust_contrast(x, 2 * s)),
     "saturation": Case(_step(Step.SATURATION, lambda s: 2 * s), lambda f, x, s: f.adjust_saturation(x, 2 * s)),
     "hue": Case(_step(Step.HUE, lambda s: s - 0.5), lambda f, x, s: f.adjust_hue(x, s - 0.5)),
+    "permute": Case(
+        _step(Step.PERMUTE, lambda s: ORDERS[int(6 * s)]), lambda f, x, s: _permuted(f, x, ORDERS[int(6 * s)])
+    ),
     "grey": Case(_step(Step.GREY), lambda f, x, s: f.rgb_to_grayscale(x, x.shape[0])),
     "invert": Case(_step(Step.INVERT), lambda f, x, s: f.invert(x)),
     "solarize": Case(_step(Step.SOLARIZE, lambda s: 255 * s), lambda f, x, s: f.solarize(x, 255 * s)),
@@ -231,7 +247,7 @@ def _operations(name: str) -> list[tuple[str, int, float]]:
     return [(kind, strength, sign) for kind in space.kinds for strength in (0, 4, bins - 1) for sign in (1.0, -1.0)]
 
 
-# Rotations, affine maps and perspectives with random amounts.
+# Rotations, affine maps, perspectives and photometric distortions with random amounts.
 
 
 def _rotated(functional: Any, image: Any, q: Sequence[float]) -> Any:
@@ -253,6 +269,20 @@ def _distorted(functional: Any, image: Any, q: Sequence[float]) -> Any:
     return functional.perspective(image, starts.tolist(), ends.tolist(), _nearest(), fill=0)
 
 
+def _photometric(functional: Any, image: Any, q: Sequence[float]) -> Any:
+    ranges = {"brightness": (0.875, 1.125), "contrast": (0.5, 1.5), "saturation": (0.5, 1.5), "hue": (-0.05, 0.05)}
+    amounts = {name: low + (high - low) * q[4 + place] for place, (name, (low, high)) in enumerate(ranges.items())}
+    names = (
+        ["brightness", "contrast", "saturation", "hue"]
+        if q[8] < 0.5
+        else ["brightness", "saturation", "hue", "contrast"]
+    )
+    for name in names:
+        if q[[*ranges].index(name)] < 0.5:
+            image = getattr(functional, f"adjust_{name}")(image, amounts[name])
+    return _permuted(functional, image, np.argsort(q[10:13]).tolist()) if q[9] < 0.5 else image
+
+
 def _bilinear() -> Any:
     from torchvision.transforms import InterpolationMode
 
@@ -265,10 +295,11 @@ def _nearest() -> Any:
     return InterpolationMode.NEAREST
 
 
-_WARPS: dict[str, tuple[Transform, Callable[[Any, Any, Sequence[float]], Any]]] = {
+_WARPS: dict[str, tuple[Transform | PixelTransform, Callable[[Any, Any, Sequence[float]], Any]]] = {
     "RandomRotation": (RandomRotation((-40, 70), "bilinear", center=(3, 9), fill=9), _rotated),
     "RandomAffine": (RandomAffine(30, (0.1, 0.3), (0.5, 1.5), (-10, 20, -5, 5), fill=7), _moved),
     "RandomPerspective": (RandomPerspective(0.6, 1.0, "nearest"), _distorted),
+    "RandomPhotometricDistort": (RandomPhotometricDistort(), _photometric),
 }
 WARPS = tuple(_WARPS)
 

@@ -19,6 +19,7 @@ from fastio.transforms import (
     AutoAugment,
     ColorJitter,
     GaussianBlur,
+    GaussianNoise,
     MixUp,
     OneOf,
     RandAugment,
@@ -26,11 +27,13 @@ from fastio.transforms import (
     RandomAffine,
     RandomApply,
     RandomAutocontrast,
+    RandomChannelPermutation,
     RandomEqualize,
     RandomErasing,
     RandomGrayscale,
     RandomInvert,
     RandomPerspective,
+    RandomPhotometricDistort,
     RandomPosterize,
     RandomRotation,
     RandomSolarize,
@@ -72,6 +75,9 @@ EVERY: list[AnyPixels] = [
     RandomAdjustSharpness(2.0),
     GaussianBlur((5, 3)),
     RandomErasing(0.7, value=(1, 2, 3)),
+    RandomPhotometricDistort(),
+    RandomChannelPermutation(),
+    GaussianNoise(0.02),
     RandAugment(3, 15),
     TrivialAugmentWide(),
     AutoAugment("svhn", fill=9),
@@ -178,6 +184,60 @@ class _Fixed(PixelTransform):
 
     def program(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Program:
         return np.repeat(self._program, len(numbers), axis=0)
+
+
+def test_noise_is_normal() -> None:
+    """Of flat pictures, levels come as often as normal noise cut to whole levels has them; neighbours know nothing."""
+    flat = torch.full((2, 3, 200, 300), 128, dtype=torch.uint8)
+    transform = GaussianNoise(0.01, 0.04)
+    noisy = natively(transform, flat, numbers_for(transform, 2)).numpy().astype(int) - 128
+    mean, sigma = 255 * 0.01, 255 * 0.04
+
+    def below(level: float) -> float:
+        return 0.5 * (1 + math.erf((level - mean) / sigma / math.sqrt(2)))
+
+    levels = range(-25, 31)  # each expected some hundred times
+    chances = [below(k + (k >= 0)) - below(k - (k <= 0)) for k in levels]  # cut towards 0
+    counts = np.array([(noisy == k).sum() for k in levels])
+    expected = noisy.size * np.array(chances)
+    assert ((counts - expected) ** 2 / expected).sum() < 2 * len(levels)  # chi squared, whose mean is their number
+    assert abs(noisy.mean() - noisy[:, 0].mean()) < 0.2
+    for one, other in (
+        (noisy[0], noisy[1]),
+        (noisy[:, 0], noisy[:, 1]),
+        (noisy[..., 1:], noisy[..., :-1]),
+        (noisy[:, :, 1:], noisy[:, :, :-1]),
+    ):
+        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.01
+
+
+def test_noise_on_a_device_is_that_of_native_threads() -> None:
+    """Of bytes to a level, in any memory format; of floats, without cutting to levels."""
+    transform, images = GaussianNoise(-0.1, 0.3), pictures()
+    numbers = numbers_for(transform)
+    here = natively(transform, images, numbers)
+    last = natively(transform, images.contiguous(memory_format=torch.channels_last), numbers)
+
+    assert torch.equal(here, last)
+    assert (on_device(transform, images, numbers) - here.int()).abs().max() <= 1
+    assert (by_torch(transform, images, numbers) * 255 - here).abs().max() <= 1.01
+    assert {0, 255} <= set(here.unique().tolist())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: GaussianNoise(clip=False), "clip=False: expected True"),
+        (lambda: GaussianNoise(sigma=-1), "sigma=-1: expected a finite number of at least 0"),
+        (lambda: GaussianNoise(mean=math.nan), "mean=nan: expected a finite number"),
+        (lambda: RandomPhotometricDistort(hue=(-1, 1)), r"hue=\(-1, 1\): expected"),
+        (lambda: RandomPhotometricDistort(p=2), "p=2: expected a probability"),
+    ],
+)
+def test_numbers_that_mean_nothing(make: Any, words: str) -> None:
+    """Noise and distortions say so when they are built."""
+    with pytest.raises(ValueError, match=words):
+        make()
 
 
 @pytest.mark.parametrize("name", list(CASES))
