@@ -11,6 +11,8 @@ Missing values are neither true nor false, as in SQL, and samples of which a who
     value       a number, a text, True, False, a column, or column('any name')
                 + - * /                           of numbers
                 x.startswith('a'), x.endswith('a'), x.contains('a')
+
+A number beside a column of float32 or float16 is rounded to that first: 0.7 is equal to a stored 0.7.
 """
 
 from __future__ import annotations
@@ -62,11 +64,15 @@ class ColumnValues:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What a part of an expression gives: an array or a scalar of pyarrow."""
+    """
+    What a part of an expression gives: an array or a scalar of pyarrow. ``short`` is the dtype of a column of floats of
+    less than 64 bits.
+    """
 
     data: Any
     names: Sequence[str] | None = None
     texts: Any = None
+    short: np.dtype[Any] | None = None
 
 
 class Expression:
@@ -192,6 +198,7 @@ class _Evaluation:
     def _pair(self, name: str, left: ast.AST, right: ast.AST) -> Any:
         one, two = self._value(left), self._value(right)
         one, two = self._alike(one, two, right), self._alike(two, one, left)
+        one, two = self._as_stored(one, two), self._as_stored(two, one)
         kinds = self._kind(one.data), self._kind(two.data)
         if "missing" in kinds:  # a column without any value, of which no comparison is true
             return self._nothing(one.data, two.data)
@@ -215,6 +222,14 @@ class _Evaluation:
                 raise self.expression.error(node, f"no class has this name{advice}")
             return _Value(self._class_names(value))
         return value if value.texts is None else _Value(value.texts)
+
+    def _as_stored(self, value: _Value, other: _Value) -> _Value:
+        """Return a number as the column that it is compared with would store it, if that can."""
+        if other.short is None or not isinstance(value.data, self.arrow.Scalar) or self._kind(value.data) != "a number":
+            return value
+        with np.errstate(over="ignore"):
+            stored = float(other.short.type(value.data.as_py()))
+        return _Value(self.arrow.scalar(stored)) if np.isfinite(stored) else value
 
     def _class_names(self, value: _Value) -> Any:
         """Return the names of classes in the place of their numbers; numbers without a name are missing."""
@@ -292,11 +307,12 @@ class _Evaluation:
             raise self.expression.error(node, f"no column {name!r}: {advice}")
         column = self.values_of(name)
         texts = None if column.texts is None else self.arrow.array(column.texts, self.arrow.string())
-        values = column.values
+        values, short = column.values, None
         if isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.dtype != np.uint64:
             wide = np.float64 if values.dtype.kind == "f" else np.int64
+            short = values.dtype if values.dtype.kind == "f" and values.dtype != wide else None
             values = values.astype(wide, copy=False)  # so that small numbers can be added and multiplied
-        return _Value(self.arrow.array(values, from_pandas=True), column.names, texts)  # NaN is a missing value
+        return _Value(self.arrow.array(values, from_pandas=True), column.names, texts, short)  # NaN is a missing value
 
     def _kind(self, data: Any) -> str:
         types = self.arrow.types

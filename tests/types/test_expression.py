@@ -124,6 +124,24 @@ def test_what_is_wrong_is_named_with_its_place(text: str, place: int, problem: s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_short_floats_compare_as_they_are_stored(dtype: str) -> None:
+    """A number is rounded to the column's type, as by NumPy; one that it cannot hold, and what is computed, is not."""
+    values = np.array([0.1, 0.7, 0.69, 0.71, np.nan, np.inf], dtype)
+    columns = {"score": ColumnValues(values), "same": ColumnValues(values.astype("f8"))}
+
+    def chosen(text: str) -> list[int]:
+        mask = Expression(text, where="x").mask(len(values), columns.__getitem__, tuple(columns))
+        return np.flatnonzero(mask).tolist()
+
+    assert [1, 3, 5] == chosen("score >= 0.7") == chosen("0.7 <= score") == np.flatnonzero(values >= 0.7).tolist()
+    assert [1] == chosen("score == 0.7") == chosen("score in (0.5, 0.7)") == chosen("0.7 <= score <= 0.7")
+    assert [0, 2] == chosen("score < 0.7")
+    assert [0, 1, 2, 3, 5] == chosen("score == same")
+    assert [0, 1, 2, 3] == chosen("score < 1e300")
+    assert [1] == chosen("-score == -0.7") if dtype == "f8" else [] == chosen("-score == -0.7")
+
+
 def test_what_is_no_text_is_no_expression() -> None:
     """A mask or a function is for indices=."""
     with pytest.raises(TypeError, match="expected an expression as text, such as 'width >= 400'"):
