@@ -5,6 +5,7 @@ from fastio.transforms.batch import ChannelsLast as ChannelsLast
 from fastio.transforms.batch import ColorJitter as ColorJitter
 from fastio.transforms.batch import CutMix as CutMix
 from fastio.transforms.batch import GaussianBlur as GaussianBlur
+from fastio.transforms.batch import GaussianNoise as GaussianNoise
 from fastio.transforms.batch import MixUp as MixUp
 from fastio.transforms.batch import Mosaic as Mosaic
 from fastio.transforms.batch import Normalize as Normalize
@@ -16,10 +17,12 @@ from fastio.transforms.batch import RandAugment as RandAugment
 from fastio.transforms.batch import RandomAdjustSharpness as RandomAdjustSharpness
 from fastio.transforms.batch import RandomApply as RandomApply
 from fastio.transforms.batch import RandomAutocontrast as RandomAutocontrast
+from fastio.transforms.batch import RandomChannelPermutation as RandomChannelPermutation
 from fastio.transforms.batch import RandomEqualize as RandomEqualize
 from fastio.transforms.batch import RandomErasing as RandomErasing
 from fastio.transforms.batch import RandomGrayscale as RandomGrayscale
 from fastio.transforms.batch import RandomInvert as RandomInvert
+from fastio.transforms.batch import RandomPhotometricDistort as RandomPhotometricDistort
 from fastio.transforms.batch import RandomPosterize as RandomPosterize
 from fastio.transforms.batch import RandomSolarize as RandomSolarize
 from fastio.transforms.batch import ToDtype as ToDtype
@@ -39,6 +42,7 @@ from fastio.transforms.flip import RandomHorizontalFlip as RandomHorizontalFlip
 from fastio.transforms.flip import RandomVerticalFlip as RandomVerticalFlip
 from fastio.transforms.frames import invert_geometry as invert_geometry
 from fastio.transforms.frames import move_boxes as move_boxes
+from fastio.transforms.iou_crop import RandomIoUCrop as RandomIoUCrop
 from fastio.transforms.resize import Letterbox as Letterbox
 from fastio.transforms.resize import Pad as Pad
 from fastio.transforms.resize import Resize as Resize

@@ -15,6 +15,7 @@ from fastio.transforms.matrices import Warp
 __all__ = [
     "AxisName",
     "BoxRule",
+    "Boxes",
     "Canvas",
     "CropRule",
     "GeometryRule",
@@ -28,6 +29,7 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 AxisName = Literal["x", "y"]
+Boxes = tuple[NDArray[np.float64], Ints]  # two corners of each, (N, 4), and the position of its picture, (N,)
 PixelFunction = Callable[[NDArray[np.uint8], NDArray[np.float64]], None]  # changes pixels (H, W, C), given numbers (k,)
 
 
@@ -77,6 +79,14 @@ class Canvas(Protocol):
 
     def keep(self, rule: Rule) -> None:
         """Treat boxes or points by this rule; pixels do not change."""
+        ...
+
+    def boxes_now(self) -> Boxes | None:
+        """Return the boxes in pixels of the canvas, clipped as it is; None for a canvas that does not know them."""
+        ...
+
+    def drop_outside(self, left: Ints, top: Ints, *, width: Ints, height: Ints, mask: NDArray[np.bool_]) -> None:
+        """Drop boxes whose centre is not within this part, where ``mask`` is set."""
         ...
 
 

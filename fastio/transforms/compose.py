@@ -17,6 +17,7 @@ from fastio.transforms.batch.functions import PerBatch, PerSample
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.canvas import BoxRule, Canvas, CropRule, GeometryRule, PointRule, Rule
+from fastio.transforms.iou_crop import check_boxes
 from fastio.transforms.joint import JointTransform
 from fastio.transforms.matrices import Warp
 from fastio.transforms.program import check_channels, paint
@@ -104,6 +105,7 @@ class Compose(Transform):
     def for_fields(self, fields: Iterable[Field]) -> JointTransform:
         """As Transform.for_fields."""
         fields = tuple(fields)
+        check_boxes(self, fields)
         moving = next((step for step in self.transforms if isinstance(step, PixelTransform) and step.moves), None)
         targets = [field.name for field in fields if field.traits.is_mask or field.geometry or field.owner]
         if moving is not None and targets:

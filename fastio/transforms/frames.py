@@ -23,6 +23,7 @@ from fastio.lazy import torch
 from fastio.transforms.arguments import Fill
 from fastio.transforms.canvas import (
     AxisName,
+    Boxes,
     BoxRule,
     CropRule,
     GeometryRule,
@@ -111,16 +112,21 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What happened to pictures up to a warp, and the warp's matrices ``(n, 3, 3)``, up to a factor each."""
+    """
+    What happened to pictures up to a warp, and the warp's matrices ``(n, 3, 3)``, up to a factor each.
+
+    ``inside`` are left, top, right and bottom, ``(n, 4)``, of the part in which boxes have their centre that are kept.
+    """
 
     x: Axis
     y: Axis
     matrices: Floats
+    inside: Floats | None = None
 
     def part(self, part: slice | NDArray[np.int64]) -> Stage:
         """Return the stage of some of the pictures, by position."""
         matrices = self.matrices[part] if len(self.matrices) > 1 else self.matrices
-        return Stage(self.x.part(part), self.y.part(part), matrices)
+        return Stage(self.x.part(part), self.y.part(part), matrices, None if self.inside is None else self.inside[part])
 
 
 class Frames:
@@ -143,6 +149,27 @@ class Frames:
         self.is_moved = False
         self.adds: tuple[str, ...] = ()
         self.limits: tuple[Axis, Axis] | None = None  # of the part that points are inside of; None: the whole canvas
+        self._known: tuple[Field, Rows] | None = None
+
+    def know(self, field: Field, boxes: Rows) -> None:
+        """Let transforms ask for these boxes of the pictures as stored."""
+        self._known = field, boxes
+
+    def boxes_now(self) -> Boxes | None:
+        """Return the boxes that it knows where they are now; dropped ones are empty."""
+        if self._known is None:
+            return None
+        field, rows = self._known
+        _, shown = _followed(_Box.of(rows.values.astype(np.float64), field), self.part(rows.samples))
+        return np.stack([shown.left, shown.top, shown.right, shown.bottom], axis=1), rows.samples
+
+    def drop_outside(self, left: Ints, top: Ints, *, width: Ints, height: Ints, mask: NDArray[np.bool_]) -> None:
+        """Keep a stage that says which centres are inside."""
+        sides = np.broadcast_arrays(left, top, left + width, top + height, mask)
+        inside = np.stack(sides[:4], axis=1).astype(np.float64)
+        inside[~sides[4]] = [-np.inf, -np.inf, np.inf, np.inf]
+        self.stages.append(Stage(self.x, self.y, np.eye(3)[None], inside))
+        self.x, self.y = Axis.unmoved(), Axis.unmoved()
 
     def follow(self, transform: Steps, numbers: NDArray[np.float64]) -> None:
         """Run a transform with these numbers, ``(n, draws)``, then clip boxes to what it leaves of the pictures."""
@@ -420,20 +447,27 @@ def _moved_boxes(field: Field, rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
     """Return all boxes where the frames take them, and which of them to keep."""
     rule = frames.boxes
     boxes = rows.values.astype(np.float64)
-    whole = _Box(*_sides(boxes[:, 0], boxes[:, 2], field.geometry), *_sides(boxes[:, 1], boxes[:, 3], field.geometry))
-    shown, is_gone = whole, np.zeros(len(boxes), np.bool_)
-    own = frames.part(rows.samples)
-    for stage in own.stages:
-        whole, shown = whole.along(stage.x, stage.y), shown.along(stage.x, stage.y).clipped(stage.x, stage.y)
-        is_gone |= shown.is_empty  # a line is turned into a box
-        whole, shown = whole.around(stage.matrices), shown.around(stage.matrices)
-    whole, shown = whole.along(own.x, own.y), shown.along(own.x, own.y).clipped(own.x, own.y)
-    shown = shown.without(is_gone)
+    whole, shown = _followed(_Box.of(boxes, field), frames.part(rows.samples))
     keep = _large_enough((shown.right - shown.left, shown.bottom - shown.top), whole.area, rule)
     done = shown if rule.clip else whole
     boxes[:, 0], boxes[:, 2] = _from_sides(done.left, done.right, field.geometry)
     boxes[:, 1], boxes[:, 3] = _from_sides(done.top, done.bottom, field.geometry)
     return Rows(_as_stored(boxes, rows.values.dtype), rows.counts), keep
+
+
+def _followed(whole: _Box, own: Frames) -> tuple[_Box, _Box]:
+    """Return where the frames of each box take it, and what is seen of it: nothing of one that was dropped."""
+    shown, is_gone = whole, np.zeros(len(whole.left), np.bool_)
+    for stage in own.stages:
+        whole, shown = whole.along(stage.x, stage.y), shown.along(stage.x, stage.y).clipped(stage.x, stage.y)
+        is_gone |= shown.is_empty  # a line is turned into a box
+        if stage.inside is not None:
+            x, y = (shown.left + shown.right) / 2, (shown.top + shown.bottom) / 2
+            left, top, right, bottom = stage.inside.T
+            is_gone |= ~((left < x) & (x < right) & (top < y) & (y < bottom))
+        whole, shown = whole.around(stage.matrices), shown.around(stage.matrices)
+    whole, shown = whole.along(own.x, own.y), shown.along(own.x, own.y).clipped(own.x, own.y)
+    return whole, shown.without(is_gone)
 
 
 def _moved_points(rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
@@ -481,6 +515,12 @@ class _Box:
     right: Floats
     top: Floats
     bottom: Floats
+
+    @classmethod
+    def of(cls, boxes: Floats, field: Field) -> _Box:
+        """Return boxes (N, 4) in the format of their field."""
+        across, down = (_sides(boxes[:, axis], boxes[:, axis + 2], field.geometry) for axis in range(2))
+        return cls(*across, *down)
 
     @property
     def area(self) -> Floats:

@@ -22,17 +22,20 @@ from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.canvas import BoxRule, PointRule, Rule
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
-from fastio.transforms.frames import Frames, FramesByMember
+from fastio.transforms.frames import Frames, FramesByMember, Rows
+from fastio.transforms.iou_crop import looking_at_boxes
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import BLANK, Plan, canvas_step
 from fastio.transforms.plan import COLUMNS as COLUMNS_OF_PLAN
 from fastio.transforms.program import COLUMNS, Program, Step, check_channels, joined, paint
 from fastio.transforms.transform import Transform
 from fastio.types.placement import called
+from fastio.types.schema import Field
 
 __all__ = [
     "Fused",
     "FusedByMember",
+    "KnownBoxes",
     "PicturePass",
     "Planned",
     "uniform",
@@ -41,6 +44,8 @@ __all__ = [
 
 _FILTERS = {name: number for number, name in enumerate(KERNELS)}
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+KnownBoxes = tuple[Field, Rows]  # a field of boxes, and its values for the samples of a plan
 
 # A picture to try transforms on: larger than any crop, small enough that its area is a valid number.
 _ANY_SIDE = np.array([1 << 20])
@@ -58,6 +63,7 @@ class Planned:
     mask_fill: int = 0
     colours: Program | None = None  # (n, steps, 14), for each finished picture
     moves: Program | None = None  # the same for masks: flips and warps, which ``colours`` begins with
+    numbers: NDArray[np.float64] | None = None  # of transforms that looked at boxes to decide; None: as drawn
 
     @property
     def has_edges(self) -> bool:
@@ -72,6 +78,7 @@ class Planned:
         )
         return replace(
             self,
+            numbers=None if self.numbers is None else self.numbers[part],
             indices=self.indices[part],
             stored=self.stored[part],
             rows=self.rows[part],
@@ -84,9 +91,12 @@ class Planned:
 class PicturePass(Protocol):
     """What is done to pictures while they are decoded: the same to all, or to those of each member of a mixture."""
 
-    def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
+    def plan(
+        self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int, boxes: KnownBoxes | None = None
+    ) -> Planned:
         """
-        Decide what to do with these samples, whose pictures have the shapes ``stored``, ``(n, 3)``.
+        Decide what to do with these samples, whose pictures have the shapes ``stored``, ``(n, 3)``, and these boxes,
+        for transforms that look at them (``looks_at_boxes``).
 
         A sample with a bad header gets a plan that fits any row; decoding then reports what is wrong with it.
         """
@@ -116,6 +126,11 @@ class PicturePass(Protocol):
     @property
     def rules(self) -> tuple[str, ...]:
         """What the transforms are called that say how boxes and points follow."""
+        ...
+
+    @property
+    def looks_at_boxes(self) -> object:
+        """The first transform that has to know boxes to decide what to do; None if none has."""
         ...
 
     @property
@@ -178,7 +193,6 @@ class Fused:
         tried = Plan(_ANY_SIDE, _ANY_SIDE)
         self.transforms.run(tried, np.zeros((1, self.transforms.draws)))
         self._kernel = tried.first.kernel
-        self._has_stages = tried.first is not tried
         self._channels = tried.channels  # None: no Grayscale
         self._is_grey_first = tried.is_grey_first
         self._warper = tried.warper
@@ -208,43 +222,62 @@ class Fused:
         if self._warper is not None:
             check_channels(channels, self._warper)
 
-    def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
+    def plan(
+        self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int, boxes: KnownBoxes | None = None
+    ) -> Planned:
         """As PicturePass.plan."""
-        planned = self._plan_all(indices, stored, epoch=epoch)
+        planned = self._plan_all(indices, stored, boxes, epoch=epoch)
         if self._colours is None:
             return planned
         behind = self._colours.program(indices, planned.shapes, epoch=epoch)
         first = [] if planned.colours is None else [planned.colours]
         return replace(planned, colours=joined([*first, behind], len(indices)))
 
-    def _plan_all(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
+    def _plan_all(
+        self, indices: NDArray[np.int64], stored: NDArray[np.int64], boxes: KnownBoxes | None, *, epoch: int
+    ) -> Planned:
         # Shapes that all samples share are checked once: that is most of the cost for small raw pictures.
         sizes = stored[:1] if is_uniform(stored) else stored
         known = sizes[:, :2].all(axis=1)
         if known.all():
-            return self._plan(indices, stored, sizes, epoch=epoch)
+            return self._plan(indices, stored, sizes, boxes, epoch=epoch)
         known = np.broadcast_to(known, len(stored))
-        good = self._plan(indices[known], stored[known], stored[known], epoch=epoch)
+        of_known = None if boxes is None else (boxes[0], boxes[1].at(np.flatnonzero(known)))
+        good = self._plan(indices[known], stored[known], stored[known], of_known, epoch=epoch)
         rows = np.tile(np.array(BLANK, np.int32), (len(indices), 1))
         shapes = np.zeros((len(indices), 3), np.int64)
         rows[known], shapes[known] = good.rows, good.shapes
         shapes[~known, 2] = self._channels or stored[~known, 2]
-        colours, moves = (_spread(program, known) for program in (good.colours, good.moves))
-        return Planned(indices, stored, rows, shapes, good.fill, good.mask_fill, colours, moves)
+        colours, moves, numbers = (_spread(each, known) for each in (good.colours, good.moves, good.numbers))
+        return Planned(indices, stored, rows, shapes, good.fill, good.mask_fill, colours, moves, numbers)
 
     def _plan(
-        self, indices: NDArray[np.int64], stored: NDArray[np.int64], sizes: NDArray[np.int64], *, epoch: int
+        self,
+        indices: NDArray[np.int64],
+        stored: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        boxes: KnownBoxes | None,
+        *,
+        epoch: int,
     ) -> Planned:
         """Plan for good headers; ``sizes`` is ``stored``, or one row of it that stands for all."""
         for channels in np.unique(sizes[:, 2]).tolist():
             self._check_channels(channels)
-        plan = Plan(sizes[:, 0], sizes[:, 1])
-        self.transforms.run(plan, uniform(indices, self.transforms.draws, seed=self._seed, epoch=epoch))
+        plan, numbers = Plan(sizes[:, 0], sizes[:, 1]), self._drawn(indices, epoch)
+        if boxes is not None:
+            frames = Frames(sizes[:, 0], sizes[:, 1])
+            frames.know(*boxes)
+            self.transforms.run(frames, numbers)  # transforms that look at boxes write what they decide
+        self.transforms.run(plan, numbers)
         columns = np.broadcast_arrays(plan.height, plan.width, self._channels or sizes[:, 2])
         shapes = np.broadcast_to(np.stack(columns, axis=1), (len(indices), 3))
         count, first = len(indices), plan.first
         colours, moves = plan.program(count), plan.program(count, of_masks=True)
-        return Planned(indices, stored, plan.rows(count), shapes, first.fill or (0,), first.mask_fill, colours, moves)
+        edges, decided = (first.fill or (0,), first.mask_fill), None if boxes is None else numbers
+        return Planned(indices, stored, plan.rows(count), shapes, *edges, colours, moves, decided)
+
+    def _drawn(self, indices: NDArray[np.int64], epoch: int) -> NDArray[np.float64]:
+        return uniform(indices, self.transforms.draws, seed=self._seed, epoch=epoch)
 
     def frames(self, planned: Planned, *, epoch: int) -> Frames:
         """As PicturePass.frames."""
@@ -253,7 +286,8 @@ class Fused:
         known = sizes[:, :2].all(axis=1)
         height, width = (np.where(known, side, _ANY_SIDE) for side in (sizes[:, 0], sizes[:, 1]))
         frames = Frames(height, width)
-        frames.follow(self.transforms, uniform(planned.indices, self.transforms.draws, seed=self._seed, epoch=epoch))
+        numbers = self._drawn(planned.indices, epoch) if planned.numbers is None else planned.numbers
+        frames.follow(self.transforms, numbers)
         if not known.all():
             frames.blank(np.broadcast_to(~known, len(stored)))
         return frames
@@ -281,6 +315,11 @@ class Fused:
     def kernel(self) -> str | None:
         """The filter of the resampling; None without one."""
         return self._kernel
+
+    @property
+    def looks_at_boxes(self) -> object:
+        """As PicturePass.looks_at_boxes."""
+        return next(looking_at_boxes(self.transforms), None)
 
     @property
     def grey_settings(self) -> tuple[int | None, bool]:
@@ -328,11 +367,20 @@ class Fused:
                 f"{self.transforms}: with decode='device', Grayscale must come after resampling: put it last, or "
                 "drop decode='device'"
             )
-        if self._has_stages:
+        if any(self._has_stages(np.array([side])) for side in (1, int(_ANY_SIDE[0]))):  # edges may be of small ones
             raise SchemaError(
-                f"{self.transforms}: crops and resizes behind {self._warper} are done by the CPU's threads: put them "
-                "before it, or drop decode='device'"
+                f"{self.transforms}: crops and resizes behind a warp, and resizes behind edges, are done by the CPU's "
+                "threads: put them before it, or drop decode='device'"
             )
+
+    def _has_stages(self, side: NDArray[np.int64]) -> bool:
+        """Return whether pictures of this height and width go through several plans."""
+        plan = Plan(side, side)
+        try:
+            self.transforms.run(plan, np.zeros((1, self.transforms.draws)))
+        except SchemaError:  # a picture smaller than its crop
+            return False
+        return plan.first is not plan
 
     def _is_grey_last(self) -> bool:
         """Return whether luma is computed from rows of colour; if not, pictures are decoded to the row's channels."""
@@ -342,7 +390,8 @@ class Fused:
 
     def apply(self, planned: Planned, position: int, pixels: NDArray[np.uint8], *, epoch: int) -> NDArray[np.uint8]:
         """As PicturePass.apply."""
-        numbers = uniform(planned.indices[[position]], self.transforms.draws, seed=self._seed, epoch=epoch)
+        drawn = planned.numbers
+        numbers = self._drawn(planned.indices[[position]], epoch) if drawn is None else drawn[[position]]
         picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
         result = np.array(self.transforms.apply(picture, numbers[0]))
         result = result.reshape(*result.shape[:2], -1)
@@ -372,6 +421,11 @@ class FusedByMember:
         self._lead = next((each for each in self._passes if each.kernel is not None), self._passes[0])
         lead = self._names[self._passes.index(self._lead)]
         for name, each in passes.items():
+            if each.looks_at_boxes is not None:
+                raise SchemaError(
+                    f"Mixture: {each.looks_at_boxes} of member {name!r} looks at boxes, which are not known where "
+                    "lists differ by member: pass one list to FastLoader"
+                )
             if each.grey_settings != self._lead.grey_settings:
                 raise SchemaError(
                     f"Mixture: Grayscale is not the same for {name!r} and {lead!r}: give it to both, in the same place"
@@ -387,8 +441,10 @@ class FusedByMember:
         indices, _ = split_ids(ids)
         return self._member_of[indices]
 
-    def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
-        """As PicturePass.plan."""
+    def plan(
+        self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int, boxes: KnownBoxes | None = None
+    ) -> Planned:
+        """As PicturePass.plan; no transform of a member looks at boxes."""
         members = self._members(indices)
         kinds = np.unique(members).tolist()
         places = [np.flatnonzero(members == kind) for kind in kinds]
@@ -451,6 +507,11 @@ class FusedByMember:
         return tuple(dict.fromkeys(rule for each in self._passes for rule in each.rules))
 
     @property
+    def looks_at_boxes(self) -> object:
+        """As PicturePass.looks_at_boxes: none does."""
+        return None
+
+    @property
     def grey(self) -> int | None:
         """As PicturePass.grey."""
         return self._lead.grey
@@ -501,8 +562,8 @@ def _gathered(programs: Sequence[Program | None], places: Sequence[NDArray[np.in
     return gathered
 
 
-def _spread(program: Program | None, known: NDArray[np.bool_]) -> Program | None:
-    """Return the program of all samples, from that of the ``known`` ones; the others do nothing."""
+def _spread(program: NDArray[np.float64] | None, known: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+    """Return the program, or numbers, of all samples, from those of the ``known`` ones; the others do nothing."""
     if program is None:
         return None
     spread = np.zeros((len(known), *program.shape[1:]))

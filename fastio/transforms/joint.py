@@ -13,7 +13,7 @@ from PIL import Image
 
 from fastio.lazy import is_tensor, torch
 from fastio.transforms.arguments import Fill
-from fastio.transforms.canvas import AxisName, Canvas, Ints, PixelFunction, Rule, Steps
+from fastio.transforms.canvas import AxisName, Boxes, Canvas, Ints, PixelFunction, Rule, Steps
 from fastio.transforms.frames import Frames, Rows, move_targets
 from fastio.transforms.matrices import Warp
 from fastio.transforms.plain import PlainMask, PlainPicture
@@ -59,6 +59,11 @@ class JointTransform:
         masks = {f.name: PlainMask(values[f.name]) for f in fields if f.traits.is_mask}
         size = _common_size({**pictures, **masks})
         frames = Frames(*(np.array([side]) for side in size))
+        ragged = {f.name: values[f.name] for f in fields if f.geometry or f.owner}
+        rows = {name: _rows(value) for name, value in ragged.items()}
+        boxes = next((field for field in fields if field.is_box and field.name in rows), None)
+        if boxes is not None:
+            frames.know(boxes, rows[boxes.name])
         self.transform.run(
             _Together((frames, *pictures.values(), *masks.values())), numbers.reshape(1, self.transform.draws)
         )
@@ -66,8 +71,6 @@ class JointTransform:
         taken = next((name for name in frames.adds if name in values), None)
         if taken is not None:
             raise ValueError(f"the sample has a field {taken!r}, which the transforms would replace: leave one out")
-        ragged = {f.name: values[f.name] for f in fields if f.geometry or f.owner}
-        rows = {name: _rows(value) for name, value in ragged.items()}
         moved = move_targets(fields, rows, frames)
         return {
             **{name: canvas.picture for name, canvas in pictures.items()},
@@ -115,6 +118,12 @@ class _Together:
 
     def keep(self, rule: Rule) -> None:
         self._each(lambda canvas: canvas.keep(rule))
+
+    def boxes_now(self) -> Boxes | None:
+        return self.canvases[0].boxes_now()
+
+    def drop_outside(self, left: Ints, top: Ints, *, width: Ints, height: Ints, mask: NDArray[np.bool_]) -> None:
+        self._each(lambda canvas: canvas.drop_outside(left, top, width=width, height=height, mask=mask))
 
     def _each(self, step: Callable[[Canvas], None]) -> None:
         for canvas in self.canvases:

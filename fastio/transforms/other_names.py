@@ -58,8 +58,6 @@ _CLASSES: Final[Mapping[str, str]] = {
     "Equalize": "RandomEqualize(p=1.0) always equalizes",
     "FiveCrop": "FastLoader(..., views=[(5, [RandomCrop(224)])]) gives five crops at random, natively; for the four "
     f"corners, {_python('FiveCrop(...)')}",
-    "GaussianNoise": "PerSample(function, draws=1) behind ToDtype(torch.float32, scale=True) adds noise, seeded by the "
-    f"number that it gets; or {_python('GaussianNoise(...)')}",
     "Identity": "leave it out",
     "InterpolationMode": 'pass its name: Resize(256, interpolation="bicubic"); values of torchvision\'s are taken, too',
     "Invert": "RandomInvert(p=1.0) always inverts",
@@ -71,12 +69,7 @@ _CLASSES: Final[Mapping[str, str]] = {
     "PILToTensor": f"{_TENSORS}: leave it out",
     "Posterize": "RandomPosterize(bits, p=1.0) always posterizes",
     "RGB": 'leave it out: FastDataset(path, mode="RGB") is the default',
-    "RandomChannelPermutation": _compiled("RandomChannelPermutation()"),
-    "RandomPhotometricDistort": "ColorJitter((0.875, 1.125), (0.5, 1.5), (0.5, 1.5), (-0.05, 0.05)) has its ranges "
-    f"natively, but always makes all four changes and exchanges no channels; {_python('RandomPhotometricDistort()')}",
     "RandomChoice": "OneOf([...], p) is the same",
-    "RandomIoUCrop": "FastDataset(path, transform=v2.RandomIoUCrop(), tv_tensors=True) runs torchvision's in Python; "
-    "RandomCrop(...) with KeepBoxes(min_visible=0.3) is native",
     "RandomOrder": f"{_python('RandomOrder([...])')}; ColorJitter(...) draws the order of its steps natively",
     "SanitizeBoundingBoxes": "boxes are dropped anyway that are too small: KeepBoxes(min_size, min_area) says from "
     "when on",
@@ -140,7 +133,7 @@ _FUNCTIONS: Final[Mapping[str, str]] = {
     "erase": _compose("RandomErasing(p=1.0)"),
     "five_crop": _CLASSES["FiveCrop"],
     "gaussian_blur": _compose("GaussianBlur(kernel_size, (sigma, sigma))"),
-    "gaussian_noise": _CLASSES["GaussianNoise"],
+    "gaussian_noise": _compose("GaussianNoise(mean, sigma)"),
     "grayscale_to_rgb": _CLASSES["RGB"],
     "hflip": _call("RandomHorizontalFlip(p=1.0)"),
     "horizontal_flip": _call("RandomHorizontalFlip(p=1.0)"),

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.codec.mask import moved_numbers, nearest_positions
+from fastio.errors import SchemaError
 from fastio.lazy import is_tensor, torch
 from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
-from fastio.transforms.canvas import AxisName, Ints, PixelFunction, Rule
+from fastio.transforms.canvas import AxisName, Boxes, Ints, PixelFunction, Rule
 from fastio.transforms.matrices import Warp
 from fastio.transforms.program import check_channels, paint
 
@@ -126,6 +127,16 @@ class PlainPicture:
     def keep(self, rule: Rule) -> None:
         """Do nothing: a picture has no boxes."""
 
+    def boxes_now(self) -> Boxes | None:
+        """Raise SchemaError: a picture alone has no boxes to look at."""
+        raise SchemaError(
+            f"{self.doing} looks at boxes: call it on whole samples, as FastDataset(path, transform=...) does, or drop "
+            "it"
+        )
+
+    def drop_outside(self, left: Ints, top: Ints, *, width: Ints, height: Ints, mask: NDArray[np.bool_]) -> None:
+        """Do nothing: it has no boxes."""
+
 
 def colour_of(fill: Fill, channels: int) -> Fill:
     """Return one number per channel. Raises ValueError if their count is wrong."""
@@ -206,3 +217,10 @@ class PlainMask:
 
     def keep(self, rule: Rule) -> None:
         """Do nothing: a mask has no boxes."""
+
+    def boxes_now(self) -> Boxes | None:
+        """Return None: it has no boxes."""
+        return None
+
+    def drop_outside(self, left: Ints, top: Ints, *, width: Ints, height: Ints, mask: NDArray[np.bool_]) -> None:
+        """Do nothing: it has no boxes."""

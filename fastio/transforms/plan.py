@@ -6,10 +6,10 @@ crops, edges and flips around one resampling has this form:
 
 * a crop before the resampling moves box and window, one after it only the window; it may cut off edges
 * edges move the place; a crop of a flipped picture is the mirrored crop of the unflipped one
-* a second resampling, or one of edges, does not have this form: SchemaError names the two transforms that conflict
+* a second resampling does not have this form: SchemaError names the two transforms that conflict
 * a warp is done to the finished row, as a step of a program, and so are the flips behind it
-* a crop, resampling or edges behind a warp begin another plan, of the warped picture: a plan of several ``stages``, and
-  what does not have this form there begins one more
+* a crop, resampling or edges behind a warp begin another plan, of the warped picture, and so does a resampling of
+  edges: a plan of several ``stages``; what does not have this form there begins one more
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill
-from fastio.transforms.canvas import AxisName, Ints, PixelFunction, Rule
+from fastio.transforms.canvas import AxisName, Boxes, Ints, PixelFunction, Rule
 from fastio.transforms.matrices import Warp
 from fastio.transforms.program import COLUMNS as COLUMNS_OF_STEP
 from fastio.transforms.program import Program, Step, joined, program_of
@@ -198,8 +198,8 @@ class Plan:
         self._begin_behind_warps()
         if self._resizer is not None:
             self._begin_behind_stages(self._resizer, "the picture would be resampled twice")
-        if self._padder is not None:
-            self._begin_behind_stages(self._padder, "edges would be resampled")
+        if self._padder is not None:  # edges are resampled, too
+            self._begin_anew()
         if self._flipper is not None and self._has_masks:
             raise self._unfit(self._flipper, "of a mask, the nearest pixels are others after a flip; put the flip last")
         if self._flipper is not None and kernel in _ONE_SIDED:
@@ -260,6 +260,13 @@ class Plan:
 
     def keep(self, rule: Rule) -> None:
         """Do nothing: Frames follow the rule."""
+
+    def boxes_now(self) -> Boxes | None:
+        """Return None: it has no boxes."""
+        return None
+
+    def drop_outside(self, left: Ints, top: Ints, *, width: Ints, height: Ints, mask: NDArray[np.bool_]) -> None:
+        """Do nothing: it has no boxes."""
 
     def _begin_behind_warps(self) -> None:
         """Begin another plan, of the finished rows, if these were warped."""

@@ -134,8 +134,9 @@ class RandomZoomOut(Transform):
     """
     With probability ``p``, put the picture somewhere on a canvas that is larger by a factor within ``side_range``.
 
-    The canvas has the colour ``fill``, and in masks the number ``mask_fill``. FastLoader's threads resample pictures
-    before they get edges: there it stands behind Resize. Draws four numbers: whether, the factor, left, top.
+    The canvas has the colour ``fill``, and in masks the number ``mask_fill``. Behind Resize it is faster in FastLoader,
+    which otherwise decodes the whole picture and resamples edges, too. Draws four numbers: whether, the factor, left,
+    top.
     """
 
     fill: float | Sequence[float] | None = 0

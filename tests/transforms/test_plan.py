@@ -115,8 +115,6 @@ def test_the_columns() -> None:
     ("chain", "words"),
     [
         ([Resize(256), RandomResizedCrop(224)], r"Resize.* and then RandomResizedCrop.* twice"),
-        ([Pad(4), Resize(32)], r"Pad.* and then Resize.* edges would be resampled"),
-        ([RandomCrop(32, padding=4), Resize(8)], r"RandomCrop.* and then Resize"),
         ([Pad(4, fill=1), RandomCrop(8, padding=2)], r"Pad.* and then RandomCrop.* two colours"),
         (
             [Pad(4, mask_fill=255), RandomCrop(8, padding=2)],

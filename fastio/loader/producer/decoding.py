@@ -28,7 +28,7 @@ from fastio.samplers.batches import Batches
 from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, begin_jump_tables
 from fastio.store.protocol import SampleStore
-from fastio.transforms.fused import PicturePass, Planned
+from fastio.transforms.fused import KnownBoxes, PicturePass, Planned
 from fastio.types.placement import repeated
 from fastio.types.spans import Spans
 
@@ -87,13 +87,20 @@ class RowField:
         return views[0] if views else ()
 
     def look_up(
-        self, batches: Batches, values: EncodedValues, *, epoch: int, leader: RowChunk | None = None
+        self,
+        batches: Batches,
+        values: EncodedValues,
+        *,
+        epoch: int,
+        leader: RowChunk | None = None,
+        boxes: KnownBoxes | None = None,
     ) -> RowChunk:
         """
         Return what these samples, which are in memory, decode to.
 
         Pictures must have the sizes of the ``leader``, another field of the same samples, if there is one: those that
-        have not count as pictures with bad headers.
+        have not count as pictures with bad headers. ``boxes`` are those of the samples, for transforms that look at
+        them.
         """
         reader, fused = self.reader, self.fused
         if fused is None and reader.row_shape is not None:
@@ -110,7 +117,7 @@ class RowField:
                 shapes = stored = np.where(differs[:, None] & _SIDES, 0, stored)
         if fused is not None:
             try:
-                planned = fused.plan(batches.ids, stored, epoch=epoch)
+                planned = fused.plan(batches.ids, stored, epoch=epoch, boxes=boxes)
                 shapes = planned.shapes
                 others = self._other_views(batches.ids, stored, epoch=epoch)
                 if not reader.is_mask:
@@ -118,7 +125,7 @@ class RowField:
             except SchemaError:
                 shapes = np.zeros_like(stored)
         shape = self.row_shape(shapes[0]) if _has_one_shape(shapes) and others is not None else None
-        return RowChunk(batches, values, stored, shape, epoch, planned, differs, others or ())
+        return RowChunk(batches, values, stored, shape, epoch, planned, differs, others or (), boxes)
 
     def _other_views(self, ids: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> tuple[View, ...] | None:
         """Return the plans of the other views, and their shapes; None if the rows of one differ in shape."""
@@ -165,6 +172,7 @@ class RowChunk:
     planned: Planned | None = None
     differs: NDArray[np.bool_] | None = None  # which pictures have another size than the leader, if one has
     others: tuple[View, ...] = ()  # views besides that of ``planned``, unless ``shape`` is None
+    boxes: KnownBoxes | None = None  # of all samples, for transforms that look at them
 
 
 @dataclass(slots=True)
@@ -334,7 +342,9 @@ class RowDecoder:
         if fused is not None:
             assert chunk.stored is not None
             if chunk.planned is None:
-                planned = fused.plan(chunk.batches.ids[part], chunk.stored[part], epoch=chunk.epoch)
+                boxes = chunk.boxes
+                own = None if boxes is None else (boxes[0], boxes[1].at(np.arange(part.start, part.stop)))
+                planned = fused.plan(chunk.batches.ids[part], chunk.stored[part], epoch=chunk.epoch, boxes=own)
             else:
                 planned = chunk.planned.part(part)
         if chunk.shape is not None:

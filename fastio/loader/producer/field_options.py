@@ -154,6 +154,8 @@ def field_options(
             fused[name], others[name] = makers[0], tuple(makers[1:])
         else:
             fused[name] = None
+    if leader is not None:
+        _check_boxes(dataset, fused[leader])
     if mosaics is not None:
         _check_edges(dataset, mosaics.mosaic, fused)
     collates = row_collates(dataset, pixels.collate, sampler)
@@ -168,6 +170,16 @@ def field_options(
         views=views,
         mosaics=mosaics,
     )
+
+
+def _check_boxes(dataset: FastDataset, fused: PicturePass | None) -> None:
+    """Raise SchemaError for a transform that looks at boxes, of samples without any."""
+    looking = None if fused is None else fused.looks_at_boxes
+    if looking is not None and not any(reader.field.is_box for reader in dataset.readers.values()):
+        raise SchemaError(
+            f"{dataset.store.path}: {looking} looks at boxes, but the samples have only "
+            f"{', '.join(dataset.form.names)}: drop it, or add a field of boxes to the dataset's fields="
+        )
 
 
 def _check_edges(dataset: FastDataset, mosaic: Mosaic, fused: Mapping[str, PicturePass | None]) -> None:
@@ -313,6 +325,7 @@ def fuse(
     fused = _pass(transforms, colours, members, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
     if fused.adds:
         raise no_place_for_fields(dataset, fused.adds)
+    _check_boxes(dataset, fused)
     return fused
 
 

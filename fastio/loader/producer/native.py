@@ -180,7 +180,11 @@ def _row_fields(context: ProducerContext) -> RowFields:
             is_list = reader.is_picture and options.views is not None and options.views.is_list
             fields[name] = RowField(reader, fused, is_planar, options.others.get(name, ()), is_list)
     leader = options.leader if options.is_joint else None
-    return RowFields(fields, leader, context.options.output, options.mosaics)
+    lead = None if leader is None else options.fused[leader]
+    boxes = None
+    if lead is not None and lead.looks_at_boxes is not None:
+        boxes = next(reader for reader in context.dataset.readers.values() if reader.field.is_box)
+    return RowFields(fields, leader, context.options.output, options.mosaics, boxes)
 
 
 def _stages(context: ProducerContext, rows: RowFields, name: str) -> list[Stage]:

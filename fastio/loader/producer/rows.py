@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.dataset.row_reader import RowReader
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.output import Output
 from fastio.loader.producer.batch_part import BatchPart
@@ -24,6 +25,8 @@ from fastio.loader.producer.decoding import (
 )
 from fastio.loader.producer.mosaics import Mosaics
 from fastio.loader.producer.pillow_threads import PillowCount
+from fastio.loader.producer.values import known_rows
+from fastio.loader.ranges import TRANSFORM, named_range
 from fastio.samplers.batches import Batches
 from fastio.transforms.arguments import as_fill
 from fastio.transforms.batch.mosaic import Pieces
@@ -43,19 +46,22 @@ class RowFields:
     """
     The fields that become rows. The pictures and masks of a sample follow the plan that is made from the size of its
     ``leader``; None: each is decoded for itself. ``mosaics`` are then made of them, if there is something to make.
+    ``boxes`` reads the field that transforms of the leader look at, if some do.
     """
 
     fields: Mapping[str, RowField]
     leader: str | None
     output: Output
     mosaics: Mosaics | None = None
+    boxes: RowReader | None = None
 
     def look_up(self, batches: Batches, values: Mapping[str, EncodedValues], *, epoch: int) -> dict[str, RowChunk]:
         """Return what these samples decode to, by field; the leader comes first."""
         chunks: dict[str, RowChunk] = {}
         leader = None
         if self.leader is not None:
-            leader = self.fields[self.leader].look_up(batches, values[self.leader], epoch=epoch)
+            known = None if self.boxes is None else (self.boxes.field, known_rows(self.boxes, values))
+            leader = self.fields[self.leader].look_up(batches, values[self.leader], epoch=epoch, boxes=known)
             chunks[self.leader] = leader
         for name, field in self.fields.items():
             if name != self.leader:
@@ -200,10 +206,10 @@ class PendingRowFields:
         )
         if field.is_planar:
             rows, canvases = np.moveaxis(rows, 1, -1), np.moveaxis(canvases, 1, -1)
-        if field.reader.is_mask:
-            pieces.paste(rows, canvases, mosaics.mosaic.mask_fill)
-        else:
-            pieces.paste(rows, canvases, colour_of(as_fill(mosaics.mosaic.fill), rows.shape[-1]))
+        is_mask, mosaic = field.reader.is_mask, mosaics.mosaic
+        fill = mosaic.mask_fill if is_mask else colour_of(as_fill(mosaic.fill), rows.shape[-1])
+        with named_range(TRANSFORM):
+            pieces.paste(rows, canvases, fill)
         return values
 
     def _laid_out(self, field: RowField, values: Any) -> Any:

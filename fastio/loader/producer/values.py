@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ __all__ = [
     "PendingRagged",
     "PendingValues",
     "begin_check",
+    "known_rows",
 ]
 
 
@@ -245,7 +246,16 @@ class PendingRagged:
         self._checked.cancel()
 
 
-def _joined(reader: RowReader, spans: Spans, bad: Mapping[int, SampleError]) -> Rows:
+def known_rows(reader: RowReader, encoded: Mapping[str, EncodedValues]) -> Rows:
+    """Return the rows of a field that can be read; samples whose values cannot have none, and are told of later."""
+    values = encoded[reader.field.name]
+    is_bad = ~reader.field.fits(values.spans.sizes)
+    if values.unread is not None:
+        is_bad |= values.unread != _native.OK
+    return _joined(reader, values.spans, np.flatnonzero(is_bad).tolist())
+
+
+def _joined(reader: RowReader, spans: Spans, bad: Collection[int]) -> Rows:
     """Return all rows of a field; bad samples have none."""
     field, sizes, views = reader.field, spans.sizes, spans.views()
     if bad:

@@ -19,6 +19,7 @@ from fastio.transforms import (
     ColorJitter,
     Compose,
     GaussianBlur,
+    GaussianNoise,
     Grayscale,
     KeepBoxes,
     KeepPoints,
@@ -30,13 +31,16 @@ from fastio.transforms import (
     RandomAffine,
     RandomApply,
     RandomAutocontrast,
+    RandomChannelPermutation,
     RandomCrop,
     RandomEqualize,
     RandomErasing,
     RandomGrayscale,
     RandomHorizontalFlip,
     RandomInvert,
+    RandomIoUCrop,
     RandomPerspective,
+    RandomPhotometricDistort,
     RandomPosterize,
     RandomResize,
     RandomResizedCrop,
@@ -257,6 +261,11 @@ def _jitter(step: Any) -> list[Any]:
     return [ColorJitter(*(0 if getattr(step, name) is None else getattr(step, name) for name in names))]
 
 
+def _photometric(step: Any) -> list[Any]:
+    ranges = tuple(step.brightness), tuple(step.contrast), tuple(step.saturation), tuple(step.hue)
+    return [RandomPhotometricDistort(*ranges, float(step.p))]
+
+
 def _rand_augment(step: Any) -> list[Any]:
     return [RandAugment(step.num_ops, step.magnitude, step.num_magnitude_bins, *_look(step))]
 
@@ -290,6 +299,12 @@ def _affine(step: Any) -> list[Any]:
 def _perspective(step: Any) -> list[Any]:
     own = (float(step.distortion_scale), float(step.p), *_look(step))
     return [RandomPerspective(*own, _fills(step.fill)[1])]
+
+
+def _iou_crop(step: Any) -> list[Any]:
+    scales = float(step.min_scale), float(step.max_scale)
+    ratios = float(step.min_aspect_ratio), float(step.max_aspect_ratio)
+    return [RandomIoUCrop(*scales, *ratios, tuple(step.options), step.trials)]
 
 
 def _look(step: Any) -> tuple[Any, Any]:
@@ -339,6 +354,7 @@ _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "ColorJitter": _jitter,
     "ConvertImageDtype": _to_dtype,
     "GaussianBlur": _blur,
+    "GaussianNoise": lambda step: [GaussianNoise(float(step.mean), float(step.sigma), bool(step.clip))],
     "Grayscale": lambda step: [Grayscale(step.num_output_channels)],
     "Normalize": lambda step: [Normalize(_numbers(step.mean), _numbers(step.std))],
     "PILToTensor": lambda step: [],
@@ -348,6 +364,7 @@ _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "RandomAffine": _affine,
     "RandomApply": _apply,
     "RandomAutocontrast": lambda step: [RandomAutocontrast(float(step.p))],
+    "RandomChannelPermutation": lambda step: [RandomChannelPermutation()],
     "RandomChoice": _one_of,
     "RandomCrop": _random_crop,
     "RandomEqualize": lambda step: [RandomEqualize(float(step.p))],
@@ -355,7 +372,9 @@ _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "RandomGrayscale": lambda step: [RandomGrayscale(float(step.p))],
     "RandomHorizontalFlip": lambda step: [RandomHorizontalFlip(float(step.p))],
     "RandomInvert": lambda step: [RandomInvert(float(step.p))],
+    "RandomIoUCrop": _iou_crop,
     "RandomPerspective": _perspective,
+    "RandomPhotometricDistort": _photometric,
     "RandomPosterize": lambda step: [RandomPosterize(step.bits, float(step.p))],
     "RandomResize": lambda step: [RandomResize(step.min_size, step.max_size, _kernel(step))],
     "RandomResizedCrop": _resized_crop,

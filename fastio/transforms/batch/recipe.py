@@ -28,6 +28,7 @@ from fastio.transforms.canvas import Rule
 from fastio.transforms.compiled import Called, Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.fused import uniform
+from fastio.transforms.iou_crop import looking_at_boxes
 from fastio.transforms.plan import Plan
 from fastio.transforms.program import COLUMNS, Program, check_channels, joined
 from fastio.transforms.transform import BaseTransform, KeepsSize, Transform
@@ -73,6 +74,12 @@ class Recipe:
         mosaic = next((transform for transform in transforms if isinstance(transform, Mosaic)), None)
         if mosaic is not None:
             raise mosaic.refusal()
+        looking = next((step for transform in transforms for step in looking_at_boxes(transform)), None)
+        if looking is not None:
+            raise ValueError(
+                f"{looking!r} looks at boxes, which are known only where pictures are decoded: put it before "
+                f"{transforms[0]!r}, with FastLoader"
+            )
         ours = [isinstance(transform, (Transform, BatchTransform)) for transform in transforms]
         count = ours.index(False) if False in ours else len(ours)
         stop = count + ours[count:].index(True) if any(ours[count:]) else len(ours)
