@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastio import ClipSampler, DevicePrefetcher, FastDataset, FastLoader, SampleError, SchemaError
 from fastio.loader.producer.mosaics import Mosaics
+from fastio.loader.ranges import TRANSFORM
 from fastio.transforms import (
     ColorJitter,
     Compose,
@@ -345,6 +347,79 @@ def test_states_and_receipts(store: Path) -> None:
         pytest.raises(ValueError, match=r"batch_transforms.*Mosaic"),
     ):
         loader.load_state_dict(state)
+
+
+def labels_of(loaders: list[FastLoader], steps: int | None = None) -> list[list[list[int]]]:
+    """The labels of the batches of each rank, up to some step."""
+    return [[batch["label"].tolist() for batch in islice(iter(loader), steps)] for loader in loaders]
+
+
+@pytest.mark.parametrize("world_sizes", [(1, 3), (3, 2), (2, 1)])
+def test_elastic_resume(store: Path, world_sizes: tuple[int, int]) -> None:
+    """Each sample is the first piece of one mosaic, before and after ranks become more or fewer; receipts say so."""
+    before, after = world_sizes
+
+    def ranks(count: int, batch_size: int) -> list[FastLoader]:
+        options: dict[str, Any] = {"shuffle": True, "transforms": STEPS, "seed": 5, "threads": 1}
+        return [FastLoader(store, batch_size, rank=rank, world_size=count, **options) for rank in range(count)]
+
+    loaders = ranks(before, 1)
+    first = labels_of(loaders, 1)
+    state = loaders[0].state_dict()
+    rest = ranks(after, 2)
+    for loader in rest:
+        loader.load_state_dict(state)
+    second = labels_of(rest)
+    seen = [label for own in (*first, *second) for batch in own for label in batch]
+
+    assert len({len(own) for own in second}) == 1
+    assert set(range(COUNT)) == set(seen)
+    assert len(seen) - COUNT < after * 2  # the last step may repeat samples
+    assert COUNT == len(set(chain(*chain(*first))) | set(chain(*chain(*second))))
+    alone = ranks(1, 2)[0]
+    assert len(list(alone)) == 4
+    assert alone.receipt().is_exact
+
+
+@pytest.mark.parametrize(("drop_last", "sizes"), [(True, [3, 3]), (False, [3, 3, 1])])
+def test_the_last_batch(store: Path, drop_last: bool, sizes: list[int]) -> None:
+    """It is dropped, or its mosaics are made of the samples that it has; receipts count what was given."""
+    with FastLoader(store, 3, transforms=STEPS, drop_last=drop_last, seed=1) as loader:
+        batches = list(loader)
+        receipt = loader.receipt()
+    assert sizes == [len(batch["label"]) for batch in batches]
+    assert sum(sizes) == receipt.samples
+    last = batches[-1]
+    boxes = sum(len(SAMPLES[label]["boxes"]) for label in last["label"].tolist())
+    assert all(len(each) <= 4 * max(boxes, 1) for each in last["boxes"])
+
+
+def test_states_within_an_epoch_prove_it_whole(store: Path) -> None:
+    """Of an epoch in two parts, the receipt is that of one without a stop."""
+    options: dict[str, Any] = {"shuffle": True, "transforms": STEPS, "seed": 3}
+    with FastLoader(store, 2, **options) as loader:
+        list(loader)
+        whole = loader.receipt()
+    with FastLoader(store, 2, **options) as loader:
+        batches = iter(loader)
+        next(batches)
+        state = loader.state_dict()
+    with FastLoader(store, 3, **options) as loader:
+        loader.load_state_dict(state)
+        list(loader)
+        assert loader.receipt().is_exact
+        assert (whole.samples, whole.number) == (loader.receipt().samples, loader.receipt().number)
+
+
+def test_pasting_is_seen_by_profilers(store: Path) -> None:
+    """It has torch's range of transforms, one for each field of pictures and masks."""
+    with (
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile,
+        FastLoader(store, COUNT, transforms=[Mosaic(24)]) as loader,
+    ):
+        list(loader)
+    names = [event.key for event in profile.key_averages()]
+    assert TRANSFORM in names
 
 
 @pytest.fixture
