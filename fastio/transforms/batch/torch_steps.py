@@ -136,11 +136,12 @@ def _noise(images: torch.Tensor, amounts: torch.Tensor) -> torch.Tensor:
     value = value.reshape(1, height, width, channels).permute(0, 3, 1, 2)
     parts = amounts[:, 2:6].to(torch.int64)[:, :, None, None, None]
     first, second = parts[:, 0] << 16 | parts[:, 1], parts[:, 2] << 16 | parts[:, 3]
-    bits = (value * 0x9E3779B9 + first) & _LOW
+    bits = ((value >> 1) * 0x9E3779B9 + first) & _LOW  # of two neighbours
     bits = ((bits ^ bits >> 16) * 0x21F0AAAD) & _LOW
     bits = ((bits ^ bits >> 15 ^ second) * 0x735A2D97) & _LOW
     bits = ((bits ^ bits >> 15) * 0x21F0AAAD) & _LOW
-    bits = (bits ^ bits >> 16) >> 16
+    bits ^= bits >> 16
+    bits = torch.where(value % 2 == 0, bits & 0xFFFF, bits >> 16)
     table = _quantiles(images.device)
     size = table[bits % len(table)]
     mean, deviation = (amounts[:, place].reshape(-1, 1, 1, 1) for place in range(2))

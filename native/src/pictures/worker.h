@@ -26,9 +26,9 @@ class Worker {
   NumberMover mover;
   JpegWriter jpeg_writer;
   DecodedPart decoded{};
-  Scratch picture;  // a whole picture of which a part is used
-  Scratch resized;  // what is to be encoded
-  Scratch row;      // a finished picture on its way into planes
+  Scratch picture;                  // a whole picture of which a part is used
+  Scratch resized;                  // what is to be encoded
+  Scratch row;                      // a finished picture on its way into planes
   std::array<Scratch, 2> canvases;  // pictures between two plans
 };
 

@@ -566,7 +566,7 @@ const char* noise_fault(const ColourWork& work) noexcept {
 /// The number below which a normal one lies with this probability, above 0.5: Acklam's rational
 /// approximation (2003), made exact by a step of Halley's method.
 double normal_quantile(double probability) noexcept {
-  constexpr std::array a{-3.969683028665376e+01, 2.209460984245205e+02, -2.759285104469687e+02,
+  constexpr std::array a{-3.969683028665376e+01, 2.209460984245205e+02,  -2.759285104469687e+02,
                          1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
   constexpr std::array b{-5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02,
                          6.680131188771972e+01, -1.328068155288572e+01};
@@ -591,32 +591,13 @@ double normal_quantile(double probability) noexcept {
   return x - step / (1 + x * step / 2);
 }
 
-/// 32 bits that belong to a value and a seed.
-std::uint32_t noise_bits(std::uint32_t value, const std::array<std::uint32_t, 2>& seed) noexcept {
-  std::uint32_t bits = value * 0x9E3779B9U + seed[0];
+/// 32 bits that belong to a pair of values and a seed: of the first, the lower half.
+std::uint32_t noise_bits(std::uint32_t pair, const std::array<std::uint32_t, 2>& seed) noexcept {
+  std::uint32_t bits = pair * 0x9E3779B9U + seed[0];
   bits = (bits ^ bits >> 16) * 0x21F0AAADU;
   bits = (bits ^ bits >> 15 ^ seed[1]) * 0x735A2D97U;
   bits = (bits ^ bits >> 15) * 0x21F0AAADU;
   return bits ^ bits >> 16;
-}
-
-void add_noise(const Picture& picture, const ColourWork& work) noexcept {
-  const auto& quantiles = normal_quantiles();
-  const auto mean = static_cast<float>(work.amounts[0]);
-  const auto deviation = static_cast<float>(work.amounts[1]);
-  std::array<std::uint32_t, 2> seed{};
-  for (std::size_t i = 0; i < 2; ++i) {
-    seed[i] = static_cast<std::uint32_t>(work.amounts[2 + 2 * i]) << 16 |
-              static_cast<std::uint32_t>(work.amounts[3 + 2 * i]);
-  }
-  const std::size_t count = bytes_of(picture);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t bits = noise_bits(static_cast<std::uint32_t>(i), seed) >> 16;
-    const float size = quantiles[bits & (count_of_quantiles - 1)];
-    const float noise = mean + (bits < count_of_quantiles ? size : -size) * deviation;
-    const float whole = std::trunc(std::clamp(noise, -white, white));
-    picture.data[i] = as_byte(static_cast<float>(picture.data[i]) + whole);
-  }
 }
 
 void permute(const Picture& picture, const ColourWork& work) noexcept {
@@ -670,7 +651,8 @@ class SizeOfRow {
   }
 
   [[nodiscard]] const char* end_fault() const noexcept {
-    return height == row_height_ && width == row_width_ ? nullptr : "its last canvas is not the row";
+    return height == row_height_ && width == row_width_ ? nullptr
+                                                        : "its last canvas is not the row";
   }
 
   std::size_t height;
@@ -689,7 +671,7 @@ class SizeOfRow {
     const char* fault = plan_fault(plan, canvas.height, canvas.width);
     if (fault != nullptr) return fault;
     return plan.is_empty() || box_of(plan).is_inside(width, height) ? nullptr
-                                                                     : "its box leaves the picture";
+                                                                    : "its box leaves the picture";
   }
 
   const std::size_t row_height_;
@@ -940,7 +922,7 @@ bool Colourist::step(const ColourWork& work, const Picture& picture) noexcept {
     case ColourStep::permute:
       if (has_colour) permute(picture, work);
       break;
-    case ColourStep::noise: add_noise(picture, work); break;
+    case ColourStep::noise: return add_noise(picture, work);
     case ColourStep::invert: change_bits(picture, 0, 255); break;
     case ColourStep::solarize:
       change_bits(picture, static_cast<unsigned>(std::ceil(static_cast<float>(amount))), 255);
@@ -1029,6 +1011,43 @@ bool Colourist::blur(const Picture& picture, const ColourWork& work) noexcept {
     }
     loops.blur_along(line, channels, x_weights, across, out, stride);
     std::memcpy(picture.row(y), out, stride);
+  }
+  return true;
+}
+
+bool Colourist::add_noise(const Picture& picture, const ColourWork& work) noexcept {
+  constexpr std::size_t signed_quantiles = 2 * count_of_quantiles;
+  const std::array look{static_cast<float>(work.amounts[0]), static_cast<float>(work.amounts[1])};
+  auto* const levels =
+      reinterpret_cast<std::int16_t*>(noise_.reserve(signed_quantiles * sizeof(std::int16_t)));
+  if (levels == nullptr) return false;
+  if (noise_look_ != look) {
+    const auto& quantiles = normal_quantiles();
+    for (std::size_t i = 0; i < signed_quantiles; ++i) {
+      const float size = quantiles[i % count_of_quantiles];
+      const float noise = look[0] + (i < count_of_quantiles ? size : -size) * look[1];
+      levels[i] = static_cast<std::int16_t>(std::clamp(noise, -white, white));  // cut towards 0
+    }
+    noise_look_ = look;
+  }
+  std::array<std::uint32_t, 2> seed{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    seed[i] = static_cast<std::uint32_t>(work.amounts[2 + 2 * i]) << 16 |
+              static_cast<std::uint32_t>(work.amounts[3 + 2 * i]);
+  }
+  const auto changed = [&](std::uint8_t value, std::uint32_t place) {
+    return static_cast<std::uint8_t>(std::clamp(value + levels[place], 0, 255));
+  };
+  const std::size_t count = bytes_of(picture);
+  std::uint8_t* const values = picture.data;
+  for (std::size_t i = 0; i + 1 < count; i += 2) {
+    const std::uint32_t bits = noise_bits(static_cast<std::uint32_t>(i / 2), seed);
+    values[i] = changed(values[i], bits & 0xFFFF);
+    values[i + 1] = changed(values[i + 1], bits >> 16);
+  }
+  if (count % 2 == 1) {
+    const std::uint32_t bits = noise_bits(static_cast<std::uint32_t>(count / 2), seed);
+    values[count - 1] = changed(values[count - 1], bits & 0xFFFF);
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "core/bytes.h"
 #include "core/simd.h"
@@ -49,11 +50,11 @@ enum class ColourStep : int {
                 ///< and the first 11 of these. Pictures of any channels
   more_numbers,  ///< up to 13 further numbers of the call just before
   canvas,        ///< height and width of the row that the plan just before fills, or, as the first
-                 ///< step, the batch's plan; its filter, and its fill, a value for each of 4 channels
-  plan,          ///< the picture is what this plan, 13 numbers, makes of it: a canvas follows
-  permute,       ///< which channel each of 3 becomes a copy of
-  noise,         ///< mean and deviation of normal noise, in levels, cut to whole ones; a seed of 64
-                 ///< bits in four parts. Other numbers than torch's, of the same distribution
+           ///< step, the batch's plan; its filter, and its fill, a value for each of 4 channels
+  plan,     ///< the picture is what this plan, 13 numbers, makes of it: a canvas follows
+  permute,  ///< which channel each of 3 becomes a copy of
+  noise,    ///< mean and deviation of normal noise, in levels, cut to whole ones; a seed of 64
+            ///< bits in four parts. Other numbers than torch's, of the same distribution
   last = noise,
 };
 
@@ -140,8 +141,8 @@ class Colourist {
   explicit Colourist(SimdLevel level) noexcept;
 
   /// Changes the picture, whose rows follow without gaps, pixel behind pixel. The program has
-  /// passed colour_fault, and has no plans. `failed` where a function of the user's did, `unsupported` when there is
-  /// no memory.
+  /// passed colour_fault, and has no plans. `failed` where a function of the user's did,
+  /// `unsupported` when there is no memory.
   [[nodiscard]] Status run(const ColourProgram& program, const Picture& picture) noexcept;
 
  private:
@@ -150,6 +151,7 @@ class Colourist {
   [[nodiscard]] const std::uint8_t* copied(const Picture& picture) noexcept;
   [[nodiscard]] bool sharpen(const Picture& picture, double factor) noexcept;
   [[nodiscard]] bool blur(const Picture& picture, const ColourWork& work) noexcept;
+  [[nodiscard]] bool add_noise(const Picture& picture, const ColourWork& work) noexcept;
   [[nodiscard]] bool flip_x(const Picture& picture) noexcept;
   [[nodiscard]] bool warp(const Picture& picture, const ColourWork& work) noexcept;
   [[nodiscard]] bool mix(ColourStep step, const Picture& picture, double weight) noexcept;
@@ -161,6 +163,8 @@ class Colourist {
   Scratch kept_;
   Scratch sums_;
   Scratch numbers_;
+  Scratch noise_;  ///< levels of noise of this mean and deviation, by 16 random bits
+  std::optional<std::array<float, 2>> noise_look_;
 };
 
 // The inner loops, by instruction set (inside the core only). All give the same bytes, with one
