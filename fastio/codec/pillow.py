@@ -159,7 +159,9 @@ def teach_pillow(data: Encoded) -> str:
 
     Returns one sentence on what is missing if it is not.
     """
-    kind = image_kind(np.frombuffer(bytes(memoryview(data)[:_SIGNATURE_BYTES]), np.uint8)) if len(data) else UNKNOWN
+    begins = data[:_SIGNATURE_BYTES]
+    head = begins.tobytes() if isinstance(begins, (np.ndarray, memoryview)) else begins
+    kind = image_kind(np.frombuffer(head, np.uint8)) if head else UNKNOWN
     missing = load_plugin(kind)
     return f"it is {PICTURE_KINDS[kind]}, {missing}" if missing else ""
 
