@@ -58,7 +58,7 @@ def open_open_images(place: SourcePath, options: SourceOptions) -> ListedSource:
         for image, boxes in rows.items():
             name, problem = stems.name(image)
             if problem:
-                problems.append(Problem(shown(image), f"has boxes, but its name {problem}"))
+                problems.append(Problem(shown(image), f"has boxes under a name that {problem}"))
                 continue
             found.add(name, [{"category_id": numbers[each.pop("label")], **each} for each in map(dict, boxes)])
         classes = [names.get(label, label) for label in numbers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from fastio.converters.sources.columns import is_file, names_picture
@@ -25,7 +26,7 @@ __all__ = [
 
 
 _KIND = "beside"  # of sources
-_MOST_TABLES, _MOST_FOLDERS = 16, 32  # that are looked into
+_MOST_TABLES, _MOST_FOLDERS, _MOST_ROWS = 16, 32, 8  # that are looked into
 
 
 def open_beside(place: SourcePath, options: SourceOptions) -> ListedSource:
@@ -53,8 +54,8 @@ def open_beside(place: SourcePath, options: SourceOptions) -> ListedSource:
 
 def tables_beside(place: SourcePath) -> Mapping[str, Sequence[str]]:
     """
-    Return the tables in a folder whose first row names a picture in a folder beside them, with the folders in which it
-    does; "" is the folder itself, for names with a folder in them. The folder named as the table counts alone.
+    Return the tables in a folder of which one of the first rows names a picture in a folder beside them, with these
+    folders; "" is the folder itself, for names with a folder in them. A folder named as the table counts alone.
     """
     names = sorted(
         each.key for each in (*place.top.problems, *place.top.left_out) if _may_be_table(f"{place.path}/{each.key}")
@@ -62,8 +63,8 @@ def tables_beside(place: SourcePath) -> Mapping[str, Sequence[str]]:
     folders = [name for name in place.top.folders if not is_hidden(name)][:_MOST_FOLDERS]
     found = {}
     for name in names[:_MOST_TABLES]:
-        row = TableFile(f"{place.path}/{name}").first() or {}
-        holding = [folder for folder in ("", *folders) if _is_in(f"{place.path}/{folder}", row)]
+        rows = _first_rows(f"{place.path}/{name}")
+        holding = [folder for folder in ("", *folders) if _is_in(f"{place.path}/{folder}", rows)]
         own = [folder for folder in holding if folder == _stem(name)]
         own = own or [folder for folder in holding if part_of(name) and part_of(folder) == part_of(name)]
         if holding:
@@ -82,14 +83,24 @@ def _may_be_table(path: str) -> bool:
         return False
 
 
-def _is_in(folder: str, row: Mapping[str, Any]) -> bool:
-    """Whether one of the values of a row is the name of a picture in a folder, with its extension or without."""
+def _first_rows(path: str) -> list[Mapping[str, Any]]:
+    try:
+        return [row for _, row in islice(TableFile(path).rows(), _MOST_ROWS) if not isinstance(row, str)]
+    except SourceError:  # whoever opens it says so
+        return []
+
+
+def _is_in(folder: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a value of one of these rows is the name of a picture in a folder, with its extension or without."""
     stems = Stems(folder)
-    values = [value for value in row.values() if isinstance(value, (str, int)) and not isinstance(value, bool)]
-    if any(names_picture(value) and is_file(folder, str(value)) for value in values):
-        return True
-    first = next(iter(values), None)  # a number further on is hardly a name
-    return first is not None and len(stems.files(str(first))) == 1
+    for row in rows:
+        values = [value for value in row.values() if isinstance(value, (str, int)) and not isinstance(value, bool)]
+        if any(names_picture(value) and is_file(folder, str(value)) for value in values):
+            return True
+        first = next(iter(values), None)  # a number further on is hardly a name
+        if first is not None and len(stems.files(str(first))) == 1:
+            return True
+    return False
 
 
 def _stem(name: str) -> str:

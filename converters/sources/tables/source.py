@@ -335,6 +335,7 @@ class _TableSamples:
                 f"{self.parts.table.path}: has only numbers ({', '.join(map(str, schema.fields))}): a store holds at "
                 "least one field of files, text or arrays, such as --field row=COLUMN:json"
             )
+        self._refuse_ids_alone(schema)
         order = np.setdiff1d(np.arange(len(rows.keys)), np.fromiter(rows.bad, np.int64, len(rows.bad)))
         problems, left_out = self._others()
         sizes = self._sizes()
@@ -356,6 +357,19 @@ class _TableSamples:
             paths=self._paths,
             place_at=self._place_at,
         )
+
+    def _refuse_ids_alone(self, schema: Schema) -> None:
+        """SourceError for samples that are nothing but ids: the names of pictures that are elsewhere."""
+        titles = {each.name: each.path[0] for each in self.plan.columns if len(each.path) == 1}
+        title = titles.get(schema.payload[0].name, "")
+        asked = {choice.where for choice in self.options.fields}
+        is_id = len(schema.payload) == 1 and title.lower() in _ID_TITLES and title not in asked
+        if is_id and schema.payload[0].traits.is_text and not self.options.as_recorded:
+            first = next(iter(self.guesses[title].first), "")
+            raise SourceError(
+                f"{self.parts.table.path}: samples would hold {title!r} alone, such as {first!r:.60}: if these name "
+                f"pictures, --root FOLDER says where they are; --field NAME={title}:text packs the names"
+            )
 
     def _place_at(self, index: int, name: str) -> str:
         """The line and the column of a picture that stands in the table itself."""

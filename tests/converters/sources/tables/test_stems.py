@@ -79,6 +79,11 @@ def test_names_alone_are_never_packed(tmp_path: Path) -> None:
             assert "image" in store.schema
         (tmp_path / "o.lmdb").unlink()
     run("pack", rows, tmp_path / "o.lmdb", "--field", "name=id_code:text")  # asked for
+    rows.rename(tmp_path / "train/t.csv")
+    for path in made:
+        (tmp_path / "train" / path).unlink()
+    said = run("pack", tmp_path / "train/t.csv", tmp_path / "p.lmdb", "--label-column", "kind", code=1)
+    assert "samples would hold 'id_code' alone, such as '0a': if these name pictures, --root FOLDER says" in said
 
 
 def test_a_stem_must_be_unique_and_there(tmp_path: Path) -> None:
@@ -125,6 +130,16 @@ def test_tables_beside_their_folders(tmp_path: Path, suffix: str) -> None:
     assert ["t1.png", "t2.png"] == list(samples)
     said = refused(root, split="test")
     assert f"`fastio pack {root / 'test'} test.lmdb` packs that folder alone" in said
+
+
+def test_the_first_picture_may_be_missing(tmp_path: Path) -> None:
+    """The table is still recognised; its row is a problem."""
+    pictures(tmp_path / "d/train", ["b.png", "c.png"])
+    table(tmp_path / "d/train.csv", {"a": 0, "b": 1, "c": 2})
+    _, samples, skipped = packed(tmp_path / "d", tmp_path / "o.lmdb", skip=True)
+
+    assert ["b.png", "c.png"] == list(samples)
+    assert {"train.csv:2"} == skipped.keys()
 
 
 def test_one_table_needs_no_split(tmp_path: Path) -> None:
