@@ -112,54 +112,65 @@ def left_beside(
     These are the files that ``names`` do not name in the folders of those that they do, and, if the source itself is a
     folder, all else in it but ``files``, paths of what annotates them, and the folders ``fields``, taken whole.
     """
-    named: dict[str, set[str]] = {}
-    for name in filter(None, names):
-        folder, _, base = name.rpartition("/")
-        named.setdefault(folder, set()).add(base)
-    whole = [Path(path).resolve() for path in fields]
-    taken = {Path(path).resolve() for path in files}
-    left_out, here = [], Path(place.path).resolve()
-    folders = {Path(root, folder).resolve(): bases for folder, bases in named.items()}
-    for held, bases in folders.items():
-        if held not in whole and (held != here or not place.is_folder):
-            left_out += _others(held, here, bases | {each.name for each in taken if each.parent == held})
+    here = os.path.realpath(place.path)
+    pictures = _by_folder(f"{root}/{name}" for name in names if name)
+    annotations = _by_folder(files)
+    whole = set(map(os.path.realpath, fields))
+    left_out = []
+    for folder, named in pictures.items():
+        if folder not in whole and (folder != here or not place.is_folder):
+            left_out += _others(folder, here, named | annotations.get(folder, set()))
     if place.is_folder:
-        pictures = {here / base for base in folders.get(here, ())}
-        left_out += _beside(here, here, pictures | taken, {*folders, *whole} - {here})
+        inside = {*pictures, *whole} - {here}
+        above = {str(each) for folder in (*inside, *annotations) for each in Path(folder).parents}
+        taken = {**annotations, here: annotations.get(here, set()) | pictures.get(here, set())}
+        left_out += _beside(here, here, taken, inside, above | annotations.keys())
     return left_out
 
 
-def _others(folder: Path, here: Path, named: Collection[str]) -> list[Problem]:
+def _by_folder(paths: Iterable[str]) -> dict[str, set[str]]:
+    """The names of files by their folders, links followed."""
+    given: dict[str, set[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        given.setdefault(folder, set()).add(name)
+    found: dict[str, set[str]] = {}
+    for folder, names in given.items():
+        found.setdefault(os.path.realpath(folder), set()).update(names)
+    return found
+
+
+def _others(folder: str, here: str, named: Collection[str]) -> list[Problem]:
     """An entry for all files of a folder that are not named."""
-    others = [name for name in names_in(str(folder))[1] if name not in named and not junk_reason(name)]
+    others = [name for name in names_in(folder)[1] if name not in named and not junk_reason(name)]
     if not others:
         return []
     counts = Counter(Path(name).suffix.lower() or "without extension" for name in others)
     words = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common(_KINDS_SHOWN))
-    return [Problem(_shown_below(folder / others[0], here), f"is not named, as {words} in its folder are not")]
+    return [Problem(_shown_below(f"{folder}/{others[0]}", here), f"is not named, as {words} in its folder are not")]
 
 
-def _beside(folder: Path, here: Path, taken: Collection[Path], whole: Collection[Path]) -> list[Problem]:
-    """What is in a folder but ``taken``: each file, and each folder that is not ``whole``, or above one that is."""
-    left_out = []
-    folders, files = names_in(str(folder))
-    for position, name in enumerate((*folders, *files)):
-        path = folder / name
-        key = _shown_below(path, here)
-        if path in taken or path in whole:
+def _beside(
+    folder: str, here: str, taken: Mapping[str, Collection[str]], inside: Collection[str], above: Collection[str]
+) -> list[Problem]:
+    """What is in a folder but ``taken``: each file, and each folder that is not ``inside``, nor ``above`` what is."""
+    folders, files = names_in(folder)
+    left_out = [
+        Problem(_shown_below(f"{folder}/{name}", here), junk_reason(name) or "is not of this part")
+        for name in files
+        if name not in taken.get(folder, ())
+    ]
+    for name in folders:
+        path = os.path.realpath(f"{folder}/{name}")
+        if path in inside:
             continue
-        if path.is_symlink():
-            path = path.resolve()
-        if path in taken or path in whole:
-            continue
-        if position >= len(folders):
-            left_out.append(Problem(key, junk_reason(name) or "is not of this part"))
-        elif any(path in each.parents for each in whole) or any(path in each.parents for each in taken):
-            left_out += _beside(path, here, taken, whole)
+        if path in above and path == f"{folder}/{name}":  # links are not followed: they may lead in circles
+            left_out += _beside(path, here, taken, inside, above)
         else:
-            left_out.append(Problem(f"{key}/", f"is not of this part: {look(str(path))}"))
+            key = _shown_below(f"{folder}/{name}", here)
+            left_out.append(Problem(f"{key}/", f"is not of this part: {look(f'{folder}/{name}')}"))
     return left_out
 
 
-def _shown_below(path: Path, here: Path) -> str:
-    return shown(os.path.relpath(path, here) if path.is_relative_to(here) else path.name)
+def _shown_below(path: str, here: str) -> str:
+    return shown(path[len(here) + 1 :] if path.startswith(f"{here}/") else path.rpartition("/")[2])

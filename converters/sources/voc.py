@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+import numpy as np
+
 from fastio.converters.sources.coco.detections import Detections
-from fastio.converters.sources.listed import ListedSource
+from fastio.converters.sources.files import paths_below
+from fastio.converters.sources.listed import ListedSource, names_at, read_together
 from fastio.converters.sources.options import SourceOptions
+from fastio.converters.sources.pairs import FieldFiles, suggested_field
 from fastio.converters.sources.roots import chosen_part
-from fastio.converters.sources.tables.names import Stems
+from fastio.converters.sources.tables.names import Stems, describe_names, file_states
 from fastio.errors import SourceError
 from fastio.store.kinds.layouts import voc_folder
 from fastio.store.kinds.scan import Problem, SourcePath, is_hidden, names_in, shown
 from fastio.types.picture_kinds import kind_by_name
+from fastio.types.schema import Schema
 
 __all__ = [
     "open_voc",
@@ -26,7 +31,8 @@ __all__ = [
 
 
 _KIND = "voc"  # of sources
-_SETS, _MAIN = "ImageSets", "Main"
+_SETS, _MAIN, _SEGMENTATION = "ImageSets", "Main", "Segmentation"
+_MASKS = "SegmentationClass"
 _PICTURES = ("JPEGImages", "images", "Images", "image", "imgs")
 _LARGEST = 16 << 20  # bytes of an XML
 _DEEPEST = 32  # elements within each other
@@ -35,6 +41,8 @@ _DEEPEST = 32  # elements within each other
 def open_voc(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
     Open the pictures of one list in ``ImageSets/Main``, or all of ``Annotations`` if there are no lists.
+
+    The lists of ``ImageSets/Segmentation`` are parts, too (``Segmentation/train``): their pictures have a ``mask``.
 
     Boxes are COCO's, ``xmin, ymin, xmax - xmin, ymax - ymin`` with the numbers that the file has; ``objects`` keep what
     else is said of each, such as ``difficult``, ``image_info`` what is said of the picture. Classes are those of all
@@ -46,9 +54,9 @@ def open_voc(place: SourcePath, options: SourceOptions) -> ListedSource:
         raise SourceError(f"{place.path}: expected a folder Annotations with an XML for each picture, found none")
     root = _root(f"{place.path}/{folder}")
     stems_of = _sets(root)
-    stems, lists = None, list[str]()
+    part, stems, lists = "", None, list[str]()
     if stems_of:
-        _, file = chosen_part(place.path, stems_of, options.split, "part")
+        part, file = chosen_part(place.path, stems_of, options.split, "part")
         stems, lists = _names_in(file), [file]
     elif options.split is not None:
         raise SourceError(f"{place.path}: has no ImageSets/Main with lists of pictures: drop --split {options.split}")
@@ -75,7 +83,40 @@ def open_voc(place: SourcePath, options: SourceOptions) -> ListedSource:
             problems += _without_xml(f"{root}/{pictures}", pictures, entries)
         files = [*(f"{place.path}/{folder}/{stem}.xml" for stem in (stems or entries) if stem in entries), *lists]
         files = list(dict.fromkeys(files)) or [f"{place.path}/{folder}"]
-        return found.source(place, _KIND, options, root, classes, files, problems)
+        source = found.source(place, _KIND, options, root, classes, files, problems)
+    is_segmented = part.startswith(f"{_SEGMENTATION}/") and Path(root, _MASKS).is_dir()
+    return _with_masks(source, root) if is_segmented else source
+
+
+def _with_masks(source: ListedSource, root: str) -> ListedSource:
+    """The same pictures, each with its mask of ``SegmentationClass``; one without is a problem."""
+    every = np.arange(len(source.sizes))
+    keys = source.keys_at(every)
+    names = [f"{_MASKS}/{Path(key).stem}.png" for key in keys]
+    states = file_states(root, names)
+    packed = set(source.indices.tolist())
+    lacking = {i: sentence for i, sentence in states.problems.items() if i in packed}
+    order = np.setdiff1d(source.indices, np.fromiter(lacking, np.int64, len(lacking)))
+    if not len(order):
+        raise SourceError(f"{source.path}: no picture of this part has a mask in {_MASKS}")
+    field = suggested_field("mask", root, [names[i] for i in order.tolist()])
+    masks = FieldFiles(field, root, names_at(names), states.sizes)
+    first, *others = source.schema.fields
+    paths = [*source.files(), *paths_below(root, [names[i] for i in order.tolist()])]
+    without = {f"{root}/{keys[i]}" for i in lacking}
+    return replace(
+        source,
+        schema=Schema((first, field, *others)),
+        metadata={**source.metadata, "files": {"mask": describe_names(keys, names)}},
+        sizes=source.sizes + states.sizes,
+        read=read_together([source.read, masks.begin]),
+        disk_bytes=source.disk_bytes + states.disk_bytes,
+        files_opened=source.files_opened + len(order) - len(lacking),
+        problems=[*source.problems, *(Problem(shown(keys[i]), f"has a mask that {lacking[i]}") for i in lacking)],
+        left_out=[each for each in source.left_out if not each.key.startswith(f"{_MASKS}/")],
+        order=order,
+        paths=lambda: [path for path in paths if path not in without],
+    )
 
 
 def _root(folder: str) -> str:
@@ -88,7 +129,7 @@ def _root(folder: str) -> str:
 def _sets(root: str) -> dict[str, str]:
     """The lists of pictures by name: those of ``Main`` under their own, others with their folder."""
     found = {}
-    for folder in (_MAIN, "Segmentation", "Layout", "Action", ""):
+    for folder in (_MAIN, _SEGMENTATION, "Layout", "Action", ""):
         place = Path(root, _SETS, folder)
         for name in names_in(str(place))[1]:
             if name.endswith(".txt") and _lists_names(place / name):

@@ -140,7 +140,7 @@ class Annotations:
             data = (
                 json.dumps(rest, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() if rest else b"{}"
             )
-            words = json.dumps(caption, ensure_ascii=False).encode()
+            words = b"null" if caption is None else json.dumps(caption, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as exc:  # NaN, half a character, nested too deep
             self.bad.setdefault(position, f"cannot be kept as JSON: {exc}")
             data, words = b"{}", b"null"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fastio.converters import open_source
+from fastio.converters.inspect.unpack import unpack
 from fastio.converters.sources.voc import parse_xml
 from fastio.store import open_store
 from fastio.store.protocol import read_values
@@ -49,6 +50,33 @@ def test_what_stays_out_is_counted(tmp_path: Path) -> None:
     assert "SegmentationClass/ (is not of this part: 1 file (1 .png))" in said
     assert "(is not named, as 5 .jpg in its folder are not)" in said
     assert "ImageSets/Main/cat_train.txt" in said
+
+
+def test_segmentation(tmp_path: Path) -> None:
+    """The parts of ImageSets/Segmentation have masks; those of Main of the same name stay what they are."""
+    root = voc(tmp_path / "v", PARTS)
+    names = ["2007_000002", "2007_000005"]
+    masks = pictures(*(f"SegmentationClass/{name}.png" for name in names), mode="P")
+    lists = {"ImageSets/Segmentation/train.txt": "\n".join(names), "ImageSets/Segmentation/val.txt": names[0]}
+    write(root, {**masks, **lists})
+    types, samples, _ = packed(root, tmp_path / "o.lmdb", split="Segmentation/train")
+
+    assert ("mask", "xywh") == (types["mask"], types["boxes"])
+    assert {f"JPEGImages/{name}.jpg": masks[f"SegmentationClass/{name}.png"] for name in names} == {
+        key: each["mask"] for key, each in samples.items()
+    }
+    assert 3 == len(packed(root, tmp_path / "p.lmdb", split="train")[1])
+    with open_store(tmp_path / "o.lmdb") as store:
+        unpack(store, tmp_path / "again")
+    assert (
+        masks["SegmentationClass/2007_000005.png"]
+        == (tmp_path / "again/SegmentationClass/2007_000005.png").read_bytes()
+    )
+    (root / "SegmentationClass/2007_000005.png").unlink()
+    _, _, skipped = packed(root, tmp_path / "q.lmdb", skip=True, split="Segmentation/train")
+    assert ["JPEGImages/2007_000005.jpg"] == list(skipped)
+    source = open_source(root, split="Segmentation/train")
+    assert source.files_opened == len(list(source.files()))
 
 
 @pytest.mark.parametrize("inside", ["VOCdevkit", ""])

@@ -85,6 +85,7 @@ def test_boxes_are_pixels(tmp_path: Path, where: str) -> None:
 def test_what_stays_out_is_counted(tmp_path: Path) -> None:
     """The other part, and whatever else lies in the root."""
     root = write(detection(tmp_path / "d"), {"README.md": "x", "runs/best.pt": "x"})
+    (root / "images/all").symlink_to(root / "images")  # a circle
     said = run("pack", root, tmp_path / "o.lmdb", "--split", "val")
 
     assert "images/train/ (is not of this part: 3 files (3 .png))" in said
