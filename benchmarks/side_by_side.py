@@ -91,7 +91,7 @@ class Comparison:
                 continue
             ratios = [] if name == names[0] else [ours / theirs for ours, theirs in zip(first, rates, strict=False)]
             figures = (runs[name][0].get(figure) for figure in heading.figures)
-            rows.append([name, _range(rates, "{:,.0f}"), _range(ratios, "{:.3g}"), *map(_share, figures)])
+            rows.append([name, _range(rates), _range(ratios), *map(_share, figures)])
         rows += [[name, reasons[training]] for name, reasons in self.absent.items() if training in reasons]
         return "\n".join(f"| {' | '.join(row + [''] * (len(rows[0]) - len(row)))} |" for row in rows)
 
@@ -117,12 +117,17 @@ def _rates(runs: Iterable[Mapping[str, Any]], heading: Heading) -> list[float]:
     return [run["samples"] / run["wall_s" if heading.by_clock else "cpu_s"] for run in runs]
 
 
-def _range(values: Sequence[float], how: str) -> str:
+def _range(values: Sequence[float]) -> str:
     """The median, least and most; nothing of nothing."""
     if not values:
         return ""
-    middle, least, most = (how.format(each) for each in (statistics.median(values), min(values), max(values)))
+    middle, least, most = map(_number, (statistics.median(values), min(values), max(values)))
     return f"{middle} ({least}-{most})"
+
+
+def _number(value: float) -> str:
+    """Whole, or with three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _share(value: float | None) -> str:

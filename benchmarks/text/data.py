@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.text.work import EOS, LENGTHS, PACKED_TOKENS, VOCABULARY, Texts, Work, write_texts
+from benchmarks.text.work import (
+    EOS,
+    LENGTHS,
+    PACKED_TOKENS,
+    VOCABULARY,
+    Texts,
+    Work,
+    lengths_file,
+    plan_name,
+    write_texts,
+)
 
 __all__ = ["MAKERS", "made_text"]
 
 CHATS = 20_000
 PAIRS = 10_000
-SEQUENCES = 50_000
+SEQUENCES = 25_000
 STREAM_TOKENS = 20_000_000
+PLANNED = 10_000_000
 PARAGRAPHS = 20_000
 TRAINED_VOCABULARY = 4096
 
@@ -33,8 +45,8 @@ def _lognormal(rng: np.random.Generator, median: float, sigma: float, *, count: 
 
 
 def _make_chats(source: Path, rng: np.random.Generator) -> None:
-    """Chats of a few turns: of each, about a third by the user and the rest by the assistant, which counts."""
-    texts = _ids(LENGTHS["chats"](rng, CHATS), rng)
+    """Chats of one to three turns of the user and of the assistant, which counts: about half of the ids."""
+    texts = _ids(_drawn_lengths("chats", rng, CHATS), rng)
     counts = np.zeros(len(texts.ids), bool)
     for start, stop in zip(texts.offsets[:-1].tolist(), texts.offsets[1:].tolist(), strict=True):
         cuts = np.sort(rng.integers(start, stop + 1, 2 * rng.integers(1, 4) - 1))
@@ -43,6 +55,24 @@ def _make_chats(source: Path, rng: np.random.Generator) -> None:
         counts[stop - 1] = True
     write_texts(source / "chats", texts)
     np.save(source / "chats" / "counts.npy", counts)
+
+
+def _drawn_lengths(kind: str, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+    """How long documents are, for rows of PACKED_TOKENS."""
+    if kind == "chats":
+        lengths = rng.gamma(2.2, 80, count) + 20
+    elif kind == "log-normal":
+        lengths = rng.lognormal(4.8, 0.8, count)
+    else:
+        assert kind == "two peaks"
+        lengths = np.where(rng.random(count) < 0.5, rng.normal(120, 30, count), rng.normal(700, 90, count))
+    return np.clip(lengths, 4, PACKED_TOKENS).astype(np.int64)
+
+
+def _make_lengths(source: Path, rng: np.random.Generator, *, kind: str) -> None:
+    """Lengths alone, as int32."""
+    source.mkdir(parents=True, exist_ok=True)
+    np.save(lengths_file(source, kind), _drawn_lengths(kind, rng, PLANNED).astype(np.int32))
 
 
 def _make_pairs(source: Path, rng: np.random.Generator) -> None:
@@ -110,12 +140,13 @@ def _seeded(make: Callable[[Path, np.random.Generator], None]) -> Callable[[Work
     return lambda work, _: make(work.source, np.random.default_rng(0))
 
 
-# What each training reads; lengths that are only planned are drawn where they are needed.
+# What each training reads.
 MAKERS: dict[str, Callable[[Work, Path | None], None]] = {
     "packed": _seeded(_make_chats),
     "pairs": _seeded(_make_pairs),
     "windows": _seeded(_make_stream),
     "padded": _seeded(_make_sequences),
+    **{plan_name(kind): _seeded(partial(_make_lengths, kind=kind)) for kind in LENGTHS},
     "tokenise": lambda work, text: _make_paragraphs(work.source, text),
 }
 assert PACKED_TOKENS < VOCABULARY < EOS

@@ -137,8 +137,7 @@ def main(
     work = Work(folder / "source", folder / "packed", workers)
     work.packed.mkdir(parents=True)
     for training in chosen:
-        if training in MAKERS:
-            MAKERS[training](work, text)
+        MAKERS[training](work, text)
     failed = _pack(work, chosen)
 
     def measure(training: str, name: str) -> dict[str, Any]:

@@ -16,7 +16,6 @@ __all__ = [
     "IGNORED",
     "LENGTHS",
     "PACKED_TOKENS",
-    "PLANNED",
     "ROWS",
     "TRAININGS",
     "VOCABULARY",
@@ -29,6 +28,7 @@ __all__ = [
     "Training",
     "Work",
     "from_json",
+    "lengths_file",
     "plan_name",
     "read_texts",
     "to_json",
@@ -45,19 +45,8 @@ IGNORED = -100
 
 PACKED_TOKENS, ROWS = 2048, 8  # of a packed batch
 WINDOW = 1024  # inputs; targets are one further
-PLANNED = 10_000_000  # lengths
 
-# How long documents are, for rows of PACKED_TOKENS.
-LENGTHS: dict[str, Callable[[np.random.Generator, int], NDArray[np.int64]]] = {
-    name: lambda rng, count, draw=draw: np.clip(draw(rng, count), 4, PACKED_TOKENS).astype(np.int64)  # type: ignore[misc]
-    for name, draw in {
-        "chats": lambda rng, count: rng.gamma(2.2, 80, count) + 20,
-        "log-normal": lambda rng, count: rng.lognormal(4.8, 0.8, count),
-        "two peaks": lambda rng, count: np.where(
-            rng.random(count) < 0.5, rng.normal(120, 30, count), rng.normal(700, 90, count)
-        ),
-    }.items()
-}
+LENGTHS = ("chats", "log-normal", "two peaks")  # how long documents are that are packed into rows
 
 
 class OutputError(Exception):
@@ -255,14 +244,19 @@ def plan_name(kind: str) -> str:
     return f"plan {kind}"
 
 
+def lengths_file(source: Path, kind: str) -> Path:
+    """Where ``source`` has the lengths of such documents."""
+    return source / f"lengths-{kind}.npy"
+
+
 def _check_plan(kind: str) -> Check:
-    """``lengths`` in the order of a plan, and the ``cuts`` between its rows: all of those that were to be packed."""
+    """``lengths`` in the order of a plan, and the ``cuts`` between its rows: the first of the file, each once."""
 
     def check(work: Work, batches: Iterator[Batch]) -> dict[str, float]:
         ((arrays, samples),) = batches
         lengths, cuts = np.asarray(arrays["lengths"]), np.asarray(arrays["cuts"])
-        expected = np.bincount(LENGTHS[kind](np.random.default_rng(0), samples))
-        rows = np.add.reduceat(lengths, cuts[:-1])
+        expected = np.bincount(np.load(lengths_file(work.source, kind))[:samples])
+        rows = np.add.reduceat(lengths, cuts[:-1], dtype=np.int64)
         if not np.array_equal(np.bincount(lengths), expected) or rows.max() > PACKED_TOKENS:
             raise OutputError(f"{len(lengths)} documents in rows of up to {rows.max()}, expected {samples}, each once")
         sizes = np.diff(cuts)

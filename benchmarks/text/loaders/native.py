@@ -11,7 +11,6 @@ import numpy as np
 from benchmarks.text.work import (
     LENGTHS,
     PACKED_TOKENS,
-    PLANNED,
     ROWS,
     TRAININGS,
     WINDOW,
@@ -20,6 +19,7 @@ from benchmarks.text.work import (
     Lazy,
     Texts,
     Work,
+    lengths_file,
     plan_name,
     read_texts,
 )
@@ -109,8 +109,8 @@ def _windows(work: Work, **options: Any) -> Epochs:
 
 
 def _planned(work: Work, *, kind: str, packing: Any = "mixed") -> Epochs:
-    """A sampler of its own each time: the lengths are read, and a plan is kept."""
-    lengths = LENGTHS[kind](np.random.default_rng(0), PLANNED)
+    """A new sampler each time: one keeps its latest plan."""
+    lengths = np.load(lengths_file(work.source, kind))
 
     def batches() -> Iterable[Batch]:
         plan = PackSampler(lengths, max_tokens=PACKED_TOKENS, packing=packing).plan(0)
