@@ -17,6 +17,7 @@ from fastio.transforms import (
     CenterCrop,
     Compose,
     MixUp,
+    Mosaic,
     Normalize,
     PerBatch,
     PerSample,
@@ -400,3 +401,23 @@ def test_functions_stay_on_the_host(store: Path, monkeypatch: pytest.MonkeyPatch
     for batch, other in zip(expected, found, strict=True):
         for part, same in zip(batch, other, strict=True):
             assert torch.equal(part, same)
+
+
+def test_where_a_gpu_decodes_a_bad_picture_ends_the_loop(store: Path) -> None:
+    """Leaving it out there is refused when the loader is built."""
+    with pytest.raises(ValueError, match=r"PerSample.* with decode='device' and on_error='skip': .*drop decode="):
+        FastLoader(store, 4, transforms=[PerSample(invert)], device="cuda", decode="device", on_error="skip")
+
+
+def test_a_mosaic_is_made_without_a_picture_that_a_function_fails_for(tmp_path: Path) -> None:
+    """With "skip", nothing of it is in any mosaic."""
+    with Writer(tmp_path / "x.lmdb", {"image": "uint8[8,8,3]", "label": "label"}) as writer:
+        for number in range(COUNT):
+            writer.write({"image": np.full((8, 8, 3), number * 20, np.uint8), "label": number})
+    steps = [Mosaic(16), PerSample(refuse_marked, draws=1)]
+    with FastLoader(tmp_path / "x.lmdb", COUNT, transforms=steps, on_error="skip") as loader:
+        ((pictures, labels),) = loader
+        bad = sorted(error.index for error in loader.skipped)
+    assert 0 < len(bad) < COUNT
+    assert sorted({*range(COUNT)} - {*bad}) == labels.tolist()
+    assert not {number * 20 for number in bad if number} & {*pictures.unique().tolist()}

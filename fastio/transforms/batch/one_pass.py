@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -121,8 +121,12 @@ class HostPass:
             return made
         return made.transpose(0, 3, 1, 2) if isinstance(made, np.ndarray) else made.permute(0, 3, 1, 2)
 
+    @cached_property
+    def _cpus(self) -> int:
+        return available_cpus()  # it reads files: not for each batch
+
     def _threads(self, *, is_torch: bool) -> _native.ThreadPool | None:
-        threads = torch.get_num_threads() if is_torch else available_cpus()
+        threads = torch.get_num_threads() if is_torch else self._cpus
         if threads < 2:
             return None
         if self._pool is None or self._pool.threads != threads:
