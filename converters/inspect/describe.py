@@ -295,6 +295,7 @@ def describe_source(source: Source, what: str) -> dict[str, Any]:
 
     ``what`` is its kind in words. The first samples are read, at most 512.
     """
+    from fastio.converters.sources.in_place import lies_in_files
     from fastio.types.field_types import type_of
 
     pieces = source.chunks(_FIRST_BYTES, _FIRST_SAMPLES)
@@ -328,6 +329,7 @@ def describe_source(source: Source, what: str) -> dict[str, Any]:
         ],
         "left_out": len(source.left_out),
         "left_out_columns": (source.metadata.get("source") or {}).get("left_out") or [],
+        "in_place": lies_in_files(source),
     }
 
 

@@ -75,6 +75,7 @@ def open_class_files(place: SourcePath, options: SourceOptions) -> ListedSource:
         problems=[*first.problems, *beside],
         left_out=[*first.left_out, *place.top.left_out],
         paths=lambda: paths_below(place.path, first.keys),
+        listed=first.listed,
     )
 
 

@@ -37,7 +37,7 @@ from fastio.types.schema import Field, are_plain_paths, is_plain_path
 from fastio.types.spans import Spans
 from fastio.types.units import counted
 
-__all__ = ["content_of", "list_samples"]
+__all__ = ["content_of", "lies_in_files", "list_samples"]
 
 _AT_ONCE = 4096  # samples whose kept values are read together
 
@@ -76,6 +76,14 @@ def list_samples(found: Recognised, options: Unpacked, path: str) -> FolderConte
     )
 
 
+def lies_in_files(source: Source | StreamedSource) -> bool:
+    """Return whether the samples of a source are files, with all their pictures, so that they are read in place."""
+    if not isinstance(source, ListedSource):
+        return False
+    whole, _ = _by_place(source)
+    return bool(whole) and {field.name for field in source.schema.payload if field.traits.is_picture} <= whole.keys()
+
+
 def content_of(source: Source | StreamedSource, path: str) -> FolderContent | None:
     """
     Return the samples of a source that was just opened, without reading their files; None if they do not lie in files.
@@ -83,12 +91,9 @@ def content_of(source: Source | StreamedSource, path: str) -> FolderContent | No
     Samples that ``fastio pack`` would refuse before it reads their files are in ``metadata["skipped"]``. Raises
     SourceError for arrays that packing would turn into others.
     """
-    if not isinstance(source, ListedSource):
+    if not isinstance(source, ListedSource) or not lies_in_files(source):
         return None
     whole, others = _by_place(source)
-    pictures = {field.name for field in source.schema.payload if field.traits.is_picture}
-    if not whole or not pictures <= whole.keys():
-        return None
     root = root_of(path)
     samples = _Samples.of(source, whole, others)
     indices = samples.indices
@@ -115,7 +120,7 @@ def content_of(source: Source | StreamedSource, path: str) -> FolderContent | No
             "skipped": [{"key": each.key, "problem": each.problem} for each in problems],
             "left_out": [{"key": each.key, "problem": each.problem} for each in source.left_out],
         },
-        listed={**_folders_of(root, names.values(), path), **dict(_from(root, source.listed))},
+        listed={**_folders_of(root, [*names.values(), sorted(read)], path), **dict(_from(root, source.listed))},
         read=sorted(read),
         begun_ns=time.time_ns(),
     )
@@ -266,12 +271,14 @@ def _folders_of(root: str, names: Iterable[Sequence[str]], path: str) -> dict[st
     """
     Return the folders that these files are in and their times, for sources that do not say what they listed.
 
-    The folder of a table is not among them: what is added there belongs to nothing, and the index lies there too.
+    The folder of a table is not among them: what is added there belongs to nothing, and the index lies there too. Nor
+    are those outside of it, where a label file may lie among others.
     """
     folders = {name.rpartition("/")[0] or "." for each in names for name in each}
     if not Path(path).is_dir():
         folders.discard(".")
-    return {folder: Path(root, folder).stat().st_mtime_ns for folder in sorted(folders)}
+    inside = (each for each in sorted(folders) if each != ".." and not each.startswith("../"))
+    return {folder: Path(root, folder).stat().st_mtime_ns for folder in inside}
 
 
 def _from(root: str, listed: Mapping[str, int]) -> Iterator[tuple[str, int]]:

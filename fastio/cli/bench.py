@@ -207,16 +207,17 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
     """
     Load DATA in batches and throw them away. This is the most that reading and decoding can deliver.
 
-    DATA is a store, a folder of picture files (read with Pillow in a torch DataLoader, as most scripts do), or
-    MODULE:FUNCTION that returns any loader. Pictures of different sizes need --crop to fit into one batch. Name
-    several DATA to compare them, such as a folder and the store it was packed into; the files opened per second are
-    shown too.
+    DATA is a store, a folder of picture files (read with Pillow in a torch DataLoader, as most scripts do; with
+    --in-place by native threads), or MODULE:FUNCTION that returns any loader. Pictures of different sizes need --crop
+    to fit into one batch. Name several DATA to compare them, such as a folder and the store it was packed into; the
+    files opened per second are shown too.
 
     \b
     Example:
       fastio bench io train.lmdb --batch-size 256 --epochs 5
       fastio bench io photos.lmdb --crop 224
       fastio bench io ./pngs train.lmdb
+      fastio bench io ./pngs train.lmdb --in-place
       fastio bench io train.py:make_loader
     """
     from fastio.measure.report.loop import loading_page
@@ -237,7 +238,7 @@ def _opened(name: str, options: DataOptions, *, is_alone: bool) -> Data:
     from fastio.measure.loop.data import open_data
 
     if not is_alone:
-        is_folder = Path(name).is_dir()
+        is_folder = Path(name).is_dir() and not options.in_place
         replace = dataclasses.replace
         options = replace(options, threads=None) if is_folder else replace(options, workers=None)
     return open_data(name, options)

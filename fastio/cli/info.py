@@ -428,7 +428,9 @@ def _print_source(report: dict[str, Any]) -> None:
     if report["command"] is None:
         raise _nothing_good(report, "sample")
     command = printable(report["command"])
-    click.echo(f"\npack it: {command}")
+    if report["in_place"]:
+        click.echo("\nit can be read where it lies: FastDataset and FastLoader take the path")
+    click.echo(f"\npack it: {command}" if not report["in_place"] else f"pack it: {command}")
     if "command_for_chats" in report:
         click.echo(f"or as token ids of chats: {printable(report['command_for_chats'])}")
     choices = [f"--field {row['name']}={printable(row['from'])}" for row in report["fields"] if row["from"]]

@@ -191,7 +191,7 @@ def _gathered(storage: Sequence[str], cache_dir: str | None, cache_limit: int | 
 # The options that all commands share which open DATA as a loader.
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
-DATA_NAMES = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields")
+DATA_NAMES = ("batch_size", "threads", "workers", "in_place", "shuffle", "crop", "augment", "fields")
 
 _DATA_OPTIONS = (
     click.option(
@@ -205,6 +205,9 @@ _DATA_OPTIONS = (
         type=click.IntRange(min=0),
         metavar="N",
         help="Worker processes that read a folder.  [default: all available CPUs]",
+    ),
+    click.option(
+        "--in-place", is_flag=True, help="Read folders by native threads, too, as FastLoader does, and not by Pillow."
     ),
     click.option("--shuffle", is_flag=True, help="Shuffle, as in training."),
     click.option(
@@ -234,11 +237,12 @@ def data_options(batch_default: str) -> Callable[[Callable[..., None]], Callable
 def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> Callable[..., None]:
     @remote_options
     @wraps(command)
-    def with_options(
+    def with_options(  # noqa: PLR0913 - an option each
         *args: Any,
         batch_size: int,
         threads: int | None,
         workers: int | None,
+        in_place: bool,
         shuffle: bool,
         crop: int | None,
         augment: bool,
@@ -248,7 +252,7 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
     ) -> None:
         names = split_fields(fields)
         made = {"shuffle": shuffle, "crop": crop, "augment": augment, "fields": names, "remote": remote}
-        options = _packed(batch_size, threads, workers, **made)
+        options = _packed(batch_size, threads, workers, in_place=in_place, **made)
         command(*args, options=options, **rest)
 
     given: Callable[..., None] = with_options

@@ -26,6 +26,7 @@ from fastio.loader.wiring import Wiring
 from fastio.samplers.agreement import SURE_AFTER, Agreement
 from fastio.samplers.batches import Batches
 from fastio.samplers.share import say_uneven
+from fastio.store.files.listed import ListedFiles, Opens
 from fastio.types.metrics import LoaderStats
 
 __all__ = [
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 # Batches without a look at anything else; the checksums of their chunks are kept until then, 12 bytes a sample.
 _RUN = 64
+_MANY_FILES = 1000  # read in an epoch, from which on it says what packing would save
 
 
 class BatchIteration:
@@ -62,7 +64,7 @@ class BatchIteration:
         self._path = selection.base.store.path
         self._late_crop = wiring.late_crop
         self._placement = wiring.placement
-        self._is_placement_told = False
+        self._is_placement_told = self._is_gain_told = False
         self._views = wiring.views
         self._frames = wiring.frames
         self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
@@ -98,6 +100,7 @@ class BatchIteration:
         )
         self._loops.add(loop)
         begin, is_compared = cursor.place, not self._agreement.is_open
+        opens, begun_s = self._opens(), perf_counter()
         folded = 0
         try:
             while not loop.is_done:
@@ -125,6 +128,7 @@ class BatchIteration:
             if not is_compared:
                 self._compare(begin)
             cursor.end_epoch()
+            self._tell_files(opens, perf_counter() - begun_s)
         except (SampleError, UnequalSizesError) as exc:
             self._advise(exc)
             raise
@@ -141,6 +145,28 @@ class BatchIteration:
         if not self._is_placement_told:
             self._is_placement_told = True
             log.debug("%s: %s", self._path, "; ".join(self._placement.lines))
+
+    def _opens(self) -> Opens | None:
+        """What was counted of files in place so far; None for a store, and once something was said of them."""
+        files = self._selection.base.store.files
+        return replace(files.opens) if isinstance(files, ListedFiles) and not self._is_gain_told else None
+
+    def _tell_files(self, before: Opens | None, elapsed_s: float) -> None:
+        """Say once, after an epoch over files in place, what packing them would save."""
+        files = self._selection.base.store.files
+        if before is None or not isinstance(files, ListedFiles):
+            return
+        opens = files.opens.since(before)
+        if opens.files < _MANY_FILES:
+            return
+        from fastio.store.kinds.recognise import pack_command
+
+        self._is_gain_told = True
+        gain = opens.gain(files.threads, elapsed_s)
+        if gain.is_much:
+            log.warning("%s: %s: packed, it would not: %s", self._path, gain.words(), pack_command(self._path))
+        else:
+            log.info("%s: %s: packing would hardly load faster", self._path, gain.words())
 
     def _advise(self, error: SampleError | UnequalSizesError) -> None:
         """Add to an error that ends the loop what the user can do about it."""

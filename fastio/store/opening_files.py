@@ -9,6 +9,7 @@ from fastio.store.index.store import SealedStore
 from fastio.store.kinds.recognise import not_packed, recognise
 from fastio.store.kinds.registry import later
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
+from fastio.store.protocol import IN_PLACE
 from fastio.store.shards import Way
 
 __all__ = ["open_as_kept", "open_files"]
@@ -47,4 +48,4 @@ def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> Sea
 
 
 def _store(shard: Shard, way: Way) -> SealedStore:
-    return SealedStore(shard.path, format_name="files", shards=[shard], opener=way.opener)
+    return SealedStore(shard.path, format_name=IN_PLACE, shards=[shard], opener=way.opener)

@@ -17,12 +17,16 @@ from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
 __all__ = [
+    "IN_PLACE",
     "SampleBatch",
     "SampleStore",
     "SampleWriter",
     "all_fetched",
     "read_values",
 ]
+
+
+IN_PLACE = "files"  # the format of a store of files that stay where they lie; none in FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class SampleStore(Protocol):
 
     @property
     def format(self) -> str:
-        """The format's name in FORMATS."""
+        """The format's name in FORMATS, or IN_PLACE."""
         ...
 
     @property

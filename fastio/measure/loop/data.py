@@ -24,6 +24,7 @@ from fastio.machine import available_cpus, rank_and_world
 from fastio.measure.loop.user_code import is_function_name, load_function
 from fastio.store import holds_shards, open_store
 from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.store.protocol import IN_PLACE
 from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
 from fastio.transforms.transform import Transform
 from fastio.types.picture_kinds import picture_extensions
@@ -59,6 +60,7 @@ class DataOptions:
     flips half of the pictures, and makes ``crop`` resize a random part to that size. ``fields`` are the fields of a
     store that are read (default: those that its samples have). ``layout`` is that of a store's pictures in memory.
     ``drop_last`` leaves out a short batch after whole ones. ``remote`` says how a store behind a URL is read.
+    ``in_place`` reads folders as FastLoader does.
     """
 
     batch_size: int = 256
@@ -71,6 +73,7 @@ class DataOptions:
     layout: Layout = "contiguous"
     drop_last: bool = False
     remote: Remote = DEFAULT
+    in_place: bool = False
 
     def dataset(self, path: str) -> FastDataset:
         """Open a store."""
@@ -100,7 +103,7 @@ class Data(AbstractContextManager["Data"]):
     """
 
     name: str
-    kind: Literal["store", "folder", "function", "synthetic"]
+    kind: Literal["store", "in place", "folder", "function", "synthetic"]
     loader: Iterable[Any]
     step: Step | None = None
     size_bytes: int | None = None
@@ -125,16 +128,16 @@ def open_data(name: str, options: DataOptions) -> Data:
     """
     Open ``name`` as a loader.
 
-    A folder is read file by file with Pillow in a torch DataLoader. A store, which may be a folder of tar shards, is
-    read by FastLoader. ``module:function`` is called; it returns a loader, or a loader and a training step (a
-    callable that takes a batch) as a pair, and all options are its own. Raises FastioError if an option does not fit
-    the kind of data, or if the function returns something else.
+    A folder is read file by file with Pillow in a torch DataLoader, or in place by FastLoader. A store, which may be a
+    folder of tar shards, is read by FastLoader. ``module:function`` is called; it returns a loader, or a loader and a
+    training step (a callable that takes a batch) as a pair, and all options are its own. Raises FastioError if an
+    option does not fit the kind of data, or if the function returns something else.
     """
     if is_function(name):
-        every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields")
+        every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields", "in_place")
         refuse_options(name, "because a function builds its own loader", options, every)
         return _function(name)
-    if is_picture_folder(name):
+    if is_picture_folder(name) and not options.in_place:
         refuse_options(name, "because processes read files: use --workers, or pack the folder", options, ("threads",))
         refuse_options(name, "because a folder has pictures and classes only", options, ("fields",))
         return _folder(name, options)
@@ -182,7 +185,9 @@ def _store(path: str, options: DataOptions) -> Data:
         )
         owned.enter_context(loader)
         kept = owned.pop_all()
-    return Data(path, "store", loader, size_bytes=dataset.store.size_bytes, samples=len(dataset), _owned=kept)
+    store = dataset.store
+    kind: Literal["store", "in place"] = "in place" if store.format == IN_PLACE else "store"
+    return Data(path, kind, loader, size_bytes=store.size_bytes, samples=len(dataset), _owned=kept)
 
 
 def _folder(path: str, options: DataOptions) -> Data:
@@ -248,7 +253,7 @@ def opens_per_s(kind: str, samples_per_s: float) -> float | None:
 
     Each sample of a folder is one opened file. A store is opened once, before the first batch.
     """
-    return {"folder": samples_per_s, "store": 0.0}.get(kind)
+    return {"folder": samples_per_s, "in place": samples_per_s, "store": 0.0}.get(kind)
 
 
 def folder_loader(

@@ -19,6 +19,7 @@ __all__ = [
 ]
 
 
+_BY_THREADS = ("store", "in place")  # kinds of data that this process alone reads
 _WITHOUT_WORKERS = "CPU time, without the workers'"
 
 
@@ -38,7 +39,7 @@ def loading_page(report: Mapping[str, Any]) -> Page:
         ("samples", number(report["samples"])),
         ("batches", number(report["batches"])),
         ("time", f"{report['seconds']:.2f} s"),
-        ("CPU time" if report["kind"] == "store" else _WITHOUT_WORKERS, f"{report['cpu_seconds']:.2f} s"),
+        ("CPU time" if report["kind"] in _BY_THREADS else _WITHOUT_WORKERS, f"{report['cpu_seconds']:.2f} s"),
         ("first batch after", ms(report["first_batch_s"])),
     ]
     if report["bytes_per_s"] is not None:

@@ -11,6 +11,8 @@ arrays of starts, sizes, columns and keys, the JSON header, the seal at the end;
     watch.names, watch.stamps              folders that were listed, and files that were read for it, such as the
                                            table; (n, 2): size (-1 for a folder) and mtime in ns
 
+``fastio index`` reads all files once and adds checksums, sizes of pictures and start points within them.
+
 An index is used while all that it watches is unchanged: a file that is added, removed or renamed changes the time of
 its folder. It is not kept where a time is so recent that a later change could leave it as it is. A file that was
 written to in place is noticed when it is read, since its size and time are compared then; the index then goes, and the
@@ -27,7 +29,7 @@ import logging
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +41,9 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import crc32
 from fastio.errors import StoreError, StoreNotFound
-from fastio.store.files import open_file
+from fastio.machine import available_cpus
+from fastio.store.files import files_of, open_file
+from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.listed import FileList, ListedFolder
 from fastio.store.foreign.sidecar import publish_sidecar
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal, split_keys
@@ -47,9 +51,18 @@ from fastio.store.index.sealed import Shard, bytes_from, read_arrays, read_shard
 from fastio.store.kinds.unpacked import Unpacked
 from fastio.store.sets.names import SIDECAR_SUFFIX
 from fastio.types.schema import Schema
+from fastio.types.spans import Spans
 from fastio.types.units import counted
 
-__all__ = ["FieldValues", "FolderContent", "open_kept", "open_listed", "root_of"]
+__all__ = [
+    "FieldValues",
+    "FolderContent",
+    "keep_content",
+    "open_kept",
+    "open_listed",
+    "root_of",
+    "with_content",
+]
 
 _FORMAT = "fils"
 _RULES = 1  # by which files become samples; an index that was made by others is not used
@@ -108,14 +121,13 @@ def open_kept(path: str, options: Unpacked) -> Shard | None:
         kept = _read_kept(place, path, options)
         if kept is None:
             continue
-        shard, data = kept
         try:
-            data.check_listing()
+            kept.data.check_listing()
         except StoreError as exc:
             _LOG.debug("%s", exc)
             continue
-        _warn(shard)
-        return shard
+        _warn(kept.shard)
+        return kept.shard
     return None
 
 
@@ -261,6 +273,50 @@ def _folder(path: str, options: Unpacked, files: FileList, stamps: _Stamps, cont
     return ListedFolder(path, root, files, content=content, check_listing=check, forget=forget)
 
 
+# What reading all files once adds to an index.
+
+
+def with_content(shard: Shard) -> Shard:
+    """
+    Return the samples of a folder with the checksum of each value, and the sizes of pictures that native code tells.
+
+    All files are read. Raises StoreError if one is not what was listed.
+    """
+    files, checksums, shapes = files_of([shard.data]), dict[str, NDArray[np.uint32]](), dict[str, NDArray[np.int32]]()
+    with closing(_native.ThreadPool(available_cpus())) as pool:
+        for field in shard.schema.payload:
+            starts, sizes = (np.ascontiguousarray(each[field.name]) for each in (shard.starts, shard.sizes))
+            sums, seen = np.zeros(shard.count, np.uint32), np.zeros((shard.count, 5), np.int32)
+            every = Spans(files.buffers, np.zeros(shard.count, np.int32), starts, sizes)
+            for part, values, unread in fetch_pieces(files, every):
+                if unread is not None:
+                    bad = every.at(part).at(np.flatnonzero(unread))
+                    raise StoreError(f"{shard.path}: {files.failure(bad) or 'a file cannot be read: try again'}")
+                _native.checksum(values, sums[part], pool).wait()
+                if field.traits.is_picture:
+                    _native.probe_images(values, seen[part], pool).wait()
+            checksums[field.name] = sums
+            if field.traits.is_picture:
+                shapes[field.name] = np.ascontiguousarray(np.where(seen[:, :1] == _native.OK, seen[:, 1:4], 0))
+    return replace(shard, checksums=checksums, shapes=shapes)
+
+
+def keep_content(shard: Shard, options: Unpacked) -> str:
+    """
+    Keep what was read of the files in the index of a folder; return where. Raises StoreError if none is kept by now.
+    """
+    for place in _places(shard.path, options):
+        kept = _read_kept(place, shard.path, options)
+        if kept is not None and kept.shard.content_crc == shard.content_crc:
+            kept.data.check()
+            _write(place, shard, options, kept.data.files, kept.stamps)
+            return place
+    raise StoreError(
+        f"{shard.path}: has no index that could keep it: if it was changed a moment ago, try again; if neither its "
+        "folder nor the cache directory can be written to, set XDG_CACHE_HOME"
+    )
+
+
 # Where an index is kept, and how it is read and written.
 
 
@@ -279,11 +335,27 @@ def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, beg
     if int(stamps.values[:, 1].max(initial=0)) > begun_ns - _SETTLED_NS:
         _LOG.debug("%s: no index is kept, because it was changed a moment ago", shard.path)
         return
+    for place in _places(shard.path, options):
+        try:
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            _write(place, shard, options, files, stamps)
+        except (StoreError, OSError) as exc:
+            _LOG.debug("%s: its index is not kept in %s: %s", shard.path, place, exc)
+        else:
+            return
+
+
+def _write(place: str, shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps) -> None:
+    """Write an index, with what is known of the content of the files. Raises StoreError."""
     own = {"rules": _RULES, "options": options.text(), "content_crc": shard.content_crc}
     metadata = json.dumps({**json.loads(shard.metadata), _OWN: own}).encode("ascii")
     arrays: dict[str, NDArray[Any]] = {
         **{f"{name}_starts": starts for name, starts in shard.starts.items()},
         **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},
+        **{f"{name}_checksums": sums for name, sums in shard.checksums.items()},
+        **{f"{name}_shapes": shapes for name, shapes in shard.shapes.items()},
+        **{f"{name}_interval_counts": noted.counts for name, noted in shard.intervals.items()},
+        **{f"{name}_intervals": noted.places for name, noted in shard.intervals.items()},
         **shard.columns,
         "keys": shard.keys,
         "metadata": np.frombuffer(metadata, np.uint8),
@@ -294,17 +366,20 @@ def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, beg
         "watch.names": _joined(stamps.names),
         "watch.stamps": stamps.values,
     }
-    for place in _places(shard.path, options):
-        try:
-            Path(place).parent.mkdir(parents=True, exist_ok=True)
-            publish_sidecar(place, _FORMAT, shard.schema, shard.count, arrays)
-        except (StoreError, OSError) as exc:
-            _LOG.debug("%s: its index is not kept in %s: %s", shard.path, place, exc)
-        else:
-            return
+    publish_sidecar(place, _FORMAT, shard.schema, shard.count, arrays)
 
 
-def _read_kept(place: str, path: str, options: Unpacked) -> tuple[Shard, ListedFolder] | None:
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An index that was read, and where."""
+
+    place: str
+    shard: Shard
+    data: ListedFolder
+    stamps: _Stamps
+
+
+def _read_kept(place: str, path: str, options: Unpacked) -> _Kept | None:
     """Read an index; None if there is none, or if it is damaged or was made with other options."""
     try:
         file = open_file(place, "map")
@@ -330,7 +405,8 @@ def _read_kept(place: str, path: str, options: Unpacked) -> tuple[Shard, ListedF
         return None
     data.identity = {**data.identity, "content": crc}
     metadata_bytes = json.dumps(metadata).encode("ascii")
-    return replace(shard, path=path, metadata=metadata_bytes, seal=None, content_crc=crc), data
+    shard = replace(shard, path=path, metadata=metadata_bytes, seal=None, content_crc=crc)
+    return _Kept(place, shard, data, stamps)
 
 
 # What is said, in one line each.
@@ -355,7 +431,7 @@ def _tell_changes(path: str, options: Unpacked, files: FileList) -> None:
     kept = next((each for place in _places(path, options) if (each := _read_kept(place, path, options))), None)
     if kept is None:
         return
-    before, now = _versions(kept[1].files), _versions(files)
+    before, now = _versions(kept.data.files), _versions(files)
     changes = {
         "added": [name for name in now if name not in before],
         "removed": [name for name in before if name not in now],

@@ -24,14 +24,16 @@ from fastio.store.address import Address
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.store.foreign.folder import keep_content, with_content
 from fastio.store.foreign.sidecar import write_sidecar
 from fastio.store.foreign.tar import check_foreign_set, scan_foreign
-from fastio.store.formats import FORMATS
+from fastio.store.formats import FORMATS, names_store
 from fastio.store.index.seal import find_seal, read_seal
 from fastio.store.index.sealed import Shard, bytes_from
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_own_file
 from fastio.store.jump_tables import ELSEWHERE, with_points, write_added
+from fastio.store.kinds.unpacked import AS_IT_IS
 from fastio.store.opening import open_store
 from fastio.store.sets.names import SET_SUFFIX, listed_name, set_path
 from fastio.store.sets.seal import seal_set
@@ -63,12 +65,15 @@ def index_store(
 
     Without ``folder``, a store or shards of this machine get start points (see ``begin_jump_tables``) beside them. With
     it, ``folder/name.fastio-set`` lists the files where they lie, with all of their index and, with ``jump``, start
-    points: for folders that cannot be written, and for shards behind URLs. JPEGs that are found to be damaged stay as
+    points: for folders that cannot be written, and for shards behind URLs. Files in place get checksums and sizes of
+    pictures, too, and without ``jump`` these alone. JPEGs that are found to be damaged stay as
     they are. ``progress`` is told of the start points of stores and of files of this machine.
 
     Raises StoreError if there is nothing that this could add, the name is taken and not to be replaced, or something
     cannot be read or written, and StoreCorrupt for a value that differs from its checksum.
     """
+    if folder is None and is_local(path) and Path(path).exists() and not names_store(path):
+        return _index_files(path, jump=jump, progress=progress)
     is_packed = _is_packed(path)
     if folder is not None and not is_packed:
         return index_foreign(path, folder, options=options, overwrite=overwrite, jump=jump)
@@ -92,6 +97,17 @@ def index_store(
         if folder is None and report.start_points == report_of(path, shards, ()).start_points:
             return report  # nothing was missing
         return replace(report, path=_written(store, done, folder, options=options, overwrite=overwrite))
+
+
+def _index_files(path: str, *, jump: bool, progress: Progress) -> IndexReport:
+    """Add to the index of files in place what reading them tells: checksums, sizes of pictures, start points."""
+    with open_store(path) as store:
+        shards, damaged = [with_content(shard) for shard in store.shards], list[str]()
+        if jump and any(field.traits.is_image for field in store.schema.payload):
+            shards, report = _noted(path, shards, progress)
+            damaged = [*report.damaged]
+        (shard,) = shards
+        return replace(report_of(path, shards, damaged), path=keep_content(shard, AS_IT_IS))
 
 
 def _without_damage(shard: Shard) -> Shard:

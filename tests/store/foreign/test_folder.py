@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import pickle
@@ -9,13 +10,18 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from PIL import Image
 from torch.utils.data import DataLoader
 
 from fastio import FastDataset, FastLoader, SampleError, Unpacked, open_store
+from fastio.cli import cli
+from fastio.converters import open_source, pack
 from fastio.errors import StoreError
+from fastio.store.files.listed import Opens, OpensGain
 from fastio.store.index.verify import verify_store
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
 from tests.converters.sources.test_in_place import settle
@@ -62,8 +68,6 @@ def test_it_is_a_folder_of_classes(photos: Path) -> None:
 @pytest.mark.parametrize("shuffle", [False, True, "full"])
 def test_a_loader_gives_what_a_packed_store_gives(photos: Path, tmp_path: Path, shuffle: bool | str) -> None:
     """Batches are equal to the bit, in any order, with random crops, also resumed in the middle."""
-    from fastio.converters import open_source, pack
-
     pack(open_source(photos), tmp_path / "packed.lmdb")
     transforms = [RandomResizedCrop(8), RandomHorizontalFlip()]
 
@@ -250,8 +254,6 @@ def test_a_copy_has_its_index(photos: Path, tmp_path: Path, caplog: pytest.LogCa
 
 def test_a_folder_of_shards_is_a_store(photos: Path) -> None:
     """Shards that were packed into a folder that had an index are what is opened."""
-    from fastio.converters import open_source, pack
-
     count = len(FastDataset(photos))
     pack(open_source(photos), photos.parent / "out-%06d.tar")
     for each in sorted(photos.parent.glob("out*")):
@@ -269,6 +271,104 @@ def test_verify_finds_nothing_in_a_good_folder(photos: Path) -> None:
         (damage,) = verify_store(store)
     assert damage.key is None
     assert f"{key!r} was changed since it was indexed" in str(damage)
+
+
+def test_fastio_index_adds_what_reading_tells(photos: Path, tmp_path: Path) -> None:
+    """Checksums, sizes of pictures and start points are those of a packed store, and so is the receipt."""
+    noise = np.random.default_rng(0).integers(0, 256, (96, 128, 3), np.uint8)
+    Image.fromarray(noise).save(photos / "dog/large.jpg", quality=95)
+    settle(photos.parent)
+    pack(open_source(photos), tmp_path / "packed.lmdb")
+    before = FastDataset(photos).store.identity
+    result = CliRunner().invoke(cli, ["index", str(photos)])
+    assert result.exit_code == 0, result.output
+    assert "start points within 1 picture" in result.output
+    with open_store(photos) as here, open_store(tmp_path / "packed.lmdb") as there:
+        every = np.arange(len(there))
+        assert here.receipt() == there.receipt() is not None
+        assert np.array_equal(here.shapes("image"), there.shapes("image"))
+        ours, theirs = (store.spans("image", every).intervals for store in (here, there))
+        assert ours is not None
+        assert theirs is not None
+        assert [view.tobytes() for view in theirs.views()] == [view.tobytes() for view in ours.views()]
+        assert before == here.identity
+        assert [] == verify_store(here)
+    with FastLoader(photos, 5, transforms=[RandomResizedCrop(8)]) as loader:
+        list(loader)
+        assert loader.receipt().is_complete
+
+
+def test_a_flipped_bit_is_found_by_its_checksum(photos: Path) -> None:
+    """Size and time of the file are as they were, but its bytes are not."""
+    assert CliRunner().invoke(cli, ["index", str(photos), "--no-jump"]).exit_code == 0
+    dataset = FastDataset(photos)
+    key = dataset.keys[4]
+    data = bytearray((photos / key).read_bytes())
+    data[len(data) // 2] ^= 1
+    (photos / key).write_bytes(data)
+    os.utime(photos / key, ns=(10**18, 10**18))
+    with pytest.raises(SampleError, match="differ from the checksum"):
+        dataset[4][0].load()
+
+
+def test_what_was_added_goes_with_a_change(photos: Path) -> None:
+    """What is known of content belongs to the files that were read."""
+    assert CliRunner().invoke(cli, ["index", str(photos)]).exit_code == 0
+    with open_store(photos) as store:
+        assert store.receipt() is not None
+    (photos / "dog/new.png").write_bytes(picture(1))
+    settle(photos.parent)
+    os.utime(photos / "dog", ns=(10**18 + 5, 10**18 + 5))
+    with open_store(photos) as store:
+        assert store.receipt() is None
+
+
+@pytest.mark.parametrize(("share", "level"), [(0.5, logging.WARNING), (0.0, logging.INFO)])
+def test_one_line_on_what_packing_saves(
+    photos: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, share: float, level: int
+) -> None:
+    """After the first epoch, with measured figures, and the command if it is worth its while."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("fastio.loader.iteration._MANY_FILES", 1)
+    monkeypatch.setattr(Opens, "gain", lambda opens, threads, elapsed_s: OpensGain(900.0, 800.0 + opens.files, share))
+    with FastLoader(photos, 5, transforms=[RandomResizedCrop(8)]) as loader:
+        for _ in range(2):
+            list(loader)
+        count = len(loader.dataset)
+    (line,) = (each for each in caplog.records if "opened and read at up to 900/s" in each.getMessage())
+    said = line.getMessage()
+
+    assert level == line.levelno
+    assert f"and {800 + count}/s were; {share:.0%} of the time was spent waiting for them" in said
+    assert ("packed, it would not: fastio pack" in said) == (share > 0)
+
+
+def test_bench_reads_a_folder_in_place(photos: Path) -> None:
+    """``--in-place`` takes FastLoader, and counts the files opened."""
+    words = ["bench", "io", str(photos), "--in-place", "--crop", "8", "--epochs", "1", "--json"]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.output[result.output.index("{") :])
+
+    assert "in place" == report["kind"]
+    assert report["opens_per_s"] == report["samples_per_s"] > 0
+
+
+@pytest.mark.parametrize("command", [["verify", "--decode"], ["ls"], ["show", "-o", "sheet.png"]])
+def test_commands_read_it(photos: Path, tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads stores reads folders in place."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, [command[0], str(photos), *command[1:]])
+
+    assert result.exit_code == 0, result.output
+
+
+def test_info_says_that_it_is_read_in_place(photos: Path) -> None:
+    """Beside the command that packs it."""
+    said = CliRunner().invoke(cli, ["info", str(photos)]).output
+
+    assert "it can be read where it lies: FastDataset and FastLoader take the path" in said
+    assert "pack it: fastio pack" in said
 
 
 def test_a_link_to_a_folder(photos: Path, tmp_path: Path) -> None:
