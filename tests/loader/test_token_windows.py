@@ -60,6 +60,41 @@ def test_native_batches_are_the_plain_ones(tmp_path: Path, kind: str, verify: bo
             assert same(expected, batch), (documents, number)
 
 
+@given(
+    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=15),
+    size=st.integers(1, 70),
+    stride=st.integers(1, 80),
+    kind=st.sampled_from(("bin", "npy", "megatron", "folder", "h5", "lmdb")),
+)
+@settings(max_examples=40, deadline=None)
+def test_native_windows_are_slices(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], size: int, stride: int, kind: str
+) -> None:
+    """Ids are slices of the stream; positions and numbers follow from where documents begin, by NumPy alone."""
+    documents = documents_of(lengths)
+    ids = np.concatenate(documents)
+    if len(ids) < size:
+        return
+    first = np.cumsum(lengths) - lengths
+    document = np.repeat(np.arange(len(lengths)), lengths)
+    stream = stream_of(tmp_path_factory.mktemp("n"), documents, kind)
+    begin = 0
+    for batch in FastLoader(stream.windows(size, stride=stride, documents="mask"), 3, threads=1):
+        number, cuts = -1, [0]
+        for row in range(len(batch["input_ids"])):
+            places = np.arange(begin, begin + size)
+            own = document[places]
+            assert np.array_equal(ids[places], batch["input_ids"][row])
+            assert np.array_equal(places - np.maximum(first[own], begin), batch["position_ids"][row])
+            assert np.array_equal(own - own[0] + number + 1, batch["document_ids"][row])
+            number += int(own[-1] - own[0]) + 1
+            cuts += [*(row * size + np.flatnonzero(np.diff(own)) + 1).tolist(), (row + 1) * size]
+            begin += stride
+        assert cuts == batch["cu_seqlens"].tolist()
+        assert max(np.diff(cuts)) == batch["max_seqlen"]
+    assert begin + size > len(ids)
+
+
 @pytest.mark.parametrize("read", ["map", "pread"])
 @pytest.mark.parametrize("kind", ["lmdb", "tar"])
 def test_stores_read_by_pread_are_checked(tmp_path: Path, kind: str, read: Read) -> None:
