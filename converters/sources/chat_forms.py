@@ -18,6 +18,7 @@ __all__ = [
     "LABELLED",
     "OPTIONAL",
     "PREFERENCES",
+    "TURNS",
     "Chat",
     "ChatError",
     "Preference",
@@ -26,6 +27,7 @@ __all__ = [
     "form_of_turns",
     "parts_of",
     "preference_of",
+    "turns_in",
 ]
 
 CHATS: Final = ("messages", "conversations", "conversation", "dialog")  # what columns of lists of turns are called
@@ -40,6 +42,7 @@ SHARED: Final = "chosen and rejected"
 LABELLED: Final = "prompt, completion and label"
 PREFERENCES: Final = (PAIR, SHARED, LABELLED)  # the forms that say which answers are better than others
 
+TURNS: Final = "turns"  # the part of a chat that is a list of turns
 OPTIONAL: Final = ("input", "system", "tools")  # the parts of a chat that a row may lack
 _BESIDE: Final = ("system", "tools")  # columns that belong to a chat of any form
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function", "ipython")
@@ -115,7 +118,7 @@ def parts_of(column: tuple[str, ...], names: Collection[str]) -> tuple[str, dict
     >>> parts_of(("chosen",), ["chosen", "rejected"])
     ('chosen and rejected', {'chosen': ('chosen',), 'rejected': ('rejected',)})
     """
-    form, found = "", {"turns": column}
+    form, found = "", {TURNS: column}
     if column in (("prompt",), ("chosen",)) and {"chosen", "rejected"} <= {*names}:
         form = PAIR if "prompt" in names else SHARED
         found = {name: (name,) for name in ("prompt", "chosen", "rejected") if name in names}
@@ -161,7 +164,7 @@ def chat_of(document: Mapping[str, Any]) -> Chat:
         turns = [_turn("user", question), _turn("assistant", _text(document, "output"))]
         prompt = 1
     else:
-        turns = _turns(document["turns"], "", form)
+        turns = _turns(document[TURNS], "", form)
     system, tools = _system(document, turns), _tools(document.get("tools"))
     added = len(system)
     return Chat([*system, *turns], tools, None if prompt is None else prompt + added, added, is_text and not system)
@@ -264,17 +267,24 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and not (value.lstrip().startswith("[") and form_of_turns(value))
 
 
-def _turns(value: object, where: str, form: str) -> list[dict[str, Any]]:
+def turns_in(value: object, name: str) -> list[Any]:
+    """Return the turns in a field, unchecked; they may be JSON. Raises ChatError, which names the field, for none."""
+    where = f"in the field {name!r}, expected a list of turns"
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as exc:
-            raise ChatError(f"has text that is no JSON, expected a list of turns: {exc}") from exc
+            raise ChatError(f"has text that is no JSON {where}: {exc}") from exc
     if not isinstance(value, list):
-        raise ChatError(f"has {kind_in_json(value)}, expected a list of turns")
+        raise ChatError(f"has {kind_in_json(value)} {where}")
     if not value:
-        raise ChatError(f"has no turns{f' in its {where[:-2]}' if where else ''}")
-    return [_checked(each, f"{where}turn {number}", form) for number, each in enumerate(value, 1)]
+        raise ChatError(f"has no turns in the field {name!r}, expected at least one")
+    return value
+
+
+def _turns(value: object, where: str, form: str) -> list[dict[str, Any]]:
+    turns = turns_in(value, where.removesuffix(": ") or TURNS)
+    return [_checked(each, f"{where}turn {number}", form) for number, each in enumerate(turns, 1)]
 
 
 def _checked(turn: object, where: str, form: str) -> dict[str, Any]:

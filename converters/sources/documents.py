@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -94,7 +95,8 @@ class Documents:
     Document i is ``sizes[i]`` bytes of ``data`` from ``starts[i]`` on, ascending and disjoint: unchecked UTF-8, or
     int64 from a source of ids. ``labels`` is int64 or None. ``read_bytes`` is how much of the source's files, as
     stored on disk, was read for them. ``blank_lines`` are the numbers, in ``file``, of the lines among them that are
-    empty or blank where each line is a document or a row: they are left out, by name.
+    empty or blank where each line is a document or a row: they are left out, by name. ``field`` is that of the rows
+    that are documents, for messages.
     """
 
     keys: Sequence[str]
@@ -106,6 +108,7 @@ class Documents:
     read_bytes: int
     blank_lines: Sequence[int] | NDArray[np.int64] = ()
     file: str = ""
+    field: str = ""
 
     @property
     def text_bytes(self) -> int:
@@ -218,10 +221,11 @@ class Gathering:
     stream: _Read
     file: str  # which the keys begin with
     has_labels: bool = False
-    keys: list[str] = field(default_factory=list)
-    texts: list[bytes] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    field: str = ""
+    keys: list[str] = dataclass_field(default_factory=list)
+    texts: list[bytes] = dataclass_field(default_factory=list)
+    labels: list[int] = dataclass_field(default_factory=list)
+    problems: list[Problem] = dataclass_field(default_factory=list)
     _bytes: int = 0
     _position: int = 0
 
@@ -256,6 +260,7 @@ class Gathering:
             read_bytes=at - self._position,
             blank_lines=self.stream.take_blank_lines(),
             file=self.file,
+            field=self.field,
         )
         self.keys, self.texts, self.labels, self.problems = [], [], [], []
         self._bytes, self._position = 0, at

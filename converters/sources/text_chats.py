@@ -10,7 +10,7 @@ from typing import Any
 
 from fastio.converters.sources.arrow.columns import columns_of
 from fastio.converters.sources.arrow.reading import OpenTable, plain_array, python_values, reading, sound
-from fastio.converters.sources.chat_forms import OPTIONAL, form_of_turns, parts_of
+from fastio.converters.sources.chat_forms import OPTIONAL, TURNS, ChatError, form_of_turns, parts_of, turns_in
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.documents import Documents, Gathering, Limits
 from fastio.converters.sources.options import source_record
@@ -124,6 +124,11 @@ class ChatTable(TextTable):
                 document[part] = value_in(row, path)
             except (KeyError, ValueError, RecursionError):
                 return f"has no field {where!r}: there is {row[path[0]]!r:.60}"
+            try:
+                if part == TURNS:
+                    turns_in(document[part], where)
+            except ChatError as exc:
+                return str(exc)
         name = twice_in(document)
         if name:
             return f"has the name {name!r} twice in an object, so it is unclear which one counts"

@@ -319,7 +319,7 @@ class TextTable:
     def _read_rows(self, table: TableFile, key: str, limits: Limits, positions: dict[str, int]) -> Iterator[Documents]:
         """The documents of a file that keeps one row after the other."""
         with opened(table.path) as stream:
-            gathering = Gathering(limits, stream, key, self.has_labels)
+            gathering = Gathering(limits, stream, key, self.has_labels, self.text_field)
             has_bytes = not table.is_typed
             for number, row in table.rows_in(stream):
                 self._add(gathering, positions, f"{key}:{number}", row, has_bytes)
@@ -410,7 +410,7 @@ class TextTable:
         for i in np.flatnonzero(sizes > self.options.max_document_bytes).tolist():
             problems[i] = self.options.too_long
         keys = [f"{key}:{number}" for number in range(row, row + len(column))]
-        return Documents(keys, data, starts, sizes, None, (), 0), problems
+        return Documents(keys, data, starts, sizes, None, (), 0, field=where), problems
 
     def _labels(self, batch: Any, positions: dict[str, int], problems: dict[int, str]) -> NDArray[np.int64] | None:
         """The labels of a batch; rows without one are added to ``problems``."""

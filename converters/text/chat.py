@@ -167,7 +167,10 @@ class ChatEncoder:
         else:
             turns = [i for i, turn in enumerate(chat.turns) if turn["role"] == "assistant"]
             if not turns:
-                raise ChatError("has nothing in the loss: no turn of the assistant")
+                raise ChatError(
+                    "has nothing in the loss: no turn of the assistant, expected at least one (--loss all counts all "
+                    "tokens)"
+                )
             if self.template.marks_generation(has_tools=has_tools):
                 spans = whole.generated
                 if self.loss == "last" and len(spans) != len(turns):

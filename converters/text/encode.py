@@ -288,11 +288,13 @@ def _piece_sizes(lengths: NDArray[np.int64], pieces: NDArray[np.int64], limit: i
 
 def checked(documents: Documents) -> Documents:
     """Return the documents that are text; the others become problems with a sentence each."""
-    problems = {int(i): "is empty" for i in np.flatnonzero(documents.sizes == 0)}
+    where = f" in the field {documents.field!r}" if documents.field else ""
+    empty = f"has no text{where}" if where else "is empty"
+    problems = {int(i): empty for i in np.flatnonzero(documents.sizes == 0)}
     if not _all_valid(documents):
         data = documents.data
         for i, (start, size) in enumerate(zip(documents.starts.tolist(), documents.sizes.tolist(), strict=True)):
-            sentence = _sentence(data[start : start + size].tobytes())
+            sentence = _sentence(data[start : start + size].tobytes(), where)
             if sentence:
                 problems[i] = sentence
     return documents.without(problems)
@@ -316,16 +318,16 @@ def _all_valid(documents: Documents) -> bool:
     return not bool(((data[edges] & 0xC0) == 0x80).any())
 
 
-def _sentence(text: bytes) -> str:
-    """What is wrong with one document, or nothing."""
+def _sentence(text: bytes, where: str) -> str:
+    """What is wrong with one document, or nothing; ``where`` names its field, of a row."""
     if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "is not UTF-8: it begins like UTF-16; convert it"
+        return f"is not UTF-8{where}: it begins like UTF-16; convert it"
     try:
         text.decode("utf-8")
     except UnicodeDecodeError as exc:
-        return f"is not UTF-8: byte {exc.start} is 0x{text[exc.start]:02x} ({exc.reason}); convert it"
+        return f"is not UTF-8{where}: byte {exc.start} is 0x{text[exc.start]:02x} ({exc.reason}); convert it"
     at = text.find(b"\0")
-    return f"holds a NUL (byte {at}): is it text?" if at >= 0 else ""
+    return f"holds a NUL{where} (byte {at}): is it text?" if at >= 0 else ""
 
 
 # TextTokens: makes token ids of the text in one field of samples that have others, such as captions.

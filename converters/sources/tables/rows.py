@@ -221,6 +221,8 @@ def _json_row(line: bytes) -> Mapping[str, Any] | str:
         found = json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=Constant)
     except UnicodeDecodeError as exc:
         return f"is not UTF-8: byte {exc.start} of the line is 0x{line[exc.start]:02x} ({exc.reason}); convert it"
+    except json.JSONDecodeError as exc:
+        return f"is not JSON: {exc.msg} at character {exc.pos + 1} of the line, expected an object with fields"
     except (ValueError, RecursionError) as exc:
         return f"is not JSON: {exc}"
     return _fields(found)

@@ -170,7 +170,7 @@ def test_bad_rows_of_csv(tmp_path: Path) -> None:
     assert {
         "a.csv:3": "has 3 columns, expected 2; text with ',' needs quotes",
         "a.csv:4": "has 1 columns, expected 2; text with ',' needs quotes",
-        "a.csv:5": "is not UTF-8: byte 0 is 0xfc (invalid start byte); convert it",
+        "a.csv:5": "is not UTF-8 in the field 'text': byte 0 is 0xfc (invalid start byte); convert it",
     } == {problem.key: problem.problem for problem in report.skipped}
 
 

@@ -218,11 +218,11 @@ def test_plain_text_shares_its_beginning(path: Path, tokenizer: HuggingFaceToken
 
 
 WRONG: dict[str, tuple[Mapping[str, Any] | str, str]] = {
-    "cut off": ('{"prompt": "x"', "is not JSON: Expecting ',' delimiter"),
+    "cut off": ('{"prompt": "x"', "is not JSON: Expecting ',' delimiter at character 15"),
     "no rejected": ({"prompt": ASKED, "chosen": GOOD}, "has no field 'rejected', only 'prompt', 'chosen'"),
     "a number": ({**PAIR, "chosen": 4}, "has a number in the field 'chosen', expected a string or a list of turns"),
     "null": ({**PAIR, "prompt": None}, "has null in the field 'prompt', expected a string or a list of turns"),
-    "no turns": ({**PAIR, "rejected": []}, "has no turns in its rejected"),
+    "no turns": ({**PAIR, "rejected": []}, "has no turns in the field 'rejected', expected at least one"),
     "an empty answer": ({**PAIR, "rejected": ""}, "has nothing in 'rejected' after the prompt"),
     "a role": (
         {**PAIR, "chosen": [{"role": "bot", "content": ""}]},
