@@ -93,7 +93,9 @@ class FastDataset(Dataset[Any]):
     Pictures larger than 64 x 64 are lazy: they decode, and are verified, only when something asks for their pixels.
 
     Raises StoreNotFound, StoreIncomplete or StoreCorrupt if the store does not open, SchemaError for ``fields`` that it
-    lacks, ValueError for a ``mode`` or option that is unknown, and SampleError from ``dataset[i]`` for a bad sample.
+    lacks, ValueError for a ``mode`` or option that is unknown, and SampleError from ``dataset[i]`` for a bad sample. A
+    transform that raises ``SampleError("why")`` makes a sample a bad one; its other exceptions pass through, with a
+    note that names the sample.
     """
 
     @explains_names(_ELSEWHERE, example='fields="image"', groups={"remote": Remote})

@@ -194,6 +194,10 @@ CASES: dict[str, Callable[[Path], tuple[Any, Options]]] = {
         FastDataset(folder / "scenes.tar", lambda sample: sample, fields=("tokens", "boxes")),
         {"collate": "pad"},
     ),
+    "own transform, preferences": lambda folder: (
+        FastDataset(folder / "pairs.lmdb", dict),
+        {"collate": "preference"},
+    ),
     "composed": lambda folder: (
         FastDataset(folder / "damaged.lmdb", Compose([Resize((8, 9)), PerSample(bright)])),
         {"on_error": "skip"},

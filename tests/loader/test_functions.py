@@ -403,6 +403,23 @@ def test_functions_stay_on_the_host(store: Path, monkeypatch: pytest.MonkeyPatch
             assert torch.equal(part, same)
 
 
+def test_a_transform_may_say_that_a_sample_is_bad(store: Path) -> None:
+    """By a SampleError without a sample, which gets the names of the one that it is for."""
+
+    def refuse(picture: Any) -> Any:
+        if np.array(picture).max() < 60:
+            raise SampleError("too dark")
+        return picture
+
+    dataset = FastDataset(store, refuse)
+    with pytest.raises(SampleError, match=r"x.lmdb\[1\] \('.*'\): too dark") as caught:
+        dataset[1]
+    assert 1 == caught.value.index
+    with FastLoader(dataset, 4, on_error="skip") as loader:
+        assert list(range(3, COUNT)) == torch.cat([labels for _, labels in loader]).tolist()
+        assert 3 == loader.receipt().skipped
+
+
 def test_where_a_gpu_decodes_a_bad_picture_ends_the_loop(store: Path) -> None:
     """Leaving it out there is refused when the loader is built."""
     with pytest.raises(ValueError, match=r"PerSample.* with decode='device' and on_error='skip': .*drop decode="):

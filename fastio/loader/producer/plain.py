@@ -67,7 +67,9 @@ class PlainProducer:
                     f"{dataset.store.path}: output='numpy': {context.collate!r} makes tensors of the samples of a "
                     "dataset with a transform: give it a method arrays(samples), too"
                 )
-        self._fields = (_ArrayCollate if output is Output.ARRAYS else FieldCollate)(dataset, context.rows or None)
+        preference = next((how for how in context.rows.values() if isinstance(how, PreferenceCollate)), None)
+        collate = _ArrayCollate if output is Output.ARRAYS else FieldCollate
+        self._fields = collate(dataset, preference or context.rows or None)
         traits = dataset.reader.field.traits
         has_own_collate = dataset.form.is_joint or traits.is_ragged or traits.is_json
         self._default = self._fields.collate if has_own_collate else output.joined
