@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -171,6 +172,63 @@ void test_transformed() {
   EXPECT(transformed(prefix(toy.size() - 1), true, plans[0], of_file) == Status::truncated);
 }
 
+/// A plan of whole pixels, mirrored, and then of what came out: what the plan alone makes of the
+/// mirrored pixels.
+void test_plans_behind_steps() {
+  const auto work = [](fastio::ColourStep step, std::initializer_list<double> amounts) {
+    fastio::ColourWork made{static_cast<double>(step), {}};
+    std::copy(amounts.begin(), amounts.end(), made.amounts.begin());
+    return made;
+  };
+  File mirrored = pixels;
+  for (std::size_t y = 0; y < height; ++y) {
+    for (std::size_t x = 0; x < width; ++x) {
+      std::copy_n(pixels.begin() + static_cast<std::ptrdiff_t>(3 * (y * width + x)), 3,
+                  mirrored.begin() + static_cast<std::ptrdiff_t>(3 * ((y + 1) * width - 1 - x)));
+    }
+  }
+  constexpr std::array plans{
+      Plan{3, 1, 8, 6, 8, 6, 0, 0, 8, 6, 0, 0, 0},    // a crop
+      Plan{0, 0, 14, 9, 8, 6, 0, 0, 8, 6, 0, 0, 2},   // smaller, upside down
+      Plan{5, 2, 7, 5, 20, 12, 9, 4, 8, 6, 0, 0, 1},  // a crop, larger, a window of it, mirrored
+      Plan{10, 5, 4, 4, 4, 4, 0, 0, 4, 4, 2, 1, 0},   // edges
+      Plan{10, 5, 4, 4, 4, 4, 0, 0, 0, 0, 0, 0, 0},   // edges alone
+  };
+  for (const Plan& plan : plans) {
+    for (const bool is_file : {false, true}) {
+      File direct, out(std::size_t{3} * 6 * 8, 7);
+      EXPECT(transformed(mirrored, false, plan, direct) == Status::ok);
+      const std::array program{
+          work(fastio::ColourStep::canvas, {height, width, 5, 200}),
+          work(fastio::ColourStep::flip_x, {}),
+          work(fastio::ColourStep::plan,
+               {double(plan.box_x), double(plan.box_y), double(plan.box_w), double(plan.box_h),
+                double(plan.virtual_w), double(plan.virtual_h), double(plan.window_x),
+                double(plan.window_y), double(plan.window_w), double(plan.window_h),
+                double(plan.place_x), double(plan.place_y), double(plan.flip)}),
+          work(fastio::ColourStep::canvas, {6, 8, 0, 1, 2, 3}),
+      };
+      EXPECT(fastio::colour_fault({program.data(), program.size()}, 6, 8, 3) == nullptr);
+      auto steps = std::make_unique<fastio::ColourWork[]>(program.size());
+      std::copy(program.begin(), program.end(), steps.get());
+      auto whole = std::make_unique<Plan[]>(1);
+      whole[0] = {0, 0, 14, 9, 14, 9, 0, 0, 14, 9, 0, 0, 0};
+      std::int32_t status = -1;
+      fastio::TransformBatch batch{
+          spans_of(is_file ? toy : pixels),
+          nullptr,
+          std::move(whole),
+          {fastio::Filter::nearest, {9, 9, 9, 0}, true, false, true, fastio::any_pixels},
+          {{out.data(), 6, 8, 3}, nullptr, &status},
+          {std::move(steps), program.size()}};
+      const auto task = is_file ? fastio::transform_task(std::move(batch))
+                                : fastio::transform_raw_task(std::move(batch), height, width);
+      EXPECT(run(*task, status) == Status::ok);
+      EXPECT(out == direct);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -179,5 +237,6 @@ int main() {
   test_decoded();
   test_damage_is_refused();
   test_transformed();
+  test_plans_behind_steps();
   return failures;
 }

@@ -23,7 +23,8 @@ from fastio.transforms import (
     Transform,
 )
 from fastio.transforms.fused import Fused
-from fastio.transforms.plan import BLANK, COLUMNS, Plan
+from fastio.transforms.plan import BLANK, COLUMNS, Plan, canvas_step
+from fastio.transforms.program import paint
 from tests.transforms.chains import FILL, chains, is_fusible, scaled, sizes, tolerance
 from tests.transforms.reference import execute
 
@@ -153,3 +154,10 @@ def test_fill_after_grayscale() -> None:
     fresh: Any = Plan(np.array([8]), np.array([8]))
     with pytest.raises(SchemaError, match="shade of grey"):
         Compose([Grayscale(3), Pad(1, (255, 0, 0))]).run(fresh, np.zeros((1, 0)))
+
+
+def test_pictures_in_memory_keep_their_size() -> None:
+    """A program that leads to other canvases is for pictures on their way into rows."""
+    pixels, program = np.zeros((1, 9, 8, 3), np.uint8), canvas_step(1, np.array([9]), np.array([8]), None, (0,))
+    with pytest.raises(ValueError, match=r"^colours 0: pictures that lie in memory keep their size"):
+        paint(pixels, program)

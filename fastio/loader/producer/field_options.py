@@ -23,14 +23,14 @@ from fastio.loader.selection.mixture import MemberTransforms
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.transforms.arguments import as_fill, check_mask_fill
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.batch.choice import OneOf, RandomApply, mixes_of
+from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.batch.recipe import Colours, is_geometry
 from fastio.transforms.fused import Fused, FusedByMember, PicturePass
 from fastio.transforms.plain import colour_of
 from fastio.transforms.program import Program, joined
-from fastio.transforms.transform import Transform
+from fastio.transforms.transform import KeepsSize, Transform
 from fastio.transforms.views import Views, check_fields, view_seed
 
 __all__ = [
@@ -415,7 +415,7 @@ def check_later(dataset: FastDataset, later: Sequence[Any], *, behind: object = 
     if isinstance(moving, Transform):
         first = later[0] if behind is None else behind
         remedy = f"put it before {type(first).__name__}, where they move together"
-    elif isinstance(moving, (RandomApply, OneOf)) and not mixes_of(moving):
+    elif any(isinstance(step, KeepsSize) for step in getattr(moving, "transforms", ())):
         remedy = "give flips and rotations a list of their own, apart from colours: what moves alone takes these along"
     else:
         remedy = f"drop it, or leave {' and '.join(targets)} out by fields="

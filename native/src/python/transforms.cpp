@@ -294,6 +294,10 @@ PyJob colour_rows(const Array<std::uint8_t, 4>& pictures, const ProgramArray& co
   const Picture row{pictures.data(), pictures.shape(first), pictures.shape(first + 1),
                     static_cast<int>(pictures.shape(planar ? 1 : 3))};
   ColouredRows rows{row, planar, programs(colours, 0, row, count), status.data()};
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!begins_with_canvas(rows.colours.of(i))) continue;
+    refuse("colours " + std::to_string(i) + ": pictures that lie in memory keep their size");
+  }
   return begin(colour_task(std::move(rows)), {count, 1}, pool, keep(pictures, status));
 }
 
