@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -335,7 +336,12 @@ class _ObjectValues:
 
 
 def _in_pixels(read: Read) -> Read:
-    """Return a ``Read`` whose boxes, points and polygons are pixels of their pictures, where ``read`` has fractions."""
+    """
+    Return a ``Read`` whose boxes, points and polygons are pixels of their pictures, where ``read`` has fractions.
+
+    A picture with objects that its EXIF data turn is a problem: fractions are those of the picture as it is shown,
+    while pixels are decoded as they are stored.
+    """
 
     def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         wait = read(indices, pool)
@@ -348,11 +354,45 @@ def _in_pixels(read: Read) -> Read:
                 change = _scaled_objects if name == "objects" else _scaled
                 views = spans[name].views()
                 spans[name] = _joined([change(view.tobytes(), *size) for view, size in zip(views, sizes, strict=True)])
-            return replace(values, spans=spans)
+            problems = dict(values.problems)
+            counts = values.spans["annotation_ids"].sizes.tolist()
+            for i, (view, count) in enumerate(zip(values.spans["image"].views(), counts, strict=True)):
+                if count and (turned := exif_orientation(view[:_EXIF_BYTES].tobytes())) > 1:
+                    problems.setdefault(
+                        i,
+                        f"is turned by its EXIF orientation {turned}, and its boxes are fractions of the picture as it "
+                        "is shown: write it upright",
+                    )
+            return replace(values, spans=spans, problems=problems)
 
         return finish
 
     return begin
+
+
+_EXIF_BYTES = 1 << 16  # of a file, in which EXIF data begin
+_ORIENTATION = 0x0112  # the tag
+
+
+def exif_orientation(head: bytes) -> int:
+    """Return the orientation in the EXIF data of a JPEG, by the first bytes of the file: 1 to 8; 1 if there is none."""
+    start = head.find(b"Exif\0\0") + 6
+    order = (
+        {b"II*\0": "<", b"MM\0*": ">"}.get(head[start : start + 4]) if start > 5 and head[:2] == b"\xff\xd8" else None
+    )
+    if order is None:
+        return 1
+    try:
+        table = start + int(struct.unpack_from(f"{order}I", head, start + 4)[0])
+        (count,) = struct.unpack_from(f"{order}H", head, table)
+        for entry in range(count):
+            tag, kind = struct.unpack_from(f"{order}HH", head, table + 2 + 12 * entry)
+            if (tag, kind) == (_ORIENTATION, 3):
+                (value,) = struct.unpack_from(f"{order}H", head, table + 10 + 12 * entry)
+                return int(value) if 1 <= value <= 8 else 1
+    except struct.error:  # it is cut off, or says what is beyond
+        return 1
+    return 1
 
 
 def _scaled(data: bytes, height: float, width: float) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from fastio.converters import Source, open_source
+from fastio.converters.sources.coco.samples import exif_orientation
 from fastio.converters.sources.yolo import _Config, _object
 from fastio.store import open_store
 from fastio.store.protocol import read_values
@@ -212,6 +215,30 @@ def test_captions_beside_pictures_are_not_yolo(tmp_path: Path) -> None:
     _, samples, _ = packed(root, tmp_path / "o.lmdb", "image=images", "text=labels:text")
 
     assert b"a dog and a cat" == samples["images/a.png"]["text"]
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+def test_turned_pictures(tmp_path: Path, orientation: int) -> None:
+    """Boxes of a picture that its EXIF data turn belong to no pixels; without objects, nothing is wrong with it."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    file = io.BytesIO()
+    Image.new("RGB", (WIDTH, HEIGHT)).save(file, "JPEG", exif=exif)
+    assert orientation == exif_orientation(file.getvalue())
+    files: dict[str, str | bytes] = {f"images/{name}.jpg": file.getvalue() for name in "ab"}
+    root = write(tmp_path / "d", {**files, "labels/a.txt": "0 0.5 0.5 0.1 0.1\n", "labels/b.txt": ""})
+    if orientation == 1:
+        packed(root, tmp_path / "o.lmdb")
+        return
+    _, samples, skipped = packed(root, tmp_path / "o.lmdb", skip=True)
+    assert (["images/b.jpg"], ["images/a.jpg"]) == (list(samples), list(skipped))
+    assert f"is turned by its EXIF orientation {orientation}" in skipped["images/a.jpg"]
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"II*\0", b"MM\0*"]))
+def test_broken_exif_data_say_nothing(data: bytes, order: bytes) -> None:
+    """Whatever stands there, the answer is an orientation."""
+    assert 1 <= exif_orientation(b"\xff\xd8\xff\xe1\0\x40Exif\0\0" + order + data) <= 8
 
 
 @given(st.lists(st.tuples(*[st.floats(0.01, 0.99)] * 4), min_size=1, max_size=5))
