@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -61,9 +62,9 @@ def stream_source(stream: TokenStream, name: str, **more: Any) -> ListedSource:
             "classes": None,
             "source": record,
             "tokenizer": tokenizer,
-            STREAM: {"dtype": runs.dtype.name, "tokens": len(runs), "documents": runs.documents is not None},
+            STREAM: {"dtype": runs.dtype.name, "documents": runs.documents is not None},
         },
-        keys_at=lambda indices: [f"{start:013}" for start in starts[indices].tolist()],
+        keys_at=lambda indices: _keys(runs, starts[indices]),
         sizes=lengths * stored.itemsize,
         read=_reader(runs, starts, lengths, stored),
         disk_bytes=sum(Path(path).stat().st_blocks * 512 for path in stream.paths),
@@ -72,6 +73,20 @@ def stream_source(stream: TokenStream, name: str, **more: Any) -> ListedSource:
         paths=lambda: stream.paths,
         is_by_name=False,
     )
+
+
+def _keys(runs: TokenRuns, tokens: NDArray[np.int64]) -> list[str]:
+    """Return the names of samples that begin with these ids: file and number, such as ``train.bin:0000000004096``."""
+    shard = runs.shard[np.searchsorted(runs.ends, tokens, side="right")]
+    paths = [source.path for source in runs.sources]
+    names = [Path(path).name for path in paths]
+    if len(set(names)) < len(names):
+        folder = os.path.commonpath(paths)
+        names = [os.path.relpath(path, folder) for path in paths]
+    firsts = runs.firsts[np.searchsorted(runs.shard, np.arange(len(paths)))][shard]
+    return [
+        f"{names[file]}:{token:013}" for file, token in zip(shard.tolist(), (tokens - firsts).tolist(), strict=True)
+    ]
 
 
 def _cut(runs: TokenRuns, most: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

@@ -184,6 +184,20 @@ def test_options_of_ids_are_for_ids(tmp_path: Path) -> None:
     assert not (tmp_path / "o.h5").exists()
 
 
+def test_a_set_grows_by_files(tmp_path: Path) -> None:
+    """Another file is appended to a set of shards as more of the stream; the same one is refused."""
+    one, two = documents_of((4000, 9000)), documents_of((300, 20), seed=1)
+    paths = [write_bin(tmp_path / f"{name}.bin", np.concatenate(each)) for name, each in (("a", one), ("b", two))]
+    options = ("--dtype", "uint16", "--eos-id", "0", "--shard-size", "10KB")
+    run("pack", paths[0], tmp_path / "s-%06d.tar", *options)
+    run("pack", paths[1], tmp_path / "s-%06d.tar", *options, "--append")
+    stream = TokenStream(tmp_path / "s-%06d.tar")
+    assert np.array_equal(np.concatenate([*one, *two]), stream[:])
+    assert stream.documents is not None
+    assert [0, 4000, 13_000, 13_300] == stream.documents.tolist()
+    assert "was appended already" in run("pack", paths[1], tmp_path / "s-%06d.tar", *options, "--append", code=1)
+
+
 def test_info_of_a_row_of_ids(tmp_path: Path) -> None:
     """A .bin is described with the options of packing it, which the command repeats."""
     path = write_bin(tmp_path / "train.bin", range(100))
@@ -199,7 +213,8 @@ def test_the_record_of_a_stream(tmp_path: Path) -> None:
     said = json.loads(run("info", tmp_path / "o.h5", "--json"))
     assert "tokens" == said["source"]["kind"]
     with open_store(tmp_path / "o.h5") as store:
-        assert {"dtype": "uint16", "tokens": 100, "documents": False} == store.metadata["stream"]
+        assert {"dtype": "uint16", "documents": False} == store.metadata["stream"]
+        assert ["train.bin:0000000000000"] == store.keys([0])
         assert {"dtype": "uint16", "vocab_size": 200} == store.metadata["source"]["ids"]
     stream = TokenStream(tmp_path / "o.h5")
     assert (None, 200) == (stream.documents, stream.vocab_size)
