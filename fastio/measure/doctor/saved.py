@@ -173,9 +173,8 @@ def _script(script: Mapping[str, Any]) -> ScriptFacts:
     arguments = script["arguments"]
     pairs = None if arguments is None else tuple((name, text) for name, text in arguments)
     recipe = None if script["recipe"] is None else tuple(script["recipe"])
-    return _built(
-        ScriptFacts, {**script, "arguments": pairs, "recipe": recipe, "unknown_steps": tuple(script["unknown_steps"])}
-    )
+    steps = {name: tuple(script.get(name, ())) for name in ("unknown_steps", "pixel_steps")}
+    return _built(ScriptFacts, {**script, "arguments": pairs, "recipe": recipe, **steps})
 
 
 def _built(kind: type[_Built], values: Mapping[str, Any]) -> _Built:
