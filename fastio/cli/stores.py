@@ -188,7 +188,7 @@ _NAMED = 5  # damaged pictures in a line
 @remote_options
 def index(path: str, folder: str | None, *, overwrite: bool, jump: bool, as_json: bool, remote: Remote) -> None:
     """
-    Add start points to a store, or index tar shards or folders as they lie.
+    Add start points to a store, or to folders; index tar shards.
 
     PATH is a store, a file or URL, a pattern (x-*.tar, x-%06d.tar), a range (x-{000000..000009}.tar) or a folder; or a
     folder of files or a table that names some, which get checksums, too. All bytes are read once and stay where they
