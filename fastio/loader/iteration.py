@@ -26,8 +26,8 @@ from fastio.loader.wiring import Wiring
 from fastio.samplers.agreement import SURE_AFTER, Agreement
 from fastio.samplers.batches import Batches
 from fastio.samplers.share import say_uneven
-from fastio.store.files.listed import ListedFiles, Opens
-from fastio.types.metrics import LoaderStats
+from fastio.store.files.listed import ListedFiles
+from fastio.types.metrics import LoaderStats, Opens
 
 __all__ = [
     "BatchIteration",
@@ -73,7 +73,8 @@ class BatchIteration:
         self._held = _held_reader(wiring)
         self._tuner = ThreadTuner() if is_tuned and producer.pool is not None else None
         self._may_be_unpacked = decodes_pictures(selection.base) and selection.plan.share.rank == 0
-        self._stats = LoaderStats()
+        files = selection.base.store.files
+        self._stats = LoaderStats(opens=files.opens if isinstance(files, ListedFiles) else None)
         self._is_closed = False
         self._loops: set[_native.BatchLoop] = set()  # of the iterations under way
         self.skipped: dict[int, SampleError] = {}
@@ -100,7 +101,7 @@ class BatchIteration:
         )
         self._loops.add(loop)
         begin, is_compared = cursor.place, not self._agreement.is_open
-        opens, begun_s = self._opens(), perf_counter()
+        opens, begun_s = None if self._stats.opens is None else replace(self._stats.opens), perf_counter()
         folded = 0
         try:
             while not loop.is_done:
@@ -146,23 +147,15 @@ class BatchIteration:
             self._is_placement_told = True
             log.debug("%s: %s", self._path, "; ".join(self._placement.lines))
 
-    def _opens(self) -> Opens | None:
-        """What was counted of files in place so far; None for a store, and once something was said of them."""
-        files = self._selection.base.store.files
-        return replace(files.opens) if isinstance(files, ListedFiles) and not self._is_gain_told else None
-
     def _tell_files(self, before: Opens | None, elapsed_s: float) -> None:
         """Say once, after an epoch over files in place, what packing them would save."""
-        files = self._selection.base.store.files
-        if before is None or not isinstance(files, ListedFiles):
-            return
-        opens = files.opens.since(before)
-        if opens.files < _MANY_FILES:
+        opens = self._stats.opens
+        if before is None or opens is None or self._is_gain_told or opens.files - before.files < _MANY_FILES:
             return
         from fastio.store.kinds.recognise import pack_command
 
         self._is_gain_told = True
-        gain = opens.gain(files.threads, elapsed_s)
+        gain = opens.since(before).gain(elapsed_s)
         if gain.is_much:
             log.warning("%s: %s: packed, it would not: %s", self._path, gain.words(), pack_command(self._path))
         else:

@@ -9,6 +9,8 @@ from fastio.measure.doctor.loading import SATURATED_PERCENT
 from fastio.measure.doctor.paste import pack_command
 from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
 from fastio.measure.machine.disk_kind import DiskKind, kind_in_words
+from fastio.store.kinds.recognise import pack_command as packing_command
+from fastio.types.metrics import MUCH
 from fastio.types.units import percent
 
 __all__ = [
@@ -155,6 +157,17 @@ def cold_cache(facts: Facts) -> Iterator[Caution]:
         )
 
 
+def files_in_place(facts: Facts) -> Iterator[Caution]:
+    """Warn if a FastLoader waits for files that it opens one by one."""
+    loader = facts.loader
+    if loader is not None and loader.opens is not None and loader.opens.is_much and loader.data_path is not None:
+        yield Caution(
+            loader.opens.words(),
+            f"packed into one file, none is opened: `{packing_command(loader.data_path)}`",
+            f"limit: {MUCH:.0%} of the time; measured where files are read",
+        )
+
+
 def slow_disks(facts: Facts) -> Iterator[Caution]:
     """Warn if sequential reads are slower than the course expects of this kind of disk, or of any disk."""
     for disk in facts.disks:
@@ -213,6 +226,7 @@ CAUTION_RULES: tuple[Callable[[Facts], Iterator[Caution]], ...] = (
     queueing,
     waiting_for_disks,
     cold_cache,
+    files_in_place,
     slow_disks,
     full_memory,
     full_network,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from fastio.measure.loop.verdict import StepShares
 from fastio.measure.machine.disk_kind import DiskKind
+from fastio.types.metrics import OpensGain
 
 __all__ = [
     "Advice",
@@ -224,6 +225,7 @@ class LoaderFacts:
     unknown. ``picture_side`` is the median short side of some pictures of a packed store, in pixels, ``jump_percent``
     how many percent of its pictures' bytes start points would add, None if the loader's crops would not decode faster.
     ``placement`` says in lines where the fields of batches of a FastLoader, or samples of a FastDataset, are made.
+    ``opens`` is what files that a FastLoader reads in place cost; None for others.
     """
 
     kind: Literal["DataLoader", "FastLoader", "other"]
@@ -246,6 +248,7 @@ class LoaderFacts:
     picture_side: float | None = None
     jump_percent: float | None = None
     placement: tuple[str, ...] | None = None
+    opens: OpensGain | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

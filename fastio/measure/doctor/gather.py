@@ -6,6 +6,7 @@ import linecache
 import logging
 import math
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -42,6 +43,7 @@ from fastio.measure.machine.disk_kind import disk_kind
 from fastio.measure.trace.trace import StepBreakdown
 from fastio.store import open_store
 from fastio.store.files.local import is_local
+from fastio.types.metrics import OpensGain
 from fastio.types.units import counted
 
 __all__ = [
@@ -142,6 +144,7 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
             picture_side=picture_side,
             jump_percent=jump_percent,
             placement=(*source.placement.lines, *source.stats.pictures.lines),
+            opens=_opens(source),
         )
     if not isinstance(source, DataLoader):
         blocked_s = max(0.0, observation.waited_s - observation.own_cpu_s) / max(1, watch.timer.steps)
@@ -169,6 +172,12 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
         jump_percent=jump_percent,
         placement=_samples_placement(source),
     )
+
+
+def _opens(loader: FastLoader) -> OpensGain | None:
+    """Return what files in place have cost since the first was read; None for a packed store."""
+    opens = loader.stats.opens
+    return None if opens is None or not opens.files else opens.gain(time.perf_counter() - opens.begun_s)
 
 
 def _samples_placement(source: DataLoader[Any]) -> tuple[str, ...] | None:

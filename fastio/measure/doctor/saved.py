@@ -29,6 +29,7 @@ from fastio.measure.doctor.surroundings import gpu_facts, machine_facts
 from fastio.measure.machine.gpus import GpuSample
 from fastio.measure.machine.monitor import ProcessSample, Sample
 from fastio.measure.trace.trace import OperatorTime, StepBreakdown, read_trace
+from fastio.types.metrics import OpensGain
 
 __all__ = [
     "load_facts",
@@ -144,6 +145,7 @@ def _doctor(objects: Sequence[Any]) -> Facts:
                 "making": None if making is None else _making(making),
                 "script": None if script is None else _script(script),
                 "waits": _waits(loader),
+                "opens": None if loader.get("opens") is None else _built(OpensGain, loader["opens"]),
             },
         )
     return Facts(

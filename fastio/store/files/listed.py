@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.errors import StoreError
 from fastio.store.files.local import AHEAD_BYTES, CHUNK_BYTES, check_range, readable
+from fastio.types.metrics import Opens
 from fastio.types.spans import Spans
 
-__all__ = ["FileList", "ListedFiles", "ListedFolder", "Opens", "OpensGain"]
+__all__ = ["FileList", "ListedFiles", "ListedFolder"]
 
-_MUCH = 0.05  # of the time waited for files, from which on packing is advised
 _KEPT = -1  # in place of where a name begins: bytes that lie in no file
 
 
@@ -172,60 +172,6 @@ class ListedFolder:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class OpensGain:
-    """
-    What files cost while they were read in place: how many a second could be opened and read (``possible_per_s``), how
-    many were (``needed_per_s``), and the ``share`` of the time in which a loader waited for them.
-    """
-
-    possible_per_s: float
-    needed_per_s: float
-    share: float
-
-    @property
-    def is_much(self) -> bool:
-        """Whether packing is worth its while."""
-        return self.share >= _MUCH
-
-    def words(self) -> str:
-        """
-        Say what was measured.
-
-        >>> OpensGain(840.2, 790.6, 0.61).words()
-        'files are opened and read at up to 840/s here, and 791/s were; 61% of the time was spent waiting for them'
-        """
-        return (
-            f"files are opened and read at up to {self.possible_per_s:,.0f}/s here, and {self.needed_per_s:,.0f}/s "
-            "were; "
-            f"{self.share:.0%} of the time was spent waiting for them"
-        )
-
-
-@dataclass(slots=True)
-class Opens:
-    """How many parts of files were read so far, the time that threads took for it, and how long somebody waited."""
-
-    files: int = 0
-    spent_s: float = 0.0
-    waited_s: float = 0.0
-
-    def add(self, files: int, spent_s: float, waited_s: float) -> None:
-        """Count more of them. Without a lock, which a fork could leave locked: these are figures to be looked at."""
-        self.files += files
-        self.spent_s += spent_s
-        self.waited_s += waited_s
-
-    def since(self, before: Opens) -> Opens:
-        """Return what was counted after ``before``, a copy."""
-        return Opens(self.files - before.files, self.spent_s - before.spent_s, self.waited_s - before.waited_s)
-
-    def gain(self, threads: int, elapsed_s: float) -> OpensGain:
-        """Return what of ``elapsed_s`` seconds, in which so many threads read, packing would save at most."""
-        rate = threads * self.files / self.spent_s if self.spent_s > 0 else 0.0
-        return OpensGain(rate, self.files / elapsed_s, min(1.0, self.waited_s / elapsed_s))
-
-
 class ListedFiles:
     """The files of one listed folder, or of several, whose values are copied into memory; see StoreFiles."""
 
@@ -236,7 +182,7 @@ class ListedFiles:
     chunk_bytes = CHUNK_BYTES
 
     def __init__(self, sources: Sequence[ListedFolder]) -> None:
-        self.opens = Opens()
+        self.opens = Opens(self.threads)
         self._sources = sources
         self.buffers = _native.Buffers([source.size for source in sources])
 

@@ -27,6 +27,7 @@ from fastio.measure.doctor.facts import (
     merged,
 )
 from fastio.measure.loop.verdict import Bound
+from fastio.types.metrics import OpensGain
 
 GB = 1_000_000_000
 MAKING = MakingFacts(batches=9, samples=128, samples_s=0.13, cpu_s=0.13, queued_s=0.0, collate_s=0.004)
@@ -371,6 +372,7 @@ CAUTIONS = [
     ("waiting for a CPU", Facts(loader=replace(LOADER, making=replace(MAKING, queued_s=0.1)))),
     ("for disks 40%", Facts(machine=MachineFacts(iowait_percent=40.0, disk_read_bytes_per_s=3e7))),
     ("3,731 page faults a second", Facts(loader=replace(LOADER, making=replace(MAKING, major_faults=500)))),
+    ("30% of the time was spent waiting", Facts(loader=replace(PACKED, opens=OpensGain(900, 850, 0.3)))),
     ("90.0 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=90e6),))),
     ("900 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=9e8, kind="nvme"),))),
     ("95% of 10,000 MB", Facts(machine=MachineFacts(memory_used_bytes=95 * GB // 10, memory_total_bytes=10 * GB))),

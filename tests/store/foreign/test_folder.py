@@ -21,9 +21,9 @@ from fastio import FastDataset, FastLoader, SampleError, Unpacked, open_store
 from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.errors import StoreError
-from fastio.store.files.listed import Opens, OpensGain
 from fastio.store.index.verify import verify_store
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
+from fastio.types.metrics import Opens, OpensGain
 from tests.converters.sources.test_in_place import settle
 from tests.converters.trees import class_folders, flat, picture
 
@@ -330,7 +330,7 @@ def test_one_line_on_what_packing_saves(
     """After the first epoch, with measured figures, and the command if it is worth its while."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr("fastio.loader.iteration._MANY_FILES", 1)
-    monkeypatch.setattr(Opens, "gain", lambda opens, threads, elapsed_s: OpensGain(900.0, 800.0 + opens.files, share))
+    monkeypatch.setattr(Opens, "gain", lambda opens, elapsed_s: OpensGain(900.0, 800.0 + opens.files, share))
     with FastLoader(photos, 5, transforms=[RandomResizedCrop(8)]) as loader:
         for _ in range(2):
             list(loader)
