@@ -301,9 +301,7 @@ def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextSamples:
     )
     source = open_text(path, kind=recorded_kind(origin), options=options)
     rule = said.get("options") or {}
-    sequences = (
-        Sequences(**{name: rule[name] for name in ("bos", "eos", "max_length", "over")}) if rule else Sequences()
-    )
+    sequences = Sequences.from_json(rule) if rule else Sequences()
     tokenizer = tokenizer_of(metadata)
     if "chat" in metadata:
         from fastio.converters.text.chat_template import ChatTemplate

@@ -82,7 +82,7 @@ def tokenized_as(metadata: Mapping[str, Any], source: Source) -> Source:
     tokenizer, options = tokenizer_of(metadata), record.get("options") or {}
     if tokenizer is None or not record.get("fields") or "tokenizer" in source.metadata:
         return source
-    sequences = Sequences(**{name: options[name] for name in ("bos", "eos", "max_length", "over")})
+    sequences = Sequences.from_json(options)
     fields = {name: field_of(name, type_) for name, type_ in record["fields"].items()}
     return TokenizedSource(source, fields, TextTokens(tokenizer, sequences))
 

@@ -130,7 +130,8 @@ class StoredText:
             yield from zip(piece, keys, (view.view(self.field.dtype) for view in spans.views()), strict=True)
 
     def _document(self, key: str, pieces: list[NDArray[Any]], sample: int) -> Document:
-        values = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
+        repeated = self.options.get("overlap", 0)  # ids of a piece that end the one before
+        values = np.concatenate([pieces[0], *(piece[repeated:] for piece in pieces[1:])])
         if self.field.traits.is_text:
             return Document(key, values.tobytes(), None, sample)
         if self.tokenizer is None:

@@ -45,7 +45,8 @@ class Sequences:
     What a sequence of ids is: ``bos`` + the document + ``eos``, at most ``max_length`` ids in total.
 
     A longer one is a problem (``over`` is "refuse"), loses the surplus ids before eos ("truncate"), or is cut every
-    ``max_length`` ids into separate samples ("split": only the first has bos, only the last has eos).
+    ``max_length`` ids into separate samples ("split": only the first has bos, only the last has eos). Each of these but
+    the first begins with the last ``overlap`` ids of the one before.
 
     With ``over`` "concat", sequences are a stream of ids for ``TokenStream``: of any length, in samples of at most
     8,192 bytes, and a column "continues" says which of them go on with the sequence of the one before.
@@ -55,8 +56,13 @@ class Sequences:
     eos: bool = False
     max_length: int | None = None
     over: Literal["refuse", "truncate", "split", "concat"] = "refuse"
+    overlap: int = 0
 
     def __post_init__(self) -> None:
+        if self.overlap and self.over != "split":
+            raise SourceError("an overlap is of samples that a document is split into: add --too-long split")
+        if not 0 <= self.overlap < (self.max_length or 1):
+            raise SourceError(f"an overlap of {self.overlap} ids, expected less than --max-length {self.max_length}")
         if self.max_length is not None and self.max_length <= self.bos + self.eos:
             raise SourceError(f"a length of {self.max_length} leaves no room for text besides bos and eos")
         if self.over == "concat":
@@ -72,7 +78,13 @@ class Sequences:
 
     def to_json(self) -> dict[str, Any]:
         """A plain structure for the store's metadata."""
-        return {"bos": self.bos, "eos": self.eos, "max_length": self.max_length, "over": self.over}
+        rule = {"bos": self.bos, "eos": self.eos, "max_length": self.max_length, "over": self.over}
+        return {**rule, "overlap": self.overlap} if self.overlap else rule
+
+    @classmethod
+    def from_json(cls, rule: Mapping[str, Any]) -> Sequences:
+        """The rule of a store's metadata."""
+        return cls(rule["bos"], rule["eos"], rule["max_length"], rule["over"], rule.get("overlap", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +172,16 @@ class Encoder:
             cut = np.maximum(flat[1] - (limit - rule.bos - rule.eos), 0)
         ids, lengths = self.framed(flat, cut)
         keys, labels, sizes = list(documents.keys), documents.labels, lengths
-        pieces = np.ones(len(keys), np.int64)
+        pieces, step = np.ones(len(keys), np.int64), 0
         if limit is not None and rule.over in ("split", "concat"):
-            pieces = -(-lengths // limit)
-            keys, sizes = _piece_keys(keys, pieces), _piece_sizes(lengths, pieces, limit)
+            step = limit - rule.overlap
+            pieces = np.maximum(-(-(lengths - rule.overlap) // step), 1)
+            keys, sizes = _piece_keys(keys, pieces), _piece_sizes(lengths, pieces, limit, step)
             labels = None if labels is None else np.repeat(labels, pieces)
         data = np.ascontiguousarray(ids).view(np.uint8)
-        sizes = sizes * ids.itemsize
-        spans = Spans.joined(data, sizes)
+        number = np.arange(len(sizes)) - np.repeat(np.cumsum(pieces) - pieces, pieces)  # of a sample in its document
+        starts = np.repeat(np.cumsum(lengths) - lengths, pieces) + number * step
+        spans = Spans.of(data, starts * ids.itemsize, sizes * ids.itemsize)
         columns: dict[str, NDArray[Any]] = {} if labels is None else {"label": labels}
         if self._is_stream:
             continues = np.ones(len(keys), np.uint8)
@@ -277,9 +291,10 @@ def _piece_keys(keys: list[str], pieces: NDArray[np.int64]) -> list[str]:
     ]
 
 
-def _piece_sizes(lengths: NDArray[np.int64], pieces: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+def _piece_sizes(lengths: NDArray[np.int64], pieces: NDArray[np.int64], limit: int, step: int) -> NDArray[np.int64]:
+    """Sizes of samples that begin ``step`` ids after one another in their document."""
     sizes = np.full(int(pieces.sum()), limit, np.int64)
-    sizes[np.cumsum(pieces) - 1] = lengths - (pieces - 1) * limit
+    sizes[np.cumsum(pieces) - 1] = lengths - (pieces - 1) * step
     return sizes
 
 

@@ -22,7 +22,7 @@ from fastio.types.units import counted, number, per_second, size
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Source
     from fastio.converters.sources.source import DocumentCounts
-    from fastio.converters.text import ChatEncoder, Encoder, PreferenceEncoder, TextSamples
+    from fastio.converters.text import ChatEncoder, Encoder, PreferenceEncoder, Sequences, TextSamples
     from fastio.store.files.remote_options import Remote
     from fastio.types.schema import Field
 
@@ -192,9 +192,8 @@ def pack(  # noqa: PLR0913 - an option each
             overhead = FORMATS[store.format].overhead(store.schema)
         if part is not None:
             lines = []
-        elif report.documents is not None:
-            is_stream = is_streamed(source) and source.encoder.sequences.over == "concat"
-            lines = _text_summary(report, report.documents, overhead, is_stream=is_stream)
+        elif report.documents is not None and is_streamed(source):
+            lines = _text_summary(report, report.documents, overhead, source.encoder.sequences)
         else:
             lines = [*_summary(report, overhead, samples=count), *_shard_lines(report)]
         for line in (*lines, epoch, *map(printable, done), *better):
@@ -396,12 +395,12 @@ def _summary(report: PackReport, overhead: str, *, samples: int) -> list[str]:
     ]
 
 
-def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str, *, is_stream: bool) -> list[str]:
+def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str, rule: Sequences) -> list[str]:
     """Return what became of documents, and of the tokens in them."""
     from fastio.converters.packing.record import reasons
     from fastio.converters.text.decode import probe_words
 
-    seconds = max(report.seconds, 1e-9)
+    seconds, is_stream = max(report.seconds, 1e-9), rule.over == "concat"
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
     blank = f", {counted(counts.blank_lines, 'blank line')} left out{_NAMED}" if counts.blank_lines else ""
     documents = f"{number(report.packed)} of {counted(report.found, 'document')}"
@@ -426,7 +425,9 @@ def _text_summary(report: PackReport, counts: DocumentCounts, overhead: str, *, 
     if is_stream:
         lines.append(f"stream: TokenStream({printable(report.path)!r}).windows(1025) reads it")
     elif counts.split_documents:
-        lines.append(f"split:  {counted(counts.split_documents, 'document')} into several samples (key#0, key#1, ...)")
+        repeated = f", each with the last {counted(rule.overlap, 'token')} of the one before" if rule.overlap else ""
+        documents = counted(counts.split_documents, "document")
+        lines.append(f"split:  {documents} into several samples (key#0, key#1, ...){repeated}")
     if counts.cut_tokens:
         ends = counted(counts.cut_documents, "document")
         lines.append(f"CUT:    {counted(counts.cut_tokens, 'token')} at the ends of {ends}{_NAMED}")

@@ -473,6 +473,12 @@ _TEXT_OPTIONS = (
         "key#0, key#1, ...  [default: refuse]",
     ),
     click.option(
+        "--overlap",
+        type=WholeNumber(min=1),
+        metavar="N",
+        help="With --too-long split: each sample of a document begins with the last N tokens of the one before.",
+    ),
+    click.option(
         "--concat",
         is_flag=True,
         help="Write a stream of token ids for TokenStream: documents of any length, one after the other; where each "
@@ -505,6 +511,7 @@ class TextArguments:
     vocab_size: int | None
     max_length: int | None
     too_long: Literal["refuse", "truncate", "split"] | None
+    overlap: int | None
     concat: bool
     per_sample: bool
     max_document: int | None
@@ -549,7 +556,7 @@ class TextArguments:
             self._check_concat(source)
         tokenizer = None if self.tokenizer is None else load_tokenizer(self.tokenizer, self._named())
         over = "concat" if self.concat else self.too_long or "refuse"
-        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
+        sequences = Sequences(self.bos, self.eos, self.max_length, over, self.overlap or 0)
         return Encoder(
             tokenizer,
             sequences,
@@ -563,7 +570,9 @@ class TextArguments:
         """Raise UsageError for what makes no stream."""
         if self.tokenizer is None and not source.is_ids:
             raise click.UsageError("--concat is for token ids: add --tokenizer bytes or --tokenizer FILE")
-        other = next((name for name in ("--max-length", "--too-long", "--per-sample") if name in self.given), None)
+        other = next(
+            (name for name in ("--max-length", "--too-long", "--overlap", "--per-sample") if name in self.given), None
+        )
         if other is not None:
             raise click.UsageError(f"--concat keeps documents of any length in one stream: drop {other}")
         if self.tokenizer is not None and not (self.eos or self.bos):
@@ -602,7 +611,7 @@ class TextArguments:
         template = ChatTemplate.load(tokenizer, self.tokenizer, self.chat_template, named=self._named())
         source = open_text(src, kind=kind, options=self.options(of_source))
         assert isinstance(source, ChatTable)
-        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=self.too_long or "refuse")
+        sequences = Sequences(self.bos, self.eos, self.max_length, self.too_long or "refuse", self.overlap or 0)
         encoder = encoder_of(source.form, tokenizer, template, self.loss, sequences, is_per_sample=self.per_sample)
         return TextSamples(source, encoder)
 

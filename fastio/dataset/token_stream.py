@@ -286,6 +286,11 @@ def runs_of_store(store: SealedStore, dtype: Any, vocab_size: int | None) -> Tok
     if CONTINUES in store.schema and keeps_stream(store.metadata):
         continues = store.column(CONTINUES).astype(np.bool_)
     elif (known.get("options") or {}).get("over") == "split":  # pieces of a document are key#0, key#1, ...
+        if known["options"].get("overlap"):
+            raise SchemaError(
+                f"{store.path}: its documents were split with an overlap: a stream would have these ids twice; pack "
+                "them with --concat"
+            )
         keys = store.keys(np.arange(len(store)))
         continues = np.array([_LATER_PIECE.search(key) is not None for key in keys], np.bool_)
     used = spans.at(np.flatnonzero(is_used))

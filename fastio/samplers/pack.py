@@ -41,8 +41,8 @@ class PackSampler(PlannedSampler):
     * ``lengths``: one integer for each sample, ``(n,)``.
     * ``too_long``: what becomes of samples of more than ``max_tokens``. "refuse" raises ValueError, "drop" leaves them
       out, and "cut" has their first ``max_tokens`` tokens alone, in batches of ``collate="pack"``. ``report()`` names
-      them, and so does a warning. Windows split them, with an overlap if wanted: ``TokenStream.windows(max_tokens,
-      documents="inside", stride=...)``.
+      them, and so does a warning. ``fastio pack --too-long split --overlap N`` splits them, and so do windows:
+      ``TokenStream.windows(max_tokens, documents="inside", stride=...)``.
     * ``rows``: how many rows make a batch; None for one without an axis of rows. See ``PackCollate``.
     * ``packing="mixed"`` takes samples as they come, and closes each row with two that leave nothing free, so that
       lengths in a row differ as they do overall. The last sixteenth of a window is packed best fit decreasing.

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from fastio import FastDataset, SchemaError, TokenStream
 from fastio.cli import cli
 from fastio.store import open_store
 from fastio.store.write.locks import claimed
@@ -76,6 +77,42 @@ def test_pack_says_what_it_did(corpus: Path, tmp_path: Path) -> None:
     assert "tokens: 39 in 3 samples, 1.00 bytes of text per token" in result.stdout
     assert "split:  1 document into several samples" in result.stdout
     assert "before: 39 B of text" in result.stdout
+
+
+def test_pieces_that_overlap(corpus: Path, tmp_path: Path) -> None:
+    """A piece begins as the one before ends; the text comes back, verify compares them, and a stream refuses them."""
+    options = ("--document", "paragraph", "--tokenizer", "bytes", "--max-length", 20, "--too-long", "split")
+    result = run("pack", corpus, tmp_path / "c.h5", *options, "--overlap", 6)
+
+    assert 0 == result.exit_code, result.output
+    assert "(key#0, key#1, ...), each with the last 6 tokens of the one before" in result.stdout
+    with FastDataset(tmp_path / "c.h5") as dataset:
+        first, second = (dataset[i].tolist() for i in (0, 1))
+    assert (20, first[-6:]) == (len(first), second[:6])
+    assert 0 == run("verify", tmp_path / "c.h5", "--against", corpus).exit_code
+    assert 0 == run("unpack", tmp_path / "c.h5", tmp_path / "again").exit_code
+    assert corpus.read_bytes() == (tmp_path / "again" / corpus.name).read_bytes()
+    with pytest.raises(SchemaError, match="split with an overlap: a stream would have these ids twice"):
+        TokenStream(tmp_path / "c.h5")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--overlap", 2], "an overlap is of samples that a document is split into: add --too-long split"),
+        (
+            ["--max-length", 5, "--too-long", "split", "--overlap", 5],
+            "an overlap of 5 ids, expected less than --max-length 5",
+        ),
+        (["--concat", "--eos", "--overlap", 2], "--concat keeps documents of any length in one stream: drop --overlap"),
+    ],
+)
+def test_overlaps_that_mean_nothing(corpus: Path, tmp_path: Path, options: list[Any], message: str) -> None:
+    """They are refused in one line."""
+    result = run("pack", corpus, tmp_path / "c.h5", "--tokenizer", "bytes", *options)
+
+    assert 0 != result.exit_code
+    assert message in result.stderr
 
 
 def test_truncation_is_told(corpus: Path, tmp_path: Path) -> None:

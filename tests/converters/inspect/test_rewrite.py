@@ -24,6 +24,7 @@ from tests.store.build import make_spans
 TEXT = "\ufeff\n\nthe cat\nsat  \r\n \t\n\n\non the mat\n\nGrüße,\tCat\n\n\n"
 FILES = {"pos/a.txt": "one\r\n", "pos/x/b.txt": "zwei ü\n\n", "neg/c.txt": "3"}
 SPLIT = Sequences(bos=True, eos=True, max_length=3, over="split")
+OVERLAP = Sequences(bos=True, eos=True, max_length=5, over="split", overlap=2)
 
 
 def again(store: Path, out: Path, **options: Any) -> UnpackReport:
@@ -47,12 +48,12 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Tokenizer | Non
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("split", ["line", "paragraph"])
-@pytest.mark.parametrize("pieces", [False, True])
+@pytest.mark.parametrize("rule", [Sequences(), SPLIT, OVERLAP], ids=["whole", "split", "overlap"])
 def test_a_file_byte_by_byte(
-    tmp_path: Path, tokenizer: Tokenizer | None, suffix: str, split: str, pieces: bool
+    tmp_path: Path, tokenizer: Tokenizer | None, suffix: str, split: str, rule: Sequences
 ) -> None:
     """A .txt comes back as it was: blank lines, CR LF, byte order mark, and documents that were split."""
-    rule = SPLIT if pieces and tokenizer is not None else Sequences()
+    rule = rule if tokenizer is not None else Sequences()
     source, store = tree(tmp_path, {"a.txt": TEXT}) / "a.txt", tmp_path / f"out{suffix}"
     packed(source, store, tokenizer=tokenizer, sequences=rule, options=TextOptions(split=split))  # type: ignore[arg-type]
     report = again(store, tmp_path / "again")

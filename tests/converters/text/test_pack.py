@@ -123,16 +123,26 @@ TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_charac
 
 
 @settings(max_examples=100, deadline=None)
-@given(TEXTS, st.booleans(), st.booleans(), st.integers(3, 9), st.sampled_from(["refuse", "truncate", "split"]))
-def test_sequences_by_the_plain_rule(texts: list[str], bos: bool, eos: bool, limit: int, over: str) -> None:
+@given(
+    TEXTS,
+    st.booleans(),
+    st.booleans(),
+    st.integers(3, 9),
+    st.sampled_from(["refuse", "truncate", "split"]),
+    st.integers(0, 8),
+)
+def test_sequences_by_the_plain_rule(
+    texts: list[str], bos: bool, eos: bool, limit: int, over: str, overlap: int
+) -> None:
     """The fast path over a whole piece gives what the rule says for each document by itself."""
+    overlap = min(overlap, limit - 1) if over == "split" else 0
     data = [text.encode() for text in texts]
     sizes = np.array([len(each) for each in data], np.int64)
     # One byte between documents, as in a file.
     joined = np.frombuffer(b"\n".join([*data, b""]), np.uint8)
     starts = np.cumsum(sizes + 1) - sizes - 1
     keys = [f"{i}" for i in range(len(data))]
-    rule = Sequences(bos=bos, eos=eos, max_length=limit, over=over)  # type: ignore[arg-type]
+    rule = Sequences(bos, eos, limit, over, overlap)  # type: ignore[arg-type]
     encoded = Encoder(BytesTokenizer(), rule)(Documents(keys, joined, starts, sizes, None, (), 0))
     expected: dict[str, list[int]] = {}
     lost = 0
@@ -143,7 +153,8 @@ def test_sequences_by_the_plain_rule(texts: list[str], bos: bool, eos: bool, lim
             lost += len(each) - len(kept)
         sequence = [BOS] * bos + kept + [EOS] * eos
         if over == "split" and len(sequence) > limit:
-            pieces = [sequence[i : i + limit] for i in range(0, len(sequence), limit)]
+            ends = range(limit, len(sequence) + limit - overlap, limit - overlap)
+            pieces = [sequence[end - limit : end] for end in ends]
             expected |= {f"{key}#{i}": piece for i, piece in enumerate(pieces)}
         elif len(sequence) <= limit:
             expected[key] = sequence
