@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -29,6 +30,7 @@ from fastio.converters.sources.opening import open_source
 from fastio.converters.sources.pairs import FieldFiles
 from fastio.converters.sources.source import Source, StreamedSource
 from fastio.errors import SourceError
+from fastio.store.files.local import is_local
 from fastio.store.foreign.folder import FieldValues, FolderContent, root_of
 from fastio.store.kinds.recognise import Recognised
 from fastio.store.kinds.scan import Problem
@@ -67,12 +69,14 @@ def list_samples(found: Recognised, options: Unpacked, path: str) -> FolderConte
         return None
     root = root_of(path)
     top = found.place.top.listed if found.place.is_folder else {}
-    labels = [] if options.labels is None else [os.path.relpath(os.path.realpath(options.labels), root)]
+    labels = options.labels
+    is_watched = labels is None or is_local(labels)  # nobody says when what is behind a URL changes
+    read = [] if labels is None or not is_watched else [os.path.relpath(os.path.realpath(labels), root)]
     return replace(
         content,
         listed={**content.listed, **dict(_from(root, top))},
-        read=[*content.read, *labels],
-        begun_ns=begun_ns,
+        read=[*content.read, *read],
+        begun_ns=begun_ns if is_watched else 0,
     )
 
 
@@ -278,7 +282,11 @@ def _folders_of(root: str, names: Iterable[Sequence[str]], path: str) -> dict[st
     if not Path(path).is_dir():
         folders.discard(".")
     inside = (each for each in sorted(folders) if each != ".." and not each.startswith("../"))
-    return {folder: Path(root, folder).stat().st_mtime_ns for folder in inside}
+    found: dict[str, int] = {}
+    for folder in inside:
+        with suppress(FileNotFoundError, NotADirectoryError):  # its files, which are not there, are watched themselves
+            found[folder] = Path(root, folder).stat().st_mtime_ns
+    return found
 
 
 def _from(root: str, listed: Mapping[str, int]) -> Iterator[tuple[str, int]]:

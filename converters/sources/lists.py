@@ -51,8 +51,11 @@ def open_list(place: SourcePath, options: SourceOptions) -> ListedSource:
     if not names:
         raise SourceError(f"{path}: names no pictures; expected lines such as 'images/a.jpg 3'")
     root = find_root(path, options.root, names)
-    fields, classes, bad = _labels(path, labels, [each for each in beside if each != path], options)
-    return NumberedPictures(place, _KIND, options, root, names, [path], fields, classes, {}, bad, problems).source()
+    others = [each for each in beside if each != path]
+    fields, classes, bad = _labels(path, labels, others, options)
+    return NumberedPictures(
+        place, _KIND, options, root, names, [path], fields, classes, {}, bad, problems, others
+    ).source()
 
 
 def _labels(

@@ -56,7 +56,7 @@ class NumberedPictures:
 
     ``fields`` are by name a type, see ``field_of``, and an array (n, ...) with a row for each picture; those of a type
     with rows (boxes, points) have one row, or as many. ``bad`` says what is wrong with a picture, by position,
-    ``problems`` what is wrong besides. ``where`` are words for the place of a picture in the list, by position.
+    ``problems`` what is wrong besides. ``also_read`` are files of other parts that the numbers depend on.
     """
 
     place: SourcePath
@@ -70,6 +70,7 @@ class NumberedPictures:
     field_classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bad: Mapping[int, str] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
+    also_read: Sequence[str] = ()
 
     def source(self) -> ListedSource:
         """Return the samples in the order of the list. Names that come twice, or that no file has, are problems."""
@@ -119,7 +120,8 @@ class NumberedPictures:
             left_out=left_beside(self.place, self.root, names, self.paths),
             order=order,
             is_by_name=False,
-            paths=lambda: [*self.paths, *paths_below(self.root, [names[i] for i in order.tolist()])],
+            # With those that are not there: that one came is noticed by whoever reads the folder in place.
+            paths=lambda: [*self.paths, *self.also_read, *paths_below(self.root, names)],
         )
 
 

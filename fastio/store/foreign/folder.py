@@ -94,7 +94,8 @@ class FolderContent:
     What a source says of its samples, in their order: the keys, the values of each payload field, the columns.
 
     ``listed`` are folders that were looked into, from the folder on, and their times (ns) before that; ``read`` are
-    further files that the samples depend on. ``begun_ns`` is when the source was opened, by ``time.time_ns``.
+    further files that the samples depend on. ``begun_ns`` is when the source was opened, by ``time.time_ns``; 0 keeps
+    no index, since what the samples depend on cannot be watched.
     """
 
     schema: Schema

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from fastio.types.options import explains_names
@@ -78,8 +79,12 @@ class Unpacked:
         }
 
     def text(self) -> str:
-        """Return a text that other options do not have; "" without any."""
+        """Return a text that other options do not have, nor these in another working directory; "" without any."""
         given = self.given()
+        paths = [each for each in (self.labels, self.root) if each is not None]
+        paths += [each.partition("=")[2] for each in self.fields]  # a folder, or a column
+        if not all(map(os.path.isabs, paths)):
+            given["directory"] = str(Path.cwd())
         return json.dumps(given, sort_keys=True) if given else ""
 
 

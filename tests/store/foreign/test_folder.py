@@ -26,6 +26,7 @@ from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
 from fastio.types.metrics import Opens, OpensGain
 from tests.converters.sources.test_in_place import settle
 from tests.converters.trees import class_folders, flat, picture
+from tests.servers.fixtures import Served
 
 
 @pytest.fixture(autouse=True)
@@ -380,3 +381,60 @@ def test_a_link_to_a_folder(photos: Path, tmp_path: Path) -> None:
     assert index_of(photos).is_file()
     assert str(tmp_path / "links/set") == dataset.store.path
     assert dataset.keys == FastDataset(photos).keys
+
+
+def test_relative_names_are_of_their_directory(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same options mean another label file from another working directory: that of the first is not taken."""
+    labels = flat(tmp_path / "flat")
+    for i, name in enumerate(("one", "two")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "l.csv").write_text("".join(f"{key},{label + i}\n" for key, label in labels.items()))
+    settle(tmp_path)
+    for i, name in enumerate(("one", "two", "one")):
+        monkeypatch.chdir(tmp_path / name)
+        expected = [label + i % 2 for label in labels.values()]
+        assert expected == FastDataset(tmp_path / "flat", unpacked=Unpacked("l.csv")).targets
+
+
+def test_files_that_come_later(tmp_path: Path) -> None:
+    """What a table or a list names and is not there yet, in folders that are not there either, is read once it is."""
+    lines = "file,label\na.png,x\ne/b.png,y\nf/g/c.png,y\n"
+    for name in ("table.csv", "list.txt"):
+        folder = tmp_path / name.partition(".")[0]
+        (folder / "e").mkdir(parents=True)
+        (folder / "a.png").write_bytes(picture(1))
+        (folder / name).write_text(lines if name == "table.csv" else lines.partition("\n")[2])
+        settle(tmp_path)
+        counts = [len(FastDataset(folder / name))]
+        for i, late in enumerate(("e/b.png", "f/g/c.png")):
+            (folder / late).parent.mkdir(parents=True, exist_ok=True)
+            (folder / late).write_bytes(picture(2 + i))
+            settle(tmp_path)
+            counts.append(len(FastDataset(folder / name)))
+        assert counts == [1, 2, 3]
+
+
+def test_lists_are_numbered_alike(tmp_path: Path) -> None:
+    """A class that comes to one list of a folder moves those of the others, also of one whose index is kept."""
+    for name in "abcd":
+        (tmp_path / "l/i").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"l/i/{name}.png").write_bytes(picture(1))
+    (tmp_path / "l/train.txt").write_text("i/a.png x\ni/b.png z\n")
+    (tmp_path / "l/val.txt").write_text("i/c.png x\ni/d.png z\n")
+    settle(tmp_path)
+    train = Unpacked(split="train")
+    assert FastDataset(tmp_path / "l", unpacked=train).targets == [0, 1]
+    (tmp_path / "l/val.txt").write_text("i/c.png x\ni/d.png y\n")
+
+    assert FastDataset(tmp_path / "l", unpacked=Unpacked(split="val")).targets == [0, 1]
+    assert FastDataset(tmp_path / "l", unpacked=train).targets == [0, 2]
+
+
+def test_labels_behind_a_url_are_asked_for_anew(served: Served, tmp_path: Path) -> None:
+    """Nothing tells when they change, so no index is kept."""
+    labels = flat(tmp_path / "flat")
+    settle(tmp_path / "flat")
+    for more in (0, 1):
+        served.root.joinpath("l.csv").write_text("".join(f"{key},{label + more}\n" for key, label in labels.items()))
+        found = FastDataset(tmp_path / "flat", unpacked=Unpacked(f"{served.url}/l.csv")).targets
+        assert [label + more for label in labels.values()] == found
