@@ -44,14 +44,18 @@ def open_celeba(place: SourcePath, options: SourceOptions) -> ListedSource:
     lists = _Lists(place.path)
     titles, attributes = lists.table("list_attr_celeba")
     _, partition = lists.table("list_eval_partition")
-    names = list(attributes or partition)
+    names, bad = list(attributes or partition), dict[int, str]()
     if partition:
         _, wanted = chosen_part(place.path, _PARTS, options.split, "part")
-        names = [name for name in partition if partition[name][:1] == [wanted]]
+        others = [[number] for number in _PARTS.values() if number != wanted]
+        names = [name for name in partition if partition[name] not in others]
+        names += [name for name in attributes if name not in partition]
+        for i, name in enumerate(names):
+            if partition.get(name) != [wanted]:
+                bad[i] = f"has no part from 0 to 2 in list_eval_partition: {partition.get(name, 'no line')}"
     elif options.split is not None:
         raise SourceError(f"{place.path}: has no list_eval_partition.txt, which --split {options.split} needs")
     fields: dict[str, tuple[str, NDArray[Any]]] = {}
-    bad: dict[int, str] = {}
     if attributes:
         signs = _numbers(attributes, names, len(titles), "list_attr_celeba", bad)
         fields["attributes"] = (f"int8[{len(titles)}] column", (signs > 0).astype(np.int8))
@@ -104,20 +108,27 @@ class _Lists:
             return [], {}
         self.paths.append(path)
         titles, rows = list[str](), dict[str, list[int]]()
+        said, count = -1, 0
         for number, line in lines_of(path):
             words = [word.strip() for word in (line.split(",") if path.endswith(".csv") else line.split())]
             if number == 1 and len(words) == 1 and words[0].isdecimal():
+                said = int(words[0])
                 continue
             if not rows and not titles and not _is_row(words):
                 titles = words[1:] if words[0] in ("image_id", "image") else words
                 continue
+            count += 1
             if not _is_row(words) or (titles and len(words) != 1 + len(titles)) or words[0] in rows:
                 where = f"{Path(path).name}:{number}"
                 self.problems.append(
                     Problem(where, f"is no picture with {len(titles) or 1} whole numbers, or comes twice")
                 )
                 continue
-            rows[words[0]] = [int(float(word)) for word in words[1:]]
+            rows[words[0]] = [int(word.removesuffix(".0")) for word in words[1:]]
+        if said not in (-1, count):
+            self.problems.append(
+                Problem(Path(path).name, f"says that {said:,} pictures follow, but {count:,} do: download it again")
+            )
         return titles, rows
 
 
@@ -126,7 +137,7 @@ def _is_row(words: Sequence[str]) -> bool:
     return (
         "." in words[0]
         and len(words) > 1
-        and all(word.lstrip("-").removesuffix(".0").isdecimal() for word in words[1:])
+        and all(word.removeprefix("-").removesuffix(".0").isdecimal() for word in words[1:])
     )
 
 

@@ -16,6 +16,7 @@ from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.roots import chosen_part
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, SourcePath
+from fastio.types.units import counted
 
 __all__ = [
     "open_cub",
@@ -41,13 +42,22 @@ def open_cub(place: SourcePath, options: SourceOptions) -> ListedSource:
     ids = list(rows["images"])
     if "train_test_split" in rows:
         _, wanted = chosen_part(place.path, _PARTS, options.split, "part")
-        ids = [each for each in ids if rows["train_test_split"].get(each, [wanted])[0] == wanted]
+        others = [[value] for value in _PARTS.values() if value != wanted]
+        ids = [each for each in ids if rows["train_test_split"].get(each) not in others]
     elif options.split is not None:
         raise SourceError(f"{place.path}: has no train_test_split.txt, which --split {options.split} needs")
-    classes = [" ".join(words) for _, words in sorted(rows["classes"].items(), key=lambda each: int(each[0]))]
+    by_number = {int(number): " ".join(words) for number, words in rows["classes"].items()}
+    classes = [by_number[number] for number in sorted(by_number)]
+    if sorted(by_number) != list(range(1, len(rows["classes"]) + 1)):
+        raise SourceError(
+            f"{lists['classes']}: expected a line for each class from 1 on, got {sorted(by_number)!r:.80}"
+        )
     bad: dict[int, str] = {}
     for name in rows.keys() - {"images", "classes"}:
         bad |= {i: f"has no line in {name}.txt" for i, each in enumerate(ids) if each not in rows[name]}
+    if "train_test_split" in rows:
+        parts = [(i, words) for i, each in enumerate(ids) if (words := rows["train_test_split"].get(each)) is not None]
+        bad |= {i: f"has {' '.join(words)!r:.40} in train_test_split.txt" for i, words in parts if words != [wanted]}
     labels = _numbers(rows["image_class_labels"], ids, 1, bad, "image_class_labels.txt")[:, 0].astype(np.int64) - 1
     bad |= {
         i: f"is of class {label + 1}, which classes.txt lacks"
@@ -86,8 +96,13 @@ def _numbers(
     for i, each in enumerate(ids):
         if i in bad:
             continue
+        words = rows.get(each, [])
         try:
-            found[i] = [float(word) for word in rows[each]]
-        except (KeyError, ValueError):
-            bad[i] = f"has no {width} numbers in {where}"
+            numbers = [float(word) for word in words]
+        except ValueError:
+            numbers = []
+        if len(numbers) != width or (width == 1 and not words[0].isdecimal()):
+            bad[i] = f"has no {counted(width, 'number')} in {where}: {' '.join(words)!r:.60}"
+        else:
+            found[i] = numbers
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ def open_tiny_imagenet(place: SourcePath, options: SourceOptions) -> ListedSourc
     parts = {name: name for name in ("train", "val", "test") if Path(place.path, name).is_dir()}
     part, _ = chosen_part(place.path, parts, options.split, "part")
     wnids = sorted(line for _, line in lines_of(f"{place.path}/wnids.txt"))
+    twice = [one for one, other in pairwise(wnids) if one == other]
+    if twice:  # they would move the numbers of those behind
+        raise SourceError(f"{place.path}/wnids.txt: the class {twice[0]!r:.40} comes twice: remove one of these lines")
     paths, problems = [f"{place.path}/wnids.txt"], list[Problem]()
     rows: dict[str, tuple[str, list[int]]] = {}
     if part == "train":

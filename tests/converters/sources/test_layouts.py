@@ -170,6 +170,21 @@ def test_celeba_that_is_not_whole(tmp_path: Path) -> None:
     assert (4, {"000002.jpg", "list_attr_celeba.txt:4", "list_bbox_celeba.txt:4"}) == (len(samples), skipped.keys())
 
 
+def test_celeba_of_no_part(tmp_path: Path) -> None:
+    """A picture of another part than the three, or of none, is a problem; so is a list that breaks off."""
+    root = layouts.celeba(tmp_path / "d")
+    parts = (root / "list_eval_partition.txt").read_text().splitlines()
+    (root / "list_eval_partition.txt").write_text("\n".join(["000001.jpg 3", *parts[2:]]))
+    points = (root / "list_landmarks_align_celeba.txt").read_text().splitlines()
+    (root / "list_landmarks_align_celeba.txt").write_text("\n".join([*points[:-1], points[-1].replace("7", "--7")]))
+    (root / "list_bbox_celeba.txt").write_text("\n".join((root / "list_bbox_celeba.txt").read_text().split("\n")[:-2]))
+    _, samples, skipped = packed(root, tmp_path / "o.lmdb", skip=True, split="train")
+
+    assert 3 == len(samples)
+    assert {"000001.jpg", "000002.jpg", "list_landmarks_align_celeba.txt:9", "list_bbox_celeba.txt"} == skipped.keys()
+    assert "says that 7 pictures follow, but 6 do: download it again" == skipped["list_bbox_celeba.txt"]
+
+
 def test_tiny_imagenet(tmp_path: Path) -> None:
     """Labels of train and val are numbered alike: as ImageFolder numbers the sorted folders of train."""
     root = layouts.tiny_imagenet(tmp_path / "d")
@@ -198,6 +213,35 @@ def test_cub(tmp_path: Path) -> None:
     assert [5, 2, 10, 11.5] == value(tmp_path / "o.lmdb", "boxes", 1, "<f4")
     (root / "bounding_boxes.txt").write_text("1 1 2 3 4\n")
     assert 4 == len(packed(root, tmp_path / "p.lmdb", skip=True, split="train")[2])
+
+
+CUB_LINES = {
+    "part": ("train_test_split", "2", "has '2' in train_test_split.txt"),
+    "two parts": ("train_test_split", "1 0", "has '1 0' in train_test_split.txt"),
+    "one number": ("bounding_boxes", "7", "has no 4 numbers in bounding_boxes.txt: '7'"),
+    "fraction": ("image_class_labels", "1.5", "has no 1 number in image_class_labels.txt: '1.5'"),
+}
+
+
+@pytest.mark.parametrize("name", CUB_LINES)
+def test_cub_that_is_not_whole(tmp_path: Path, name: str) -> None:
+    """A line that says something else is a problem of its picture, whatever the part."""
+    root, (file, words, sentence) = layouts.cub(tmp_path / "d"), CUB_LINES[name]
+    lines = (root / f"{file}.txt").read_text().splitlines()
+    lines[1] = f"2 {words}"
+    (root / f"{file}.txt").write_text("\n".join(lines))
+    _, samples, skipped = packed(root, tmp_path / "o.lmdb", skip=True, split="train")
+    assert (4, {"images/002.Laysan_Albatross/1.jpg": sentence}) == (len(samples), skipped)
+
+
+def test_classes_with_a_gap(tmp_path: Path) -> None:
+    """Names of classes would move to others' labels."""
+    root = layouts.cub(tmp_path / "cub")
+    (root / "classes.txt").write_text("1 a\n3 c\n")
+    assert "expected a line for each class from 1 on, got [1, 3]" in refused(root, split="train")
+    root = layouts.tiny_imagenet(tmp_path / "tiny")
+    (root / "wnids.txt").write_text("n02\nn01\nn01\n")
+    assert "the class 'n01' comes twice" in refused(root, split="val")
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
