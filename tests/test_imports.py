@@ -50,7 +50,8 @@ def run(script: str, folder: Path) -> set[str]:
     """The modules that a fresh interpreter has imported after a script."""
     script += "\nimport sys; print(*sys.modules, file=sys.stderr)"
     command = [sys.executable, "-c", script]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert 0 == ended.returncode, ended.stderr
     return set(ended.stderr.splitlines()[-1].split())
 
 

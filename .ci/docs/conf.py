@@ -36,7 +36,7 @@ _INTERNAL = (
     *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.sets.set_object.SetMember"),
     *("transforms.batch.program.PixelTransform", "transforms.canvas.Canvas", "transforms.joint.JointTransform"),
     *("lazy.Dataset", "samplers.clips.HasVideos", "samplers.shape_bucket.Shapes", "transforms.batch.mix.Mix"),
-    "types.receipt.ReceiptPart",
+    *("types.receipt.ReceiptPart", "converters.sources.options.IdOptions"),
     *("types.traits.Traits",),
 )
 nitpick_ignore = [("py:class", f"fastio.{name}") for name in _INTERNAL]

@@ -25,6 +25,7 @@ from fastio.converters.sources.tables.names import file_states, safe_name
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.types.field_types import field_of
+from fastio.types.picture_kinds import JPEG_SIGNATURE
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
@@ -377,10 +378,8 @@ _ORIENTATION = 0x0112  # the tag
 def exif_orientation(head: bytes) -> int:
     """Return the orientation in the EXIF data of a JPEG, by the first bytes of the file: 1 to 8; 1 if there is none."""
     start = head.find(b"Exif\0\0") + 6
-    order = (
-        {b"II*\0": "<", b"MM\0*": ">"}.get(head[start : start + 4]) if start > 5 and head[:2] == b"\xff\xd8" else None
-    )
-    if order is None:
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(head[start : start + 4])
+    if start <= 5 or order is None or not head.startswith(JPEG_SIGNATURE):
         return 1
     try:
         table = start + int(struct.unpack_from(f"{order}I", head, start + 4)[0])
