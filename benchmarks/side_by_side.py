@@ -95,12 +95,12 @@ class Comparison:
         rows += [[name, reasons[training]] for name, reasons in self.absent.items() if training in reasons]
         return "\n".join(f"| {' | '.join(row + [''] * (len(rows[0]) - len(row)))} |" for row in rows)
 
-    def keep(self, name: str, results: Results, *, settings: Mapping[str, Any]) -> Path:
-        """Write all runs into ``benchmarks/results``, with versions of all environments."""
+    def keep(self, results: Results, *parts: str, settings: Mapping[str, Any]) -> Path:
+        """Write all runs into ``benchmarks/results``, with versions of all environments; ``parts`` are in its name."""
         found = {distribution.name.lower() for distribution in importlib.metadata.distributions()}
         here = [f"{package}=={importlib.metadata.version(package)}" for package in _HERE if package in found]
         others = {environment for _, environment in self.loaders.values() if environment}
-        path = result_path(name)
+        path = result_path(*parts)
         write_result(
             path,
             {

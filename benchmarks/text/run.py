@@ -149,7 +149,7 @@ def main(
         click.echo(f"\n{COMPARISON.table(training, TRAININGS[training], results)}")
     if keep:
         settings = {"rounds": rounds, "seconds": seconds, "workers": workers, "text": text.name if text else "made"}
-        click.echo(f"\nall runs: {COMPARISON.keep('text', results, settings=settings)}")
+        click.echo(f"\nall runs: {COMPARISON.keep(results, 'text', *trainings, *only, settings=settings)}")
 
 
 if __name__ == "__main__":

@@ -198,7 +198,7 @@ def main(  # noqa: PLR0913, PLR0917 - click passes one for each option
         click.echo(f"\n{COMPARISON.table(training, TRAININGS[training], results)}")
     if keep:
         settings = {"rounds": rounds, "seconds": seconds, "limit": limit, "batch_size": batch_size}
-        click.echo(f"\nall runs: {COMPARISON.keep('trainings', results, settings=settings)}")
+        click.echo(f"\nall runs: {COMPARISON.keep(results, 'trainings', *trainings, *only, settings=settings)}")
 
 
 if __name__ == "__main__":

@@ -256,12 +256,9 @@ def main() -> None:
     pixels = torch.cat([batch[0] for batch in squares]).contiguous()
     labels = torch.arange(len(pixels)) % 10
     alone = {code: (_native(code, images), _theirs(code, images)) for code in TRANSFORMS}
-    for name, batch in (("uint8", pixels), ("float32", pixels / 255)):
-        for code in MIXES:
-            alone[f"{code}, {name}, {STORED} x {STORED}"] = (
-                _our_mix(code, batch, labels),
-                _their_mix(code, batch, labels),
-            )
+    for code, batch in zip(MIXES, (pixels / 255, pixels), strict=True):
+        name = f"{code}, {batch.dtype}".replace("torch.", "")
+        alone[f"{name}, {STORED} x {STORED}"] = _our_mix(code, batch, labels), _their_mix(code, batch, labels)
     with tempfile.TemporaryDirectory() as folder:
         raw = pack(Path(folder) / "raw.lmdb", pixels.permute(0, 2, 3, 1).contiguous().numpy(), labels.numpy())
         shapes = {code: (_batches(code, raw), _stacked(code, pixels)) for code in SHAPES}
