@@ -46,6 +46,7 @@ from fastio.store.token_files import (
 )
 from fastio.types.options import explains_names
 from fastio.types.spans import Spans
+from fastio.types.units import counted
 
 __all__ = ["TokenStream", "TokenWindows", "WindowReader", "runs_of_store"]
 
@@ -112,6 +113,8 @@ class TokenStream:
         if eos is not None and self.runs.documents is not None:
             raise ValueError(f"{name}: eos={eos}: it says itself where documents begin: leave eos= out")
         if eos is not None:
+            if eos > np.iinfo(self.runs.dtype).max:
+                raise ValueError(f"{name}: eos={eos}: its ids are {self.runs.dtype}, which has no such number")
             self.runs = _divided(self.runs, eos)
 
     @property
@@ -219,7 +222,7 @@ class TokenStream:
 
     def __repr__(self) -> str:
         files = "" if len(self.paths) == 1 else f" in {len(self.paths)} files"
-        known = "" if self.documents is None else f", {len(self.documents):,} documents"
+        known = "" if self.documents is None else f", {counted(len(self.documents), 'document')}"
         return f"TokenStream({self.path!r}): {len(self):,} tokens of {self.dtype}{files}{known}"
 
 
