@@ -115,6 +115,13 @@ def test_cross_batches_hold_ids_alone(tmp_path: Path) -> None:
     assert torch.equal(torch.arange(8)[:, None] * 32 + torch.arange(33), batch["input_ids"])
 
 
+def test_a_stream_has_no_samples_of_its_own(tmp_path: Path) -> None:
+    """The message says what to pass instead."""
+    stream = TokenStream(write_bin(tmp_path / "a.bin", range(1000)), dtype="uint16")
+    with pytest.raises(TypeError, match=r"got TokenStream: pass windows of it, stream\.windows\(1025\)"):
+        FastLoader(stream, 8)  # type: ignore[arg-type]
+
+
 def test_mask_keeps_documents_apart(tmp_path: Path) -> None:
     """cu_seqlens cut the flat batch where documents and windows begin; a mask compares document_ids."""
     stream = stream_of(tmp_path, documents_of((4, 3, 9)), "megatron")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset, FastSubset, not_a_path
-from fastio.dataset.token_stream import TokenWindows
+from fastio.dataset.token_stream import TokenStream, TokenWindows
 from fastio.errors import SchemaError
 from fastio.lazy import is_tensor, torch_class
 from fastio.store.index.store import SealedStore
@@ -91,9 +91,11 @@ class _Found:
             return np.concatenate([self.places(member) for member in dataset.datasets])
         if dataset is None or isinstance(dataset, (bool, int, float, bytes, list, tuple, Mapping)):
             raise TypeError(not_a_path("a FastDataset or the path of a store", dataset))
+        is_stream = isinstance(dataset, TokenStream)
+        remedy = "pass windows of it, stream.windows(1025)" if is_stream else "use torch's DataLoader for it"
         raise TypeError(
             "FastLoader needs a FastDataset, the path of a store, or torch's Subset or ConcatDataset of "
-            f"FastDatasets, got {type(dataset).__name__}: use torch's DataLoader for it"
+            f"FastDatasets, got {type(dataset).__name__}: {remedy}"
         )
 
     def _first(self, dataset: FastDataset) -> int:
