@@ -39,11 +39,13 @@ def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> Sea
             has_labels=options.labels is not None,
             with_text=options == AS_IT_IS,
         )
-        content: FolderContent | None = None if found.is_text else _list_samples(found, options, path)
+        content: FolderContent | None = None
+        if not (found.is_text or found.kind.takes_ids):
+            content = _list_samples(found, options, path)
     except SourceError as exc:
         raise type(error)(str(exc)) from exc
     if content is None:
-        raise type(error)(not_packed(path)) from error
+        raise type(error)(not_packed(path, options)) from error
     return _store(open_listed(path, options, content), way)
 
 

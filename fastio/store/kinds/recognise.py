@@ -19,6 +19,7 @@ from fastio.store.kinds.names import is_pattern, matching, part_of, plain_name
 from fastio.store.kinds.registry import IMAGEFOLDER, SOURCES, SourceKind, later
 from fastio.store.kinds.scan import SourcePath, check_exists, is_hidden
 from fastio.store.kinds.unknown import holds_pictures, unknown
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.token_files import find_token_files
 from fastio.types.picture_kinds import kind_by_name
 
@@ -118,20 +119,27 @@ def recognise(  # noqa: PLR0913 - an option each
     return Recognised(place, found, is_text=False, is_named=False, signs=signs)
 
 
-def not_packed(path: str) -> str:
+def not_packed(path: str, options: Unpacked = AS_IT_IS) -> str:
     """
     Return one line for those who wanted to open ``path`` as a store, which it is not: what was seen in it, which kind
-    of source it is, and the command that packs it.
+    of source it is by ``options``, and the command that packs it.
     """
     try:
-        found = recognise(path)
+        found = recognise(
+            path,
+            kind=options.kind,
+            split=options.split,
+            has_fields=bool(options.fields),
+            has_labels=options.labels is not None,
+            with_text=options == AS_IT_IS,
+        )
         if found.kind.open_detected is not None and not found.is_text:  # it may be doubtful, and says what to type then
             later("fastio.converters.sources.opening:open_source")(found)
     except SourceError as exc:
         return str(exc)
     signs = f" ({found.signs})" if found.signs else ""
     remedy = "open it where it lies by fastio.TokenStream, or pack it" if found.kind.takes_ids else "pack it"
-    return f"{path}: is {found.kind.what}{signs}, and not packed yet: {remedy}: {pack_command(path)}"
+    return f"{path}: is {found.kind.what}{signs}, and not packed yet: {remedy}: {pack_command(path, *options.words())}"
 
 
 def pack_command(path: str, *options: str) -> str:

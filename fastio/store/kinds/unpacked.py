@@ -78,6 +78,22 @@ class Unpacked:
             if getattr(self, each.name) != getattr(AS_IT_IS, each.name)
         }
 
+    def words(self) -> list[str]:
+        """
+        Return the options of ``fastio pack`` that say the same.
+
+        >>> Unpacked(fields=["mask=masks/"], split="train").words()
+        ['--field', 'mask=masks/', '--split', 'train']
+        """
+        said = [] if self.header else ["--no-header"]
+        for name, flag in _FLAGS.items():
+            value = getattr(self, name)
+            if value == getattr(AS_IT_IS, name):
+                continue
+            values = [value] if isinstance(value, str) else [",".join(value)] if name == "label_columns" else value
+            said += [word for each in values for word in (flag, each)]
+        return said
+
     def text(self) -> str:
         """Return a text that other options do not have, nor these in another working directory; "" without any."""
         given = self.given()
@@ -86,6 +102,19 @@ class Unpacked:
         if not all(map(os.path.isabs, paths)):
             given["directory"] = str(Path.cwd())
         return json.dumps(given, sort_keys=True) if given else ""
+
+
+_FLAGS = {
+    "labels": "--labels",
+    "fields": "--field",
+    "root": "--root",
+    "split": "--split",
+    "kind": "--source-kind",
+    "label_columns": "--label-column",
+    "key_column": "--key-column",
+    "filters": "--filter",
+    "without": "--without",
+}
 
 
 def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:

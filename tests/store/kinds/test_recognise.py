@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from fastio import FastDataset
+from fastio import FastDataset, Unpacked
 from fastio.cli import cli
 from fastio.errors import StoreError
 from fastio.store import open_store
@@ -72,6 +72,26 @@ def test_what_is_not_packed_is_named_by_all(name: str, tmp_path: Path, monkeypat
     command = shlex.split(line.partition("pack it: ")[2])
     CliRunner().invoke(cli, command[1:], catch_exceptions=False)
     assert len(open_store(command[3])) > 0
+
+
+def test_the_command_that_packs_has_the_options_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read in place is packed by the same words."""
+    monkeypatch.chdir(tmp_path)
+    path = _arrays(tmp_path / "arrays")
+    fields = ["image=x:image", "label=y"]
+    with pytest.raises(StoreError, match="and not packed yet: pack it: ") as caught:
+        FastDataset(path, unpacked=Unpacked(fields=fields))
+    command = shlex.split(str(caught.value).partition("pack it: ")[2])
+    assert ["--field", fields[0], "--field", fields[1]] == command[4:]
+    CliRunner().invoke(cli, command[1:], catch_exceptions=False)
+    assert len(FastDataset(command[3])) == 3
+
+
+def test_token_ids_are_opened_in_place_by_their_own_class(tmp_path: Path) -> None:
+    """A FastDataset has no dtype to pass: the message says which class has."""
+    (tmp_path / "a.bin").write_bytes(bytes(64))
+    with pytest.raises(StoreError, match=r"is a stream of token ids .*: open it where it lies by fastio\.TokenStream,"):
+        FastDataset(tmp_path / "a.bin")
 
 
 def test_doubtful_folders_are_asked_about(tmp_path: Path) -> None:
