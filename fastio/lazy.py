@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[s
     module would replace it. What the stub declares in other ways, the package itself defines.
 
     An AttributeError within a module that is imported so is raised again as ImportError: Python would take it for "no
-    such name" and drop what it says.
+    such name" and drop what it says. So is that of a misspelt class in ``from PACKAGE import NAME``, which names the
+    one that is meant.
     """
     face = sys.modules[package]
     assert face.__file__ is not None
@@ -51,7 +52,13 @@ def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[s
     def public(name: str) -> Any:
         home = homes.get(name)
         if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(names)}")
+            from difflib import get_close_matches  # which costs `import fastio` more than its own modules do
+
+            near = get_close_matches(name, names, n=1) if name[:1].isupper() else []  # others may be modules
+            if near and _is_imported(sys._getframe(1)):
+                raise ImportError(f"{package} has no {name}: did you mean {near[0]}?", name=package)
+            advice = f": did you mean {near[0]}?" if near else f"; it has {', '.join(names)}"
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{advice}")
         try:
             value = getattr(import_module(home), name)
         except AttributeError as exc:
@@ -60,6 +67,12 @@ def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[s
         return value
 
     return public, lambda: list(names), names
+
+
+def _is_imported(caller: FrameType) -> bool:
+    """Whether ``from PACKAGE import NAME`` asks a package for a name, perhaps through a ``__getattr__`` of its own."""
+    callers = (caller, caller.f_back)
+    return any(each is not None and each.f_code.co_name == "_handle_fromlist" for each in callers)
 
 
 def _read(stub: str) -> tuple[Mapping[str, str], list[str]]:

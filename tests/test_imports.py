@@ -204,6 +204,20 @@ def test_what_fails_in_a_module_on_first_use_is_seen(module: str, said: str, use
     assert "cannot import name 'Broken'" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("package", "misspelt", "meant"),
+    [("fastio", "FastLoder", "FastLoader"), ("fastio.transforms", "RandomResizeCrop", "RandomResizedCrop")],
+)
+def test_a_misspelt_name_is_answered_with_the_one_that_is_meant(package: str, misspelt: str, meant: str) -> None:
+    """Python says "cannot import name" alone. Names of modules are left to it: they may be there."""
+    with pytest.raises(ImportError, match=rf"^{package} has no {misspelt}: did you mean {meant}\?$"):
+        __import__(package, fromlist=[misspelt])
+    with pytest.raises(AttributeError, match=rf"no attribute '{misspelt}': did you mean {meant}\?$"):
+        getattr(import_module(package), misspelt)
+    with pytest.raises(AttributeError, match=r"no attribute 'no_such_module'; it has "):
+        _ = import_module(package).no_such_module
+
+
 @pytest.mark.parametrize("package", LAZY)
 def test_names_on_first_use_are_no_modules_of_the_package(package: str) -> None:
     """Importing the module would replace the name."""
