@@ -157,16 +157,13 @@ def _left_aside_line(metadata: Mapping[str, Any]) -> list[str]:
     reasons = [_ROW.sub(")", each["problem"]) for each in entries]  # rows that a filter leaves out differ in this alone
     firsts = {why: each["key"] for why, each in zip(reversed(reasons), reversed(entries), strict=True)}
     parts = [f"{_such_as(firsts[why], count)} ({why})" for why, count in Counter(reasons).most_common()]
-    total = "" if len(parts) == 1 else f"{_files(len(entries))}: "
+    what = "files and folders" if any(each["key"].endswith("/") for each in entries) else "files"
+    total = "" if len(parts) == 1 else f"{len(entries):,} {what}: "
     return [f"left out: {total}{'; '.join(parts)}"]
 
 
 def _such_as(first: str, count: int) -> str:
     return first if count == 1 else f"{count:,} such as {first}"
-
-
-def _files(count: int) -> str:
-    return f"{count:,} {'file' if count == 1 else 'files'}"
 
 
 def _pictures(count: int) -> str:

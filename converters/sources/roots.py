@@ -147,7 +147,8 @@ def _others(folder: str, here: str, named: Collection[str]) -> list[Problem]:
         return []
     counts = Counter(Path(name).suffix.lower() or "without extension" for name in others)
     words = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common(_KINDS_SHOWN))
-    return [Problem(_shown_below(f"{folder}/{others[0]}", here), f"is not named, as {words} in its folder are not")]
+    reason = f"nothing names it; in its folder, that is true of {words}"
+    return [Problem(_shown_below(f"{folder}/{others[0]}", here), reason)]
 
 
 def _beside(

@@ -48,7 +48,7 @@ def test_what_stays_out_is_counted(tmp_path: Path) -> None:
     said = run("pack", root, tmp_path / "o.lmdb", "--split", "val")
 
     assert "SegmentationClass/ (is not of this part: 1 file (1 .png))" in said
-    assert "(is not named, as 5 .jpg in its folder are not)" in said
+    assert "(nothing names it; in its folder, that is true of 5 .jpg)" in said
     assert "ImageSets/Main/cat_train.txt" in said
 
 

@@ -410,7 +410,7 @@ def test_a_root_is_recognised(tmp_path: Path, split: str) -> None:
     assert "has 2 COCO JSONs, 'instances_train2017', 'instances_val2017': choose one" in said
     said = run("pack", root, tmp_path / "o.lmdb", "--split", split)
 
-    assert "train2017/train2017-3.png (is not named, as 1 .png in its folder are not)" in said
+    assert "train2017/train2017-3.png (nothing names it; in its folder, that is true of 1 .png)" in said
     assert "val2017/ (is not of this part: 4 files (4 .png))" in said
     assert "3 compared" in run("verify", tmp_path / "o.lmdb", "--against", root)
     with open_store(tmp_path / "o.lmdb") as store:

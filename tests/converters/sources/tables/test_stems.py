@@ -96,7 +96,7 @@ def test_a_stem_must_be_unique_and_there(tmp_path: Path) -> None:
     assert "which 0b.jpg and 0b.png are called: remove one" in skipped["t.csv:3"]
     assert "but there is no picture of that name" in skipped["t.csv:5"]
     said = run("info", tmp_path / "o.lmdb")
-    assert "0b.jpg (is not named, as 1 .jpg, 1 .png in its folder are not)" in said
+    assert "0b.jpg (nothing names it; in its folder, that is true of 1 .jpg, 1 .png)" in said
 
 
 def test_two_columns_of_stems_are_asked_about(tmp_path: Path) -> None:
