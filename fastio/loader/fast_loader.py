@@ -378,8 +378,9 @@ class FastLoader:
         return list(self._iteration.skipped.values())
 
     def __repr__(self) -> str:
-        batches = f"{len(self)} batches" + ("" if self.batch_size is None else f" of {self.batch_size}")
-        first = f"FastLoader({self.base.store.path!r}): {batches}, {len(self._selection)} samples"
+        batches = f"{len(self)} {'batch' if len(self) == 1 else 'batches'}"
+        size = "" if self.batch_size is None else f" of {self.batch_size}"
+        first = f"FastLoader({self.base.store.path!r}): {batches}{size}, {len(self._selection)} samples"
         return "\n  ".join([first, *self.placement.lines, *self._wiring.producer.pictures.lines])
 
     def close(self) -> None:

@@ -179,7 +179,7 @@ def test_what_the_loader_says_of_its_dataset(png_stores: dict[str, Path]) -> Non
         assert part.column("length").tolist() == whole.lengths[[7, 2, 2]].tolist()
         assert np.array_equal(np.array(part[1][0]), np.array(whole[2][0]))
         assert loader.base is whole
-        assert "1 batches of 4, 3 samples\n" in repr(loader)
+        assert "1 batch of 4, 3 samples\n" in repr(loader)
         assert [0, 1, 2] == list(loader.sampler)
     with FastLoader(Subset(whole, [9, 3, 5, 1]), 2, shuffle="full", seed=3) as loader:
         expected = [loader.dataset[place][1] for place in loader.sampler]
