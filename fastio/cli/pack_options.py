@@ -93,7 +93,7 @@ _SOURCE_OPTIONS = (
         multiple=True,
         callback=_filters,
         metavar="EXPR",
-        help="Use only rows of FILE or SRC of which it is true: split=train, or \"year >= 2015 and kind in ('dog', "
+        help="Use only rows of FILE or SRC for which it is true: split=train, or \"year >= 2015 and kind in ('dog', "
         "'cat')\"; repeat for more columns, or more values of COLUMN=VALUE.",
     ),
     click.option(
@@ -120,10 +120,10 @@ _SOURCE_OPTIONS = (
     click.option(
         "--dtype",
         type=click.Choice(("uint8", "uint16", "int16", "uint32", "int32", "int64")),
-        help="Of a .bin of token ids that does not say it: what each id is.",
+        help="Type of the ids in a .bin of token ids that does not say it.",
     ),
     click.option(
-        "--eos-id", type=WholeNumber(min=0), metavar="N", help="Of a .bin or .npy of ids: the one that ends documents."
+        "--eos-id", type=WholeNumber(min=0), metavar="N", help="The id that ends documents, in a .bin or .npy of ids."
     ),
 )
 
