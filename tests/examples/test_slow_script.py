@@ -45,7 +45,7 @@ def test_the_doctor_prints_the_lines_of_the_cure() -> None:
 
     assert command.removeprefix("$ ").split() == commands("slow_script_cured.py")[0]
     (loader,) = [line for line in statements(lines) if not line.startswith("ImportFrom")]
-    assert loader in cured
+    assert loader in cured, lines
 
 
 def test_both_train() -> None:

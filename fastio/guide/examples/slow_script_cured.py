@@ -24,7 +24,6 @@ def main() -> None:
             RandomHorizontalFlip(),
             Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
         ],
-        device="cpu",
     )
     body = [nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     model = nn.Sequential(*body, nn.Linear(32, len(dataset.classes)))
