@@ -64,12 +64,13 @@ def open_yolo(place: SourcePath, options: SourceOptions) -> ListedSource:
                 objects, problem = _objects(f"{root}/{labels[key]}", config)
             most = max([most, *(each["category_id"] for each in objects)])
             found.add(key, objects, problem=problem and f"has labels in {labels[key]} {problem}")
-        if len(there) < len(pictures):
+        without = [key for key in pictures if labels[key] not in there]  # several may have the labels of one file
+        if without:
             _LOG.warning(
                 "%s: %s without a label file, such as %s: packed without objects",
                 shown(place.path),
-                counted(len(pictures) - len(there), "picture"),
-                next(key for key in pictures if labels[key] not in there),
+                counted(len(without), "picture"),
+                shown(without[0]),
             )
         classes += [str(i) for i in range(len(classes), most + 1)]
         files = [*config.files, *(f"{root}/{path}" for path in sorted(there))]
@@ -104,8 +105,7 @@ class _Config:
                 f"{place.path}: expected a data.yaml with 'names' and 'train', or folders images and labels"
             )
         file = next((f"{folder}/{name}" for name in _NAMES_FILES if Path(folder, name).is_file()), "")
-        classes = Path(file).read_text(encoding="utf-8", errors="replace").split("\n") if file else []
-        return cls(folder, parts, [each.strip() for each in classes if each.strip()], [file] if file else [])
+        return cls(folder, parts, _class_names(file) if file else [], [file] if file else [])
 
     @classmethod
     def _of_yaml(cls, path: str, folder: str) -> _Config:
@@ -116,6 +116,9 @@ class _Config:
             names = [names.get(i, str(i)) for i in numbers] if len(names) == len(numbers) else None
         if not isinstance(names, list) or not names or not all(isinstance(name, (str, int, float)) for name in names):
             raise SourceError(f"{path}: names: expected a list of names of classes, or one from 0 on by number")
+        truths = [i for i, name in enumerate(names) if isinstance(name, bool)]
+        if truths:  # no, yes, on, off: YAML has lost what was written
+            raise SourceError(f"{path}: names: class {truths[0]} is a truth value to YAML: write its name in quotes")
         bases = [Path(folder)]
         if isinstance(said.get("path"), str):
             bases.insert(0, Path(folder, said["path"]))
@@ -136,6 +139,15 @@ class _Config:
             raise SourceError(f"{path}: {what}")
         points = (shape[0], shape[1]) if isinstance(shape, list) else (0, 0)
         return cls(folder, parts, list(map(str, names)), [path], points)
+
+
+def _class_names(path: str) -> list[str]:
+    """The names of classes, a line each. Raises SourceError for a blank one, behind which numbers would move."""
+    text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
+    names = [line.strip() for line in text.rstrip().split("\n")] if text.strip() else []
+    if not all(names):
+        raise SourceError(f"{path}: line {names.index('') + 1} is blank: expected the name of class {names.index('')}")
+    return names
 
 
 def yaml_of(path: str) -> Mapping[str, Any]:
@@ -177,7 +189,7 @@ def _pictures(places: Sequence[str], root: str) -> tuple[list[str], list[Problem
 def _listed(path: str, root: str, problems: list[Problem]) -> list[str]:
     """The pictures that a file lists, a line each, from its own folder on."""
     names = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
         if line.strip():
             place = os.path.realpath(Path(path).parent / line.strip())
             if place.startswith(f"{root}/"):
@@ -218,7 +230,7 @@ def _objects(path: str, config: _Config) -> tuple[list[dict[str, Any]], str]:
     try:
         if Path(path).stat().st_size > _LARGEST_LABELS:
             return [], f"of more than {_LARGEST_LABELS:,} bytes"
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as exc:
         return [], f"that cannot be read: {exc}"
     objects = []
@@ -236,6 +248,8 @@ def _object(words: Sequence[str], config: _Config) -> dict[str, Any] | str:
     try:
         values = [float(word) for word in words]
     except ValueError:
+        return "is not numbers alone"
+    if any("_" in word for word in words):  # which Python passes over
         return "is not numbers alone"
     number, *rest = values
     if not number.is_integer() or number < 0:

@@ -101,7 +101,7 @@ def _head(path: str, size: int) -> bytes:
 
 
 _YOLO_BEGINS = re.compile(rb"^names\s*:", re.MULTILINE), re.compile(rb"^(?:train|val)\s*:", re.MULTILINE)
-_YOLO_OBJECT = re.compile(rb"\s*\d+(?:\.0*)?(?:[ \t]+-?[0-9.eE+-]+){4,}\s*(?:\n|\Z)")
+_YOLO_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\d+(?:\.0*)?(?:[ \t]+-?[0-9.eE+-]+){4,}\s*(?:\n|\Z)")
 _MOST_LABELS = 16  # label files that are looked into for one that is not empty
 
 

@@ -119,6 +119,29 @@ def test_lists_of_pictures(tmp_path: Path) -> None:
     assert ["images/train/c.png", "images/val/d.png"] == list(packed(root, tmp_path / "o.lmdb", split="train")[1])
 
 
+def test_two_pictures_of_one_label_file(tmp_path: Path) -> None:
+    """Both have its objects: the label file of a picture goes by the stem alone."""
+    root = detection(tmp_path / "d")
+    write(root, {"images/train/b.PNG": picture(7, size=(WIDTH, HEIGHT))})
+    _, samples, _ = packed(root, tmp_path / "o.lmdb", split="train")
+
+    assert 4 == len(samples)
+    assert samples["images/train/b.png"]["boxes"] == samples["images/train/b.PNG"]["boxes"] != b""
+
+
+def test_names_of_classes(tmp_path: Path) -> None:
+    """A blank line would move the names behind it; what YAML takes for true or false is no name; a BOM is none."""
+    root = detection(tmp_path / "d", config=None)
+    write(root, {"classes.txt": "\ufeffcat\r\n\r\ndog\r\n"})
+    assert "classes.txt: line 2 is blank: expected the name of class 1" in refused(root, split="train")
+    write(root, {"classes.txt": "\ufeffcat\r\ndog\r\n\r\n", "labels/train/b.txt": "\ufeff1 0.5 0.5 0.25 0.5\n"})
+    packed(root, tmp_path / "o.lmdb", split="train")
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert {"classes": ["cat", "dog"]} == store.metadata["field_classes"]
+    root = detection(tmp_path / "e", config="train: images/train\nnames: [se, no]\n")
+    assert "names: class 1 is a truth value to YAML" in refused(root, split="train")
+
+
 def test_polygons(tmp_path: Path) -> None:
     """A polygon stays in objects, in pixels; its box is the smallest around it, as ultralytics makes it."""
     root = write(
