@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -76,7 +76,7 @@ def list_samples(found: Recognised, options: Unpacked, path: str) -> FolderConte
         content,
         listed={**content.listed, **dict(_from(root, top))},
         read=[*content.read, *read],
-        begun_ns=begun_ns if is_watched else 0,
+        begun_ns=min(begun_ns, content.begun_ns) if is_watched else 0,
     )
 
 
@@ -110,7 +110,10 @@ def content_of(source: Source | StreamedSource, path: str) -> FolderContent | No
     }
     own = {each for reader in whole.values() for each in paths_below(reader.path, reader.keys_at(indices))}
     read = {os.path.relpath(os.path.realpath(each), root) for each in source.files() if each not in own}
+    read |= set(_links_to(root, {os.path.realpath(reader.path) for reader in whole.values()} - {root}))
     problems = sorted([*source.problems, *samples.problems], key=attrgetter("key"))
+    waiting = _waiting(path, problems)
+    is_open = all(os.access(f"{path}/{key}", os.R_OK) for key in waiting if Path(path, key).is_dir())
     if not len(indices):
         first = f"; e.g. {problems[0].key} {problems[0].problem}" if problems else ""
         raise SourceError(f"{path}: no sample in {counted(len(problems), 'file or row', 'files or rows')}{first}")
@@ -125,8 +128,8 @@ def content_of(source: Source | StreamedSource, path: str) -> FolderContent | No
             "left_out": [{"key": each.key, "problem": each.problem} for each in source.left_out],
         },
         listed={**_folders_of(root, [*names.values(), sorted(read)], path), **dict(_from(root, source.listed))},
-        read=sorted(read),
-        begun_ns=time.time_ns(),
+        read=sorted({*read, *waiting}),
+        begun_ns=time.time_ns() if is_open else 0,
     )
 
 
@@ -287,6 +290,27 @@ def _folders_of(root: str, names: Iterable[Sequence[str]], path: str) -> dict[st
         with suppress(FileNotFoundError, NotADirectoryError):  # its files, which are not there, are watched themselves
             found[folder] = Path(root, folder).stat().st_mtime_ns
     return found
+
+
+def _waiting(path: str, problems: Sequence[Problem]) -> list[str]:
+    """
+    Return what is no sample, but may become one while its folder stays as it is, named from the folder on.
+
+    An empty file may be filled, and a link lead somewhere. A folder that cannot be listed may be opened to us without
+    any time that tells.
+    """
+    return [each.key for each in problems if os.path.lexists(f"{path}/{each.key}")] if Path(path).is_dir() else []
+
+
+def _links_to(root: str, folders: Collection[str]) -> Iterator[str]:
+    """Yield the links in the folder of the index, or beside it, that lead to the files: they may change."""
+    above = str(Path(root).parent)
+    for place in (root, above, f"{above}/images") if folders else ():  # where files of a table are looked for
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in filter(os.DirEntry.is_symlink, entries):
+                real = os.path.realpath(entry.path)
+                if any(folder == real or folder.startswith(f"{real}/") for folder in folders):
+                    yield os.path.relpath(entry.path, root)
 
 
 def _from(root: str, listed: Mapping[str, int]) -> Iterator[tuple[str, int]]:

@@ -56,7 +56,8 @@ def open_cityscapes(place: SourcePath, options: SourceOptions) -> ListedSource:
         Problem(f"{shown(keys[0])}", f"is one of {len(keys):,} ..._{kind} of this part, which are not label ids")
         for kind, keys in sorted(kinds.items())
     ]
-    return _source(place, "cityscapes", part, found, masks, there, left_out, fields=taken)
+    listed = found.listed | others.listed
+    return replace(_source(place, "cityscapes", part, found, masks, there, left_out, fields=taken), listed=listed)
 
 
 def open_masks(place: SourcePath, options: SourceOptions) -> ListedSource:
@@ -88,6 +89,7 @@ def open_masks(place: SourcePath, options: SourceOptions) -> ListedSource:
     found.problems += others.problems
     there = dict(zip(others.keys, others.sizes, strict=True))
     source = _source(place, "masks", part, found, masks, there, others.left_out, fields=[pictures, annotations])
+    source = replace(source, listed=found.listed | others.listed)
     return _with_scenes(source, place) if Path(place.path, _SCENES).is_file() else source
 
 
@@ -140,7 +142,11 @@ def _source(
 
 def _with_scenes(source: ListedSource, place: SourcePath) -> ListedSource:
     """The same samples with the scene of each as its label; classes are those of the whole list, sorted."""
-    scenes = dict(line.split(maxsplit=1) for _, line in lines_of(f"{place.path}/{_SCENES}") if " " in line)
+    scenes: dict[str, str] = {}
+    for number, line in lines_of(f"{place.path}/{_SCENES}"):
+        name, *scene = line.split(maxsplit=1)
+        if scene and scenes.setdefault(name, scene[0]) != scene[0]:
+            raise SourceError(f"{place.path}/{_SCENES}: line {number} gives {name!r:.80} another scene: remove one")
     classes = sorted(set(scenes.values()))
     numbers = {name: i for i, name in enumerate(classes)}
     keys = source.keys

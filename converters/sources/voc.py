@@ -61,7 +61,11 @@ def open_voc(place: SourcePath, options: SourceOptions) -> ListedSource:
     elif options.split is not None:
         raise SourceError(f"{place.path}: has no ImageSets/Main with lists of pictures: drop --split {options.split}")
     xmls = [name for name in names_in(f"{place.path}/{folder}")[1] if name.lower().endswith(".xml")]
-    entries = {name.rpartition(".")[0]: _read(f"{place.path}/{folder}/{name}") for name in xmls}
+    entries, file_of = dict[str, _Entry](), dict[str, str]()
+    for name in xmls:
+        stem, said = name.rpartition(".")[0], _read(f"{place.path}/{folder}/{name}")
+        file_of.setdefault(stem, f"{folder}/{name}")
+        entries[stem] = said if stem not in entries else replace(said, problem="stands beside another of its name")
     classes = sorted({each.name for entry in entries.values() for each in entry.objects})
     numbers = {name: i for i, name in enumerate(classes)}
     pictures = next((name for name in _PICTURES if Path(root, name).is_dir()), Path(folder).name)
@@ -77,13 +81,19 @@ def open_voc(place: SourcePath, options: SourceOptions) -> ListedSource:
                 found.add(f"{pictures}/{name}", [], problem=f"has no {folder}/{stem}.xml")
             else:
                 objects = ({"category_id": numbers[each.name], **each.values} for each in entry.objects)
-                words = entry.problem and f"has an annotation {folder}/{stem}.xml that {entry.problem}"
+                words = entry.problem and f"has an annotation {file_of[stem]} that {entry.problem}"
                 found.add(f"{pictures}/{name}", objects, entry.info, words)
         if stems is None:
             problems += _without_xml(f"{root}/{pictures}", pictures, entries)
-        files = [*(f"{place.path}/{folder}/{stem}.xml" for stem in (stems or entries) if stem in entries), *lists]
+        files = [*(f"{place.path}/{file_of[stem]}" for stem in (stems or entries) if stem in entries), *lists]
         files = list(dict.fromkeys(files)) or [f"{place.path}/{folder}"]
         source = found.source(place, _KIND, options, root, classes, files, problems)
+    taken = set(files)
+    # The classes are those of the other XMLs, too.
+    rest = [path for name in xmls if (path := f"{place.path}/{folder}/{name}") not in taken]
+    if rest:
+        own = source.files
+        source = replace(source, paths=lambda: [*own(), *rest], files_opened=source.files_opened + len(rest))
     is_segmented = part.startswith(f"{_SEGMENTATION}/") and Path(root, _MASKS).is_dir()
     return _with_masks(source, root) if is_segmented else source
 
@@ -140,13 +150,13 @@ def _sets(root: str) -> dict[str, str]:
 
 def _lists_names(path: Path) -> bool:
     """Whether a list has names alone: lists of one class have a number beside each."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         return len(file.readline().split()) == 1
 
 
 def _names_in(path: str) -> list[str]:
     """The names that a list has, a line each, without folders and extensions."""
-    lines = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = Path(path).read_text(encoding="utf-8-sig", errors="replace").split("\n")
     return list(dict.fromkeys(line.strip() for line in lines if line.strip()))
 
 

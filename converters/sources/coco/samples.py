@@ -177,7 +177,8 @@ class CocoSamples:
             order=order,
             is_by_name=False,
             header_check=self.images.header_check(self.where) if self.annotations.are_placed else None,
-            paths=lambda: [*self.paths, *paths_below(self.root, [names[i] for i in order.tolist()])],
+            # With those that are not there: that one came is noticed by whoever reads the folder in place.
+            paths=lambda: [*self.paths, *paths_below(self.root, names)],
         )
 
     def _names(self) -> tuple[list[str], dict[int, str]]:

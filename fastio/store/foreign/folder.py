@@ -13,10 +13,11 @@ arrays of starts, sizes, columns and keys, the JSON header, the seal at the end;
 
 ``fastio index`` reads all files once and adds checksums, sizes of pictures and start points within them.
 
-An index is used while all that it watches is unchanged: a file that is added, removed or renamed changes the time of
-its folder. It is not kept where a time is so recent that a later change could leave it as it is. A file that was
-written to in place is noticed when it is read, since its size and time are compared then; the index then goes, and the
-next opening lists everything again. What changed since the last one is logged in one line.
+An index is used while all that it watches is unchanged, and the options mean the same files, links followed: a file
+that is added, removed or renamed changes the time of its folder. It is not kept where a time is so recent that a later
+change could leave it as it is. A file that was written to in place is noticed when it is read, since its size and time
+are compared then; the index then goes, and the next opening lists everything again. What changed since the last one is
+logged in one line.
 
 The content is identified by keys, sizes and columns, not by times, which copies do not keep.
 """
@@ -323,7 +324,7 @@ def keep_content(shard: Shard, options: Unpacked) -> str:
 
 def _places(path: str, options: Unpacked) -> list[str]:
     """Return where the index of a path may be kept: beside it, or in the cache directory."""
-    real, text = os.path.realpath(path), options.text()
+    real, text = os.path.realpath(path), options.text(path)
     mark = f".{crc32(text.encode()):08x}" if text else ""
     beside = f"{real}{mark}{SIDECAR_SUFFIX}"
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - may fail without a home
@@ -348,7 +349,7 @@ def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, beg
 
 def _write(place: str, shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps) -> None:
     """Write an index, with what is known of the content of the files. Raises StoreError."""
-    own = {"rules": _RULES, "options": options.text(), "content_crc": shard.content_crc}
+    own = {"rules": _RULES, "options": options.text(shard.path), "content_crc": shard.content_crc}
     metadata = json.dumps({**json.loads(shard.metadata), _OWN: own}).encode("ascii")
     arrays: dict[str, NDArray[Any]] = {
         **{f"{name}_starts": starts for name, starts in shard.starts.items()},
@@ -397,7 +398,7 @@ def _read_kept(place: str, path: str, options: Unpacked) -> _Kept | None:
         metadata = dict(json.loads(shard.metadata))
         said = metadata.pop(_OWN)
         crc = int(said["content_crc"])
-        if (said["rules"], said["options"]) != (_RULES, options.text()):
+        if (said["rules"], said["options"]) != (_RULES, options.text(path)):
             return None
     except StoreNotFound:
         return None

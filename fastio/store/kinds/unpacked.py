@@ -94,13 +94,24 @@ class Unpacked:
             said += [word for each in values for word in (flag, each)]
         return said
 
-    def text(self) -> str:
-        """Return a text that other options do not have, nor these in another working directory; "" without any."""
+    def text(self, path: str) -> str:
+        """
+        Return a text that other options for ``path`` do not have, nor these once they mean other files; "" without any.
+
+        A relative name means another file in another working directory, and a link may lead elsewhere by and by.
+        """
         given = self.given()
-        paths = [each for each in (self.labels, self.root) if each is not None]
-        paths += [each.partition("=")[2] for each in self.fields]  # a folder, or a column
-        if not all(map(os.path.isabs, paths)):
-            given["directory"] = str(Path.cwd())
+        named = [] if self.labels is None else [self.labels]
+        bases = [path, str(Path(os.path.realpath(path)).parent), "."]  # in which fields are looked for
+        if self.root is not None:
+            named.append(self.root)
+            bases.append(self.root)
+        for field in self.fields:
+            where = field.partition("=")[2]
+            forms = dict.fromkeys((where, where.rpartition(":")[0] or where))  # a type may stand behind it
+            named += [str(Path(base, form)) for form in forms for base in bases]
+        if named:
+            given["means"] = [os.path.realpath(each) for each in named]
         return json.dumps(given, sort_keys=True) if given else ""
 
 

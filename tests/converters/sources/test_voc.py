@@ -152,6 +152,18 @@ def test_names_without_files(tmp_path: Path) -> None:
     assert "has no Annotations/2007_000001.xml" == problems["JPEGImages/2007_000001.jpg"]
 
 
+def test_two_xmls_of_one_picture(tmp_path: Path) -> None:
+    """Neither is taken: a.xml and a.XML may say different things."""
+    root = voc(tmp_path / "v", PARTS)
+    write(root, {"Annotations/2007_000001.XML": voc_xml(("zebra", (1, 1, 5, 6)))})
+    (problem,) = open_source(root, split="train").problems
+
+    assert "JPEGImages/2007_000001.jpg" == problem.key
+    assert "that stands beside another of its name" in problem.problem
+    (root / "Annotations/2007_000001.xml").unlink()
+    assert 3 == len(packed(root, tmp_path / "o.lmdb", split="train")[1])
+
+
 def test_xml_as_a_dict() -> None:
     """Elements of one name are a list; attributes are passed over."""
     assert {"a": ["1", "2"], "b": {"c": ""}} == parse_xml(b"<x><a>1</a><a k='v'> 2 </a><b><c/></b></x>")

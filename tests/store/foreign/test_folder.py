@@ -22,8 +22,10 @@ from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.errors import StoreError
 from fastio.store.index.verify import verify_store
+from fastio.store.protocol import read_values
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
 from fastio.types.metrics import Opens, OpensGain
+from tests.converters.sources import layouts
 from tests.converters.sources.test_in_place import settle
 from tests.converters.trees import class_folders, flat, picture
 from tests.servers.fixtures import Served
@@ -438,3 +440,72 @@ def test_labels_behind_a_url_are_asked_for_anew(served: Served, tmp_path: Path) 
         served.root.joinpath("l.csv").write_text("".join(f"{key},{label + more}\n" for key, label in labels.items()))
         found = FastDataset(tmp_path / "flat", unpacked=Unpacked(f"{served.url}/l.csv")).targets
         assert [label + more for label in labels.values()] == found
+
+
+def test_a_link_that_leads_elsewhere(tmp_path: Path) -> None:
+    """A label file, a root, or the folder beside a list: where a link leads to by now is what is read."""
+    for i, version in enumerate(("v1", "v2")):
+        for name in "ab":
+            (tmp_path / "of" / version).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "of" / version / f"{name}.png").write_bytes(picture(10 * i + ord(name)))
+        (tmp_path / f"{version}.csv").write_text(f"file,label\nc.png,{i}\nd.png,{1 - i}\n")
+    (tmp_path / "pngs").mkdir()
+    for name in "cd":
+        (tmp_path / "pngs" / f"{name}.png").write_bytes(picture(1))
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/table.csv").write_text("file,label\na.png,0\nb.png,1\n")
+    (tmp_path / "t/list.txt").write_text("a.png 0\nb.png 1\n")
+    settle(tmp_path)
+    os.utime(tmp_path / "of/v2", ns=(10**18 + 1, 10**18 + 1))
+    for version in ("v1", "v2", "v1"):
+        for link, target in (("l.csv", f"{version}.csv"), ("root", f"of/{version}"), ("images", f"of/{version}")):
+            (tmp_path / link).unlink(missing_ok=True)
+            (tmp_path / link).symlink_to(tmp_path / target)
+        labelled = FastDataset(tmp_path / "pngs", unpacked=Unpacked(tmp_path / "l.csv"))
+        rooted = FastDataset(tmp_path / "t/table.csv", unpacked=Unpacked(root=tmp_path / "root"))
+        beside = FastDataset(tmp_path / "t/list.txt")
+        expected = (tmp_path / "of" / version / "a.png").read_bytes()
+
+        assert labelled.targets == ([0, 1] if version == "v1" else [1, 0])
+        for each in (rooted, beside):
+            assert expected == read_values(each.store, "image", np.array([0])).view(0).tobytes()
+
+
+def test_what_was_no_sample_becomes_one(photos: Path) -> None:
+    """A file that was empty is filled, and a link leads somewhere: the time of their folder stays as it was."""
+    folder = next(each for each in photos.iterdir() if each.is_dir())
+    (folder / "empty.png").write_bytes(b"")
+    (folder / "link.png").symlink_to(photos.parent / "far.png")
+    for each in (folder / "empty.png", folder, photos, photos.parent):
+        os.utime(each, ns=(10**18, 10**18))
+    counts = [len(FastDataset(photos))]
+    (folder / "empty.png").write_bytes(picture(1))
+    counts.append(len(FastDataset(photos)))
+    (photos.parent / "far.png").write_bytes(picture(2))
+    counts.append(len(FastDataset(photos)))
+
+    assert [count - counts[0] for count in counts] == [0, 1, 2]
+
+
+def test_a_city_that_comes_later(tmp_path: Path) -> None:
+    """A folder that comes to one of folders alone is noticed."""
+    root = layouts.cityscapes(tmp_path / "d")
+    settle(tmp_path)
+    train = Unpacked(split="train")
+    count = len(FastDataset(root, unpacked=train))
+    for kind, end in (("leftImg8bit", "leftImg8bit"), ("gtFine", "gtFine_labelIds")):
+        mode = "RGB" if kind == "leftImg8bit" else "L"
+        layouts.write(root, layouts.pictures(f"{kind}/train/zurich/zurich_0_{end}.png", mode=mode))
+
+    assert len(FastDataset(root, unpacked=train)) == count + 1
+
+
+def test_classes_of_another_part(tmp_path: Path) -> None:
+    """An XML of VOC that is written to in place moves the classes of the other parts as well."""
+    root = layouts.voc(tmp_path / "v", {"train": (0, 1, 2), "val": (4, 3)})
+    settle(tmp_path)
+    train = Unpacked(split="train")
+    before = FastDataset(root, unpacked=train).store.metadata
+    (root / "Annotations/2007_000004.xml").write_text(layouts.voc_xml(("aardvark", (1, 1, 5, 6))))
+
+    assert FastDataset(root, unpacked=train).store.metadata != before
