@@ -142,5 +142,7 @@ def _summary(report: VerifyReport, against: str | None) -> str:
     if against is not None:
         done.append(f"{report.compared:,} compared with {against}: {_compared(report)}")
     problems = counted(len(report.problems), "PROBLEM", "PROBLEMS")
-    verdict = f"{problems} (listed above)" if report.problems else "all good"
+    has_compared = bool(report.checksums or report.decoded or report.parsed or against is not None)
+    good = "all good" if has_compared else "nothing was compared (--decode decodes all pictures)"
+    verdict = f"{problems} (listed above)" if report.problems else good
     return f"{report.path}: {'; '.join(done)}; {report.seconds:.2f} s: {verdict}"

@@ -347,6 +347,21 @@ def test_bad_lists(store: Path) -> None:
             wrong()
 
 
+@pytest.mark.parametrize(
+    ("function", "draws", "message"),
+    [
+        (lambda picture, numbers: picture, 0, "called with picture, but its arguments are .*pass draws=N"),
+        (lambda picture: picture, 2, "called with picture and numbers, but its arguments are .*leave draws= out"),
+    ],
+)
+def test_a_function_that_no_sample_could_be_given_to(function: Any, draws: int, message: str) -> None:
+    """It is refused when the step is made: under "skip", every sample would be left out."""
+    with pytest.raises(TypeError, match=message):
+        PerSample(function, draws=draws)
+    PerSample(np.ascontiguousarray)  # whose arguments Python does not know, or which may have more
+    PerSample(lambda picture, strength=0.5: picture * strength)
+
+
 def test_two_pictures_and_a_clip(tmp_path: Path) -> None:
     """Of a sample that a function fails for in one picture, no picture is left, and all else stays or goes with it."""
     with Writer(tmp_path / "x.lmdb", {"a": "uint8[8,8,3]", "b": "uint8[8,8,3]", "text": "text", "label": "label"}) as w:

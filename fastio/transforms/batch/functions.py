@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,7 @@ class PerSample(BatchTransform):
         _check_function(self, self.function)
         if type(self.draws) is not int or self.draws < 0:
             raise ValueError(f"draws={self.draws!r}: expected the count of random numbers per picture, at least 0")
+        _check_call(self)
 
     def __repr__(self) -> str:
         return f"PerSample({_name(self.function)}, draws={self.draws})"
@@ -150,6 +152,22 @@ class FailedSamplesError(Exception):
 def _check_function(what: object, function: object) -> None:
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"{type(what).__name__}: function={function!r}: expected a function")
+
+
+def _check_call(step: PerSample) -> None:
+    """Raise TypeError for a function that cannot be called as it would be: it would fail for every sample."""
+    given = ("picture", "numbers") if step.draws else ("picture",)
+    try:
+        signature = inspect.signature(step.function)
+    except (TypeError, ValueError):  # of a builtin, that is not known
+        return
+    try:
+        signature.bind(*given)
+    except TypeError as exc:
+        drawn = "give it a second one, or leave draws= out" if step.draws else "pass draws=N for random numbers"
+        raise TypeError(
+            f"{step}: called with {' and '.join(given)}, but its arguments are {signature}: {exc}; {drawn}"
+        ) from None
 
 
 def _name(function: object) -> str:

@@ -267,6 +267,9 @@ def test_a_folder_of_shards_is_a_store(photos: Path) -> None:
 
 def test_verify_finds_nothing_in_a_good_folder(photos: Path) -> None:
     """Without checksums, only that files are those that were listed can be checked."""
+    assert "nothing was compared (--decode decodes" in CliRunner().invoke(cli, ["verify", str(photos)]).output
+    assert "decoded; " in (said := CliRunner().invoke(cli, ["verify", str(photos), "--decode"]).output)
+    assert "all good" in said
     with open_store(photos) as store:
         assert [] == verify_store(store)
         key = store.keys([1])[0]
