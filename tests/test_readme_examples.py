@@ -113,8 +113,8 @@ def test_gains_of_one_line_and_of_text_are_those_of_the_guides() -> None:
     assert f"{float(crop):.1f} times as many photos" in TEXT
     assert f"{float(centre):.1f} times with Resize" in TEXT
     text = (TOP / "fastio" / "guide" / "text.md").read_text()
-    ratio, filled = re.findall(r"bucketed and padded \| [\d.]+ M \| ([\d.]+) \| ([\d.]+ %)", text)[0]
-    (plain,) = re.findall(r"DataLoader, pad_sequence \| [\d,]+ \| 1 \| ([\d.]+ %)", text)
+    (filled,) = re.findall(r"\*\*fastio\*\*, by length .* \| [\d.]+ M \| \| ([\d.]+ %)", text)
+    ((ratio, plain),) = re.findall(r"DataLoader, `pad_sequence` \| [\d,]+ \| ([\d.]+) \| ([\d.]+ %)", text)
     assert f"{float(ratio):.0f} times as many sequences" in TEXT
     assert f"{filled} of the slots filled instead of {float(plain[:-2]):.0f} %" in TEXT
 
