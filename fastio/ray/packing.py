@@ -19,7 +19,7 @@ from fastio.converters.packing.planned_set import PlannedSet
 from fastio.converters.packing.record import PackReport, check_pictures, stop_at
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.source import Source
+from fastio.converters.sources.source import Source, is_streamed
 from fastio.errors import FastioError, SourceError, StoreError
 from fastio.integrations.packages import imported
 from fastio.store.files.local import is_local
@@ -75,7 +75,8 @@ def pack(  # noqa: PLR0913 - an option of the command each
     arguments are those of ``fastio.converters.pack``; ``progress(samples, bytes)`` is called for every shard.
     ``storage_options`` are for a URL.
 
-    Raises SourceError for a bad sample, or if nodes see different sources, and StoreError if nothing can be written, or
+    Raises SourceError for a bad sample, if nodes see different sources, and for documents of text, which ``fastio pack
+    --part I/N`` divides among nodes; and StoreError if nothing can be written, or
     workers die again and again.
     """
     if on_error not in ("raise", "skip"):
@@ -89,6 +90,11 @@ def pack(  # noqa: PLR0913 - an option of the command each
         raise StoreError(f"{os.fspath(dst)}: Ray writes shards: name them like train-%06d{shard_suffixes()[0]}")
     opener: OpenSource = src if callable(src) else partial(open_source, os.path.abspath(os.fspath(src)))  # noqa: PTH100
     source = opener()
+    if is_streamed(source):
+        raise SourceError(
+            f"{os.fspath(dst)}: documents of text are one stream, which tasks cannot divide into shards: let each node "
+            "run `fastio pack SRC DST --part I/N`"
+        )
     if on_error == "raise" and source.problems:
         raise stop_at(source, source.problems[0], of=len(source.problems))
     if pictures is not None:

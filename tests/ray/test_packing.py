@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import fastio.ray
 from fastio.converters import open_source, pack
-from fastio.errors import StoreError
+from fastio.converters.text import Encoder, Sequences, TextSamples, open_text
+from fastio.errors import SourceError, StoreError
 from fastio.store import open_store
 from tests.conftest import encode, pictures
 from tests.ray import pack_jobs
@@ -54,6 +56,17 @@ def test_tasks_make_what_one_process_makes(
     assert bytes_of(alone) == bytes_of(tmp_path)
     assert (300, [], len(bytes_of(alone)) - 1) == (report["packed"], report["skipped"], report["shards"])
     assert [300, report["payload_bytes"]] == report["told"]
+
+
+def test_documents_of_text_are_refused(tmp_path: Path) -> None:
+    """The driver would read and pack them alone, without a word."""
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+
+    def opened() -> TextSamples:
+        return TextSamples(open_text(str(tmp_path / "a.txt")), Encoder(None, Sequences()))
+
+    with pytest.raises(SourceError, match=r"documents of text are one stream.*`fastio pack SRC DST --part I/N`"):
+        fastio.ray.pack(opened, tmp_path / "out-%06d.tar")
 
 
 def test_killed_workers_leave_nothing_twice(cluster: Cluster, photos: Path, alone: Path, tmp_path: Path) -> None:
