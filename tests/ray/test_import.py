@@ -36,7 +36,9 @@ except ModuleNotFoundError as exc:
 
 
 def test_the_package_says_what_it_has() -> None:
-    """Another name is an AttributeError that lists those there are."""
-    with pytest.raises(AttributeError, match=r"no attribute 'Sonk'; it has Sink, pack"):
+    """Another name is an AttributeError that names what was meant, or lists what there is."""
+    with pytest.raises(AttributeError, match=r"no attribute 'Sonk': did you mean Sink\?"):
         _ = fastio.ray.Sonk
+    with pytest.raises(AttributeError, match=r"no attribute 'writer'; it has Sink, pack"):
+        _ = fastio.ray.writer
     assert fastio.ray.__all__ == dir(fastio.ray)
