@@ -43,7 +43,9 @@ class CountTask final : public Task {
 class GateTask final : public Task {
  public:
   GateTask(std::atomic<bool>& go, std::atomic<int>& ran) : go_(go), ran_(ran) {}
+  [[nodiscard]] int waiting() const { return waiting_.load(); }
   void run(fastio::Worker&, std::size_t first, std::size_t last) noexcept override {
+    ++waiting_;
     while (!go_.load()) std::this_thread::yield();
     ran_ += static_cast<int>(last - first);
   }
@@ -51,6 +53,7 @@ class GateTask final : public Task {
  private:
   std::atomic<bool>& go_;
   std::atomic<int>& ran_;
+  std::atomic<int> waiting_ = 0;
 };
 
 std::shared_ptr<Job> counting(Counts& counts, std::size_t grain) {
@@ -174,8 +177,13 @@ void test_child_of_a_fork_starts_anew() {
   ThreadPool pool(2);
   std::atomic<bool> go = false;
   std::atomic<int> ran = 0;
-  const auto blocked = std::make_shared<Job>(std::make_unique<GateTask>(go, ran), 4, 1);
+  auto gate = std::make_unique<GateTask>(go, ran);
+  const GateTask& at_gate = *gate;
+  const auto blocked = std::make_shared<Job>(std::move(gate), 4, 1);
   EXPECT(pool.submit(blocked));
+  // A thread that is still starting may hold a lock of the sanitizer's allocator, for ever in the
+  // child.
+  while (at_gate.waiting() < 2) std::this_thread::yield();
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);  // a hang is a failure
