@@ -81,6 +81,12 @@ def test_public_names_need_no_torch(package: str) -> None:
     run(f"{NO_TORCH}\nfrom {package} import *\nimport {package}\nassert set({package}.__all__) <= set(dir())", Path())
 
 
+def test_ranges_for_a_profiler_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where FASTIO_NVTX asks for them, and torch is not there, there are none."""
+    monkeypatch.setenv("FASTIO_NVTX", "1")
+    run(f"{NO_TORCH}\nfrom fastio import DevicePrefetcher", Path())
+
+
 def test_samples_need_no_torch(folder: Path) -> None:
     """Where torch is not, a dataset reads, chooses, iterates over and crops its pictures as it does where torch is."""
     script = """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from fastio.lazy import torch
+from fastio.lazy import torch, torch_if_there
 
 __all__ = ["COPY", "DECODE", "NVTX", "TRANSFORM", "WAIT", "named_range", "wants_nvtx", "watcher"]
 
@@ -25,7 +25,10 @@ _NOTHING = nullcontext()
 
 def wants_nvtx() -> bool:
     """Return whether the environment asks for NVTX ranges and there is a GPU whose tools would read them."""
-    return os.environ.get(NVTX, "0") not in ("", "0") and torch.cuda.is_available()
+    if os.environ.get(NVTX, "0") in ("", "0"):
+        return False
+    found = torch_if_there()
+    return found is not None and bool(found.cuda.is_available())
 
 
 _nvtx = wants_nvtx()  # read once: reading the environment would cost more than a range that is off
