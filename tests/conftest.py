@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -92,6 +93,16 @@ def write_store(
         writer.append(SampleBatch(keys, {field.name: as_spans(values)}, columns, sizes))
         writer.close(metadata)
     return path
+
+
+@pytest.fixture(autouse=True)
+def environment_of_commands() -> Iterator[None]:
+    """A command that runs in the tests' process sets variables for its own: they must not reach the tests behind it."""
+    before = dict(os.environ)
+    yield
+    for name in ("FASTIO_NVTX", "TORCH_CPP_LOG_LEVEL"):
+        if name not in before:
+            os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")
