@@ -325,13 +325,22 @@ def _ids(runs: TokenRuns, run: int, start: int, stop: int) -> NDArray[Any]:
 
 
 def _divided(runs: TokenRuns, eos: int) -> TokenRuns:
-    """Return the stream with documents that begin behind each ``eos``, and with each file."""
-    starts = [np.unique(runs.firsts[np.searchsorted(runs.shard, np.arange(len(runs.sources)))])]
+    """
+    Return the stream with documents that begin behind each ``eos``, and with each file. Raises SchemaError if there is
+    none: a mask of documents would mask nothing.
+    """
+    files = [np.unique(runs.firsts[np.searchsorted(runs.shard, np.arange(len(runs.sources)))])]
+    starts: list[NDArray[np.int64]] = []
     for run, (first, end) in enumerate(zip(runs.firsts.tolist(), runs.ends.tolist(), strict=True)):
         for start in range(first, end, _SCANNED):
             ids = _ids(runs, run, start, min(end, start + _SCANNED))
             starts.append(np.flatnonzero(ids == eos) + start + 1)
-    documents = np.unique(np.concatenate(starts))
+    if not any(map(len, starts)):
+        raise SchemaError(
+            f"{runs.path}: eos={eos}: none of its {len(runs):,} ids is that: is it another tokenizer's? "
+            "If its documents have no such end, leave it out"
+        )
+    documents = np.unique(np.concatenate([*files, *starts]))
     values = {name: getattr(runs, name) for name in TokenRuns.__dataclass_fields__}
     return TokenRuns(**{**values, "documents": documents[documents < len(runs)]})
 

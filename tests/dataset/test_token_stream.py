@@ -293,6 +293,8 @@ def test_windows_that_mean_nothing_are_refused(tmp_path: Path) -> None:
         stream.windows(4, documents="mask")
     with pytest.raises(ValueError, match="leave eos= out"):
         TokenStream(write_megatron(tmp_path / "m", documents_of((4, 9))), eos=0)
+    with pytest.raises(SchemaError, match=r"a\.bin: eos=65535: none of its [\d,]+ ids is that"):
+        TokenStream(tmp_path / "a.bin", dtype="uint16", eos=65535)
     with pytest.raises(ValueError, match="eos=65536: its ids are uint16, which has no such number"):
         TokenStream(tmp_path / "a.bin", dtype="uint16", eos=1 << 16)
 
