@@ -55,7 +55,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fields = ("image", "mask", "caption", "boxes", "kinds", "label")
     write_fields(path / "scenes.tar", scenes(9), {name: TYPES[name] for name in fields})
     for name in ("train", "web", "code"):
-        np.arange(20_000, dtype=np.uint16).tofile(path / f"{name}.bin")
+        ids = np.arange(20_000, dtype=np.uint16)
+        ids[999::1000] = 50256  # the end of each document, as the guide's eos says
+        ids.tofile(path / f"{name}.bin")
     (path / "corpus.txt").write_text("".join("word " * (1 + number % 9) + "\n" for number in range(2000)))
     for name in ("text", "web", "code"):
         words = ["pack", str(path / "corpus.txt"), str(path / f"{name}.h5"), "--tokenizer", "bytes"]
