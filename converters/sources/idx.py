@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.sources.arrays import ArraysOf, RowArray, array_source
+from fastio.converters.sources.layouts.roots import chosen_part
 from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.options import SourceOptions
-from fastio.converters.sources.roots import chosen_part
 from fastio.converters.sources.source import check_memory
 from fastio.converters.sources.streams import opened
 from fastio.errors import SourceError

@@ -17,10 +17,10 @@ from fastio import _native
 from fastio.codec.headers import Headers, read_headers
 from fastio.converters.sources.coco.annotations import CollectedAnnotations
 from fastio.converters.sources.files import IMAGE_FIELD, FileReader, paths_below
+from fastio.converters.sources.layouts.roots import left_beside
 from fastio.converters.sources.listed import Indices, ListedSource, Read, Values, names_at, read_together
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.record import root_to_record
-from fastio.converters.sources.roots import left_beside
 from fastio.converters.sources.tables.names import file_states, safe_name
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, SourcePath, shown

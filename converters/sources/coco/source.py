@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from fastio.converters.sources.coco.annotations import Annotations
 from fastio.converters.sources.coco.samples import CocoFile, CocoSamples, Images
+from fastio.converters.sources.layouts.roots import chosen_part, find_root
 from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.options import SourceOptions
-from fastio.converters.sources.roots import chosen_part, find_root
 from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES, opened
 from fastio.converters.sources.tables.rows import JsonText, kind_in_json
 from fastio.errors import SourceError

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any
 
 from fastio.converters.sources.columns import is_file, names_picture
+from fastio.converters.sources.layouts.roots import chosen_part
 from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.options import SourceOptions
-from fastio.converters.sources.roots import chosen_part
 from fastio.converters.sources.tables.names import Stems
 from fastio.converters.sources.tables.rows import TableFile
 from fastio.converters.sources.tables.source import table_source

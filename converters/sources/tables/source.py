@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from fastio.converters.sources.column_kinds import holding
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.files import paths_below
+from fastio.converters.sources.layouts.roots import left_beside
 from fastio.converters.sources.listed import Indices, ListedSource, Read, names_at, read_together
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.pairs import FieldFiles, suggested_field
 from fastio.converters.sources.record import root_to_record
-from fastio.converters.sources.roots import left_beside
 from fastio.converters.sources.tables.collect import Collected, collect
 from fastio.converters.sources.tables.columns import ColumnGuess, PlannedColumn, TablePlan, label_title, make_plan
 from fastio.converters.sources.tables.names import FileStates, Stems, describe_names, file_states

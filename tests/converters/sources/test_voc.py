@@ -11,7 +11,7 @@ import pytest
 
 from fastio.converters import open_source
 from fastio.converters.inspect.unpack import unpack
-from fastio.converters.sources.voc import parse_xml
+from fastio.converters.sources.layouts.voc import parse_xml
 from fastio.store import open_store
 from fastio.store.protocol import read_values
 from tests.converters.sources.layouts import pictures, voc, voc_xml, write

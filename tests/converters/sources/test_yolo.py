@@ -15,7 +15,7 @@ from PIL import Image
 
 from fastio.converters import Source, open_source
 from fastio.converters.sources.coco.samples import exif_orientation
-from fastio.converters.sources.yolo import _Config, _object
+from fastio.converters.sources.layouts.yolo import _Config, _object
 from fastio.store import open_store
 from fastio.store.protocol import read_values
 from tests.converters.sources.conformance import SourceConformance

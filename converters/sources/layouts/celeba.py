@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.sources.layouts.numbered import NumberedPictures, lines_of
+from fastio.converters.sources.layouts.roots import chosen_part
 from fastio.converters.sources.listed import ListedSource
-from fastio.converters.sources.numbered import NumberedPictures, lines_of
 from fastio.converters.sources.options import SourceOptions
-from fastio.converters.sources.roots import chosen_part
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, SourcePath
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.sources.files import IMAGE_FIELD, FileReader, paths_below
+from fastio.converters.sources.layouts.roots import left_beside
 from fastio.converters.sources.listed import Indices, ListedSource, Read, Values, names_at, read_together
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.record import root_to_record
-from fastio.converters.sources.roots import left_beside
 from fastio.converters.sources.streams import opened
 from fastio.converters.sources.tables.names import file_states, safe_name
 from fastio.errors import SourceError

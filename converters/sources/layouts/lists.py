@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.labels.file import look_like_captions
+from fastio.converters.sources.layouts.numbered import NumberedPictures, lines_of
+from fastio.converters.sources.layouts.roots import chosen_part, find_root
 from fastio.converters.sources.listed import ListedSource
-from fastio.converters.sources.numbered import NumberedPictures, lines_of
 from fastio.converters.sources.options import SourceOptions
-from fastio.converters.sources.roots import chosen_part, find_root
 from fastio.errors import SourceError
 from fastio.store.kinds.layouts import picture_lists, split_line
 from fastio.store.kinds.scan import Problem, SourcePath

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fastio.converters.sources.coco.detections import Detections
+from fastio.converters.sources.layouts.roots import chosen_part
 from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.optional import yaml
 from fastio.converters.sources.options import SourceOptions
-from fastio.converters.sources.roots import chosen_part
 from fastio.errors import SourceError
 from fastio.store.kinds.layouts import yolo_configs, yolo_folders
 from fastio.store.kinds.scan import Problem, SourcePath, is_hidden, names_in, scan_tree, shown

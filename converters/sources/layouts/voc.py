@@ -14,10 +14,10 @@ import numpy as np
 
 from fastio.converters.sources.coco.detections import Detections
 from fastio.converters.sources.files import paths_below
+from fastio.converters.sources.layouts.roots import chosen_part
 from fastio.converters.sources.listed import ListedSource, names_at, read_together
 from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.pairs import FieldFiles, suggested_field
-from fastio.converters.sources.roots import chosen_part
 from fastio.converters.sources.tables.names import Stems, describe_names, file_states
 from fastio.errors import SourceError
 from fastio.store.kinds.layouts import voc_folder

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from fastio.converters.sources.files import IMAGE_FIELD, paths_below
+from fastio.converters.sources.layouts.numbered import lines_of
+from fastio.converters.sources.layouts.roots import chosen_part, left_beside
 from fastio.converters.sources.listed import ListedSource, names_at, read_together
-from fastio.converters.sources.numbered import lines_of
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.pairs import FieldFiles, suggested_field
-from fastio.converters.sources.roots import chosen_part, left_beside
 from fastio.converters.sources.tables.names import describe_names
 from fastio.errors import SourceError
 from fastio.store.kinds.layouts import CITYSCAPES_PICTURES, city_parts, mask_parts
