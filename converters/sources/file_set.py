@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastio.errors import SourceError
-from fastio.store.kinds.names import NUMBERED, matching, part_of, plain_name
+from fastio.store.kinds.names import NUMBERED, is_result, matching, part_of, plain_name
 from fastio.store.kinds.scan import (
     Folder,
     Problem,
@@ -32,6 +32,8 @@ _SHOWN = 10
 
 
 def _note(name: str) -> str:
+    if is_result(name):
+        return "is a result that datasets keeps in its cache"
     return junk_reason(name) or ("is a note about the data" if name in _NOTES else "")
 
 
@@ -41,7 +43,7 @@ class FileSet:
     Files in one ``folder``, sorted by name, all of one set.
 
     ``problems`` are other files, and numbers missing in names such as ``train-00000-of-00005.parquet``; ``left_out``
-    are notes about the data.
+    are notes about the data. ``listed`` are the folders that were looked into, see ``Folder``.
     """
 
     folder: str
@@ -50,6 +52,7 @@ class FileSet:
     disk_bytes: int
     problems: Sequence[Problem] = ()
     left_out: Sequence[Problem] = ()
+    listed: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -87,7 +90,7 @@ class FileSet:
             raise SourceError(f"{place.path}: holds several splits, {_listed(counts)}: choose one with --split")
         beside = [Problem(shown(name), f"is a folder beside {what}s") for name in found.folders if not is_hidden(name)]
         problems = [*found.problems, *beside, *_missing(found.keys)]
-        return cls(folder, found.keys, sum(found.sizes), found.disk_bytes, problems, found.left_out)
+        return cls(folder, found.keys, sum(found.sizes), found.disk_bytes, problems, found.left_out, found.listed)
 
     def place(self, name: str) -> str:
         """Return the path of a file."""
@@ -124,7 +127,9 @@ def _holding(place: SourcePath, wanted: Wanted) -> tuple[str, Folder]:
             f"{place.path}: {_listed(holding)} each hold {wanted.what}s: name one of these folders, or --split it"
         )
     found = below[holding[0]]
-    found.add(Folder(problems=top.problems, left_out=top.left_out, disk_bytes=top.disk_bytes))
+    for folder in below.values():
+        found.listed |= folder.listed
+    found.add(Folder(problems=top.problems, left_out=top.left_out, listed=top.listed, disk_bytes=top.disk_bytes))
     return f"{place.path}/{holding[0]}", found
 
 

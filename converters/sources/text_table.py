@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +19,12 @@ from fastio.converters.sources.arrow.reading import (
     class_names,
     feature_at,
     features_of,
+    is_cached,
     part_at,
     plain_array,
     python_values,
     reading,
+    saved_indices,
     saved_names,
     size_bytes,
     sound,
@@ -37,7 +40,7 @@ from fastio.converters.sources.streams import opened
 from fastio.converters.sources.tables.rows import TableFile, kind_in_json, value_in
 from fastio.converters.sources.tables.titles import column_path
 from fastio.errors import SourceError
-from fastio.store.kinds.names import COMPRESSED, plain_name
+from fastio.store.kinds.names import ARROW_SUFFIXES, COMPRESSED, has_columns, plain_name
 from fastio.store.kinds.scan import Problem, SourcePath, shown
 
 __all__ = [
@@ -57,21 +60,26 @@ _SHOWN = 8  # columns in a message
 
 def open_text_table(kind: str, suffixes: tuple[str, ...], path: str, options: TextOptions) -> TextTable:
     """Open a file with one of these suffixes, those that a pattern matches, or those in a folder."""
-
-    def is_wanted(name: str) -> bool:
-        return plain_name(name).lower().endswith(suffixes) and not name.startswith(".")
-
     extensions = ", ".join(each + more for each in suffixes for more in ("", *COMPRESSED))
-    place = SourcePath(path)
+    place, is_wanted = SourcePath(path), partial(has_columns, suffixes=suffixes)
     return _opened(kind, place, FileSet.of(place, is_wanted, f"a {kind} file", extensions, leaves_out=None), options)
 
 
 def open_saved_text(path: str, options: TextOptions) -> TextTable:
-    """Open what ``datasets.Dataset.save_to_disk`` wrote; of a dictionary of splits, one of its folders."""
+    """
+    Open what ``datasets.Dataset.save_to_disk`` wrote, of a dictionary of splits one of its folders, or Arrow files of
+    the library's cache.
+    """
+    place = SourcePath(path)
+    if is_cached(path):
+        is_wanted = partial(has_columns, suffixes=ARROW_SUFFIXES)
+        return _opened("arrow", place, FileSet.of(place, is_wanted, "an arrow file", ".arrow"), options)
     names = saved_names(path)
+    if saved_indices(path):
+        raise SourceError(f"{path}: holds indices beside its data: save it again after flatten_indices()")
     status = [Path(path, name).stat() for name in names]
     sizes = sum(each.st_size for each in status), sum(each.st_blocks * 512 for each in status)
-    return _opened("datasets", SourcePath(path), FileSet(path, names, *sizes), options)
+    return _opened("datasets", place, FileSet(path, names, *sizes), options)
 
 
 def _opened(kind: str, place: SourcePath, files: FileSet, options: TextOptions) -> TextTable:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,19 +18,23 @@ from numpy.typing import NDArray
 from fastio.converters.sources.optional import pyarrow
 from fastio.converters.sources.streams import opened, seekable
 from fastio.errors import FastioError, SourceError
-from fastio.store.kinds.names import plain_name
+from fastio.store.kinds.names import ARROW_SUFFIXES, has_columns, plain_name
 
 __all__ = [
+    "check_cached",
+    "chosen_rows",
     "class_names",
     "feature_at",
     "features_of",
     "groups_of",
     "inner_class_names",
+    "is_cached",
     "part_at",
     "plain_array",
     "python_values",
     "reading",
     "saved_features",
+    "saved_indices",
     "saved_names",
     "size_bytes",
     "sound",
@@ -43,11 +49,18 @@ _BATCH_BYTES, _LEAST_ROWS, _MOST_ROWS = 4 << 20, 16, 8192  # of what is decoded 
 
 @dataclass(frozen=True, slots=True)
 class OpenTable:
-    """An open file: its schema, an iterator over its record batches, and how many of its bytes have been read."""
+    """
+    An open file: its schema, an iterator over its record batches, and how many of its bytes have been read.
+
+    ``memory`` are all bytes of an Arrow file as one buffer, which those of the batches lie in if the file has them as
+    they are; None if it is not mapped. ``footer`` is the metadata of a Parquet file.
+    """
 
     schema: Any
     batches: Iterator[Any]
     position: Callable[[], int]
+    memory: Any = None
+    footer: Any = None
 
 
 @contextmanager
@@ -67,7 +80,8 @@ def reading(
                 yield _parquet(file, columns, first_group)
         elif _is_file(place):
             with seekable(place) as file, arrow.ipc.open_file(file) as reader:
-                yield _arrow_file(reader, Path(place).stat().st_size, first_group)
+                opened_file = _arrow_file(reader, Path(place).stat().st_size, first_group)
+                yield replace(opened_file, memory=_memory(arrow, file))
         elif plain_name(place) != place:
             with opened(place) as stream:
                 readable = _Readable(stream)
@@ -75,13 +89,25 @@ def reading(
                     batches = _to_its_end(reader, readable.end, place)
                     yield OpenTable(reader.schema, islice(batches, first_group, None), lambda: stream.position)
         else:
-            with seekable(place) as file, arrow.ipc.open_stream(file) as reader:
-                batches = _to_its_end(reader, lambda: _end(file), place)
-                yield OpenTable(reader.schema, islice(batches, first_group, None), file.tell)
+            with seekable(place) as file:
+                memory = _memory(arrow, file)
+                with arrow.ipc.open_stream(file) as reader:
+                    batches = _to_its_end(reader, lambda: _end(file), place)
+                    yield OpenTable(reader.schema, islice(batches, first_group, None), file.tell, memory)
     except FastioError:
         raise
     except (arrow.ArrowException, OSError) as exc:
         raise SourceError(f"{place}: expected {kind} data: {exc}; damaged or truncated?") from exc
+
+
+def _memory(arrow: Any, file: Any) -> Any:
+    """All bytes of a mapped file, without a copy; None of any other. The file is at its beginning afterwards."""
+    if not isinstance(file, arrow.MemoryMappedFile):
+        return None
+    file.seek(0)
+    memory = file.read_buffer()
+    file.seek(0)
+    return memory
 
 
 def groups_of(kind: str, place: str, columns: Sequence[str]) -> tuple[Any, list[tuple[int, int]]]:
@@ -146,7 +172,7 @@ def _parquet(file: Any, columns: Sequence[str] | None, first_group: int) -> Open
 
     file.seek(0, 2)
     on_disk = file.tell()
-    return OpenTable(parquet.schema_arrow, batches(), lambda: on_disk * done // rows)
+    return OpenTable(parquet.schema_arrow, batches(), lambda: on_disk * done // rows, footer=parquet.metadata)
 
 
 def _arrow_file(reader: Any, size: int, first_group: int) -> OpenTable:
@@ -310,19 +336,60 @@ def saved_names(path: str) -> list[str]:
     """
     Return the names of the data files in ``path``, in order.
 
-    Raises SourceError for a dictionary of splits, for rows chosen by indices beside the data, and for missing files.
+    Raises SourceError for a dictionary of splits, and for missing files.
     """
     splits = Path(path, "dataset_dict.json")
     if splits.is_file():
         ways = ", ".join(f"{path}/{name}" for name in _json(splits).get("splits") or ())
         raise SourceError(f"{path}: holds several splits: pack one of them, {ways}, or choose it with --split")
-    state = _json(Path(path, "state.json"))
-    if state.get("_indices_data_files"):
-        raise SourceError(f"{path}: holds indices beside its data: save it again after flatten_indices()")
-    entries = state.get("_data_files") or ()
-    names = [str(entry.get("filename")) for entry in entries if isinstance(entry, Mapping)]
-    if not names or len(names) != len(entries):
+    names = _named_in_state(path, "_data_files")
+    if not names:
         raise SourceError(f"{path}: state.json names no data files; expected a folder of save_to_disk")
+    return names
+
+
+def saved_indices(path: str) -> list[str]:
+    """
+    Return the names of the files in ``path`` with the rows that are the dataset, in order; none if all rows are.
+
+    ``datasets`` left such files for datasets that were shuffled or filtered. Raises SourceError for missing ones.
+    """
+    return _named_in_state(path, "_indices_data_files")
+
+
+def chosen_rows(path: str, names: Sequence[str], count: int) -> NDArray[np.int64]:
+    """
+    Return the rows that these files (see ``saved_indices``) choose of ``count``.
+
+    Raises SourceError for rows that are not there, and for one that is chosen twice: its samples would share a key.
+    """
+    parts = list[NDArray[Any]]()
+    for place in (f"{path}/{name}" for name in names):
+        with reading("arrow", place) as file:
+            if file.schema.names != ["indices"]:
+                raise SourceError(
+                    f"{place}: expected a column 'indices', got {', '.join(map(repr, file.schema.names))}"
+                )
+            parts += [plain_array(batch.column(0)).to_numpy(zero_copy_only=False) for batch in file.batches]
+    rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    if rows.dtype.kind not in "iu" or (len(rows) and not 0 <= rows.min() <= rows.max() < count):
+        raise SourceError(f"{path}: its indices choose other rows than the {count:,} that its data have: copy it again")
+    firsts, times = np.unique(rows, return_counts=True)
+    if len(firsts) != len(rows):
+        raise SourceError(
+            f"{path}: its indices choose row {firsts[times.argmax()]:,} {times.max()} times: save it again after "
+            "flatten_indices()"
+        )
+    return rows.astype(np.int64)
+
+
+def _named_in_state(path: str, entry: str) -> list[str]:
+    """The files that state.json names under ``entry``, all of which are there; they have one place each."""
+    entries = _json(Path(path, "state.json")).get(entry) or ()
+    whole = [each for each in entries if isinstance(each, Mapping) and each.keys() <= {"filename"}]
+    if len(whole) != len(entries):
+        raise SourceError(f"{path}: state.json names no data files as whole under {entry!r}: save it again")
+    names = [str(each.get("filename")) for each in whole]
     outside = [name for name in names if Path(name).name != name]
     if outside:
         raise SourceError(f"{path}: state.json names {outside[0]!r:.80}, which is not a file in this folder")
@@ -330,6 +397,37 @@ def saved_names(path: str) -> list[str]:
     if missing:
         raise SourceError(f"{path}: {missing[0]}, which state.json names, is missing: copy the whole folder")
     return names
+
+
+def is_cached(path: str) -> bool:
+    """Return whether the folder ``path`` is one of a dataset in the cache of ``datasets``: notes beside Arrow files."""
+    if not Path(path, "dataset_info.json").is_file() or Path(path, "state.json").is_file():
+        return False
+    return any(has_columns(name, ARROW_SUFFIXES) for name in os.listdir(path))  # noqa: PTH208 - names alone
+
+
+def check_cached(folder: str, names: Sequence[str], counts: Sequence[int]) -> None:
+    """
+    Compare the rows of all files of a split in the cache of ``datasets`` with what its notes count.
+
+    Raises SourceError if there are others, as where a file is of another run, and for files of several splits.
+    """
+    if not is_cached(folder):
+        return
+    info = _json(Path(folder, "dataset_info.json"))
+    splits, stem = info.get("splits"), f"{info.get('dataset_name')}-"
+    for name, each in splits.items() if isinstance(splits, Mapping) else ():
+        of_split = re.compile(f"{re.escape(stem + name)}(?:-[0-9]+-of-([0-9]+))?\\.arrow")
+        found = [match for file in names if (match := of_split.fullmatch(file))]
+        if 0 < len(found) < len(names):
+            raise SourceError(f"{folder}: holds several splits, {', '.join(splits)}: choose one with --split")
+        is_whole = bool(found) and len(found) == int(found[0][1] or 1)
+        expected = each.get("num_examples") if isinstance(each, Mapping) else None
+        if is_whole and isinstance(expected, int) and expected != sum(counts):
+            raise SourceError(
+                f"{folder}: the files of {name!r} have {sum(counts):,} rows, but dataset_info.json counts "
+                f"{expected:,}: load the dataset again"
+            )
 
 
 def saved_features(path: str) -> Mapping[str, Any]:

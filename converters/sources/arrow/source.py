@@ -18,15 +18,19 @@ from fastio.converters.labels.file import look_like_captions
 from fastio.converters.labels.values import TableLabels
 from fastio.converters.sources.arrow.columns import columns_of, is_bytes, plain_type, type_at
 from fastio.converters.sources.arrow.reading import (
+    check_cached,
+    chosen_rows,
     class_names,
     feature_at,
     features_of,
     inner_class_names,
+    is_cached,
     part_at,
     plain_array,
     python_values,
     reading,
     saved_features,
+    saved_indices,
     saved_names,
     sound,
 )
@@ -41,7 +45,7 @@ from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.tables.names import RowKeys, passing, unique_keys
 from fastio.converters.sources.tables.titles import column_path, nearest
 from fastio.errors import SourceError
-from fastio.store.kinds.names import ARROW_SUFFIXES, PARQUET_SUFFIXES, plain_name
+from fastio.store.kinds.names import ARROW_SUFFIXES, PARQUET_SUFFIXES, has_columns
 from fastio.store.kinds.scan import Problem, SourcePath
 from fastio.types.field_types import FIELD_TYPES, type_of
 from fastio.types.schema import Field, Schema
@@ -71,27 +75,29 @@ def holds_pictures(reader: str, place: str) -> bool:
 
 def open_arrow(place: SourcePath, options: SourceOptions) -> ListedSource:
     """Open an Arrow file or stream, those that a pattern matches, or those in a folder; see ``table_source``."""
-    files = FileSet.of(place, _named(ARROW_SUFFIXES), "an Arrow file", ", ".join(ARROW_SUFFIXES))
-    return table_source("arrow", "arrow", place, files, options)
+    is_wanted = partial(has_columns, suffixes=ARROW_SUFFIXES)
+    files = FileSet.of(place, is_wanted, "an Arrow file", ", ".join(ARROW_SUFFIXES))
+    features = saved_features(files.folder) if is_cached(files.folder) else None
+    return table_source("arrow", "arrow", place, files, options, features=features)
 
 
 def open_parquet(place: SourcePath, options: SourceOptions) -> ListedSource:
     """Open a Parquet file, those that a pattern matches, or those in a folder; see ``table_source``."""
-    files = FileSet.of(place, _named(PARQUET_SUFFIXES), "a Parquet file", ", ".join(PARQUET_SUFFIXES))
+    is_wanted = partial(has_columns, suffixes=PARQUET_SUFFIXES)
+    files = FileSet.of(place, is_wanted, "a Parquet file", ", ".join(PARQUET_SUFFIXES))
     return table_source("parquet", "parquet", place, files, options)
-
-
-def _named(suffixes: tuple[str, ...]) -> Callable[[str], bool]:
-    return lambda name: plain_name(name).lower().endswith(suffixes) and not name.startswith(".")
 
 
 def open_saved(place: SourcePath, options: SourceOptions) -> ListedSource:
     """Open what ``datasets.Dataset.save_to_disk`` wrote; of a dictionary of splits, one of its folders."""
-    names = saved_names(place.path)
+    names, indices = saved_names(place.path), saved_indices(place.path)
     status = [Path(place.path, name).stat() for name in names]
     sizes = sum(each.st_size for each in status), sum(each.st_blocks * 512 for each in status)
     files = FileSet(place.path, names, *sizes)
-    return table_source("datasets", "arrow", place, files, options, features=saved_features(place.path))
+    features = saved_features(place.path)
+    source = table_source("datasets", "arrow", place, files, options, features=features, indices=indices)
+    notes = [f"{place.path}/{name}" for name in (*names, *indices, "state.json", "dataset_info.json")]
+    return replace(source, paths=lambda: notes, files_opened=len(notes))
 
 
 def table_source(
@@ -102,10 +108,12 @@ def table_source(
     options: SourceOptions,
     *,
     features: Mapping[str, Any] | None = None,
+    indices: Sequence[str] = (),
 ) -> ListedSource:
     """
     Return the rows of all files as a source; ``reader`` is "parquet" or "arrow". ``features`` are what
-    ``datasets`` notes of the columns, if their files do not say so themselves.
+    ``datasets`` notes of the columns, if their files do not say so themselves; ``indices`` are the files that choose
+    rows, see ``saved_indices``.
 
     Keys are the file's name and the row's position (``train/00012``), or the values of ``--key-column``. Rows without a
     key, or with one that an earlier row has, are problems; those that do not pass a filter are left out.
@@ -121,6 +129,8 @@ def table_source(
     named |= {} if key is None else {key: path_to(table, key)}
     paths = [*(each.path for each in columns), *named.values()]
     rows = TableFiles.scan(reader, places, list(dict.fromkeys(path[0] for path in paths)))
+    if reader == "arrow":
+        check_cached(files.folder, files.names, rows.file_rows.tolist())
     settled = (
         set(rows.column_places)
         if options.as_recorded
@@ -132,6 +142,11 @@ def table_source(
     unpacked += parts_left_out(table, paths)
     row_keys = RowKeys.of(files.names, rows.file_rows, (*PARQUET_SUFFIXES, *ARROW_SUFFIXES))
     order, left_out = passing(row_keys, row_filter, lambda name: _values_of(rows, named[name]), where=place.path)
+    if indices:
+        chosen = chosen_rows(place.path, indices, int(rows.file_rows.sum()))
+        others = row_keys.at(np.setdiff1d(order, chosen))
+        left_out += [Problem(key, "is not among the rows that the indices beside the data choose") for key in others]
+        order = chosen[np.isin(chosen, order)]
     problems = list[Problem]()
     keys_at: Callable[[Indices], list[str]] = row_keys.at
     if key is not None:
@@ -156,6 +171,7 @@ def table_source(
         order=order,
         is_by_name=False,
         paths=lambda: places,
+        listed=files.listed,
         place_at=partial(_place_at, columns, rows),
     )
 

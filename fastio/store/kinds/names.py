@@ -17,8 +17,11 @@ __all__ = [
     "SPLITS",
     "STREAM_KINDS",
     "TABLE_SUFFIXES",
+    "has_columns",
+    "is_of_part",
     "is_pattern",
     "is_record_name",
+    "is_result",
     "is_table_name",
     "matching",
     "part_of",
@@ -37,6 +40,7 @@ METADATA_NAMES: Final = ("metadata.csv", "metadata.jsonl", "metadata.parquet")  
 SPLITS: Final = frozenset(["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"])
 NUMBERED: Final = re.compile(r"(?P<part>.*?)[-_.]?(?P<number>[0-9]+)-of-(?P<count>[0-9]+)(?P<rest>(?:\..*)?)\Z")
 _RECORD_NAMES = re.compile(r"(?:.*\.tfrec(?:ords?)?(?:-[0-9]+-of-[0-9]+)?(?:\.gz)?|[^.]*-[0-9]+-of-[0-9]+)\Z")
+_RESULTS = re.compile(r"cache-[0-9a-f]{16}(?:_[0-9]+_of_[0-9]+)?\.arrow\Z")
 _WORDS = re.compile(r"[A-Za-z]+")
 
 
@@ -49,6 +53,20 @@ def plain_name(name: str) -> str:
 def is_table_name(name: str) -> bool:
     """Return whether a file of this name is a table."""
     return plain_name(name).lower().endswith(TABLE_SUFFIXES)
+
+
+def has_columns(name: str, suffixes: tuple[str, ...]) -> bool:
+    """
+    Return whether a file of this name is a table with one of these suffixes.
+
+    What Hugging Face ``datasets`` keeps of ``map`` and ``shuffle`` beside a dataset in its cache is none.
+    """
+    return plain_name(name).lower().endswith(suffixes) and not name.startswith(".") and not is_result(name)
+
+
+def is_result(name: str) -> bool:
+    """Return whether Hugging Face ``datasets`` keeps results under this name in its cache."""
+    return _RESULTS.match(name) is not None
 
 
 def is_record_name(name: str) -> bool:
@@ -72,6 +90,18 @@ def is_pattern(path: str) -> bool:
 def matching(path: str) -> list[str]:
     """Return the files that a pattern matches, sorted, or the one that a path names."""
     return sorted(glob.glob(path)) if is_pattern(path) else [path]  # noqa: PTH207 - a path with a pattern in it
+
+
+def is_of_part(name: str, part: str) -> bool:
+    """
+    Return whether a file's name speaks of this split; of a file of ``datasets``' cache, of a split of any name.
+
+    >>> is_of_part("imdb-unsupervised-00000-of-00002.arrow", "unsupervised"), is_of_part("test_01.parquet", "train")
+    (True, False)
+    """
+    return (
+        part_of(name) == part or re.fullmatch(rf".*-{re.escape(part)}(?:-[0-9]+-of-[0-9]+)?\.arrow", name) is not None
+    )
 
 
 def part_of(name: str) -> str:

@@ -15,7 +15,7 @@ from fastio.errors import SourceError
 from fastio.store.files.local import is_local, path_text
 from fastio.store.foreign.other_libraries import library_of
 from fastio.store.formats import names_store, shard_suffixes
-from fastio.store.kinds.names import is_pattern, matching, part_of, plain_name
+from fastio.store.kinds.names import is_of_part, is_pattern, matching, plain_name
 from fastio.store.kinds.registry import IMAGEFOLDER, SOURCES, SourceKind, later
 from fastio.store.kinds.scan import SourcePath, check_exists, is_hidden
 from fastio.store.kinds.unknown import holds_pictures, unknown
@@ -334,7 +334,7 @@ def _split_pattern(path: str, split: str) -> str:
     if not place.is_folder:
         return ""
     for folder in (path, *(f"{path}/{name}" for name in place.top.folders if not is_hidden(name))):
-        names = sorted(each.name for each in os.scandir(folder) if each.is_file() and part_of(each.name) == split)
+        names = sorted(each.name for each in os.scandir(folder) if each.is_file() and is_of_part(each.name, split))
         if len(names) == 1:
             return f"{folder}/{names[0]}"
         if names:

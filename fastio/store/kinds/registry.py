@@ -38,6 +38,7 @@ from fastio.store.kinds.names import (
     METADATA_NAMES,
     PARQUET_SUFFIXES,
     RECORD_SUFFIXES,
+    has_columns,
     is_record_name,
     is_table_name,
     matching,
@@ -471,7 +472,7 @@ def _first_file(place: SourcePath, is_wanted: Callable[[str], bool]) -> str:
 
 
 def _first_of(place: SourcePath, suffixes: tuple[str, ...]) -> str:
-    return _first_file(place, lambda name: plain_name(name).lower().endswith(suffixes) and not name.startswith("."))
+    return _first_file(place, lambda name: has_columns(name, suffixes))
 
 
 # Parquet files whose columns are the fields of samples: pictures, captions, numbers.

@@ -15,8 +15,16 @@ from PIL import Image
 
 from fastio.cli import cli
 from fastio.converters import open_source, pack
+from fastio.converters.labels.columns import LabelOptions
 from fastio.errors import SourceError
-from tests.converters.sources.arrow.picture_tables import FEATURES, picture_table, stored, with_features, write_saved
+from tests.converters.sources.arrow.picture_tables import (
+    FEATURES,
+    picture_table,
+    stored,
+    with_features,
+    write_saved,
+    write_stream,
+)
 from tests.converters.trees import picture
 
 
@@ -137,7 +145,12 @@ STATES: list[tuple[dict[str, Any], str]] = [
     ({"_data_files": [{"filename": "/etc/passwd"}]}, "which is not a file in this folder"),
     ({"_data_files": [{"filename": ".."}]}, r"which state\.json names, is missing|not a file in this folder"),
     ({"_data_files": [{"filename": "state.json"}]}, r"state\.json: expected arrow data"),
-    ({"_indices_data_files": [{"filename": "i.arrow"}]}, r"save it again after flatten_indices\(\)"),
+    ({"_indices_data_files": [{"filename": "i.arrow"}]}, r"i\.arrow, which state\.json names, is missing"),
+    ({"_indices_data_files": [{"filename": "../i.arrow"}]}, "which is not a file in this folder"),
+    (
+        {"_data_files": [{"filename": "data-00000-of-00001.arrow", "skip": 1}]},
+        r"state\.json names no data files as whole",
+    ),
 ]
 
 
@@ -191,3 +204,125 @@ def test_a_cache_of_the_library(tmp_path: Path) -> None:
     run("pack", folder, tmp_path / "a.lmdb")
 
     assert ["set-train/0", "set-train/1"] == list(stored(tmp_path / "a.lmdb"))
+
+
+def with_indices(folder: Path, *parts: list[int], name: str = "indices") -> Path:
+    """A saved dataset of two files and seven rows with files that choose some of them, as older versions left it."""
+    names = [f"indices-{i}.arrow" for i in range(len(parts))]
+    entries = [{"filename": each} for each in names]
+    write_saved(folder, [picture_table(4), picture_table(3)], _indices_data_files=entries)
+    for each, rows in zip(names, parts, strict=True):
+        write_stream(folder / each, pa.table({name: pa.array(rows, pa.uint64())}))
+    return folder
+
+
+def test_indices_choose_rows(tmp_path: Path) -> None:
+    """The dataset is the rows that its indices choose, in their order; the others are left out by name."""
+    source = open_source(with_indices(tmp_path / "saved", [6, 0], [5]))
+    pack(source, tmp_path / "a.lmdb")
+
+    assert ["data-00001-of-00002/2", "data-00000-of-00002/0", "data-00001-of-00002/1"] == source.keys
+    assert [picture(i) for i in (2, 0, 1)] == [each["image"] for each in stored(tmp_path / "a.lmdb").values()]
+    assert 4 == len(source.left_out)
+    assert "the indices beside the data" in source.left_out[0].problem
+    assert "indices-1.arrow" in {Path(each).name for each in source.files()}
+
+
+def test_indices_and_a_filter(tmp_path: Path) -> None:
+    """A filter takes some of the chosen rows, and a key that only rows have that are not chosen is no double one."""
+    folder = with_indices(tmp_path / "saved", [6, 2, 0])
+    source = open_source(folder, label_options=LabelOptions(filters=["label==2"], key_column="image.path"))
+
+    assert ["2.png"] == source.keys  # row 6 has this name, too
+    assert 1 == len(source.problems)
+
+
+@pytest.mark.parametrize(
+    ("rows", "name", "message"),
+    [
+        ([0, 7], "indices", "choose other rows than the 7 that its data have"),
+        ([3, 1, 3], "indices", r"choose row 3 2 times: save it again after flatten_indices\(\)"),
+        ([3], "rows", "expected a column 'indices', got 'rows'"),
+    ],
+)
+def test_odd_indices(tmp_path: Path, rows: list[int], name: str, message: str) -> None:
+    """Rows that are not there or come twice, and files of something else, are refused."""
+    with pytest.raises(SourceError, match=message):
+        open_source(with_indices(tmp_path / "saved", rows, name=name))
+
+
+# Datasets in the cache of the library, as ``load_dataset`` leaves them.
+
+
+def cached(folder: Path, splits: dict[str, int], **notes: Any) -> Path:
+    """A folder of the cache with a file for each split, and what ``map`` and ``shuffle`` leave beside them."""
+    folder.mkdir(parents=True)
+    counts = {name: {"name": name, "num_examples": count, **notes} for name, count in splits.items()}
+    info = {"dataset_name": "beans", "features": FEATURES, "splits": counts}
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    for name, count in splits.items():
+        write_stream(folder / f"beans-{name}.arrow", picture_table(count))
+    write_stream(folder / "cache-1b81114dce7f8319.arrow", picture_table(6))
+    write_stream(folder / "cache-0fa5d886fdbad339.arrow", pa.table({"indices": pa.array([1, 0], pa.uint64())}))
+    return folder
+
+
+def test_a_folder_of_the_cache(tmp_path: Path) -> None:
+    """The split that was loaded, without the results that are kept beside it, which are left out by name."""
+    source = open_source(cached(tmp_path / "beans/default/0.0.0/ab45", {"train": 4}))
+
+    assert [f"beans-train/{i}" for i in range(4)] == source.keys
+    assert not source.problems
+    reasons = {each.key: each.problem for each in source.left_out}
+    assert "is a result that datasets keeps in its cache" == reasons["cache-1b81114dce7f8319.arrow"]
+
+
+def test_splits_of_the_cache(tmp_path: Path) -> None:
+    """One of several splits is chosen by name."""
+    folder = cached(tmp_path / "cached", {"train": 4, "test": 3})
+    with pytest.raises(SourceError, match=r"holds several splits, .*choose one with --split"):
+        open_source(folder)
+
+    assert [f"beans-test/{i}" for i in range(3)] == open_source(folder, split="test").keys
+
+
+def test_splits_of_the_cache_by_any_name(tmp_path: Path) -> None:
+    """Splits that are not called train or test are told apart, too."""
+    folder = cached(tmp_path / "cached", {"train": 4, "more": 3})
+    with pytest.raises(SourceError, match=r"holds several splits, train, more: choose one with --split"):
+        open_source(folder)
+
+    assert [f"beans-more/{i}" for i in range(3)] == open_source(folder, split="more").keys
+
+
+def test_rows_that_the_cache_lacks(tmp_path: Path) -> None:
+    """A file with other rows than its notes count is of another run."""
+    folder = cached(tmp_path / "cached", {"train": 4}, num_examples=5)
+    with pytest.raises(
+        SourceError, match=r"'train' have 4 rows, but dataset_info\.json counts 5: load the dataset again"
+    ):
+        open_source(folder)
+
+
+def test_text_of_the_cache(tmp_path: Path) -> None:
+    """A text that was loaded is packed as text."""
+    folder = tmp_path / "cached"
+    folder.mkdir()
+    (folder / "dataset_info.json").write_text(json.dumps({"features": {}}))
+    write_stream(folder / "words-train.arrow", pa.table({"text": ["a", "b"]}))
+    run("pack", folder, tmp_path / "a.lmdb")
+
+    assert [{"text": b"a"}, {"text": b"b"}] == list(stored(tmp_path / "a.lmdb").values())
+
+
+def test_what_the_library_loads(tmp_path: Path, datasets: Any) -> None:
+    """What ``load_dataset`` keeps in its cache, after a shuffle of it was kept there, too."""
+    dataset(datasets).to_parquet(str(tmp_path / "train.parquet"))
+    loaded = datasets.load_dataset("parquet", data_files=str(tmp_path / "train.parquet"), cache_dir=str(tmp_path / "c"))
+    loaded["train"].shuffle(seed=1)
+    folder = Path(loaded["train"].cache_files[0]["filename"]).parent
+    raw = loaded["train"].cast_column("image", datasets.Image(decode=False))
+    pack(open_source(folder), tmp_path / "a.lmdb")
+
+    assert [row["image"]["bytes"] for row in raw] == [each["image"] for each in stored(tmp_path / "a.lmdb").values()]
+    assert raw["label"] == [each["label"] for each in stored(tmp_path / "a.lmdb").values()]
