@@ -59,6 +59,10 @@ class IndexAlone:
         shard, sizes = np.zeros(len(indices), np.int32), np.full(len(indices), _SAMPLE_BYTES, np.int64)
         return Spans(self._buffers, shard, indices * _SAMPLE_BYTES, sizes)
 
+    def value_bytes(self, name: str) -> NDArray[np.int64]:
+        """All of one size."""
+        return np.full(self.count, _SAMPLE_BYTES, np.int64)
+
 
 @click.command()
 @click.option("--count", default=10_000_000, show_default=True)

@@ -48,8 +48,7 @@ _PROBED = 10_000  # headers looked at for the kinds of images: all of a million 
 
 def describe(store: SampleStore) -> dict[str, Any]:
     """Return everything that ``fastio info --json`` prints."""
-    every = np.arange(len(store))
-    sizes = {field.name: store.spans(field.name, every).sizes for field in store.schema.payload}
+    sizes = {field.name: store.value_bytes(field.name) for field in store.schema.payload}
     payload_bytes = sum(int(each.sum()) for each in sizes.values())
     size_bytes = store.size_bytes
     return {

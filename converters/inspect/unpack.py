@@ -181,7 +181,7 @@ def _write_all(
         if table is not None and field.name in table.fields:
             continue
         files = FieldAsFiles(field, position == 0, described.get(field.name))
-        sizes = store.spans(field.name, np.arange(len(store))).sizes
+        sizes = store.value_bytes(field.name)
         for piece in split_by_bytes(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
             indices = np.arange(piece.start, piece.stop)
             keys, spans = store.keys(indices), read_values(store, field.name, indices)
@@ -435,7 +435,7 @@ def _differing(store: SampleStore) -> dict[int, str]:
     """Return the samples that differ from their checksums, by index, with the first field that does."""
     sentences: dict[int, str] = {}
     for field in store.schema.payload:
-        sizes = store.spans(field.name, np.arange(len(store))).sizes
+        sizes = store.value_bytes(field.name)
         for piece in split_by_bytes(sizes, _CHECKED_BYTES, _CHECKED_SAMPLES):
             spans = read_values(store, field.name, np.arange(piece.start, piece.stop))
             for i in damaged(spans).tolist():

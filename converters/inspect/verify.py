@@ -152,8 +152,7 @@ def _named(damage: Damage) -> Problem:
 def _other_counts(store: SampleStore) -> list[Problem]:
     """Samples in which a field has other counts of rows than its owner, by the sizes in the index."""
     tied = {name for field in store.schema.payload if field.owner for name in (field.name, field.owner)}
-    every = np.arange(len(store)) if tied else np.empty(0, np.int64)
-    wrong = count_problems(store.schema, {name: store.spans(name, every, checksums=False).sizes for name in tied})
+    wrong = count_problems(store.schema, {name: store.value_bytes(name) for name in tied})
     keys = store.keys(list(wrong))
     return [Problem(key, sentence) for key, (_, sentence) in zip(keys, wrong.values(), strict=True)]
 
@@ -184,7 +183,7 @@ def _decode_all(
     jobs: int,
     progress: _Progress | None,
 ) -> list[Problem]:
-    sizes = store.spans(field, np.arange(len(store))).sizes
+    sizes = store.value_bytes(field)
     pieces = split_by_bytes(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES)
     problems: list[Problem] = []
     with closing(in_order(partial(decode, store, field), pieces, jobs=jobs)) as results:

@@ -178,7 +178,7 @@ def shuffling_of(store: SampleStore) -> ShuffleReport | None:
     fields = store.schema.payload
     if not fields or len(store) < 2:
         return None
-    sizes = store.spans(fields[0].name, np.arange(len(store))).sizes
+    sizes = store.value_bytes(fields[0].name)
     division, memory = Division(len(store), 256), page_cache(1)
     choice = choose(sizes, partial(_labels, store), division, seed=0, memory=memory)
     return report(choice, sizes, division, seed=0, memory=memory.nbytes)

@@ -118,7 +118,7 @@ class StoredText:
         return self.tokenizer.decode(ids).decode("utf-8", "replace")[:size]
 
     def _samples(self) -> Iterator[tuple[int, str, NDArray[Any]]]:
-        sizes = self.store.spans(self.field.name, np.arange(len(self.store))).sizes
+        sizes = self.store.value_bytes(self.field.name)
         for piece in split_by_bytes(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
             indices = np.arange(piece.start, piece.stop)
             keys, spans = self.store.keys(indices), read_values(self.store, self.field.name, indices)

@@ -37,7 +37,6 @@ def _names(store: SampleStore, reader: RowReader) -> list[str]:
 
 def _values_of(store: SampleStore, reader: RowReader, name: str) -> ColumnValues:
     """Return the values of a column of ``_names``."""
-    every = np.arange(len(store), dtype=np.int64)
     if name in store.schema:
         return _stored(store, name)
     if name in SIDES:
@@ -45,10 +44,10 @@ def _values_of(store: SampleStore, reader: RowReader, name: str) -> ColumnValues
     if name == "length":
         return ColumnValues(stored_lengths(store, reader.field.name))
     if name == "key":
-        return ColumnValues(store.keys(every))
+        return ColumnValues(store.keys(np.arange(len(store), dtype=np.int64)))
     total = np.zeros(len(store), np.int64)
     for field in store.schema.payload:
-        total += store.spans(field.name, every, checksums=False).sizes
+        total += store.value_bytes(field.name)
     return ColumnValues(total)
 
 
@@ -72,6 +71,6 @@ def stored_lengths(store: SampleStore, field: str) -> NDArray[np.int64]:
 
     The length of text is in bytes of UTF-8, not characters.
     """
-    sizes = store.spans(field, np.arange(len(store), dtype=np.int64)).sizes
+    sizes = store.value_bytes(field)
     unit_bytes = store.schema[field].unit_bytes
     return sizes if unit_bytes <= 1 else sizes // unit_bytes

@@ -308,6 +308,10 @@ class WindowStore:
         sizes = np.minimum((stops - firsts) * runs.dtype.itemsize, file_bytes[runs.shard[run]] - starts)
         return Spans(self.files.buffers, np.ascontiguousarray(runs.shard[run]), starts, sizes)
 
+    def value_bytes(self, field: str) -> NDArray[np.int64]:
+        """Return the bytes of every window."""
+        return self.spans(field, np.arange(len(self), dtype=np.int64)).sizes
+
     def whole_spans(self, *, most: int) -> Spans:
         """Return all bytes of ids, in order, at most so many in a span."""
         runs = self._opened()

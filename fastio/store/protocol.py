@@ -119,6 +119,10 @@ class SampleStore(Protocol):
         """
         ...
 
+    def value_bytes(self, field: str) -> NDArray[np.int64]:
+        """Return the bytes of every value of a payload field as stored, ``(len,)``, read-only: no copy of the index."""
+        ...
+
     def column(self, field: str) -> NDArray[Any]:
         """Return a column, ``(len, *shape)``, read-only."""
         ...

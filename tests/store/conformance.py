@@ -204,6 +204,7 @@ class StoreConformance(WritingConformance, DamageConformance):
             assert [keys[i] for i in indices] == store.keys(indices)
             assert store.keys([]) == []
             assert len(store.spans("image", np.array([], np.int64))) == 0
+            assert store.value_bytes("image").tolist() == [len(value) for value in samples.values()]
 
     @pytest.mark.parametrize("bad", [-1, 60, 1 << 40])
     def test_index_outside(self, path: str, samples: dict[str, bytes], bad: int) -> None:
@@ -219,6 +220,8 @@ class StoreConformance(WritingConformance, DamageConformance):
         with open_store(write(path, {"a": b"1"})) as store:
             with pytest.raises(SchemaError, match=r"'depth'.*'image'"):
                 store.spans("depth", np.array([0]))
+            with pytest.raises(SchemaError, match=r"'depth'.*'image'"):
+                store.value_bytes("depth")
             with pytest.raises(SchemaError, match=r"'image'.*'label'"):
                 store.column("image")
 

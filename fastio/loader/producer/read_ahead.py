@@ -62,12 +62,14 @@ class WindowReader:
         if self._has_read_all or batches.windows is not None or not is_held or not self._fields:
             return batches
         self._has_read_all = True
-        members = np.arange(len(self._dataset.store)) if self._members is None else self._members
-        nbytes = int(self.sizes(members).sum())
+        store = self._dataset.store
+        every = slice(None) if self._members is None else self._members
+        nbytes = sum(int(store.value_bytes(name)[every].sum()) for name in self._fields)
         if nbytes > available_memory():
             return batches
-        firsts = np.arange(0, len(members), max(1, _JOB_BYTES * len(members) // max(1, nbytes)), dtype=np.int64)
-        stops = np.append(firsts[1:], len(members))
+        count = len(store) if self._members is None else len(self._members)
+        firsts = np.arange(0, count, max(1, _JOB_BYTES * count // max(1, nbytes)), dtype=np.int64)
+        stops = np.append(firsts[1:], count)
         at_once, last = np.zeros_like(firsts), np.full_like(firsts, len(batches.indices))
         return replace(batches, windows=Windows(firsts, stops, at_once, last, self._members))
 

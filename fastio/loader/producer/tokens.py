@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -513,17 +513,22 @@ class TokenSource:
         self._is_whole = self._store.files.in_place and self._read_whole()
 
     def _read_whole(self) -> bool:
-        if isinstance(self._store, WindowStore):
-            spans = self._store.whole_spans(most=_READ_AHEAD_BYTES)
+        store, read_ahead = self._store, self._store.files.read_ahead
+        if isinstance(store, WindowStore):
+            whole = store.whole_spans(most=_READ_AHEAD_BYTES)
+            nbytes = int(whole.sizes.sum())
+            parts = (whole.part(at, at + 1) for at in range(len(whole)))
         else:
-            every = np.arange(len(self._store))
-            spans = joined_spans([self._store.spans(name, every, checksums=False) for name in self._names])
-        if int(spans.sizes.sum()) > available_memory() // 2:
+            nbytes = sum(int(store.value_bytes(name).sum()) for name in self._names)
+            step = max(1, len(store) * _READ_AHEAD_BYTES // max(1, nbytes))
+            parts = (
+                store.spans(name, np.arange(at, min(at + step, len(store)), dtype=np.int64), checksums=False).runs()
+                for name in self._names
+                for at in range(0, len(store), step)
+            )
+        if nbytes > available_memory() // 2:
             return False
-        pieces = np.cumsum(spans.sizes) // _READ_AHEAD_BYTES
-        cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(spans)]
-        read_ahead = self._store.files.read_ahead
-        self._jobs = [read_ahead(spans.part(start, stop), pool=self._pool) for start, stop in pairwise(cuts)]
+        self._jobs = [read_ahead(spans, pool=self._pool) for spans in parts]
         return True
 
     @property

@@ -146,6 +146,13 @@ class SealedStore:
         intervals = content.interval_spans(field, shard, chosen)
         return Spans(content.files.buffers, shard, placed, sized, picked, intervals)
 
+    def value_bytes(self, field: str) -> NDArray[np.int64]:
+        """Return the bytes of every value of a payload field as stored, ``(len,)``, read-only."""
+        sizes = self._opened().index.sizes
+        if field not in sizes:
+            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(sizes)}")
+        return sizes[field]
+
     def column(self, field: str) -> NDArray[Any]:
         """Return a column, ``(len, *shape)``, read-only."""
         columns = self._opened().index.columns

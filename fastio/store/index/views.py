@@ -102,6 +102,10 @@ class SelectedStore:
             raise IndexError(f"{self.path}: index {places[outside][0]} of {len(self)} samples")
         return self._source.spans(field, self._chosen[places], checksums=checksums)
 
+    def value_bytes(self, field: str) -> NDArray[np.int64]:
+        """As SampleStore.value_bytes."""
+        return _read_only(self._source.value_bytes(field)[self._chosen])
+
     def column(self, field: str) -> NDArray[Any]:
         """As SampleStore.column."""
         if field == _LABEL and self._labels is not None:
@@ -307,6 +311,10 @@ class MemoryStore:
         if (shard < 0).any():
             raise IndexError(f"{self.path}: sample {chosen[int((shard < 0).argmax())]} is not kept in memory")
         return Spans(self.files.buffers, shard.astype(np.int32), starts, sizes)
+
+    def value_bytes(self, field: str) -> NDArray[np.int64]:
+        """As SampleStore.value_bytes."""
+        return _read_only(self._places[:, 2])
 
     def column(self, field: str) -> NDArray[Any]:
         """As SampleStore.column."""

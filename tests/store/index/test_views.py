@@ -12,7 +12,8 @@ import pytest
 from fastio.errors import SchemaError
 from fastio.store import open_store
 from fastio.store.index.store import SealedStore
-from fastio.store.index.views import join_stores
+from fastio.store.index.views import MemoryStore, SelectedStore, join_stores
+from fastio.store.protocol import SampleStore
 from fastio.types.schema import IMAGE, RAW, TOKENS, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
 
@@ -23,6 +24,7 @@ def members(folder: Path) -> list[SealedStore]:
     for number, suffix in enumerate(SUFFIXES):
         labels = (10 * number + np.arange(5)).astype(["<i8", "<u2", "<i4", "<i8"][number % 4])
         values = [encode(pixels) for pixels in pictures(5, seed=number)]
+        folder.mkdir(exist_ok=True)
         stores.append(open_store(write_store(folder / f"{number}.{suffix}", values, labels)))
     return stores
 
@@ -45,6 +47,24 @@ def test_the_samples_of_all_members(tmp_path: Path) -> None:
         assert np.array_equal(np.concatenate([each.shapes("image") for each in stores]), store.shapes("image"))
         assert store.identity == joined.identity
     assert joined.identity != join_stores(stores[::-1], ["image"]).identity
+
+
+def test_the_bytes_of_values_are_those_of_their_spans(tmp_path: Path) -> None:
+    """In every store that is made of others, as in the sealed one."""
+    source = members(tmp_path)[0]
+    shape = np.full((len(source), 1), 3, np.int32)
+    places = np.array([[0, 3 * i, 3] for i in range(len(source))])
+    memory = MemoryStore(source, Field("row", RAW, "|u1", (3,)), [np.zeros(99, np.uint8)], places=places, shapes=shape)
+    stores: list[tuple[SampleStore, str]] = [
+        (source, "image"),
+        (SelectedStore(source, np.array([3, 0, 3]), None), "image"),
+        (join_stores(members(tmp_path / "others"), ["image"]), "image"),
+        (memory, "row"),
+    ]
+    for store, name in stores:
+        expected = store.spans(name, np.arange(len(store)), checksums=False).sizes
+        assert expected.tolist() == store.value_bytes(name).tolist()
+        assert not store.value_bytes(name).flags.writeable
 
 
 def test_closing_it_leaves_the_members_open(tmp_path: Path) -> None:
