@@ -103,6 +103,7 @@ class BatchIteration:
         begin, is_compared = cursor.place, not self._agreement.is_open
         opens, begun_s = None if self._stats.opens is None else replace(self._stats.opens), perf_counter()
         folded = 0
+        advised = SampleError, UnequalSizesError  # the module's names are gone when an interpreter ends within an epoch
         try:
             while not loop.is_done:
                 self.check_open()
@@ -130,7 +131,7 @@ class BatchIteration:
                 self._compare(begin)
             cursor.end_epoch()
             self._tell_files(opens, perf_counter() - begun_s)
-        except (SampleError, UnequalSizesError) as exc:
+        except advised as exc:
             self._advise(exc)
             raise
         except RuntimeError:  # the pool's, if another thread closed the loader meanwhile

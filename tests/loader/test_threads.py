@@ -7,6 +7,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -247,6 +248,21 @@ def test_the_interpreter_ends(big: Path, transform: str, ending: str, warm_torch
 
     assert (ended.stdout, ended.stderr) == ("", "")
     assert ended.returncode == (3 if "3" in ending else 0)
+
+
+def test_the_names_of_modules_go_before_the_iterator(big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter that ends in an epoch may have cleared the modules when the iterator's generator is closed."""
+    loader = FastLoader(big, 4, threads=2)
+    batches = iter(loader)
+    next(batches)
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    monkeypatch.setattr("fastio.loader.iteration.SampleError", None)
+
+    del batches
+    gc.collect()
+
+    assert unraisable == []
 
 
 # Without Python's own kill(), which looks for the signal at once; compiled code can call it, too.
