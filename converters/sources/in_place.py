@@ -3,7 +3,9 @@ What a source that is read where it lies tells the store: which file, or which b
 
 Nothing here knows kinds of sources. A source reads its fields by functions of whoever has their values, see
 ``ListedSource.read``: where that is a ``FileReader``, the values are whole files, and so are those of ``FieldFiles``,
-but for the header of an array. All other values, such as the captions of a table, are read now and kept in the index.
+but for the header of an array. A ``Placer`` says which bytes of which containers its values are. All other values, such
+as the captions of a table, are read now and kept in the index, unless they are what training reads: a source whose
+pictures have to be decompressed or decoded before they are those of a packed store is not read in place.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ from fastio.converters.fields.problems import row_problems
 from fastio.converters.fields.types import parse_choice
 from fastio.converters.labels.columns import LabelOptions
 from fastio.converters.sources.files import FileReader, paths_below
-from fastio.converters.sources.listed import Indices, ListedSource, Read, parts_of
+from fastio.converters.sources.listed import Indices, ListedSource, Placer, Read, Values, parts_of
 from fastio.converters.sources.npy import read_npy_header
 from fastio.converters.sources.opening import open_source
 from fastio.converters.sources.pairs import FieldFiles
@@ -41,10 +44,11 @@ from fastio.types.units import counted
 
 __all__ = ["content_of", "lies_in_files", "list_samples"]
 
-_AT_ONCE = 4096  # samples whose kept values are read together
+_AT_ONCE = 4096  # samples whose places and kept values are read together
+_MOST_KEPT = 64 << 10  # bytes of a value beside a picture, on average
 
 
-def list_samples(found: Recognised, options: Unpacked, path: str) -> FolderContent | None:
+def list_samples(found: Recognised, options: Unpacked, path: str, *, check: bool = False) -> FolderContent | str:
     """
     Return the samples of what ``path`` is, ``found``, by what ``options`` say of it; see ``content_of``.
 
@@ -64,9 +68,9 @@ def list_samples(found: Recognised, options: Unpacked, path: str) -> FolderConte
         fields=[parse_choice(words) for words in options.fields],
         root=options.root,
     )
-    content = content_of(source, path)
-    if content is None:
-        return None
+    content = content_of(source, path, check=check)
+    if isinstance(content, str):
+        return content
     root = root_of(path)
     top = found.place.top.listed if found.place.is_folder else {}
     labels = options.labels
@@ -81,31 +85,41 @@ def list_samples(found: Recognised, options: Unpacked, path: str) -> FolderConte
 
 
 def lies_in_files(source: Source | StreamedSource) -> bool:
-    """Return whether the samples of a source are files, with all their pictures, so that they are read in place."""
+    """Return whether the samples of a source lie in files, with all their pictures, so that they are read in place."""
     if not isinstance(source, ListedSource):
         return False
-    whole, _ = _by_place(source)
-    return bool(whole) and {field.name for field in source.schema.payload if field.traits.is_picture} <= whole.keys()
+    parts = _Parts.of(source)
+    some = source.indices[:_AT_ONCE] if parts.others else source.indices[:1]
+    return not _Placed.of(source, parts, some, check=False).refusal(source, parts)
 
 
-def content_of(source: Source | StreamedSource, path: str) -> FolderContent | None:
+def content_of(source: Source | StreamedSource, path: str, *, check: bool = False) -> FolderContent | str:
     """
-    Return the samples of a source that was just opened, without reading their files; None if they do not lie in files.
+    Return the samples of a source that was just opened, without reading what lies in files; if they do not lie there,
+    the reason, in words that follow what the path is: "" if nothing more is to be said.
 
-    Samples that ``fastio pack`` would refuse before it reads their files are in ``metadata["skipped"]``. Raises
-    SourceError for arrays that packing would turn into others.
+    Samples that ``fastio pack`` would refuse before it reads their files are in ``metadata["skipped"]``; with
+    ``check``, those that differ from the checksums of their container, too. Raises SourceError for arrays that packing
+    would turn into others.
     """
-    if not isinstance(source, ListedSource) or not lies_in_files(source):
-        return None
-    whole, others = _by_place(source)
-    root = root_of(path)
-    samples = _Samples.of(source, whole, others)
+    if not isinstance(source, ListedSource):
+        return ""
+    parts = _Parts.of(source)
+    if not (parts.whole or parts.placers):
+        return ""
+    first = _Placed.of(source, parts, source.indices[:1], check=False)
+    if refusal := first.refusal(source, parts):
+        return refusal
+    root, whole = root_of(path), parts.whole
+    samples = _Samples.of(source, parts, check=check)
+    if refusal := samples.placed.refusal(source, parts):
+        return refusal
     indices = samples.indices
     names = {name: _below(root, reader.path, reader.keys_at(indices)) for name, reader in whole.items()}
     values = {
-        field.name: FieldValues(whole[field.name].sizes[indices], names[field.name], samples.skips.get(field.name))
+        field.name: _of_files(whole[field.name].sizes[indices], names[field.name], samples.skips.get(field.name))
         if field.name in names
-        else samples.kept[field.name]
+        else samples.placed.values(field.name, root)
         for field in source.schema.payload
     }
     own = {each for reader in whole.values() for each in paths_below(reader.path, reader.keys_at(indices))}
@@ -115,8 +129,8 @@ def content_of(source: Source | StreamedSource, path: str) -> FolderContent | No
     waiting = _waiting(path, problems)
     is_open = all(os.access(f"{path}/{key}", os.R_OK) for key in waiting if Path(path, key).is_dir())
     if not len(indices):
-        first = f"; e.g. {problems[0].key} {problems[0].problem}" if problems else ""
-        raise SourceError(f"{path}: no sample in {counted(len(problems), 'file or row', 'files or rows')}{first}")
+        first_one = f"; e.g. {problems[0].key} {problems[0].problem}" if problems else ""
+        raise SourceError(f"{path}: no sample in {counted(len(problems), 'file or row', 'files or rows')}{first_one}")
     return FolderContent(
         schema=source.schema,
         keys=source.keys_at(indices),
@@ -133,19 +147,146 @@ def content_of(source: Source | StreamedSource, path: str) -> FolderContent | No
     )
 
 
-def _by_place(source: ListedSource) -> tuple[dict[str, FileReader], list[Read]]:
-    """Return the fields whose values are files, by name, and the functions that read all others."""
-    whole: dict[str, FileReader] = {}
-    others: list[Read] = []
-    for read in parts_of(source.read):
-        owner = getattr(read, "__self__", None)
-        if isinstance(owner, FieldFiles):
-            whole[owner.field.name] = FileReader(owner.field, owner.root, owner.names_at, owner.sizes)
-        elif isinstance(owner, FileReader):
-            whole[owner.of.name] = owner
-        else:
-            others.append(read)
-    return whole, others
+def _of_files(sizes: NDArray[np.int64], names: Sequence[str], skips: NDArray[np.int64] | None) -> FieldValues:
+    """Values that are whole files, but for a header."""
+    return FieldValues(sizes if skips is None else sizes - skips, names, sizes, skips=skips)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """
+    Who reads the fields of a source: ``whole``, whose values are files, by name; ``placers``, who say where values lie
+    in containers; and functions that read all others.
+    """
+
+    whole: Mapping[str, FileReader]
+    placers: Sequence[Placer]
+    others: Sequence[Read]
+
+    @classmethod
+    def of(cls, source: ListedSource) -> _Parts:
+        whole: dict[str, FileReader] = {}
+        placers, others = list[Placer](), list[Read]()
+        for read in parts_of(source.read):
+            owner = getattr(read, "__self__", None)
+            if isinstance(owner, FieldFiles):
+                whole[owner.field.name] = FileReader(owner.field, owner.root, owner.names_at, owner.sizes)
+            elif isinstance(owner, FileReader):
+                whole[owner.of.name] = owner
+            elif isinstance(owner, Placer):
+                placers.append(owner)
+            else:
+                others.append(read)
+        return cls(whole, placers, others)
+
+
+@dataclass(slots=True)
+class _Placed:
+    """
+    Values of some samples that are not whole files, a part of the samples after the other.
+
+    Of those that lie in containers: ``paths`` of the containers of each field, and for each value which of them, from
+    where on, and its checksum. Of the others, their bytes.
+    """
+
+    paths: dict[str, dict[str, int]] = dataclass_field(default_factory=dict)
+    numbers: dict[str, list[NDArray[np.int64]]] = dataclass_field(default_factory=dict)
+    starts: dict[str, list[NDArray[np.int64]]] = dataclass_field(default_factory=dict)
+    checksums: dict[str, list[NDArray[np.uint32] | None]] = dataclass_field(default_factory=dict)
+    data: dict[str, list[bytes]] = dataclass_field(default_factory=dict)
+    sizes: dict[str, list[NDArray[np.int64]]] = dataclass_field(default_factory=dict)
+    columns: dict[str, list[NDArray[Any]]] = dataclass_field(default_factory=dict)
+    unfit: dict[str, str] = dataclass_field(default_factory=dict)
+    problems: dict[int, str] = dataclass_field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: ListedSource, parts: _Parts, indices: Indices, *, check: bool) -> _Placed:
+        """Return the values of these samples, as far as they are not whole files."""
+        placed = cls()
+        for start in range(0, len(indices) if parts.placers or parts.others else 0, _AT_ONCE):
+            placed._add(source, parts, indices[start : start + _AT_ONCE], start, check=check)
+        return placed
+
+    def _add(self, source: ListedSource, parts: _Parts, indices: Indices, start: int, *, check: bool) -> None:
+        every = [each.places(indices, check=check) for each in parts.placers]
+        every += [read(indices, None)() for read in parts.others]
+        in_memory: dict[str, Spans] = {}
+        problems: dict[int, str] = {}
+        for values in every:
+            problems = {**values.problems, **problems}
+            self.unfit.update(values.unfit)
+            for name, column in values.columns.items():
+                self.columns.setdefault(name, []).append(column)
+            for name, spans in values.spans.items():
+                self.sizes.setdefault(name, []).append(spans.sizes)
+                if name in values.files:
+                    self._place(name, values, spans)
+                else:
+                    in_memory[name] = spans
+        if all(field.name in in_memory for field in source.schema.payload if field.geometry or field.owner):
+            some = replace(source.schema, fields=tuple(each for each in source.schema.fields if each.name in in_memory))
+            for i, (_, words) in row_problems(some, in_memory, problems).items():
+                problems.setdefault(i, words)
+        for name, spans in in_memory.items():
+            self.data.setdefault(name, []).append(b"".join(view.data for view in spans.views()))
+        self.problems |= {start + i: words for i, words in problems.items()}
+
+    def _place(self, name: str, values: Values, spans: Spans) -> None:
+        paths = self.paths.setdefault(name, {})
+        numbers = np.array([paths.setdefault(each, len(paths)) for each in values.files[name]], np.int64)
+        self.numbers.setdefault(name, []).append(numbers[spans.shard])
+        self.starts.setdefault(name, []).append(spans.starts)
+        self.checksums.setdefault(name, []).append(spans.checksums)
+
+    def refusal(self, source: ListedSource, parts: _Parts) -> str:
+        """Return why this is not read in place, in words after what it is; "" if it is."""
+        if not (parts.whole or self.paths):
+            return next(iter(self._reasons(self.unfit)), "its values have to be decoded to be read")
+        in_memory = {name: sizes for name, sizes in self.sizes.items() if name not in self.paths or name in self.data}
+        taken = [
+            field.name
+            for field in source.schema.payload
+            if field.name in in_memory
+            and (
+                field.name in self.paths  # some of its values lie in files, some do not
+                or field.traits.is_picture
+                or field.is_raw_picture
+                or float(np.mean(np.concatenate(in_memory[field.name]))) > _MOST_KEPT
+            )
+        ]
+        return next(iter(self._reasons(taken)), "")
+
+    def _reasons(self, names: Iterable[str]) -> list[str]:
+        return [f"its values {name!r} {self.unfit.get(name, 'have to be decoded to be read')}" for name in names]
+
+    def values(self, name: str, root: str) -> FieldValues:
+        """Return the values of a field; names of containers begin at ``root``."""
+        sizes = np.concatenate(self.sizes[name])
+        if name not in self.paths:
+            return FieldValues(sizes, kept=np.frombuffer(b"".join(self.data[name]), np.uint8))
+        sums = [each for each in self.checksums[name] if each is not None]
+        return FieldValues(
+            sizes,
+            [os.path.relpath(os.path.realpath(each), root) for each in self.paths[name]],
+            np.array([Path(each).stat().st_size for each in self.paths[name]], np.int64),
+            np.concatenate(self.numbers[name]),
+            np.concatenate(self.starts[name]),
+            np.concatenate(sums) if len(sums) == len(self.checksums[name]) else None,
+        )
+
+    def at(self, good: NDArray[np.int64]) -> _Placed:
+        """Return the values at these positions."""
+        chosen = _Placed(dict(self.paths), unfit=self.unfit)
+        for mine, parts in ((chosen.numbers, self.numbers), (chosen.starts, self.starts), (chosen.sizes, self.sizes)):
+            mine.update({name: [np.concatenate(each)[good]] for name, each in parts.items()})
+        chosen.columns.update({name: [np.concatenate(each)[good]] for name, each in self.columns.items()})
+        for name, sums in self.checksums.items():
+            known = [each for each in sums if each is not None]
+            chosen.checksums[name] = [np.concatenate(known)[good] if len(known) == len(sums) else None]
+        for name, data in self.data.items():
+            spans = Spans.joined(np.frombuffer(b"".join(data), np.uint8), np.concatenate(self.sizes[name])).at(good)
+            chosen.data[name] = [b"".join(view.data for view in spans.views())]
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +295,12 @@ class _Samples:
 
     indices: Indices
     skips: Mapping[str, NDArray[np.int64]]
-    kept: Mapping[str, FieldValues]
+    placed: _Placed
     columns: Mapping[str, NDArray[Any]]
     problems: Sequence[Problem]
 
     @classmethod
-    def of(cls, source: ListedSource, whole: Mapping[str, FileReader], others: Sequence[Read]) -> _Samples:
+    def of(cls, source: ListedSource, parts: _Parts, *, check: bool) -> _Samples:
         indices = source.indices
         keys = source.keys_at(indices)
         bad: dict[int, str] = {}
@@ -167,73 +308,24 @@ class _Samples:
             bad = {i: "has a key that is not a path below a folder" for i, k in enumerate(keys) if not is_plain_path(k)}
         skips: dict[str, NDArray[np.int64]] = {}
         for field in source.schema.payload:
-            if field.name in whole and _is_array(field):
-                skips[field.name], unfit = _headers(field, whole[field.name], indices)
+            if field.name in parts.whole and _is_array(field):
+                skips[field.name], unfit = _headers(field, parts.whole[field.name], indices)
                 bad = {**unfit, **bad}
-        data: dict[str, list[bytes]] = {}
-        sizes: dict[str, list[NDArray[np.int64]]] = {}
-        columns: dict[str, list[NDArray[Any]]] = {}
-        for start in range(0, len(indices) if others else 0, _AT_ONCE):
-            chosen = indices[start : start + _AT_ONCE]
-            spans, read, unfit = _read(source, others, chosen)
-            bad = {**{start + i: words for i, words in unfit.items()}, **bad}
-            for name, each in spans.items():
-                data.setdefault(name, []).append(b"".join(view.data for view in each.views()))
-                sizes.setdefault(name, []).append(each.sizes)
-            for name, column in read.items():
-                columns.setdefault(name, []).append(column)
-        kept = {
-            name: FieldValues(np.concatenate(sizes[name]), kept=np.frombuffer(b"".join(parts), np.uint8))
-            for name, parts in data.items()
-        }
-        found = {**{name: column[indices] for name, column in source.columns.items()}}
-        found |= {name: np.concatenate(parts) for name, parts in columns.items()}
-        problems = [Problem(keys[i], words) for i, words in bad.items()]
-        samples = cls(indices, skips, kept, found, problems)
-        if not bad:
-            return samples
-        return samples._at(np.setdiff1d(np.arange(len(indices)), np.fromiter(bad, np.int64, len(bad))))
-
-    def _at(self, good: NDArray[np.int64]) -> _Samples:
-        """Return the samples at these positions."""
-        return replace(
-            self,
-            indices=self.indices[good],
-            skips={name: skips[good] for name, skips in self.skips.items()},
-            kept={name: _kept_at(each, good) for name, each in self.kept.items()},
-            columns={name: column[good] for name, column in self.columns.items()},
-        )
+        placed = _Placed.of(source, parts, indices, check=check)
+        bad = {**placed.problems, **bad}
+        good = np.setdiff1d(np.arange(len(indices)), np.fromiter(bad, np.int64, len(bad))) if bad else None
+        if good is not None:
+            placed = placed.at(good)
+            indices, skips = indices[good], {name: each[good] for name, each in skips.items()}
+        columns = {name: column[indices] for name, column in source.columns.items()}
+        columns |= {name: np.concatenate(each) for name, each in placed.columns.items()}
+        return cls(indices, skips, placed, columns, [Problem(keys[i], words) for i, words in bad.items()])
 
 
 def _is_array(field: Field) -> bool:
     """Whether a file of this field is a .npy file, of which the value is what follows the header."""
     traits = field.traits
     return traits.is_plain and not (traits.is_picture or traits.is_text or traits.is_json)
-
-
-def _kept_at(values: FieldValues, good: NDArray[np.int64]) -> FieldValues:
-    assert values.kept is not None
-    views = Spans.joined(values.kept, values.sizes).at(good)
-    data = b"".join(view.data for view in views.views())
-    return FieldValues(values.sizes[good], kept=np.frombuffer(data, np.uint8))
-
-
-def _read(
-    source: ListedSource, reads: Sequence[Read], indices: Indices
-) -> tuple[dict[str, Spans], dict[str, NDArray[Any]], dict[int, str]]:
-    """Read the values that are not files, and what is wrong with them, as packing does."""
-    spans: dict[str, Spans] = {}
-    columns: dict[str, NDArray[Any]] = {}
-    problems: dict[int, str] = {}
-    for values in [read(indices, None)() for read in reads]:
-        spans.update(values.spans)
-        columns.update(values.columns)
-        problems = {**values.problems, **problems}
-    if all(field.name in spans for field in source.schema.payload if field.geometry or field.owner):
-        some = replace(source.schema, fields=tuple(each for each in source.schema.fields if each.name in spans))
-        for i, (_, words) in row_problems(some, spans, problems).items():
-            problems.setdefault(i, words)
-    return spans, columns, problems
 
 
 def _headers(field: Field, reader: FileReader, indices: Indices) -> tuple[NDArray[np.int64], dict[int, str]]:

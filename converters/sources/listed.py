@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from fastio.types.spans import Spans
 __all__ = [
     "Indices",
     "ListedSource",
+    "Placer",
     "Read",
     "Values",
     "begin_in_place",
@@ -51,17 +52,38 @@ class Values:
 
     ``columns`` holds the columns that are known only after reading, ``(n, *shape)`` each. ``problems`` says what is
     wrong with a sample, by position; its bytes then do not matter.
+
+    Only ``Placer.places`` fills in the last two. ``files`` are the paths of the files that the spans of a field are
+    bytes of: ``shard`` counts these, ``starts`` are places in them, and ``buffers`` is not looked at. ``unfit`` says
+    why the values of a field do not lie in files as packing gives them, in words that follow "its values".
     """
 
     spans: Mapping[str, Spans]
     problems: Mapping[int, str] = field(default_factory=dict)
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)
 
 
 # Begins to read the samples at these indices on a pool of native threads (without one: at once). The function that it
 # returns waits until they are there. Whoever has the values gives a method of its own: what is read in place is asked
-# whose it is.
+# whose it is, and that one is a Placer if the values lie in containers.
 Read = Callable[[Indices, _native.ThreadPool | None], Callable[[], Values]]
+
+
+@runtime_checkable
+class Placer(Protocol):
+    """Whoever has values that lie in files of other programs, each in one piece, as packing would give them."""
+
+    def places(self, indices: Indices, *, check: bool) -> Values:
+        """
+        Return what reading these samples gives: the same fields, bytes, columns and problems.
+
+        Fields in ``files`` are not read: their spans say where the bytes lie, with the CRC-32 of each value if the
+        container has it. A field lies in files for all samples or for none; ``unfit`` has the reason. With ``check``,
+        checksums of another kind that the container has are compared, too: samples that differ are problems.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

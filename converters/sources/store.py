@@ -25,7 +25,7 @@ from fastio.store import open_store
 from fastio.store.formats import named, names_store, suffixes
 from fastio.store.index.store import SealedStore
 from fastio.store.kinds.scan import Problem, SourcePath, shown
-from fastio.store.kinds.unknown import container_of_others, kind_of
+from fastio.store.kinds.unknown import container_of_others, is_container_of_others, kind_of
 from fastio.store.protocol import read_values
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
@@ -53,6 +53,8 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
     if not names_store(path):
         found = "a folder without shards" if place.is_folder else kind_of(path)
         raise SourceError(f"{path}: expected a packed store ({suffixes()}, or a folder of shards), found {found}")
+    if is_container_of_others(path):  # which opens where it lies, too, by its own kind of source
+        raise SourceError(f"{path}: expected a packed store, found {container_of_others(path)}")
     try:
         store = open_store(path)
     except StoreIncomplete as exc:

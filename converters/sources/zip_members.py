@@ -183,21 +183,21 @@ class MemberReader:
     field_name: str
     file: ByteSource
     members: tuple[ZipMember, ...]
-    places: NDArray[np.int64]  # (n, 3): start, size, and whether it is stored
+    located: NDArray[np.int64]  # (n, 3): start, size, and whether it is stored
     checksums: NDArray[np.uint32]
     files: StoreFiles
 
     @classmethod
     def of(cls, field_name: str, file: ByteSource, members: tuple[ZipMember, ...]) -> MemberReader:
         """Return a reader of these members."""
-        places = np.array([(each.start, each.size, each.is_stored) for each in members], np.int64).reshape(-1, 3)
+        located = np.array([(each.start, each.size, each.is_stored) for each in members], np.int64).reshape(-1, 3)
         checksums = np.array([each.crc for each in members], np.uint32)
-        return cls(field_name, file, members, places, checksums, files_of([file]))
+        return cls(field_name, file, members, located, checksums, files_of([file]))
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Bytes of each value."""
-        return self.places[:, 1].copy()
+        return self.located[:, 1].copy()
 
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """
@@ -206,7 +206,7 @@ class MemberReader:
         If all are stored, their bytes stay where they are; otherwise the members are inflated one after the other into
         memory of exactly the sizes that the directory gives.
         """
-        starts, sizes, is_stored = self.places[indices].T.copy()
+        starts, sizes, is_stored = self.located[indices].T.copy()
         if not is_stored.all():
             return lambda: self._inflate(indices, sizes)
         wait = begin_in_place(self.files, starts, sizes, pool, checksums=self.checksums[indices])

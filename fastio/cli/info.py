@@ -135,9 +135,11 @@ def _opened(path: str, remote: Remote) -> SampleStore | None:
     from fastio.store import open_store
     from fastio.store.files.local import is_local
     from fastio.store.formats import names_store
+    from fastio.store.kinds.unknown import is_container_of_others
     from fastio.store.sets.names import SET_SUFFIX
 
-    if is_local(path) and os.path.exists(path) and not names_store(path):  # noqa: PTH110 - also for what is no path
+    is_here = is_local(path) and os.path.exists(path)  # noqa: PTH110 - also for what is no path
+    if is_here and (not names_store(path) or is_container_of_others(path)):
         return None
     try:
         return open_store(path, remote=remote)

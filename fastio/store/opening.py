@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from fastio.errors import StoreError
+from fastio.errors import StoreError, StoreIncomplete
 from fastio.store.address import Address
 from fastio.store.files import Read, check_read
 from fastio.store.files.local import check_address, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.formats import named, names_store
 from fastio.store.index.store import SealedStore
+from fastio.store.kinds.unknown import is_container_of_others
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.shards import Way, open_set, open_shard, store_of
 from fastio.types.options import explains_names
@@ -41,13 +42,13 @@ def open_store(
 
     Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar``, their folder or the set
     object beside them; all of these may be URLs, which ``remote`` says how to read. Tar files that others wrote open
-    too: they are scanned once. So do folders and tables whose samples are files, which stay where they lie;
-    ``unpacked`` says what they do not tell themselves. A store behind a URL is copied to ``remote.stage`` while it is
-    read.
+    too: they are scanned once. So do folders and tables whose samples are files, and containers of other programs that
+    hold values as packing would give them: all stay where they lie; ``unpacked`` says what they do not tell themselves.
+    A store behind a URL is copied to ``remote.stage`` while it is read.
 
     ``read`` says how bytes are read: "map" maps the files into memory, "pread" reads each run of bytes by a call of its
     own, "remote" asks a server for ranges; "auto" takes that for URLs, "pread" on network file systems, "map"
-    elsewhere. Files of a folder are opened, read and closed one by one.
+    elsewhere. Files of a folder are opened, read and closed one by one, unless they hold several samples each.
 
     Raises StoreNotFound, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer version.
     """
@@ -79,11 +80,15 @@ def open_store(
         except StoreError as exc:
             if attempt < _ATTEMPTS and before != _versions(path):
                 continue  # the store was replaced meanwhile
-            if not os.path.lexists(path) or names_store(path):
+            if not os.path.lexists(path):
                 raise
-            from fastio.store.opening_files import open_files
+            is_named = names_store(path)
+            if is_named and not (isinstance(exc, StoreIncomplete) and is_container_of_others(path)):
+                raise
+            from fastio.store.opening_files import open_as_kept, open_files
 
-            return open_files(path, unpacked, way, exc)
+            kept = open_as_kept(path, unpacked, way) if is_named else None  # otherwise it was looked for before
+            return kept or open_files(path, unpacked, way, exc)
     raise AssertionError
 
 

@@ -1,4 +1,4 @@
-"""Opens what is not packed, but whose samples are files: by the index that is kept, or by what the path shows."""
+"""Opens what is not packed, but whose samples lie in files: by the index that is kept, or by what the path shows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import IN_PLACE
 from fastio.store.shards import Way
 
-__all__ = ["open_as_kept", "open_files"]
+__all__ = ["list_again", "open_as_kept", "open_files"]
 
 _list_samples = later("fastio.converters.sources.in_place:list_samples")  # which knows the kinds of sources
 
 
 def open_as_kept(path: str, options: Unpacked, way: Way) -> SealedStore | None:
     """Open the samples of a path by their index; None if none is kept that is still right."""
-    shard = open_kept(path, options)
+    shard = open_kept(path, options, way.read)
     return None if shard is None else _store(shard, way)
 
 
@@ -31,22 +31,39 @@ def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> Sea
     the path is, and what to type.
     """
     try:
-        found = recognise(
-            path,
-            kind=options.kind,
-            split=options.split,
-            has_fields=bool(options.fields),
-            has_labels=options.labels is not None,
-            with_text=options == AS_IT_IS,
-        )
-        content: FolderContent | None = None
-        if not (found.is_text or found.kind.takes_ids):
-            content = _list_samples(found, options, path)
+        content = _content(path, options, check=False)
     except SourceError as exc:
         raise type(error)(str(exc)) from exc
-    if content is None:
-        raise type(error)(not_packed(path, options)) from error
-    return _store(open_listed(path, options, content), way)
+    if isinstance(content, str):
+        raise type(error)(not_packed(path, options, why=content)) from error
+    return _store(open_listed(path, options, content, way.read), way)
+
+
+def list_again(path: str) -> Shard:
+    """
+    Return the samples of a path that is no store, listed anew, but for those that differ from the checksums of their
+    container. Raises StoreError.
+    """
+    try:
+        content = _content(path, AS_IT_IS, check=True)
+    except SourceError as exc:
+        raise StoreError(str(exc)) from exc
+    if isinstance(content, str):
+        raise StoreError(not_packed(path, why=content))
+    return open_listed(path, AS_IT_IS, content)
+
+
+def _content(path: str, options: Unpacked, *, check: bool) -> FolderContent | str:
+    """What a source says of its samples; if they are not read in place, why. Raises SourceError."""
+    found = recognise(
+        path,
+        kind=options.kind,
+        split=options.split,
+        has_fields=bool(options.fields),
+        has_labels=options.labels is not None,
+        with_text=options == AS_IT_IS,
+    )
+    return "" if found.is_text or found.kind.takes_ids else _list_samples(found, options, path, check=check)
 
 
 def _store(shard: Shard, way: Way) -> SealedStore:

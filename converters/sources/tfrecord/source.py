@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -109,13 +109,26 @@ class _Records:
         self._shard = np.repeat(np.arange(len(files), dtype=np.int32), self.file_rows)
         self._buffers = _native.Buffers([file.data for file in files])
         self._views = [file.data.data for file in files]
+        self.paths = [file.place for file in files]
 
     def spans(self, rows: Indices) -> Spans:
         """Return where the records' bytes lie."""
         return Spans(self._buffers, self._shard[rows], self._starts[rows], self.sizes[rows])
 
-    def checksums(self, spans: Spans) -> NDArray[np.uint32]:
-        """Return the masked checksums that follow the records."""
+    def begin_check(self, spans: Spans, pool: _native.ThreadPool | None) -> Callable[[], dict[int, str]]:
+        """Begin to compare records with their checksums; the function waits, and says which differ, by position."""
+        expected = np.zeros(len(spans), np.uint32)
+        job = _native.checksum_crc32c(spans, expected, pool)
+
+        def finish() -> dict[int, str]:
+            job.wait()
+            wrong = np.flatnonzero(masked(expected) != self._checksums(spans)).tolist()
+            return dict.fromkeys(wrong, "differs from its checksum: the file is damaged")
+
+        return finish
+
+    def _checksums(self, spans: Spans) -> NDArray[np.uint32]:
+        """The masked checksums that follow the records."""
         feet = np.full(len(spans), FOOT_BYTES)
         behind = Spans(spans.buffers, spans.shard, spans.starts + spans.sizes, feet)
         return np.array([view.view("<u4")[0] for view in map(np.array, behind.views())], np.uint32)
@@ -163,16 +176,15 @@ class _RecordReader:
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """Begin to check records on native threads; see ``ListedSource.read``."""
         spans = self.records.spans(indices)
-        expected = np.zeros(len(spans), np.uint32)
-        job = _native.checksum_crc32c(spans, expected, pool)
+        damaged = self.records.begin_check(spans, pool)
+        return lambda: self._values(indices, spans, damaged())
 
-        def finish() -> Values:
-            job.wait()
-            wrong = np.flatnonzero(masked(expected) != self.records.checksums(spans)).tolist()
-            problems = dict.fromkeys(wrong, "differs from its checksum: the file is damaged")
-            return self._values(indices, spans, problems)
-
-        return finish
+    def places(self, indices: Indices, *, check: bool) -> Values:
+        """Say where values of bytes lie in the records; see ``Placer``."""
+        spans = self.records.spans(indices)
+        values = self._values(indices, spans, self.records.begin_check(spans, None)() if check else {})
+        in_records = (each.field.name for each in self.columns if lies_in_record(each.field))
+        return replace(values, files=dict.fromkeys(in_records, self.records.paths))
 
     def _values(self, indices: Indices, spans: Spans, problems: dict[int, str]) -> Values:
         examples = list[Mapping[str, Feature]]()
@@ -250,6 +262,11 @@ def _label_rule(
 _Example = Mapping[str, Feature]
 
 
+def lies_in_record(field: Field) -> bool:
+    """Return whether the values of a field are those of a feature as they lie in their records."""
+    return not field.is_column and not field.traits.is_plain and not field.traits.is_json
+
+
 def encode_features(chosen: FeatureField, examples: Sequence[_Example], spans: Spans) -> EncodedField:
     """
     Encode one feature of each example; ``spans`` are those of the records, which the values of bytes lie in.
@@ -257,7 +274,7 @@ def encode_features(chosen: FeatureField, examples: Sequence[_Example], spans: S
     A feature that is not there is an empty ragged array or list, as for TensorFlow, and a problem in any other field.
     """
     field, name = chosen.field, chosen.feature
-    if not field.is_column and not field.traits.is_plain and not field.traits.is_json:
+    if lies_in_record(field):
         return _in_records(name, examples, spans)
     problems = dict[int, str]()
     values = list[Any]()

@@ -8,6 +8,7 @@ from fastio.errors import StoreError
 from fastio.store.files import mapped, pread, remote
 from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Prefetch, Read, StoreFiles
 from fastio.store.files.listed import ListedFiles, ListedFolder
+from fastio.store.files.mapped_folder import MappedFiles, MappedFolder
 from fastio.store.files.remote_options import DEFAULT, Remote
 
 __all__ = [
@@ -57,9 +58,12 @@ def files_of(sources: Sequence[ByteSource]) -> StoreFiles:
     folders = [source for source in sources if isinstance(source, ListedFolder)]
     if folders and len(folders) == len(sources):  # which are listed, and no path opens them
         return ListedFiles(folders)
+    mapped_folders = [source for source in sources if isinstance(source, MappedFolder)]
+    if mapped_folders and len(mapped_folders) == len(sources):
+        return MappedFiles(mapped_folders)
     names = {source.kind for source in sources}
     for name in (*names, *reversed(KINDS)):  # its own kind first; mapped ones for no sources
-        if not folders and names <= KINDS[name].joins | {name}:
+        if not (folders or mapped_folders) and names <= KINDS[name].joins | {name}:
             return KINDS[name].files(sources)
     first = sources[0]
     other = next(source for source in sources if source.kind != first.kind)

@@ -7,6 +7,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,18 @@ from fastio.store.files.local import (
 )
 from fastio.types.spans import Spans
 
-__all__ = ["KIND", "InPlaceFiles", "MappedSource"]
+__all__ = ["KIND", "InPlaceFiles", "MappedSource", "Reserved", "reserved"]
 
 # Python's own mmap keeps a duplicate of the descriptor for as long as the mapping lives: a thousand shards would
 # be a thousand open files, above the usual limit.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_LIBC.mprotect.restype = ctypes.c_int
+_LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _LIBC.munmap.restype = ctypes.c_int
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000  # on Linux; not every mmap of Python names them
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -133,8 +137,53 @@ def _mapped(path: str, descriptor: int, size: int) -> NDArray[np.uint8]:
         return _read_only(np.empty(0, np.uint8))
     address = _LIBC.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
     if address is None or address == _FAILED:
-        problem = os.strerror(ctypes.get_errno())
-        raise StoreError(f"{path}: {size} bytes cannot be mapped ({problem}); raise ulimit -v")
+        raise _unmapped(path, size)
+    return _held(address, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A range of addresses for files that are mapped side by side."""
+
+    path: str  # for messages
+    address: int
+
+    def map(self, start: int, descriptor: int, size: int) -> None:
+        """Map a file from the byte ``start`` of the range on, which begins a page. Raises StoreError."""
+        if size == 0:
+            return
+        flags = mmap.MAP_SHARED | _MAP_FIXED
+        address = _LIBC.mmap(self.address + start, size, mmap.PROT_READ, flags, descriptor, 0)
+        if address is None or address == _FAILED:
+            raise _unmapped(self.path, size)
+
+    def protect(self, size: int) -> None:
+        """Let nobody write to the first bytes of the range any more."""
+        if size and _LIBC.mprotect(self.address, size, mmap.PROT_READ) != 0:
+            raise _unmapped(self.path, size)
+
+
+def reserved(path: str, size: int) -> tuple[NDArray[np.uint8], Reserved]:
+    """
+    Reserve ``size`` bytes of address space, as an array and as a place for files; they go with the array.
+
+    Bytes that nothing is mapped over are zeros. Raises StoreError.
+    """
+    length = max(size, mmap.PAGESIZE)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    address = _LIBC.mmap(None, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    if address is None or address == _FAILED:
+        raise _unmapped(path, size)
+    return _held(address, length)[:size], Reserved(path, address)
+
+
+def _unmapped(path: str, size: int) -> StoreError:
+    problem = os.strerror(ctypes.get_errno())
+    return StoreError(f"{path}: {size} bytes cannot be mapped ({problem}); raise ulimit -v")
+
+
+def _held(address: int, size: int) -> NDArray[np.uint8]:
+    """A mapping as an array, which ends with the last view of it."""
     holder: Any = (ctypes.c_uint8 * size).from_address(address)
     # Not at exit: native threads may still be reading then.
     weakref.finalize(holder, _LIBC.munmap, address, size).atexit = False

@@ -1,5 +1,5 @@
 """
-Opens files that are samples where they lie: a folder of pictures, a table and the files that it names.
+Opens samples where they lie: a folder of pictures, a table and the files that it names, a container of another program.
 
 What a path is, and which files are its samples, the kinds of sources say (see ``converters/sources/in_place.py``).
 Their answer is kept as ``<path>.fastio-index`` beside the folder or table, or in the cache directory
@@ -10,6 +10,8 @@ arrays of starts, sizes, columns and keys, the JSON header, the seal at the end;
     file.kept                              values that lie in no file of their own, such as captions of a table
     watch.names, watch.stamps              folders that were listed, and files that were read for it, such as the
                                            table; (n, 2): size (-1 for a folder) and mtime in ns
+
+A value is some bytes of one of these files: all of them, what follows a header, or a piece of a container.
 
 ``fastio index`` reads all files once and adds checksums, sizes of pictures and start points within them.
 
@@ -29,6 +31,7 @@ import json
 import logging
 import os
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -41,11 +44,13 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import crc32
-from fastio.errors import StoreError, StoreNotFound
+from fastio.errors import StoreCorrupt, StoreError, StoreNotFound
 from fastio.machine import available_cpus
-from fastio.store.files import files_of, open_file
+from fastio.store.files import Read, files_of, open_file
 from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.listed import FileList, ListedFolder
+from fastio.store.files.local import network_file_system
+from fastio.store.files.mapped_folder import MappedFolder, are_few
 from fastio.store.foreign.sidecar import publish_sidecar
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal, split_keys
 from fastio.store.index.sealed import Shard, bytes_from, read_arrays, read_shard
@@ -77,15 +82,19 @@ _LOG = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class FieldValues:
     """
-    The values of one payload field: of each sample a file, or bytes of ``kept``.
+    The values of one payload field: of each sample some bytes of a file, or of ``kept``.
 
-    ``names`` are those of the files from the folder on, ``sizes`` (n,) their bytes; the value begins ``skips`` (n,)
-    bytes after the beginning. Without names, ``sizes`` are those of values that lie one after the other in ``kept``.
+    ``names`` are those of the files from the folder on, ``file_sizes`` their bytes. Value i is ``sizes[i]`` bytes of
+    the file ``numbers[i]`` (None: file i), from the byte ``skips[i]`` (None: 0) on. ``checksums`` (n,) are CRC-32s that
+    the container has. Without names, ``sizes`` are those of values that lie one after the other in ``kept``.
     """
 
     sizes: NDArray[np.int64]
     names: Sequence[str] | None = None
+    file_sizes: NDArray[np.int64] | None = None
+    numbers: NDArray[np.int64] | None = None
     skips: NDArray[np.int64] | None = None
+    checksums: NDArray[np.uint32] | None = None
     kept: NDArray[np.uint8] | None = None
 
 
@@ -95,8 +104,8 @@ class FolderContent:
     What a source says of its samples, in their order: the keys, the values of each payload field, the columns.
 
     ``listed`` are folders that were looked into, from the folder on, and their times (ns) before that; ``read`` are
-    further files that the samples depend on. ``begun_ns`` is when the source was opened, by ``time.time_ns``; 0 keeps
-    no index, since what the samples depend on cannot be watched.
+    files that the samples depend on, besides those that are whole values. ``begun_ns`` is when the source was opened,
+    by ``time.time_ns``; 0 keeps no index, since what the samples depend on cannot be watched.
     """
 
     schema: Schema
@@ -115,8 +124,12 @@ def root_of(path: str) -> str:
     return real if Path(real).is_dir() else str(Path(real).parent)
 
 
-def open_kept(path: str, options: Unpacked) -> Shard | None:
-    """Return the samples of a path by the index that is kept; None if there is none, or none that is still right."""
+def open_kept(path: str, options: Unpacked, read: Read = "auto") -> Shard | None:
+    """
+    Return the samples of a path by the index that is kept; None if there is none, or none that is still right.
+
+    ``read`` is as in ``open_store``.
+    """
     if not Path(path).exists():
         return None
     for place in _places(path, options):
@@ -125,19 +138,20 @@ def open_kept(path: str, options: Unpacked) -> Shard | None:
             continue
         try:
             kept.data.check_listing()
+            shard = _mapped(kept.shard, kept.data, read)
         except StoreError as exc:
             _LOG.debug("%s", exc)
             continue
-        _warn(kept.shard)
-        return kept.shard
+        _warn(shard)
+        return shard
     return None
 
 
-def open_listed(path: str, options: Unpacked, content: FolderContent) -> Shard:
+def open_listed(path: str, options: Unpacked, content: FolderContent, read: Read = "auto") -> Shard:
     """
     Return the samples that a source found, and keep their index; what differs from an older one is logged.
 
-    Raises StoreError if a file was changed since it was listed.
+    ``read`` is as in ``open_store``. Raises StoreError if a file was changed since it was listed, or cannot be mapped.
     """
     root = root_of(path)
     files, starts, sizes = _laid_out(root, content)
@@ -155,7 +169,7 @@ def open_listed(path: str, options: Unpacked, content: FolderContent) -> Shard:
         count=len(content.keys),
         starts=starts,
         sizes=sizes,
-        checksums={},
+        checksums={name: each.checksums for name, each in content.values.items() if each.checksums is not None},
         shapes={},
         intervals={},
         columns=content.columns,
@@ -167,7 +181,23 @@ def open_listed(path: str, options: Unpacked, content: FolderContent) -> Shard:
     _tell_changes(path, options, files)
     _keep(shard, options, files, stamps, content.begun_ns)
     _warn(shard)
-    return shard
+    return _mapped(shard, data, read)
+
+
+def _mapped(shard: Shard, folder: ListedFolder, read: Read) -> Shard:
+    """
+    Return the samples over mapped files, if these are few that hold many values each; else as they are.
+
+    Raises StoreError if a file is not what was listed, or cannot be mapped.
+    """
+    if read == "pread" or (read == "auto" and network_file_system(folder.root) is not None):
+        return shard
+    kept = len(folder.files.kept)
+    if not are_few(folder.files, sum(int((starts >= kept).sum()) for starts in shard.starts.values())):
+        return shard
+    data = MappedFolder(folder)
+    starts = {name: data.placed(np.asarray(each)) for name, each in shard.starts.items()}
+    return replace(shard, data=data, starts=starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +240,12 @@ def _laid_out(
 ) -> tuple[FileList, dict[str, NDArray[np.int64]], dict[str, NDArray[np.int64]]]:
     """Return all files one behind the other, and where each value begins among them, and its size."""
     kept = [each.kept for each in content.values.values() if each.kept is not None]
-    names = [name for each in content.values.values() for name in each.names or ()]
-    of_files = [each.sizes for each in content.values.values() if each.names is not None]
-    expected = np.concatenate([np.zeros(0, np.int64), *of_files])
+    names, expected, firsts, is_container = _every_file(content)
     seen = _look(root, names)
     differs = (seen[:, 0] != 0) | (seen[:, 2] != expected)
+    # Where values lie in a container was read from it: it must not have been written to meanwhile.
+    now_ns = time.time_ns() + _SETTLED_NS
+    differs |= is_container & (content.begun_ns < seen[:, 4]) & (seen[:, 4] <= now_ns) & (content.begun_ns > 0)
     if differs.any():
         raise StoreError(f"{root}/{names[int(differs.argmax())]}: changed while it was indexed: open it again")
     joined = _joined(names)
@@ -223,18 +254,55 @@ def _laid_out(
     bounds = files.bounds()
     starts: dict[str, NDArray[np.int64]] = {}
     sizes: dict[str, NDArray[np.int64]] = {}
-    kept_at, file_at = 0, 1
+    kept_at = 0
     for name, each in content.values.items():
+        sizes[name] = each.sizes
         if each.names is None:
             starts[name] = kept_at + np.cumsum(each.sizes) - each.sizes
-            sizes[name] = each.sizes
             kept_at += int(each.sizes.sum())
-        else:
-            skips = np.zeros(len(each.sizes), np.int64) if each.skips is None else each.skips
-            starts[name] = bounds[file_at : file_at + len(each.sizes)] + skips
-            sizes[name] = each.sizes - skips
-            file_at += len(each.sizes)
+            continue
+        numbers = firsts[name] if each.numbers is None else firsts[name][each.numbers]
+        skips = np.zeros(len(numbers), np.int64) if each.skips is None else each.skips
+        leaves = (skips < 0) | (each.sizes < 0) | (each.sizes > expected[numbers] - skips)
+        if leaves.any():
+            i = int(leaves.argmax())
+            raise StoreError(
+                f"{root}/{names[int(numbers[i])]}: sample {content.keys[i]!r}, field {name!r}: {each.sizes[i]:,} bytes "
+                f"from {skips[i]:,} leave a file of {expected[numbers[i]]:,}: get the file again"
+            )
+        starts[name] = bounds[numbers + 1] + skips
     return files, starts, sizes
+
+
+def _every_file(
+    content: FolderContent,
+) -> tuple[list[str], NDArray[np.int64], dict[str, NDArray[np.int64]], NDArray[np.bool_]]:
+    """
+    Return the names of all files, their sizes, which of them the files of each field are, and which are containers.
+
+    A container that several fields lie in is one file. Files that are whole values may be there several times.
+    """
+    names, sizes = list[str](), list[NDArray[np.int64]]()
+    known, firsts = dict[str, int](), dict[str, NDArray[np.int64]]()
+    for field, each in content.values.items():
+        if each.names is None or each.file_sizes is None:
+            continue
+        if each.numbers is None:
+            firsts[field] = np.arange(len(names), len(names) + len(each.names))
+            names += each.names
+            sizes.append(each.file_sizes)
+            continue
+        at = list[int]()
+        for name, size in zip(each.names, each.file_sizes, strict=True):
+            if name not in known:
+                known[name] = len(names)
+                names.append(name)
+                sizes.append(np.array([size], np.int64))
+            at.append(known[name])
+        firsts[field] = np.array(at, np.int64)
+    is_container = np.zeros(len(names), np.bool_)
+    is_container[list(known.values())] = True
+    return names, np.concatenate([np.zeros(0, np.int64), *sizes]), firsts, is_container
 
 
 def _joined(names: Sequence[str]) -> NDArray[np.uint8]:
@@ -282,7 +350,8 @@ def with_content(shard: Shard) -> Shard:
     """
     Return the samples of a folder with the checksum of each value, and the sizes of pictures that native code tells.
 
-    All files are read. Raises StoreError if one is not what was listed.
+    All files are read. Raises StoreError if one is not what was listed, and StoreCorrupt for a value that differs from
+    the checksum that it has already.
     """
     files, checksums, shapes = files_of([shard.data]), dict[str, NDArray[np.uint32]](), dict[str, NDArray[np.int32]]()
     with closing(_native.ThreadPool(available_cpus())) as pool:
@@ -297,6 +366,11 @@ def with_content(shard: Shard) -> Shard:
                 _native.checksum(values, sums[part], pool).wait()
                 if field.traits.is_picture:
                     _native.probe_images(values, seen[part], pool).wait()
+            wrong = np.flatnonzero(sums != shard.checksums.get(field.name, sums))
+            if len(wrong):
+                key = shard.key(int(wrong[0]))
+                words = "differs from its checksum: get the file again"
+                raise StoreCorrupt(f"{shard.path}: {key!r}, field {field.name!r}: {words}")
             checksums[field.name] = sums
             if field.traits.is_picture:
                 shapes[field.name] = np.ascontiguousarray(np.where(seen[:, :1] == _native.OK, seen[:, 1:4], 0))
@@ -311,7 +385,8 @@ def keep_content(shard: Shard, options: Unpacked) -> str:
         kept = _read_kept(place, shard.path, options)
         if kept is not None and kept.shard.content_crc == shard.content_crc:
             kept.data.check()
-            _write(place, shard, options, kept.data.files, kept.stamps)
+            known = replace(kept.shard, checksums=shard.checksums, shapes=shard.shapes, intervals=shard.intervals)
+            _write(place, known, options, kept.data.files, kept.stamps)
             return place
     raise StoreError(
         f"{shard.path}: has no index that could keep it: if it was changed a moment ago, try again; if neither its "

@@ -33,8 +33,10 @@ from fastio.store.index.sealed import Shard, bytes_from
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_own_file
 from fastio.store.jump_tables import ELSEWHERE, with_points, write_added
+from fastio.store.kinds.unknown import is_container_of_others
 from fastio.store.kinds.unpacked import AS_IT_IS
 from fastio.store.opening import open_store
+from fastio.store.opening_files import list_again
 from fastio.store.sets.names import SET_SUFFIX, listed_name, set_path
 from fastio.store.sets.seal import seal_set
 from fastio.store.sets.set_object import SetMember, write_set
@@ -66,13 +68,15 @@ def index_store(
     Without ``folder``, a store or shards of this machine get start points (see ``begin_jump_tables``) beside them. With
     it, ``folder/name.fastio-set`` lists the files where they lie, with all of their index and, with ``jump``, start
     points: for folders that cannot be written, and for shards behind URLs. Files in place get checksums and sizes of
-    pictures, too, and without ``jump`` these alone. JPEGs that are found to be damaged stay as
-    they are. ``progress`` is told of the start points of stores and of files of this machine.
+    pictures, too, and without ``jump`` these alone; samples that differ from a checksum of their container are left
+    out. JPEGs that are found to be damaged stay as they are. ``progress`` is told of the start points of stores and of
+    files of this machine.
 
     Raises StoreError if there is nothing that this could add, the name is taken and not to be replaced, or something
     cannot be read or written, and StoreCorrupt for a value that differs from its checksum.
     """
-    if folder is None and is_local(path) and Path(path).exists() and not names_store(path):
+    is_here = folder is None and is_local(path) and Path(path).exists()
+    if is_here and (not names_store(path) or is_container_of_others(path)):
         return _index_files(path, jump=jump, progress=progress)
     is_packed = _is_packed(path)
     if folder is not None and not is_packed:
@@ -101,13 +105,12 @@ def index_store(
 
 def _index_files(path: str, *, jump: bool, progress: Progress) -> IndexReport:
     """Add to the index of files in place what reading them tells: checksums, sizes of pictures, start points."""
-    with open_store(path) as store:
-        shards, damaged = [with_content(shard) for shard in store.shards], list[str]()
-        if jump and any(field.traits.is_image for field in store.schema.payload):
-            shards, report = _noted(path, shards, progress)
-            damaged = [*report.damaged]
-        (shard,) = shards
-        return replace(report_of(path, shards, damaged), path=keep_content(shard, AS_IT_IS))
+    shard, damaged = with_content(list_again(path)), list[str]()
+    shards = [shard]
+    if jump and any(field.traits.is_image for field in shard.schema.payload):
+        shards, report = _noted(path, shards, progress)
+        damaged = [*report.damaged]
+    return replace(report_of(path, shards, damaged), path=keep_content(shards[0], AS_IT_IS))
 
 
 def _without_damage(shard: Shard) -> Shard:
@@ -244,7 +247,7 @@ def report_of(path: str, shards: Sequence[Shard], damaged: Sequence[str]) -> Ind
         path=path,
         samples=sum(shard.count for shard in shards),
         shards=len(shards),
-        size_bytes=sum(shard.data.size for shard in shards),
+        size_bytes=sum(int(shard.data.identity["size"]) for shard in shards),
         start_points=sum(int(np.count_nonzero(each.counts)) for shard in shards for each in shard.intervals.values()),
         damaged=damaged,
     )

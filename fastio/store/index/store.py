@@ -111,7 +111,7 @@ class SealedStore:
         """Bytes of all files."""
         sources = self._opened().index.sources
         own = 0 if self.set_object is None else self.set_object.file.size
-        return own + sum(source.size for source in sources)
+        return own + sum(int(source.identity["size"]) for source in sources)
 
     @property
     def shards(self) -> Sequence[Shard]:

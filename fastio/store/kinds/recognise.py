@@ -119,10 +119,10 @@ def recognise(  # noqa: PLR0913 - an option each
     return Recognised(place, found, is_text=False, is_named=False, signs=signs)
 
 
-def not_packed(path: str, options: Unpacked = AS_IT_IS) -> str:
+def not_packed(path: str, options: Unpacked = AS_IT_IS, *, why: str = "") -> str:
     """
     Return one line for those who wanted to open ``path`` as a store, which it is not: what was seen in it, which kind
-    of source it is by ``options``, and the command that packs it.
+    of source it is by ``options``, ``why`` it cannot be read where it lies, and the command that packs it.
     """
     try:
         found = recognise(
@@ -139,7 +139,8 @@ def not_packed(path: str, options: Unpacked = AS_IT_IS) -> str:
         return str(exc)
     signs = f" ({found.signs})" if found.signs else ""
     remedy = "open it where it lies by fastio.TokenStream, or pack it" if found.kind.takes_ids else "pack it"
-    return f"{path}: is {found.kind.what}{signs}, and not packed yet: {remedy}: {pack_command(path, *options.words())}"
+    state = f"which cannot be read where it lies, because {why}" if why else "and not packed yet"
+    return f"{path}: is {found.kind.what}{signs}, {state}: {remedy}: {pack_command(path, *options.words())}"
 
 
 def pack_command(path: str, *options: str) -> str:

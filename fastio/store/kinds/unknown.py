@@ -15,7 +15,7 @@ import numpy as np
 from fastio._native import image_kind
 from fastio.errors import SourceError, StoreError
 from fastio.store.foreign.other_libraries import library_of
-from fastio.store.formats import content_of, named
+from fastio.store.formats import FORMATS, content_of, named
 from fastio.store.index.seal import read_seal
 from fastio.store.kinds.names import plain_name
 from fastio.store.kinds.scan import shown
@@ -26,6 +26,7 @@ __all__ = [
     "Near",
     "container_of_others",
     "holds_pictures",
+    "is_container_of_others",
     "is_of_others",
     "kind_of",
     "unknown",
@@ -240,3 +241,10 @@ def is_of_others(path: str, name: str) -> bool:
         return form is not None and form.name == name and read_seal(path, form.seal_at) is None
     except (OSError, StoreError):
         return False
+
+
+def is_container_of_others(path: str) -> bool:
+    """
+    Return whether a file is a container in FORMATS that another program wrote, which only its own kind of source reads.
+    """
+    return any(form.foreign is None and is_of_others(path, form.name) for form in FORMATS.values())

@@ -217,5 +217,5 @@ def test_folder_of_an_environment(tmp_path: Path) -> None:
         open_store(tmp_path / "env.lmdb")
     with lmdb.open(str(tmp_path / "file.lmdb"), subdir=False) as env, env.begin(write=True) as txn:
         txn.put(b"a", b"1")
-    with pytest.raises(StoreError, match=r"file\.lmdb.*no.*found none|file\.lmdb.*seal"):
+    with pytest.raises(StoreError, match=r"file\.lmdb.*value of 'a' is neither"):
         open_store(tmp_path / "file.lmdb")
