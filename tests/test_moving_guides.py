@@ -21,6 +21,7 @@ from PIL import Image
 from fastio import FastLoader
 from fastio.cli import cli
 from tests.conftest import encode, pictures
+from tests.converters.sources.shard_files import KINDS as SHARDS
 
 GUIDES = Path(__file__).parent.parent / "fastio" / "guide" / "moving"
 PAGES = sorted(path.name for path in GUIDES.glob("*.md") if path.name != "README.md")
@@ -70,6 +71,8 @@ def names(sources: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A folder with what the pages speak of, and the names that their lines use."""
     monkeypatch.chdir(tmp_path)
     photos, labels = sources["photos"], np.arange(COUNT) % 3
+    for folder, kind in (("mds", "mds"), ("chunks", "litdata")):
+        SHARDS[kind](Path(folder), [photo for photo, _ in photos])
     with lmdb.open("own-env", map_size=1 << 24) as env, env.begin(write=True) as txn:
         for number, (photo, label) in enumerate(photos):
             txn.put(b"%08d" % number, label.to_bytes(8, "little") + photo)

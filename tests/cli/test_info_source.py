@@ -247,15 +247,14 @@ def test_rows_of_ids(tmp_path: Path) -> None:
     assert 100 == len(TokenStream(tmp_path / "o.lmdb"))
 
 
-@pytest.mark.parametrize("name", ["mds", "lit"])
-def test_a_dataset_opened_as_a_store(tmp_path: Path, name: str) -> None:
+def test_a_dataset_opened_as_a_store(tmp_path: Path) -> None:
     """FastDataset of a folder of another library says what info says of it, not to pack it."""
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "index.json").write_bytes(OTHERS[f"{name}/index.json"][0])
+    (tmp_path / "xsv").mkdir()
+    (tmp_path / "xsv" / "index.json").write_bytes(OTHERS["xsv/index.json"][0])
     with pytest.raises(StoreError) as caught:
-        FastDataset(tmp_path / name)
+        FastDataset(tmp_path / "xsv")
 
-    assert f"{tmp_path / name}: is {described(tmp_path / name)['what']}" == str(caught.value)
+    assert f"{tmp_path / 'xsv'}: is {described(tmp_path / 'xsv')['what']}" == str(caught.value)
 
 
 def test_a_table_without_text(tmp_path: Path) -> None:
@@ -311,15 +310,13 @@ OTHERS = {
     "a.beton": (b"x", "a dataset of FFCV, .* its Loader"),
     "a.rec": (b"x", "a RecordIO file of MXNet"),
     "a.bin": (struct.pack("<I", 0xCED7230A) + bytes(20), "a RecordIO file of MXNet"),
-    "shard.00000.mds": (b"x", "a shard of MosaicML streaming"),
     "a.mat": (b"x", r"a file of MATLAB, .* scipy\.io\.loadmat"),
     "b.bin": (b"MATLAB 5.0 MAT-file, Platform", "a file of MATLAB"),
     "a.array_record": (b"x", "an ArrayRecord file"),
     "a.pt": (b"PK", "a file of torch.save"),
     "a.orc": (b"ORC", "an ORC table"),
     "a.avro": (b"Obj\x01", "an Avro file"),
-    "mds/index.json": (b'{"version": 2, "shards": [{"format": "mds"}]}', "a dataset of MosaicML streaming"),
-    "lit/index.json": (b'{"chunks": [], "config": {"data_format": ["jpeg"]}}', "a dataset of LitData"),
+    "xsv/index.json": (b'{"version": 2, "shards": [{"format": "xsv"}]}', "a dataset of MosaicML streaming .xsv."),
 }
 
 

@@ -1,27 +1,28 @@
-"""Recognises datasets in formats of other libraries that fastio does not read, and says how to pack them."""
+"""Recognises datasets in formats of other libraries; of those that fastio does not read, says how to pack them."""
 
 from __future__ import annotations
 
 import json
 import struct
 from pathlib import Path
-from typing import Any
 
-__all__ = [
-    "library_of",
-]
+__all__ = ["INDEX_NAME", "indexed_format", "library_of"]
+
+INDEX_NAME = "index.json"
 
 
 _RECORD_IO = struct.pack("<I", 0xCED7230A)  # before every record
 _MATLAB = b"MATLAB 5.0 MAT-file"
 _ORC, _AVRO = b"ORC", b"Obj\x01"
 _HEAD_BYTES = 128
-_LARGEST_INDEX = 64 << 20  # of index.json that is read
+_LARGEST_INDEX = 1 << 30  # of index.json that is read
+_LITDATA = "litdata"
+_READ = ("mds", _LITDATA)  # formats that fastio reads, given the folder
 
 _BY_SUFFIX = {
     ".beton": ("a dataset of FFCV", "its Loader"),
     ".rec": ("a RecordIO file of MXNet", "mxnet.recordio.MXIndexedRecordIO"),
-    ".mds": ("a shard of MosaicML streaming", "streaming.LocalDataset, given its folder"),
+    ".mds": ("a shard of MosaicML streaming", ""),
     ".mat": ("a file of MATLAB", "scipy.io.loadmat, or h5py from version 7.3 on"),
     ".array_record": ("an ArrayRecord file", "grain's ArrayRecordDataSource"),
     ".arrayrecord": ("an ArrayRecord file", "grain's ArrayRecordDataSource"),
@@ -41,11 +42,11 @@ def library_of(path: str) -> str:
     Folders are told by their ``index.json``, files by their first bytes or their names.
     """
     if Path(path).is_dir():
-        return _of_index(_index(Path(path, "index.json")))
+        return _of_index(indexed_format(path))
     if not Path(path).is_file():
         return ""
-    if Path(path).name == "index.json":
-        return _of_index(_index(Path(path)))
+    if Path(path).name == INDEX_NAME:
+        return _of_index(indexed_format(str(Path(path).parent)))
     try:
         with Path(path).open("rb") as file:
             head = file.read(_HEAD_BYTES)
@@ -55,28 +56,37 @@ def library_of(path: str) -> str:
     return _words(*_BY_SUFFIX[suffix]) if suffix in _BY_SUFFIX else ""
 
 
-def _index(path: Path) -> Any:
-    """The object in an ``index.json``; None if there is none that can be read."""
+def indexed_format(folder: str) -> str:
+    """
+    Return whose shards the ``index.json`` in a folder lists: "mds", or another format of MosaicML Streaming, or
+    "litdata"; "" if there is none, or none that can be read.
+    """
+    path = Path(folder, INDEX_NAME)
     try:
         if path.stat().st_size > _LARGEST_INDEX:
-            return None
-        return json.loads(path.read_text(encoding="utf-8"))
+            return ""
+        index = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return None
-
-
-def _of_index(index: Any) -> str:
+        return ""
     if not isinstance(index, dict):
         return ""
     shards, chunks = index.get("shards"), index.get("chunks")
     if isinstance(shards, list) and all(isinstance(each, dict) and "format" in each for each in shards) and shards:
-        return _words(f"a dataset of MosaicML streaming ({shards[0]['format']})", "streaming.LocalDataset")
-    if isinstance(chunks, list) and isinstance(index.get("config"), dict):
-        return _words("a dataset of LitData", "litdata.StreamingDataset")
-    return ""
+        return str(shards[0]["format"])
+    return _LITDATA if isinstance(chunks, list) and isinstance(index.get("config"), dict) else ""
+
+
+def _of_index(found: str) -> str:
+    return (
+        _words(f"a dataset of MosaicML streaming ({found})", "streaming.LocalDataset")
+        if found and found not in _READ
+        else ""
+    )
 
 
 def _words(what: str, reader: str) -> str:
+    if not reader:
+        return f"{what}, which its folder holds with the others: name that"
     return (
         f"{what}, which fastio does not read: read its samples with {reader}, and write them with fastio.pack or "
         "fastio.Writer, or pack the files that it was made from"

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from fastio.store.foreign.other_libraries import INDEX_NAME, indexed_format
 from fastio.store.kinds.names import plain_name, text_kind
 from fastio.store.kinds.scan import SourcePath, is_hidden, names_in
 from fastio.types.picture_kinds import kind_by_name
@@ -27,6 +28,8 @@ __all__ = [
     "cub_signs",
     "idx_files",
     "idx_signs",
+    "indexed_folders",
+    "indexed_signs",
     "is_coco",
     "list_signs",
     "mask_parts",
@@ -365,3 +368,26 @@ def _idx_labels(folder: Path, images: str) -> str:
 def idx_signs(place: SourcePath) -> str:
     names = idx_files(place)
     return f"idx files of {' and '.join(names)}" if names else ""
+
+
+def indexed_folders(place: SourcePath, kind: str) -> list[str]:
+    """
+    Return the folders whose ``index.json`` lists shards of a kind, "mds" or "litdata": the one at ``place``, or those
+    of its parts, or the one that this index lies in.
+    """
+    if not place.is_folder:
+        folder = str(Path(place.path).parent)
+        return [folder] if Path(place.path).name == INDEX_NAME and indexed_format(folder) == kind else []
+    if indexed_format(place.path) == kind:
+        return [place.path]
+    below = (f"{place.path}/{name}" for name in visible(place.top.folders)[:_MOST_FOLDERS])
+    return [folder for folder in below if indexed_format(folder) == kind]
+
+
+def indexed_signs(kind: str, place: SourcePath) -> str:
+    """An ``index.json`` that lists shards of a kind, or some in the folders of parts."""
+    folders = indexed_folders(place, kind)
+    if not folders:
+        return ""
+    is_below = place.is_folder and folders != [place.path]
+    return f"an index.json of {kind}{is_below * ' in '}{', '.join(Path(each).name for each in folders if is_below)}"

@@ -25,6 +25,7 @@ from fastio.store.kinds.layouts import (
     coco_signs,
     cub_signs,
     idx_signs,
+    indexed_signs,
     list_signs,
     masks_signs,
     open_images_signs,
@@ -754,6 +755,35 @@ _TFRECORD = SourceKind(
 )
 
 
+# Shards of MosaicML Streaming, and chunks of LitData, whose columns are the fields of samples.
+_MDS = SourceKind(
+    name="mds",
+    what="MDS shards of MosaicML Streaming",
+    signs=partial(indexed_signs, "mds"),
+    text_kinds=("json",),
+    has_more_than_text=lambda place: bool(indexed_signs("mds", place)),
+    open=later(f"{_IN}.mds:open_mds"),
+    own_labels="its columns hold the labels (--label-column names one)",
+    takes_fields=True,
+    takes_columns=True,
+    covers=("imagefolder", "table"),
+    near=(Near((".mds",), "an index.json beside {} lists such shards"),),
+)
+
+_LITDATA = SourceKind(
+    name="litdata",
+    what="chunks of LitData",
+    signs=partial(indexed_signs, "litdata"),
+    text_kinds=("json",),
+    has_more_than_text=lambda place: bool(indexed_signs("litdata", place)),
+    open=later(f"{_IN}.litdata:open_litdata"),
+    own_labels="its columns hold the labels (--label-column names one)",
+    takes_fields=True,
+    takes_columns=True,
+    covers=("imagefolder", "class-files", "table", "tokens"),
+)
+
+
 # Text.
 
 _TEXT_FOLDER = SourceKind(
@@ -824,6 +854,8 @@ SOURCES: dict[str, SourceKind] = {
         _ARROW,
         _SAVED,
         _TFRECORD,
+        _MDS,
+        _LITDATA,
         _TEXT_FOLDER,
         _LINES,
         _text_table("jsonl", Near((".ndjson", ".jsonlines", ".jl"), "JSON lines are named .jsonl, unlike {}")),

@@ -21,6 +21,7 @@ from fastio.store import create_store
 from fastio.store.kinds.scan import SourcePath
 from tests.converters.sources import layouts
 from tests.converters.sources.arrow.picture_tables import picture_table, write_saved, write_stream
+from tests.converters.sources.shard_files import pairs_of_kind
 from tests.converters.sources.tfrecord.records import example, write_records
 from tests.converters.trees import cifar_folder, class_folders, flat, foreign_tar, pickled, picture
 from tests.dataset.streams import documents_of, write_megatron
@@ -74,6 +75,11 @@ def make_tfrecord(folder: Path) -> Source:
         examples = [{"image/encoded": picture(4 * number + i), "image/class/label": i % 3} for i in range(4)]
         write_records(folder / f"train-0000{number}-of-00002", map(example, examples))
     return open_source(folder)
+
+
+def make_shards(kind: str) -> Callable[[Path], Source]:
+    """Ten pictures with labels in three shards of MDS or LitData."""
+    return lambda folder: open_source(pairs_of_kind(kind, folder / "set"))
 
 
 def make_metadata(folder: Path) -> Source:
@@ -187,6 +193,8 @@ MAKERS: dict[str, Callable[[Path], Source]] = {
     "arrow": make_arrow,
     "datasets": make_saved,
     "tfrecord": make_tfrecord,
+    "mds": make_shards("mds"),
+    "litdata": make_shards("litdata"),
     "tokens": make_tokens,
 }
 assert MAKERS.keys() == {name for name, kind in SOURCES.items() if kind.open}, "a new source needs a maker here"

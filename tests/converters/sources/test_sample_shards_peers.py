@@ -1,0 +1,79 @@
+"""MDS shards and chunks of LitData that these libraries wrote: what fastio packs is what they give back."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastio import FastDataset
+from fastio.converters import open_source, pack
+from tests.converters.trees import picture
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of their libraries
+COUNT = 1000
+
+
+def sample(i: int) -> dict[str, Any]:
+    """A sample with a value of each type that both keep."""
+    return {
+        "image": picture(i % 50) + b"\0" * (i % 7),
+        "class": i % 10,
+        "text": f"é {i}",
+        "weight": i / 7,
+        "tokens": np.arange(i % 11 + 2, dtype=np.int32),
+        "box": np.full((2, 3), i, np.float32),
+    }
+
+
+def mds(folder: Path) -> Iterator[dict[str, Any]]:
+    """Written and read by MosaicML Streaming."""
+    pytest.importorskip("streaming", exc_type=ImportError)
+    streaming = importlib.import_module("streaming")
+    columns = {
+        "image": "bytes",
+        "class": "int",
+        "text": "str",
+        "weight": "float64",
+        "tokens": "ndarray:int32",
+        "box": "ndarray:float32:2,3",
+    }
+    with streaming.MDSWriter(out=str(folder), columns=columns, hashes=["sha1"], size_limit=1 << 16) as out:
+        for i in range(COUNT):
+            out.write(sample(i))
+    dataset = streaming.LocalDataset(str(folder))
+    return (dataset[i] for i in range(COUNT))
+
+
+def litdata(folder: Path) -> Iterator[dict[str, Any]]:
+    """Written and read by LitData."""
+    pytest.importorskip("litdata")
+    library = importlib.import_module("litdata")
+    cache = importlib.import_module("litdata.streaming.cache").Cache(str(folder), chunk_bytes=1 << 16)
+    for i in range(COUNT):
+        cache[i] = sample(i)
+    cache.done()
+    cache.merge()
+    dataset = library.StreamingDataset(str(folder))
+    return (dataset[i] for i in range(COUNT))
+
+
+@pytest.mark.parametrize("write", [mds, litdata])
+def test_samples_are_those_of_the_library(write: Any, tmp_path: Path) -> None:
+    """1,000 samples: bytes, labels, text, numbers and arrays."""
+    theirs = list(write(tmp_path / "set"))
+    pack(open_source(tmp_path / "set"), tmp_path / "o.lmdb")
+
+    with FastDataset(tmp_path / "o.lmdb").store as store:
+        every = np.arange(COUNT)
+        values = {f.name: [v.tobytes() for v in store.spans(f.name, every).views()] for f in store.schema.payload}
+        assert [each["image"] for each in theirs] == values["image"]
+        assert [each["text"].encode() for each in theirs] == values["text"]
+        assert [np.asarray(each["tokens"]).tobytes() for each in theirs] == values["tokens"]
+        assert [np.asarray(each["box"]).tobytes() for each in theirs] == values["box"]
+        assert [each["class"] for each in theirs] == store.column("label").tolist()
+        assert [each["weight"] for each in theirs] == store.column("weight").tolist()
