@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastio import Unpacked
 from fastio.store.kinds.unpacked import AS_IT_IS
+from tests.converters.sources.shard_files import dictionary, write_litdata, write_mds
 from tests.converters.sources.tfrecord.records import example, write_records
 from tests.converters.trees import picture
 
@@ -75,4 +78,35 @@ def _number(data: bytes) -> int:
     return _varint(_message(data)[0][1], 0)[0]
 
 
-KINDS: dict[str, Callable[[Path, int], Made]] = {"tfrecord": tfrecord}
+def mds(folder: Path, count: int) -> Made:
+    """Shards of pictures, arrays of different lengths, captions and labels, columns sorted by name."""
+    encodings = {"class": "int", "image": "bytes", "ids": "ndarray:int32", "text": "str", "box": "ndarray:float32:2,2"}
+    write_mds(
+        folder, encodings, [_values(i, b"\x04" + bytes([i])) for i in range(count)], sizes={"class": 8, "box": 16}
+    )
+    return Made(folder, list(map(_given, range(count))))
+
+
+def litdata(folder: Path, count: int) -> Made:
+    """The same in chunks of LitData."""
+    tree = dictionary(**dict.fromkeys(("class", "image", "ids", "text", "box")))
+    samples = [_values(i, struct.pack("<3I", 2, 1, i), struct.pack(">4I", 1, 2, 2, 2)) for i in range(count)]
+    write_litdata(folder, ["int", "bytes", "numpy", "str", "tensor"], tree, [tuple(each.values()) for each in samples])
+    return Made(folder, list(map(_given, range(count))))
+
+
+def _values(i: int, head: bytes, box_head: bytes = b"") -> dict[str, bytes]:
+    """The bytes of a sample; ``head`` comes before its ``i`` ids."""
+    given = _given(i)
+    label = struct.pack("<q", given["label"])
+    values = {"class": label, "image": given["image"], "ids": head + given["ids"], "text": given["text"]}
+    return {**values, "box": box_head + given["box"]}
+
+
+def _given(i: int) -> dict[str, Any]:
+    """A sample as the libraries give it; tests with them compare 1,000."""
+    box, ids = np.full(4, i, "<f4").tobytes(), np.arange(i, dtype="<i4").tobytes()
+    return {"image": picture(i), "ids": ids, "text": f"é {i}".encode(), "box": box, "label": i % 3}
+
+
+KINDS: dict[str, Callable[[Path, int], Made]] = {"tfrecord": tfrecord, "mds": mds, "litdata": litdata}
