@@ -609,6 +609,13 @@ def fill_views(views: list[RowWork], outs: list[NDArray[np.uint8]], status: NDAr
     that of the pictures, not OK if one of the views cannot be had.
     """
 
+def fill_patches(rows: RowWork, out: NDArray[np.uint8], places: NDArray[np.int64], status: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+    """
+    Fill the lines of ``out`` (lines, pixels of a patch, C): those of picture i begin at
+    ``places[i]`` (n + 1,). ``rows`` are transformed_rows whose programs end with a step that
+    cuts patches; lines that a picture has beyond its patches become 0.
+    """
+
 def normal_quantiles(out: NDArray[np.float32]) -> None:
     """
     Write the 32,768 magnitudes of the noise of ``colour_rows``, each equally likely.

@@ -71,6 +71,7 @@ class Step(IntEnum):
     PLAN = 25
     PERMUTE = 26
     NOISE = 27
+    PATCHES = 28
 
 
 def program_of(count: int, *steps: tuple[Step, Any]) -> Program:

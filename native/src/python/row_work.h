@@ -15,6 +15,8 @@ struct RowPart {
   std::span<const std::size_t> shape;  ///< of a row
   std::size_t row_bytes;
   std::int32_t* status;
+  const std::int64_t* places = nullptr;  ///< the line of `out` where each row begins, and the last
+                                         ///< ends; nullptr: as high as `shape` says
 };
 
 /// Height and width of what the plan of a sample fills: a canvas of its program's, or its row.

@@ -64,9 +64,14 @@ TransformOptions options_of(const Wishes& wishes, std::size_t channels) {
   return options;
 }
 
+/// The height of row i.
+std::size_t height_of(const Picture& row, const std::int64_t* places, std::size_t i) {
+  return places == nullptr ? row.height : static_cast<std::size_t>(places[i + 1] - places[i]);
+}
+
 /// The programs by copy, so that nobody changes them under a running batch.
 ColourPrograms programs(const Programs& colours, std::size_t first, const Picture& row,
-                        std::size_t count) {
+                        std::size_t count, const std::int64_t* places = nullptr) {
   const std::size_t steps = colours ? colours->shape(1) : 0;
   if (steps == 0) return {};
   auto copy = std::make_unique<ColourWork[]>(count * steps);
@@ -75,8 +80,8 @@ ColourPrograms programs(const Programs& colours, std::size_t first, const Pictur
                 count * steps * sizeof(ColourWork));
   }
   for (std::size_t i = 0; i < count; ++i) {
-    const char* fault =
-        colour_fault({copy.get() + i * steps, steps}, row.height, row.width, row.channels);
+    const char* fault = colour_fault({copy.get() + i * steps, steps}, height_of(row, places, i),
+                                     row.width, row.channels);
     if (fault != nullptr) refuse("colours " + std::to_string(first + i) + ": " + fault);
   }
   return {std::move(copy), steps};
@@ -124,7 +129,11 @@ class TransformedRows final : public RowWork {
                          nullptr,
                          options,
                          {row, checksums(part), part.status},
-                         programs(wishes_.colours, part.first, row, part.count)};
+                         programs(wishes_.colours, part.first, row, part.count, part.places)};
+    if (part.places != nullptr) {
+      batch.places = std::make_unique<std::size_t[]>(part.count + 1);
+      std::copy_n(part.places, part.count + 1, batch.places.get());
+    }
     batch.plans = plans(part, row, batch.colours);
     if (intervals_ && !wishes_.stored) {
       batch.intervals = resolve(*intervals_, part.first, part.count);
@@ -143,7 +152,8 @@ class TransformedRows final : public RowWork {
       std::memcpy(plans.get(), wishes_.plan.data() + 13 * part.first, part.count * sizeof(Plan));
     }
     for (std::size_t i = 0; i < part.count; ++i) {
-      const auto [height, width] = first_size(colours, i, row.height, row.width);
+      const auto [height, width] =
+          first_size(colours, i, height_of(row, part.places, i), row.width);
       const char* fault = plan_fault(plans[i], height, width);
       if (fault != nullptr) refuse("plan " + std::to_string(part.first + i) + ": " + fault);
     }
@@ -220,6 +230,29 @@ PyJob begin_rows(std::shared_ptr<RowWork> work, const std::vector<Array<std::uin
   const std::size_t threads = pool ? nb::cast<PyPool&>(*pool).used() : 1;
   auto [task, cut] = work->task(parts, threads);
   return begin(std::move(task), cut, pool, keep(std::move(work), outs, status));
+}
+
+/// Begins the work for rows of patches, which are of several heights.
+PyJob fill_patches(nb::object rows, const Array<std::uint8_t, 3>& out, const Int64s& places,
+                   const StatusArray& status, const PoolHandle& pool) {
+  const auto* work = dynamic_cast<const TransformedRows*>(&nb::cast<const RowWork&>(rows));
+  if (work == nullptr || work->wishes().planar) refuse("rows are those of transformed_rows");
+  const std::size_t count = work->size();
+  expect_length("places", places.size(), count + 1);
+  expect_length("status", status.size(), count);
+  const std::int64_t* at = places.data();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (at[i] < at[i + 1]) continue;
+    refuse("places do not ascend");
+  }
+  if (at[0] != 0) refuse("places do not begin with 0");
+  expect_length("out", out.shape(0), static_cast<std::size_t>(at[count]));
+  const std::array<std::size_t, 3> shape{out.shape(0), out.shape(1), out.shape(2)};
+  const RowPart part{
+      0, count, out.data(), shape, out.size() / std::max<std::size_t>(count, 1), status.data(), at};
+  const std::size_t threads = pool ? nb::cast<PyPool&>(*pool).used() : 1;
+  auto [task, cut] = work->task({&part, 1}, threads);
+  return begin(std::move(task), cut, pool, keep(std::move(rows), out, status));
 }
 
 PyJob fill_views(std::vector<nb::object> views, const std::vector<Array<std::uint8_t, 4>>& outs,
@@ -392,6 +425,15 @@ void bind_transforms(nb::module_& m) {
               "status: NDArray[np.int32], pool: ThreadPool | None = None) -> Job"),
       "The same into ``outs``, an array (n, H, W, C) or (n, C, H, W) for each view. ``status`` is\n"
       "that of the pictures, not OK if one of the views cannot be had.");
+  m.def(
+      "fill_patches", &fill_patches, "rows"_a, "out"_a.noconvert(), "places"_a.noconvert(),
+      "status"_a.noconvert(), "pool"_a = nb::none(),
+      nb::sig("def fill_patches(rows: RowWork, out: NDArray[np.uint8], "
+              "places: NDArray[np.int64], status: NDArray[np.int32], "
+              "pool: ThreadPool | None = None) -> Job"),
+      "Fill the lines of ``out`` (lines, pixels of a patch, C): those of picture i begin at\n"
+      "``places[i]`` (n + 1,). ``rows`` are transformed_rows whose programs end with a step that\n"
+      "cuts patches; lines that a picture has beyond its patches become 0.");
   m.def("normal_quantiles", &copy_quantiles, "out"_a.noconvert(),
         nb::sig("def normal_quantiles(out: NDArray[np.float32]) -> None"),
         "Write the 32,768 magnitudes of the noise of ``colour_rows``, each equally likely.");

@@ -612,6 +612,15 @@ void permute(const Picture& picture, const ColourWork& work) noexcept {
 }
 
 constexpr double last_filter = 5;
+constexpr double longest_patch = 1024;  // pixels of a side
+constexpr double most_together = 64;    // patches along a block, and frames of one
+
+const char* patches_fault(const ColourWork& work) noexcept {
+  const bool is_known =
+      is_whole(work.amounts[0], 1, longest_patch) && is_whole(work.amounts[1], 1, most_together) &&
+      is_whole(work.amounts[2], 1, most_together) && is_whole(work.amounts[3], 0, 1);
+  return is_known ? nullptr : "there are no such patches";
+}
 
 const char* canvas_fault(const ColourWork& work) noexcept {
   const double most = longest_side;
@@ -650,7 +659,9 @@ class SizeOfRow {
     return fault;
   }
 
-  [[nodiscard]] const char* end_fault() const noexcept {
+  [[nodiscard]] const char* end_fault(const ColourProgram& program) const noexcept {
+    const auto patches = patches_of(program);
+    if (patches) return patches_fault(*patches, begins_with_canvas(program));
     return height == row_height_ && width == row_width_ ? nullptr
                                                         : "its last canvas is not the row";
   }
@@ -659,6 +670,17 @@ class SizeOfRow {
   std::size_t width;
 
  private:
+  /// What is wrong with the patches of the picture as it is at the end.
+  [[nodiscard]] const char* patches_fault(const Patches& patches, bool has_canvas) const noexcept {
+    if (!has_canvas) return "patches have no canvas";
+    if (patches.frames * patches.side * patches.side != row_width_) {
+      return "its patches have not the width of the row";
+    }
+    return patches.along(height) * patches.along(width) <= row_height_
+               ? nullptr
+               : "its patches are more than the row has lines";
+  }
+
   /// What is wrong with the step before a canvas, for the picture as it is up to there.
   [[nodiscard]] const char* plan_fault_of(const ColourWork& work,
                                           const Canvas& canvas) const noexcept {
@@ -693,6 +715,7 @@ const char* step_fault(const ColourWork& work, std::size_t height, std::size_t w
     case ColourStep::blur: return blur_fault(work, height, width);
     case ColourStep::permute: return permute_fault(work);
     case ColourStep::noise: return noise_fault(work);
+    case ColourStep::patches: return patches_fault(work);
     default: return nullptr;
   }
 }
@@ -742,6 +765,65 @@ Plan plan_of(const ColourWork& work) noexcept {
   return plan;
 }
 
+std::optional<Patches> patches_of(const ColourProgram& program) noexcept {
+  if (program.count == 0) return {};
+  const ColourWork& work = program.steps[program.count - 1];
+  if (static_cast<ColourStep>(work.step) != ColourStep::patches) return {};
+  const auto number = [&](std::size_t i) { return static_cast<std::size_t>(work.amounts[i]); };
+  return Patches{number(0), number(1), number(2), number(3) != 0};
+}
+
+namespace {
+
+/// The pixels of one patch, once; `width` and `height` of them are in the picture.
+void cut_patch(const Picture& picture, const Patches& patches, const PixelView& in,
+               std::size_t width, std::size_t height, std::uint8_t* out) noexcept {
+  const std::size_t side = patches.side, plane = side * side * patches.frames;
+  const auto channels = static_cast<std::size_t>(picture.channels);
+  if (patches.planar) {
+    split_rows(picture.channels, simd_level())(in, {out, side, plane}, width, height, false);
+    return;
+  }
+  for (std::size_t y = 0; y < height; ++y) {
+    std::memcpy(out + y * side * channels, in.data + y * in.stride, width * channels);
+  }
+}
+
+/// Repeats what each of `planes` parts of a patch begins with.
+void repeat_frames(std::uint8_t* patch, std::size_t planes, std::size_t bytes,
+                   std::size_t frames) noexcept {
+  for (std::size_t plane = 0; plane < planes; ++plane) {
+    std::uint8_t* const first = patch + plane * frames * bytes;
+    for (std::size_t k = 1; k < frames; ++k) std::memcpy(first + k * bytes, first, bytes);
+  }
+}
+
+}  // namespace
+
+void cut_patches(const Picture& picture, const Patches& patches, const Picture& out) noexcept {
+  const auto [side, merge, frames, planar] = patches;
+  const auto channels = static_cast<std::size_t>(picture.channels);
+  const std::size_t down = patches.along(picture.height), across = patches.along(picture.width);
+  const std::size_t bytes = out.row_bytes(), planes = planar ? channels : 1;
+  for (std::size_t y = 0; y < down; ++y) {
+    const std::size_t top = std::min(y * side, picture.height);
+    const std::size_t height = std::min(side, picture.height - top);
+    for (std::size_t x = 0; x < across; ++x) {
+      const std::size_t block = y / merge * (across / merge) + x / merge;
+      const std::size_t line = block * merge * merge + y % merge * merge + x % merge;
+      std::uint8_t* const patch = out.data + line * bytes;
+      const std::size_t left = std::min(x * side, picture.width);
+      const std::size_t width = std::min(side, picture.width - left);
+      if (width < side || height < side) std::memset(patch, 0, bytes);
+      if (width == 0 || height == 0) continue;
+      const PixelView in{picture.row(top) + left * channels, picture.row_bytes()};
+      cut_patch(picture, patches, in, width, height, patch);
+      repeat_frames(patch, planes, bytes / frames / planes, frames);
+    }
+  }
+  std::memset(out.data + down * across * bytes, 0, (out.height - down * across) * bytes);
+}
+
 bool begins_with_canvas(const ColourProgram& program) noexcept {
   return program.count > 0 && static_cast<ColourStep>(program.steps[0].step) == ColourStep::canvas;
 }
@@ -767,7 +849,9 @@ const char* colour_fault(const ColourProgram& program, std::size_t height, std::
     const bool is_of_any = step == ColourStep::none || step == ColourStep::erase ||
                            step == ColourStep::flip_x || step == ColourStep::flip_y ||
                            step == ColourStep::call || step == ColourStep::more_numbers ||
-                           step == ColourStep::canvas || step == ColourStep::plan;
+                           step == ColourStep::canvas || step == ColourStep::plan ||
+                           step == ColourStep::patches;
+    if (step == ColourStep::patches && i + 1 < program.count) return "something is done to patches";
     if (channels != 1 && channels != 3 && !is_of_any) {
       return "pictures have neither 1 nor 3 channels";
     }
@@ -777,7 +861,7 @@ const char* colour_fault(const ColourProgram& program, std::size_t height, std::
     fault = step == ColourStep::call ? call_fault(program, i) : nullptr;
     if (fault != nullptr) return fault;
   }
-  return size.end_fault();
+  return size.end_fault(program);
 }
 
 const char* move_fault(const ColourProgram& program, std::size_t height,
@@ -803,7 +887,7 @@ const char* move_fault(const ColourProgram& program, std::size_t height,
       default: return "masks have no colours";
     }
   }
-  return size.end_fault();
+  return size.end_fault(program);
 }
 
 double number_outside(const ColourWork& work) noexcept {
@@ -893,7 +977,8 @@ bool Colourist::step(const ColourWork& work, const Picture& picture) noexcept {
     case ColourStep::call:  // see run
     case ColourStep::more_numbers:
     case ColourStep::canvas:
-    case ColourStep::plan: break;
+    case ColourStep::plan:
+    case ColourStep::patches: break;
     case ColourStep::brightness: blend(loops, picture, amount, 0); break;
     case ColourStep::contrast: blend(loops, picture, amount, mean_luma(loops, picture)); break;
     case ColourStep::saturation:

@@ -55,7 +55,8 @@ enum class ColourStep : int {
   permute,  ///< which channel each of 3 becomes a copy of
   noise,    ///< mean and deviation of normal noise, in levels, cut to whole ones; a seed of 64
             ///< bits in four parts. Other numbers than torch's, of the same distribution
-  last = noise,
+  patches,  ///< the last step, behind a canvas: the row has the patches of the picture, see Patches
+  last = patches,
 };
 
 /// A user's function on a picture: height x width x channels bytes, which it changes in place, and
@@ -105,6 +106,30 @@ struct Canvas {
 [[nodiscard]] Canvas canvas_of(const ColourWork& work) noexcept;
 [[nodiscard]] Plan plan_of(const ColourWork& work) noexcept;
 
+/// How a picture is cut into patches, as the amounts of a step say: squares of `side` x `side`
+/// pixels, line by line; or block by block of `merge` x `merge` of them, the patches of each line
+/// by line. A patch has its pixels `frames` times, one behind the other: pixel behind pixel, or
+/// `planar`, in each channel. What the last patches of lines and columns lack is 0.
+struct Patches {
+  std::size_t side;
+  std::size_t merge;
+  std::size_t frames;
+  bool planar;
+
+  /// How many patches a side of the picture has.
+  [[nodiscard]] std::size_t along(std::size_t pixels) const noexcept {
+    const std::size_t block = side * merge;
+    return (pixels + block - 1) / block * merge;
+  }
+};
+
+/// Of the last step of a program; nothing where that cuts none.
+[[nodiscard]] std::optional<Patches> patches_of(const ColourProgram& program) noexcept;
+
+/// Cuts a picture into the lines of `out`, one patch each, and makes those behind them 0.
+/// `out.height` is at least the number of patches, `out.width` the pixels of one.
+void cut_patches(const Picture& picture, const Patches& patches, const Picture& out) noexcept;
+
 /// Whether the first plan fills a canvas, and not the row of the batch.
 [[nodiscard]] bool begins_with_canvas(const ColourProgram& program) noexcept;
 
@@ -113,7 +138,7 @@ struct Canvas {
 
 /// What is wrong with a program for pictures of this size, in words that end a message; nullptr
 /// when nothing is. A program that passes cannot reach outside the picture, and its last canvas has
-/// this size.
+/// this size, or patches that fit into as many lines of this width.
 [[nodiscard]] const char* colour_fault(const ColourProgram& program, std::size_t height,
                                        std::size_t width, int channels) noexcept;
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "core/checksum.h"
@@ -302,8 +303,7 @@ class TransformTask : public Task {
 
   /// Fills row i of a value that has been checked.
   [[nodiscard]] Status transform_checked(Worker& worker, std::size_t i) const noexcept {
-    Picture out = batch_.rows.first;
-    out.data += i * out.height * out.row_bytes();
+    const Picture out = batch_.row(i);
     return changes_rows() ? change(worker, i, out) : fill(worker, i, out);
   }
 
@@ -365,17 +365,20 @@ class TransformTask : public Task {
     return status;
   }
 
-  /// The row, by a program with canvases: one plan after the other, each with the steps behind it.
+  /// The row, by a program with canvases: one plan after the other, each with the steps behind it;
+  /// then it may be cut into patches.
   [[nodiscard]] Status through_canvases(Worker& worker, std::size_t i,
                                         const Picture& out) const noexcept {
-    const ColourProgram program = batch_.colours.of(i);
+    ColourProgram program = batch_.colours.of(i);
+    const std::optional<Patches> patches = patches_of(program);
+    if (patches) --program.count;
     Picture from{};
     std::size_t at = 0;  // the canvas
     for (std::size_t turn = 0;; ++turn) {
       const Canvas canvas = canvas_of(program.steps[at]);
       const std::size_t next = next_plan(program, at);
       Picture to = out;
-      if (next < program.count) {
+      if (next < program.count || patches) {
         to.height = canvas.height;
         to.width = canvas.width;
         to.data = worker.canvases[turn % 2].reserve(to.height * to.row_bytes() + Resizer::slack);
@@ -386,6 +389,7 @@ class TransformTask : public Task {
       if (status == Status::ok) {
         status = worker.colourist.run({program.steps + at + 1, next - at - 1}, to);
       }
+      if (status == Status::ok && next == program.count && patches) cut_patches(to, *patches, out);
       if (status != Status::ok || next == program.count) return status;
       from = to;
       at = next + 1;

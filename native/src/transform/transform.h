@@ -107,6 +107,8 @@ struct TransformedRows {
 
 /// A batch: `spans[i]` goes into row i by `plans[i]`, which plan_fault has passed. Where the
 /// restart intervals of `spans[i]` lie, `intervals[i]` may say (see Intervals); nullptr: unknown.
+/// Rows may have heights of their own: row i is the lines [places[i], places[i + 1]) from the first
+/// row on; nullptr: all have that of the first.
 struct TransformBatch {
   std::unique_ptr<Bytes[]> spans;
   std::unique_ptr<Bytes[]> intervals;
@@ -114,6 +116,15 @@ struct TransformBatch {
   TransformOptions options;
   TransformedRows rows;
   ColourPrograms colours;
+  std::unique_ptr<std::size_t[]> places = nullptr;
+
+  /// Row i.
+  [[nodiscard]] Picture row(std::size_t i) const noexcept {
+    Picture row = rows.first;
+    row.data += (places ? places[i] : i * row.height) * row.row_bytes();
+    if (places) row.height = places[i + 1] - places[i];
+    return row;
+  }
 };
 
 /// A task that decodes and transforms pictures. Of a JPEG only what the window needs is
