@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -246,7 +247,7 @@ class RowReader:
         self,
         indices: NDArray[np.int64],
         spans: Spans,
-        rows: NDArray[Any],
+        rows: NDArray[Any] | Sequence[NDArray[Any]],
         status: NDArray[np.int32],
         *,
         to_row: PixelsToRow | None = None,
@@ -261,7 +262,7 @@ class RowReader:
             DecodedBatch(spans, rows, status),
             error=partial(self.error, indices, spans),
             refusal=partial(self._refusal, spans, geometry) if self.field.traits.is_picture else None,
-            to_row=MaskRows.of(geometry, rows) if self.is_mask else to_row,
+            to_row=MaskRows.of(geometry, rows) if self.is_mask and isinstance(rows, np.ndarray) else to_row,
         )
 
     def _refusal(self, spans: Spans, geometry: Geometry | None, position: int) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,10 +48,13 @@ class PixelsToRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """What native code made of ``n`` samples: ``rows`` ``(n, ...)``, and for each an int32 ``status``."""
+    """
+    What native code made of ``n`` samples: ``rows`` ``(n, ...)``, or an array for each, and for each an int32
+    ``status``.
+    """
 
     spans: Spans
-    rows: NDArray[Any]
+    rows: NDArray[Any] | Sequence[NDArray[Any]]
     status: NDArray[np.int32]
 
 
@@ -136,9 +139,10 @@ class UndecodedRows:
             row = picture.pixels if to_row is None else to_row.row(position, picture.pixels)
         except ValueError as exc:
             return _native.CORRUPT, str(exc)
-        if row is None or row.shape != rows.shape[1:] or row.dtype.itemsize > rows.dtype.itemsize:
+        place = rows[position]
+        if row is None or row.shape != place.shape or row.dtype.itemsize > place.dtype.itemsize:
             return _native.BAD_SHAPE, None
-        rows[position] = row
+        place[...] = row
         self._kinds.append(f"{picture.kind} mask" if isinstance(to_row, MaskRows) else picture.kind)
         return _native.OK, None
 
@@ -146,7 +150,7 @@ class UndecodedRows:
         data, to_row = self._batch.spans.view(position), self._to_row
         if isinstance(to_row, MaskRows):
             return decode_mask_with_pillow(data)
-        channels = self._batch.rows.shape[3] if to_row is None else to_row.channels(position)
+        channels = self._batch.rows[position].shape[2] if to_row is None else to_row.channels(position)
         return decode_with_pillow(data, _MODES[channels])
 
 

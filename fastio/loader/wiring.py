@@ -42,8 +42,8 @@ from fastio.loader.selection.selection import Selection, select
 from fastio.samplers.shape_bucket import ShapeBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
-from fastio.transforms.batch.finish import ChannelsLast, Contiguous, ToDtype
-from fastio.transforms.batch.functions import PerSample
+from fastio.transforms.batch.finish import ChannelsLast, Contiguous, Finishing, ToDtype
+from fastio.transforms.batch.functions import PerBatch, PerSample
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import Colours, Recipe, as_list, is_geometry, split
@@ -52,15 +52,25 @@ from fastio.transforms.canvas import CropRule, GeometryRule, Rule
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
+from fastio.transforms.patches import Patchify, ResizeToTokens, SmartResize
 from fastio.transforms.resize import Letterbox, Resize
-from fastio.transforms.transform import BaseTransform, Transform
+from fastio.transforms.transform import BaseTransform, LoaderTransform, Transform
 from fastio.transforms.views import Views, view_seed
 from fastio.types.placement import Placement, Stage
 
 __all__ = ["Wiring", "wire"]
 
 _DEPTH = 2  # batches copied ahead to the device
-_SIZING = (CenterCrop, Letterbox, RandomCrop, RandomResizedCrop, Resize, ResizeToBucket)
+_SIZING = (
+    CenterCrop,
+    Letterbox,
+    RandomCrop,
+    RandomResizedCrop,
+    Resize,
+    ResizeToBucket,
+    ResizeToTokens,
+    SmartResize,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,7 @@ class _Stages:
     coloured: int = 0  # how many of ``later`` native threads do, because there is no device
     mosaics: Mosaics | None = None  # made of what native threads decode, before ``later``
     members: MemberTransforms | None = None  # instead of ``native``, what native threads do for each of a mixture
+    patches: Patchify | None = None  # how native threads cut pictures, behind ``native`` and the first of ``later``
 
     @property
     def count(self) -> int:
@@ -147,6 +158,8 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     if work.output is Output.ARRAYS:
         _check_arrays(base, stages)
     clips = clips_of(base, selection.indices, options)
+    if clips is not None and stages.patches is not None:
+        raise ValueError(f"{stages.patches!r} does not go with clips: frames are cut one by one: drop one")
     _check_functions(base, stages, pixels, work)
     steps, delivery = _steps(pixels, stages, seed, clips, are_arrays=work.output is Output.ARRAYS)
     context = replace(_context(stages, options, work, delivery), clips=clips, steps=steps, seed=seed)
@@ -194,7 +207,7 @@ def _context(
         Colours(later[:count], seed=view_seed(seed, view)) if count else None
         for view, (count, later) in enumerate(stages.later_views or [(stages.coloured, stages.later)] * stages.count)
     ]
-    has_several = stages.views is not None or stages.mosaics is not None
+    has_several = stages.views is not None or stages.mosaics is not None or stages.patches is not None
     if (has_fields(source) and not packs_fields(source, pixels.collate)) or has_several:
         fields = field_options(
             source,
@@ -204,6 +217,7 @@ def _context(
             views=stages.views,
             members=stages.members,
             mosaics=stages.mosaics,
+            patches=stages.patches,
         )
         return ProducerContext(source, work, fields=fields)
     fused = fuse(
@@ -234,12 +248,13 @@ def _context(
 def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, seed: int) -> _Stages:
     """Divide the transforms; a cache is filled, or what it is to hold decided, here."""
     base = selection.base
-    _check_mosaics(selection, pixels)
+    _check_made(selection, pixels)
     if selection.member_transforms is not None:
         return _member_stages(selection, pixels, work, selection.member_transforms, seed)
     if pixels.all_views is not None:
         return _view_stages(base, pixels, pixels.all_views)
-    transforms, mosaics, behind = Mosaics.taken(as_list(pixels.transforms), seed=seed)
+    every, patches, finishing = _cut(as_list(pixels.transforms))
+    transforms, mosaics, behind = Mosaics.taken(every, seed=seed)
     adding: list[Any] = [step for step in transforms if isinstance(step, (GeometryRule, CropRule))]
     adds = [name for step in adding for name in step.adds]
     if pixels.cache == "device" and adds:
@@ -249,6 +264,8 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
             f"{adding[0]!r} with {mosaics.mosaic!r}: a mosaic has the geometries of four pictures: drop it"
         )
     native, later = split(transforms, resident=pixels.cache == "device")
+    if patches is not None:
+        return _patch_stages(base, selection, pixels, work, seed, (native, later, patches, finishing))
     made = [] if mosaics is None else [mosaics.mosaic, *mosaics.flips.transforms]
     ours = [_name(step) for step in (*made, *later, *behind) if isinstance(step, BaseTransform)]
     described = {"transforms": _name(Compose(native)) if native else None, "batch_transforms": ours}
@@ -268,22 +285,86 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
     )
 
 
-def _check_mosaics(selection: Selection, pixels: PixelOptions) -> None:
-    """Raise ValueError for a Mosaic where batches are not made of fields that the loader's threads decode."""
-    mosaic = next((step for step in pixels.every_transform if isinstance(step, Mosaic)), None)
+def _cut(transforms: Sequence[Any]) -> tuple[Sequence[Any], Patchify | None, Sequence[Any]]:
+    """
+    Take a Patchify out of a list: return what stands before it and all rules, it, and what follows. Without one, all
+    stands before it. Raises ValueError for two, and for what changes pictures behind it.
+    """
+    places = [place for place, step in enumerate(transforms) if isinstance(step, Patchify)]
+    if not places:
+        return transforms, None, ()
+    patches, behind = transforms[places[0]], transforms[places[0] + 1 :]
+    if len(places) > 1:
+        raise ValueError(f"{patches!r} and {transforms[places[1]]!r} in one list: pictures are cut once: keep one")
+    rules = [step for step in behind if isinstance(step, Rule)]
+    later = [step for step in behind if not isinstance(step, Rule)]
+    known = (Finishing, PerBatch)
+    late = next((step for step in later if isinstance(step, BaseTransform) and not isinstance(step, known)), None)
+    if late is not None:
+        raise ValueError(f"{late!r} behind {patches!r}: it is for pictures, not for patches: put it before")
+    if any(isinstance(step, ChannelsLast) for step in later):
+        raise ValueError(f"ChannelsLast behind {patches!r}: patches have no such layout: drop it")
+    return [*transforms[: places[0]], *rules], patches, later
+
+
+def _patch_stages(
+    base: FastDataset,
+    selection: Selection,
+    pixels: PixelOptions,
+    work: ProducerOptions,
+    seed: int,
+    parts: tuple[Sequence[Any], Sequence[Any], Patchify, Sequence[Any]],
+) -> _Stages:
+    """
+    Divide transforms of which native threads run all that stands before the Patchify. Raises ValueError for what they
+    do not run.
+    """
+    native, colours, patches, finishing = parts
+    count = Colours.leading(colours)
+    if count < len(colours):
+        raise ValueError(
+            f"{colours[count]!r} before {patches!r}: native threads do not run it, but they cut the pictures: drop it"
+        )
+    ours = [_name(step) for step in (*colours, patches, *finishing) if isinstance(step, BaseTransform)]
+    described = {"transforms": _name(Compose(native)) if native else None, "batch_transforms": ours}
+    later = [*colours, *finishing]
+    if pixels.cache is None:
+        return _Stages(base, native, later, None, described, coloured=count, patches=patches)
+    kept = cache_contents(base, selection.indices, native, quality=pixels.quality, seed=seed)
+    return _Stages(
+        keep_in_memory(kept, threads=work.threads, verify=work.verify),
+        list(kept.rest),
+        later,
+        None,
+        described,
+        compared=kept.compared,
+        coloured=count,
+        cached=Stage("cache in memory", ("decode", *(() if kept.first is None else kept.first.steps))),
+        patches=patches,
+    )
+
+
+def _check_made(selection: Selection, pixels: PixelOptions) -> None:
+    """
+    Raise ValueError for a Mosaic or Patchify where batches are not made of fields that the loader's threads decode.
+    """
+    made = [step for step in pixels.every_transform if isinstance(step, LoaderTransform)]
     base = selection.base
-    if mosaic is None:
+    if not made:
         return
+    patches = next((step for step in made if isinstance(step, Patchify)), None)
+    step, is_patches = patches or made[0], patches is not None
     others = {
+        "a Mosaic": is_patches and any(isinstance(other, Mosaic) for other in made),
         "views= and repeats=": pixels.all_views is not None,
         "a Mixture whose members have transforms of their own": selection.member_transforms is not None,
-        f"cache={pixels.cache!r}": pixels.cache is not None,
+        f"cache={pixels.cache!r}": pixels.cache == "device" if is_patches else pixels.cache is not None,
         f"decode={pixels.decode!r}": pixels.decode != "cpu",
         "a dataset with a transform or methods of its own": base.transform is not None or base.makes_samples,
     }
     for name, is_asked in others.items():
         if is_asked:
-            raise ValueError(f"{mosaic!r} does not go with {name}: it is made of what native threads decode: drop one")
+            raise ValueError(f"{step!r} does not go with {name}: native threads make it of what they decode: drop one")
 
 
 def _member_stages(
@@ -435,8 +516,11 @@ def _recipes(
     Return what is done where batches are made, and what on the device, by transforms of which the first ``native`` are
     done; with ``stays``, the device is where batches are made.
     """
-    make = partial(Recipe, seed=seed, repeats=repeats, named=partial(_sample_error, stages.source))
-    laid_out, count = _laid_out(transforms, pixels.layout), _functions(transforms)
+    make = partial(
+        Recipe, seed=seed, repeats=repeats, named=partial(_sample_error, stages.source), patches=stages.patches
+    )
+    laid_out = list(transforms) if stages.patches is not None else _laid_out(transforms, pixels.layout)
+    count = _functions(transforms)
     whole = make(laid_out, native=native)
     if pixels.makes_on_device or (not count and not stays):
         return make([]), whole
@@ -472,7 +556,7 @@ def _sample_error(dataset: FastDataset, index: int) -> SampleError:
 def _device(pixels: PixelOptions) -> Any:
     """The device that was named; the CPU where something is done behind the decoders and none was."""
     if pixels.device is None and not all(
-        isinstance(step, Mosaic) or is_geometry(step) for step in pixels.every_transform
+        isinstance(step, LoaderTransform) or is_geometry(step) for step in pixels.every_transform
     ):
         return "cpu"
     return pixels.device

@@ -43,6 +43,10 @@ from fastio.transforms.flip import RandomVerticalFlip as RandomVerticalFlip
 from fastio.transforms.frames import invert_geometry as invert_geometry
 from fastio.transforms.frames import move_boxes as move_boxes
 from fastio.transforms.iou_crop import RandomIoUCrop as RandomIoUCrop
+from fastio.transforms.patches import Patchify as Patchify
+from fastio.transforms.patches import ResizeToTokens as ResizeToTokens
+from fastio.transforms.patches import SmartResize as SmartResize
+from fastio.transforms.patches import patches_of as patches_of
 from fastio.transforms.resize import Letterbox as Letterbox
 from fastio.transforms.resize import Pad as Pad
 from fastio.transforms.resize import Resize as Resize

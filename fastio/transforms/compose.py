@@ -14,14 +14,13 @@ from fastio.lazy import torch, torch_if_there
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import OneOf, RandomApply, mixes_of
 from fastio.transforms.batch.functions import PerBatch, PerSample
-from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.canvas import BoxRule, Canvas, CropRule, GeometryRule, PointRule, Rule
 from fastio.transforms.iou_crop import check_boxes
 from fastio.transforms.joint import JointTransform
 from fastio.transforms.matrices import Warp
 from fastio.transforms.program import check_channels, paint
-from fastio.transforms.transform import Transform
+from fastio.transforms.transform import LoaderTransform, Transform
 from fastio.transforms.warp import Warping
 from fastio.types.options import explains_fields, explains_names
 from fastio.types.schema import Field
@@ -55,7 +54,7 @@ class Compose(Transform):
         for transform in self.transforms:
             if isinstance(transform, PerSample) or (isinstance(transform, PixelTransform) and not mixes_of(transform)):
                 continue
-            if isinstance(transform, Mosaic):
+            if isinstance(transform, LoaderTransform):
                 raise transform.refusal()
             if isinstance(transform, (BatchTransform, PerBatch)):
                 raise TypeError(

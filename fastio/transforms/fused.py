@@ -24,10 +24,11 @@ from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames, FramesByMember, Rows
 from fastio.transforms.iou_crop import looking_at_boxes
+from fastio.transforms.patches import Patchify
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import BLANK, Plan, canvas_step
 from fastio.transforms.plan import COLUMNS as COLUMNS_OF_PLAN
-from fastio.transforms.program import COLUMNS, Program, Step, check_channels, joined, paint
+from fastio.transforms.program import COLUMNS, Program, Step, check_channels, joined, paint, program_of
 from fastio.transforms.transform import Transform
 from fastio.types.placement import called
 from fastio.types.schema import Field
@@ -64,6 +65,7 @@ class Planned:
     colours: Program | None = None  # (n, steps, 14), for each finished picture
     moves: Program | None = None  # the same for masks: flips and warps, which ``colours`` begins with
     numbers: NDArray[np.float64] | None = None  # of transforms that looked at boxes to decide; None: as drawn
+    grids: NDArray[np.int64] | None = None  # (n, 2): rows and columns of patches, which ``shapes`` count as heights
 
     @property
     def has_edges(self) -> bool:
@@ -79,6 +81,7 @@ class Planned:
         return replace(
             self,
             numbers=None if self.numbers is None else self.numbers[part],
+            grids=None if self.grids is None else self.grids[part],
             indices=self.indices[part],
             stored=self.stored[part],
             rows=self.rows[part],
@@ -170,7 +173,8 @@ class Fused:
     Pictures have the ``mode`` (None: each the one that it is stored in).
 
     Raises SchemaError for two transforms that do not fit together, or that do not fit the kind of pictures.
-    ``is_fast`` as in Geometry. ``colours`` makes programs that change the finished pictures.
+    ``is_fast`` as in Geometry. ``colours`` makes programs that change the finished pictures, which ``patches`` then
+    cuts.
     """
 
     def __init__(
@@ -182,6 +186,7 @@ class Fused:
         is_raw: bool,
         is_fast: bool,
         colours: Programs | None = None,
+        patches: Patchify | None = None,
     ) -> None:
         self.transforms = Compose(transforms)
         _check_flat(self.transforms)
@@ -190,6 +195,7 @@ class Fused:
         self._is_raw = is_raw
         self._is_fast = is_fast
         self._colours = colours
+        self._patches = patches
         tried = Plan(_ANY_SIDE, _ANY_SIDE)
         self.transforms.run(tried, np.zeros((1, self.transforms.draws)))
         self._kernel = tried.first.kernel
@@ -227,11 +233,23 @@ class Fused:
     ) -> Planned:
         """As PicturePass.plan."""
         planned = self._plan_all(indices, stored, boxes, epoch=epoch)
-        if self._colours is None:
-            return planned
-        behind = self._colours.program(indices, planned.shapes, epoch=epoch)
-        first = [] if planned.colours is None else [planned.colours]
-        return replace(planned, colours=joined([*first, behind], len(indices)))
+        if self._colours is not None:
+            behind = self._colours.program(indices, planned.shapes, epoch=epoch)
+            first = [] if planned.colours is None else [planned.colours]
+            planned = replace(planned, colours=joined([*first, behind], len(indices)))
+        return planned if self._patches is None else self._cut(planned, self._patches)
+
+    def _cut(self, planned: Planned, patches: Patchify) -> Planned:
+        """Let each picture's program end with its patches. Raises SchemaError for pictures that have too many."""
+        sizes, count = planned.shapes[:, :2], len(planned.indices)
+        grids = patches.grids(sizes)
+        patches.check(grids, sizes)
+        planned = _on_canvases(planned, self._kernel)
+        cut = program_of(count, (Step.PATCHES, [patches.amounts]))
+        cut[(sizes == 0).any(axis=1)] = 0  # a bad header: the plan fits any row
+        assert planned.colours is not None
+        shapes = np.column_stack((grids.prod(axis=1), np.full(count, patches.pixels), planned.shapes[:, 2]))
+        return replace(planned, colours=joined([planned.colours, cut], count), shapes=shapes, grids=grids)
 
     def _plan_all(
         self, indices: NDArray[np.int64], stored: NDArray[np.int64], boxes: KnownBoxes | None, *, epoch: int
@@ -331,7 +349,8 @@ class Fused:
         """As PicturePass.steps."""
         colours = () if self._colours is None else self._colours.transforms
         moves = [step for step in _leaves(self.transforms) if not isinstance(step, Rule)]
-        return tuple(map(called, (*moves, *colours)))
+        patches = () if self._patches is None else (self._patches,)
+        return tuple(map(called, (*moves, *colours, *patches)))
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -398,8 +417,9 @@ class Fused:
         if planned.colours is not None:
             done = 0 if planned.moves is None else planned.moves.shape[1]  # by the transforms above
             result = np.ascontiguousarray(result)
-            paint(result[None], planned.colours[[position], done:])
-        return result
+            until = None if self._patches is None else -1
+            paint(result[None], planned.colours[[position], done:until])
+        return result if self._patches is None else self._patches.cut(result)
 
 
 # A mixture whose members have transforms of their own.

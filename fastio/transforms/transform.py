@@ -18,6 +18,7 @@ from fastio.types.schema import Field
 __all__ = [
     "BaseTransform",
     "KeepsSize",
+    "LoaderTransform",
     "Transform",
 ]
 
@@ -37,6 +38,14 @@ class BaseTransform(Protocol):
     def draws(self) -> int:
         """How many random numbers one sample takes."""
         ...
+
+
+class LoaderTransform(BaseTransform):
+    """A transform that a loader runs where it makes batches, and nobody else can."""
+
+    def refusal(self) -> TypeError:
+        """Return the error of those who pass it elsewhere."""
+        raise NotImplementedError
 
 
 Picture = TypeVar("Picture", Image.Image, "torch.Tensor")

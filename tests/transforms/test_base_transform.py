@@ -16,7 +16,8 @@ CLASSES = [member for name in transforms.__all__ if isinstance(member := getattr
 KINDS = {BaseTransform, BatchTransform, Transform}
 # A layer of a network; lists of transforms; a function of a whole batch.
 NO_TRANSFORMS = {transforms.NormalizeLayer, transforms.Views, transforms.PerBatch}
-OF_SAMPLES = {transforms.Mosaic}  # neither of one sample nor of a batch's pictures: it joins the fields of several
+# Neither of one sample nor of a batch's pictures: they make something else of these.
+OF_SAMPLES = {transforms.Mosaic, transforms.Patchify}
 BY_LIST = {transforms.RandomApply, transforms.OneOf}  # what their transforms are, they are
 
 

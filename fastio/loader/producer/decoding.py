@@ -29,6 +29,7 @@ from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, begin_jump_tables
 from fastio.store.protocol import SampleStore
 from fastio.transforms.fused import KnownBoxes, PicturePass, Planned
+from fastio.transforms.patches import Patchify
 from fastio.types.placement import repeated
 from fastio.types.spans import Spans
 
@@ -64,7 +65,8 @@ class RowField:
     decoding), and with ``is_planar`` pictures as (C, H, W).
 
     Pictures may have several views: that of ``fused``, and those of ``others``. They become a list of tensors
-    (``is_list``), or one, in which the rows of all views follow those of the first.
+    (``is_list``), or one, in which the rows of all views follow those of the first. Or they are cut into ``patches``,
+    by ``fused``: the lines of one array, of each picture as many as it needs.
     """
 
     reader: RowReader
@@ -72,6 +74,7 @@ class RowField:
     is_planar: bool = False
     others: tuple[PicturePass, ...] = ()
     is_list: bool = False
+    patches: Patchify | None = None
 
     @property
     def has_views(self) -> bool:
@@ -233,7 +236,7 @@ class RowDecoder:
         gives; None if it cannot: if rows differ in shape, or if some values could not be read.
         """
         row_field, reader = self.field, self.field.reader
-        if chunk.values.unread is not None or chunk.differs is not None:
+        if chunk.values.unread is not None or chunk.differs is not None or row_field.patches is not None:
             return None
         shape, planned = chunk.shape, chunk.planned
         if reader.is_mask and leader is not None:
@@ -285,6 +288,8 @@ class RowDecoder:
         ``leader`` is the plan of the pictures that these values, if they are masks, lie beside.
         """
         row_field, reader = self.field, self.field.reader
+        if row_field.patches is not None:
+            return self._begin_patches(values, row_field.patches)
         is_led = reader.is_mask and leader is not None
         shape, planned = ((), leader) if is_led else self._plan(values)
         geometry = None
@@ -321,6 +326,41 @@ class RowDecoder:
         job = _native.fill_views(self._works(values.spans, views), rows, status, self.pool)
         return DecodingRows(self, values, planned, None, DecodedRows(rows, tensors), status, job, views)
 
+    def _begin_patches(self, values: RowPart, patches: Patchify) -> DecodingRows:
+        """
+        Start the patches of a batch. Raises SchemaError if pictures differ in channels, or if a transform fails.
+        """
+        row_field, reader, planned = self.field, self.field.reader, self._planned(values)
+        assert row_field.fused is not None
+        assert planned is not None
+        assert planned.grids is not None
+        channels = self._channels(values, planned)
+        geometry = row_field.fused.geometry(planned, channels=channels, is_planar=False)
+        work = reader.row_work(values.spans, verify=self.verify, geometry=geometry)
+        assert work is not None
+        places = patches.places(planned.grids)
+        lines, taken = self.buffers[0].take_rows((int(places[-1]), patches.pixels, channels), reader.dtype)
+        status = np.empty(len(values), np.int32)
+        job = _native.fill_patches(work, lines, places, status, self.pool)
+        memory = DecodedRows([np.split(lines, places[1:-1])], [taken])
+        return DecodingRows(self, values, planned, geometry, memory, status, job)
+
+    def _channels(self, values: RowPart, planned: Planned) -> int:
+        """Return the channels of all pictures. Raises SchemaError if they differ."""
+        channels = planned.shapes[:, 2]
+        known = np.flatnonzero((planned.stored[:, :2] > 0).all(axis=1))
+        if len(known) == 0:
+            return int(channels.max(initial=0)) or 3
+        other = known[channels[known] != channels[known[0]]]
+        if len(other):
+            store = self.field.reader.store
+            keys = store.keys(values.indices[[known[0], other[0]]])
+            raise SchemaError(
+                f"{store.path}: pictures of different channels in one batch: {keys[0]!r} has {channels[known[0]]}, "
+                f"{keys[1]!r} has {channels[other[0]]}: pass FastDataset(path, mode='RGB')"
+            )
+        return int(channels[known[0]])
+
     def _other_views(self, values: RowPart) -> list[View]:
         """Return the views besides the first. Raises SchemaError if the rows of one cannot have one shape."""
         chunk, part, row_field = values.chunk, values.part, self.field
@@ -338,20 +378,24 @@ class RowDecoder:
         """
         Return the shape of a batch's rows and its plan. Raises SchemaError if shapes differ, or if a transform fails.
         """
-        chunk, part, fused, planned = values.chunk, values.part, self.field.fused, None
-        if fused is not None:
-            assert chunk.stored is not None
-            if chunk.planned is None:
-                boxes = chunk.boxes
-                own = None if boxes is None else (boxes[0], boxes[1].at(np.arange(part.start, part.stop)))
-                planned = fused.plan(chunk.batches.ids[part], chunk.stored[part], epoch=chunk.epoch, boxes=own)
-            else:
-                planned = chunk.planned.part(part)
+        chunk, part, planned = values.chunk, values.part, self._planned(values)
         if chunk.shape is not None:
             return chunk.shape, planned
         assert chunk.stored is not None
         shapes = chunk.stored[part] if planned is None else planned.shapes
         return self.field.row_shape(self.field.reader.common_shape(values.indices, shapes)), planned
+
+    def _planned(self, values: RowPart) -> Planned | None:
+        """Return the plan of a batch; None without transforms. Raises SchemaError if one fails."""
+        chunk, part, fused = values.chunk, values.part, self.field.fused
+        if fused is None:
+            return None
+        if chunk.planned is not None:
+            return chunk.planned.part(part)
+        assert chunk.stored is not None
+        boxes = chunk.boxes
+        own = None if boxes is None else (boxes[0], boxes[1].at(np.arange(part.start, part.stop)))
+        return fused.plan(chunk.batches.ids[part], chunk.stored[part], epoch=chunk.epoch, boxes=own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,17 +419,38 @@ class _ViewsFinish:
         return made[0]
 
 
+@dataclass(frozen=True, slots=True)
+class _PatchesFinish:
+    """As PillowFinish, for rows of patches that may have more ``lines`` than a picture has patches."""
+
+    finish: PillowFinish
+    lines: Sequence[NDArray[Any]]
+
+    def channels(self, position: int) -> int:
+        """Return the channels as stored, or those of the dataset's mode."""
+        return self.finish.channels(position)
+
+    def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """As PixelsToRow.row."""
+        patches, lines = self.finish.row(position, pixels), self.lines[position]
+        if patches is None or patches.shape[1:] != lines.shape[1:] or len(patches) > len(lines):
+            return None
+        row: NDArray[np.uint8] = np.zeros_like(lines)
+        row[: len(patches)] = patches
+        return row
+
+
 @dataclass(slots=True)
 class DecodedRows:
     """
-    The rows of a batch, ``(n, ...)`` in memory, of each view if there are some, and in ``values`` what a batch has of
-    them: one for each array, or one over all.
+    The rows of a batch, ``(n, ...)`` in memory or an array for each, of each view if there are some, and in ``values``
+    what a batch has of them: one for each array, or one over all.
 
     ``errors`` has the bad samples by position, ascending; ``kinds`` counts the pictures that Pillow decoded. (Not
     frozen: that would take longer to make.)
     """
 
-    rows: Sequence[NDArray[Any]]
+    rows: Sequence[NDArray[Any] | Sequence[NDArray[Any]]]
     values: Sequence[Any]
     errors: dict[int, SampleError] = field(default_factory=dict)
     kinds: Counter[str] | None = None
@@ -393,13 +458,19 @@ class DecodedRows:
     def blanked(self) -> Sequence[Any]:
         """Return all rows, with zeros in those of bad samples."""
         for rows in self.rows:
-            if self.errors:
+            if isinstance(rows, np.ndarray):
                 rows[list(self.errors)] = 0
+                continue
+            for position in self.errors:
+                rows[position][...] = 0
         return self.values
 
     def at(self, kept: NDArray[np.int64], output: Output) -> list[Any]:
-        """Return a copy of the rows at these positions."""
-        rows = [rows[kept] for rows in self.rows]
+        """Return a copy of the rows at these positions; those that are an array each lie one behind the other."""
+        rows = [
+            rows[kept] if isinstance(rows, np.ndarray) else np.concatenate([rows[position] for position in kept])
+            for rows in self.rows
+        ]
         rows = rows if len(self.values) == len(rows) else [np.concatenate(rows)]
         return list(map(output.of, rows))
 
@@ -484,15 +555,17 @@ class DecodingRows:
         )
         return self._decoder.pillow.settle(self._undecoded)
 
-    def _finish(self) -> PillowFinish | _ViewsFinish | None:
+    def _finish(self) -> PillowFinish | _PatchesFinish | _ViewsFinish | None:
         """Return what makes rows of what Pillow decodes; None if they are whole pictures, or for masks."""
         row_field, epoch = self._decoder.field, self._values.chunk.epoch
         if row_field.fused is None or self.planned is None or row_field.reader.is_mask:
             return None
         if not self._views:
-            return PillowFinish(row_field.fused, self.planned, epoch, row_field.is_planar)
+            finish = PillowFinish(row_field.fused, self.planned, epoch, row_field.is_planar)
+            rows = self._memory.rows[0]
+            return finish if isinstance(rows, np.ndarray) else _PatchesFinish(finish, rows)
         finishes = [PillowFinish(view.fused, view.planned, epoch, row_field.is_planar) for view in self._views]
-        return _ViewsFinish(finishes, self._memory.rows)
+        return _ViewsFinish(finishes, [np.asarray(rows) for rows in self._memory.rows])
 
 
 def _mask_size(values: RowPart, planned: Planned, *, has_channels: bool) -> Shape:

@@ -28,6 +28,7 @@ from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.batch.recipe import Colours, is_geometry
 from fastio.transforms.fused import Fused, FusedByMember, PicturePass
+from fastio.transforms.patches import Patchify
 from fastio.transforms.plain import colour_of
 from fastio.transforms.program import Program, joined
 from fastio.transforms.transform import KeepsSize, Transform
@@ -63,7 +64,7 @@ class FieldOptions:
 
     ``others`` are the transforms of the views besides the first, of pictures that have several; ``views`` says how many
     there are, and whether they become a list (None: there are no views). ``mosaics`` are made of the pictures and masks
-    of finished rows; None: none are.
+    of finished rows; None: none are. Pictures are cut into ``patches``, if that says how.
     """
 
     fused: Mapping[str, PicturePass | None]
@@ -75,6 +76,7 @@ class FieldOptions:
     others: Mapping[str, tuple[PicturePass, ...]] = field(default_factory=dict)
     views: Views | None = None
     mosaics: Mosaics | None = None
+    patches: Patchify | None = None
 
     @property
     def repeats(self) -> int:
@@ -107,17 +109,18 @@ def field_options(
     views: Views | None = None,
     members: MemberTransforms | None = None,
     mosaics: Mosaics | None = None,
+    patches: Patchify | None = None,
 ) -> FieldOptions:
     """
     Return what to do with the fields of ``dataset``.
 
     ``transforms`` are those that native threads run, and those of the first of ``views``; ``members`` are instead those
     of each member of a mixture; ``colours`` is what they then do to pictures, one for each view; ``mosaics`` are made
-    of the results. Raises SchemaError or ValueError, in one line, for options that no field goes with.
+    of the results, or ``patches``. Raises SchemaError or ValueError, in one line, for options that no field goes with.
     """
     pixels, seed, sampler = options.pixels, options.order.seed, options.samples.batch_sampler
     leader = _leader(dataset)
-    has_transforms = bool(transforms) or members is not None or mosaics is not None
+    has_transforms = bool(transforms) or members is not None or mosaics is not None or patches is not None
     if has_transforms and leader is None:
         raise SchemaError(
             f"{dataset.store.path}: transforms= is for pictures and masks, but the samples have only "
@@ -125,6 +128,8 @@ def field_options(
         )
     if has_transforms:
         _check_owners(dataset)
+    if patches is not None:
+        _check_patches(dataset, patches)
     fused: dict[str, PicturePass | None] = {}
     others: dict[str, tuple[PicturePass, ...]] = {}
     for name, reader in dataset.readers.items():
@@ -148,6 +153,7 @@ def field_options(
                     mode=None if reader.is_mask else mode,
                     is_raw=is_raw,
                     is_fast=pixels.quality == "fast",
+                    patches=patches,
                 )
                 for view, each in enumerate([transforms] if views is None else views.each)
             ]
@@ -169,7 +175,18 @@ def field_options(
         others=others,
         views=views,
         mosaics=mosaics,
+        patches=patches,
     )
+
+
+def _check_patches(dataset: FastDataset, patches: Patchify) -> None:
+    """Raise SchemaError for samples that cannot be cut into patches as a whole."""
+    masks = [name for name, reader in dataset.readers.items() if reader.is_mask]
+    if masks or not any(reader.is_picture for reader in dataset.readers.values()):
+        what = f"masks, which {', '.join(masks)} are" if masks else f"{', '.join(dataset.form.names)}"
+        raise SchemaError(
+            f"{dataset.store.path}: {patches!r} cuts pictures, not {what}: choose others by the dataset's fields="
+        )
 
 
 def _check_boxes(dataset: FastDataset, fused: PicturePass | None) -> None:
@@ -341,11 +358,12 @@ def _pass(
     mode: str | None,
     is_raw: bool,
     is_fast: bool,
+    patches: Patchify | None = None,
 ) -> PicturePass:
     """Return the pass of a picture: by ``transforms``, or by those of its member; then ``colours``."""
     fused = partial(Fused, seed=seed, mode=mode, is_raw=is_raw, is_fast=is_fast)
     if members is None:
-        return fused(transforms, colours=colours)
+        return fused(transforms, colours=colours, patches=patches)
     own_seed, passes = (seed + _COLOURS_OF_MEMBERS) % (1 << 64), {}
     for name, (plan, own) in members.parts().items():
         programs = [each for each in (Colours(own, seed=own_seed) if own else None, colours) if each is not None]

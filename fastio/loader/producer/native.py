@@ -176,9 +176,10 @@ def _row_fields(context: ProducerContext) -> RowFields:
     for name, reader in context.dataset.readers.items():
         if reader.has_rows:
             fused = options.fused[name]
-            is_planar = options.is_planar and fused is not None and reader.is_picture
+            patches = options.patches if reader.is_picture else None
+            is_planar = options.is_planar and fused is not None and reader.is_picture and patches is None
             is_list = reader.is_picture and options.views is not None and options.views.is_list
-            fields[name] = RowField(reader, fused, is_planar, options.others.get(name, ()), is_list)
+            fields[name] = RowField(reader, fused, is_planar, options.others.get(name, ()), is_list, patches)
     leader = options.leader if options.is_joint else None
     lead = None if leader is None else options.fused[leader]
     boxes = None
@@ -265,7 +266,15 @@ class _Machinery:
         could not be read, if pictures become mosaics or meet functions, or once Pillow has had to decode a picture.
         """
         fields = self.context.field_options
-        is_other = bool(self.tokens or self.preferences or self.ragged or self.others or fields.adds or fields.mosaics)
+        is_other = bool(
+            self.tokens
+            or self.preferences
+            or self.ragged
+            or self.others
+            or fields.adds
+            or fields.mosaics
+            or fields.patches
+        )
         has_steps = self.context.clips is not None or self.context.steps is not None
         if is_other or has_steps or not self.decoders or self.pillow.has_begun:
             return None
@@ -522,8 +531,8 @@ class _FieldsBatch:
         return batch | {name: values[name] for name in options.adds}
 
     def _token_counts(self) -> tuple[int, int]:
-        """Return the tokens in all fields of the batch, and the slots for them."""
-        kinds = (PaddedTokens, JoinedTokens, PreferenceTokens)
+        """Return the tokens and patches in all fields of the batch, and the slots for them."""
+        kinds = (PaddedTokens, JoinedTokens, PreferenceTokens, PendingRowFields)
         counts = [pending.counts for pending in self._pending if isinstance(pending, kinds)]
         return sum(tokens for tokens, _ in counts), sum(slots for _, slots in counts)
 

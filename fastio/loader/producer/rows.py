@@ -32,6 +32,7 @@ from fastio.transforms.arguments import as_fill
 from fastio.transforms.batch.mosaic import Pieces
 from fastio.transforms.frames import Frames, FramesByMember
 from fastio.transforms.fused import Planned
+from fastio.transforms.patches import Patchify
 from fastio.transforms.plain import colour_of
 
 __all__ = [
@@ -89,6 +90,7 @@ class PendingRowFields:
         self.planned: Planned | None = None  # for the sizes of the leader
         self._frames: Frames | FramesByMember | None = None
         self.pieces: Pieces | None = None  # that mosaics are made of, once ``lay_out`` has decided
+        self.counts = 0, 0  # patches of the batch, and its slots for them
         try:
             for name, chunk in part.rows.items():
                 self._check_raw(name)
@@ -169,7 +171,7 @@ class PendingRowFields:
         if mosaics is None or leader is None:
             return
         positions = np.arange(len(self._part)) if kept is None else kept
-        rows = self._decoded[leader].rows[0]
+        rows = np.asarray(self._decoded[leader].rows[0])
         first = 2 if self._fields.fields[leader].is_planar else 1
         height, width = rows.shape[first : first + 2]
         ids = self._part.chunk.batches.ids[self._part.part]
@@ -185,16 +187,31 @@ class PendingRowFields:
 
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
+        self.counts = 0, 0
         return {name: self._value(name, rows, kept) for name, rows in self._decoded.items()}
 
     def _value(self, name: str, rows: DecodedRows, kept: NDArray[np.int64] | None) -> Any:
         """Return the values of a field, or the list of those of its views."""
         field, output = self._fields.fields[name], self._fields.output
+        if field.patches is not None:
+            return self._patches(field.patches, name, rows, kept)
         if self.pieces is not None and name in self._canvases:
-            return self._laid_out(field, self._mosaics(name, rows.rows[0], self.pieces))
+            return self._laid_out(field, self._mosaics(name, np.asarray(rows.rows[0]), self.pieces))
         values = rows.blanked() if kept is None else rows.at(kept, output)
         values = [self._laid_out(field, each) for each in values]
         return values if field.is_list else values[0]
+
+    def _patches(
+        self, patches: Patchify, name: str, rows: DecodedRows, kept: NDArray[np.int64] | None
+    ) -> dict[str, Any]:
+        """Return what a batch has of pictures that were cut into patches."""
+        planned, output = self._decoding[name].planned, self._fields.output
+        assert planned is not None
+        assert planned.grids is not None
+        lines = rows.blanked()[0] if kept is None else rows.at(kept, output)[0]
+        grids = planned.grids if kept is None else planned.grids[kept]
+        self.counts = self.counts[0] + int(grids.prod(axis=1).sum()), self.counts[1] + len(lines)
+        return patches.batch(lines, grids, output)
 
     def _mosaics(self, name: str, rows: NDArray[Any], pieces: Pieces) -> Any:
         """Return the mosaics of a field of pictures or masks."""

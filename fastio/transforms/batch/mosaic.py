@@ -13,7 +13,7 @@ from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill, as_fill, as_mask_fill, check_probability
 from fastio.transforms.batch.mix import partners
 from fastio.transforms.frames import Frames, Rows, move_targets
-from fastio.transforms.transform import BaseTransform
+from fastio.transforms.transform import LoaderTransform
 from fastio.types.options import explains_fields
 from fastio.types.schema import Field
 
@@ -24,7 +24,7 @@ _LEAST = 4  # pixels a side: the centre then leaves room for four pieces
 
 @explains_fields
 @dataclass(frozen=True)
-class Mosaic(BaseTransform):
+class Mosaic(LoaderTransform):
     """
     Make each picture, with probability ``p``, one of four pieces of a mosaic of ``size`` x ``size`` pixels.
 

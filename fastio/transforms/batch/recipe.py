@@ -20,7 +20,6 @@ from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.functions import FailedSamplesError, PerBatch, PerSample
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
-from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.one_pass import HostPass, one_pass
 from fastio.transforms.batch.program import PixelTransform, grouped, program_for, run_program
 from fastio.transforms.batch.values import is_floating, shown
@@ -29,9 +28,10 @@ from fastio.transforms.compiled import Called, Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.fused import uniform
 from fastio.transforms.iou_crop import looking_at_boxes
+from fastio.transforms.patches import Patchify
 from fastio.transforms.plan import Plan
 from fastio.transforms.program import COLUMNS, Program, check_channels, joined
-from fastio.transforms.transform import BaseTransform, KeepsSize, Transform
+from fastio.transforms.transform import BaseTransform, KeepsSize, LoaderTransform, Transform
 from fastio.transforms.views import view_seed
 
 __all__ = ["AnyTransform", "Colours", "Recipe", "as_list", "is_geometry", "split"]
@@ -59,6 +59,7 @@ class Recipe:
 
     The first ``native`` transforms have been done by the decoders, with the numbers that they have here: see Colours.
     With ``repeats``, a batch has so many views of its samples, one behind the other, which draw numbers of their own.
+    Where pictures were cut into ``patches``, these are the first tensor of a batch, and have no random numbers.
     """
 
     def __init__(
@@ -70,10 +71,11 @@ class Recipe:
         repeats: int = 1,
         first: int = 0,
         named: Callable[[int], SampleError] | None = None,
+        patches: Patchify | None = None,
     ) -> None:
-        mosaic = next((transform for transform in transforms if isinstance(transform, Mosaic)), None)
-        if mosaic is not None:
-            raise mosaic.refusal()
+        misplaced = next((transform for transform in transforms if isinstance(transform, LoaderTransform)), None)
+        if misplaced is not None:
+            raise misplaced.refusal()
         looking = next((step for transform in transforms for step in looking_at_boxes(transform)), None)
         if looking is not None:
             raise ValueError(
@@ -105,10 +107,13 @@ class Recipe:
         self.own: Sequence[Any] = transforms[count:stop]  # callables of the user's
         self._seeds = [view_seed(seed, view) for view in range(repeats)]
         self._named = named
+        self._patches = patches
         self.next: Recipe | None = None
         self.end = first + len(stages)  # the number of the stage that would follow
         if stop < len(ours):
-            self.next = Recipe(transforms[stop:], seed=seed, repeats=repeats, first=self.end, named=named)
+            self.next = Recipe(
+                transforms[stop:], seed=seed, repeats=repeats, first=self.end, named=named, patches=patches
+            )
             self.end = self.next.end
 
     def __bool__(self) -> bool:
@@ -123,8 +128,8 @@ class Recipe:
 
         All tensors in the result are on the host.
         """
-        if not self._stages:
-            return []
+        if not self._stages or self._patches is not None:
+            return [{}] * len(self._stages)
         pictures = parts[_pictures(parts)]
         shape = pictures.shape
         if len(indices) * len(self._seeds) != shape[0]:
@@ -144,7 +149,7 @@ class Recipe:
 
     def blanked(self, parts: Sequence[torch.Tensor], count: int, blanks: Collection[int]) -> list[torch.Tensor]:
         """Return the tensors of a batch of ``count`` samples with zeros for the pictures of those at ``blanks``."""
-        done, place = list(parts), _find_pictures(parts)
+        done, place = list(parts), None if self._patches is not None else _find_pictures(parts)
         if place is not None and blanks:
             pictures = parts[place]
             done[place] = pictures.copy("K") if isinstance(pictures, np.ndarray) else pictures.clone()
@@ -175,7 +180,13 @@ class Recipe:
         Runs outside autocast: these products do not belong to the network, and the pixels must not depend on it.
         """
         done = list(parts)
-        if self._stages:
+        if self._stages and self._patches is not None:
+            images = self._patches.as_pictures(parts[0])
+            with _without_autocast(images):
+                for stage in self._stages.values():
+                    images = stage.run(Pictures(images), {}).images
+            done[0] = self._patches.as_patches(images, parts[0].shape)
+        elif self._stages:
             position, labels = _pictures(parts), _labels(parts)
             pictures = Pictures(parts[position], None if labels is None else parts[labels])
             with _without_autocast(pictures.images):
