@@ -26,7 +26,7 @@ from fastio.converters.text.samples import TextSamples
 from fastio.errors import SourceError
 from fastio.store import SampleStore
 from fastio.store.kinds.scan import Problem
-from fastio.store.protocol import read_values
+from fastio.store.protocol import read_values, refuse_lists
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -68,6 +68,7 @@ def compare(
     If the store's pictures were rewritten, those with restart markers are compared by their pixels, and those with
     other pixels with the result of packing the source again with the store's recorded options.
     """
+    refuse_lists(store, "lists cannot be compared with a source yet: verify without --against")
     pictures = recorded(store)
     stage = None if pictures is None or is_lossless(pictures) else stages_of(pictures, source)()
     was_rewritten = _was_rewritten_before(store, source, has_stage=stage is not None)

@@ -6,7 +6,8 @@ import colorsys
 import io
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from fastio.types.schema import Field
 
 __all__ = [
     "contact_sheet",
+    "shown_lists",
     "shown_samples",
 ]
 
@@ -56,7 +58,48 @@ def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None
     if field is None or len(store) == 0:
         raise FastioError(f"{store.path}: has no images to show: `fastio ls` lists its samples")
     indices = _chosen(len(store), count, seed)
-    spans, keys, labels = read_values(store, field.name, indices), store.keys(indices), _labels(store, indices)
+    return _shown(store, field, indices, _labels(store, indices), size)
+
+
+def shown_lists(store: SampleStore, *, count: int, size: int, seed: int | None = None) -> list[list[ShownSample]]:
+    """
+    Return all pictures of each of ``count`` samples of a store with lists of pictures, as ``shown_samples`` has one.
+
+    The main picture comes first, with the sample's label; then those of each list, by their field and number. A sample
+    without any has one white cell that says so.
+    """
+    indices = _chosen(len(store), count, seed)
+    rows: list[list[ShownSample]] = [[] for _ in indices]
+    labels = _labels(store, indices)
+    main = store.schema.picture
+    if main is not None:
+        for row, shown in zip(rows, _shown(store, main, indices, labels, size), strict=True):
+            row.append(shown)
+    for field in _picture_lists(store):
+        elements = store.elements(field.name)
+        which, counts = elements.of(indices)
+        names = [f"{field.name} {i + 1} of {count}" for count in counts.tolist() for i in range(count)]
+        cells = iter(_shown(elements, field.element, which, names, size))
+        for row, number in zip(rows, counts.tolist(), strict=True):
+            row.extend(islice(cells, number))
+    blank = Image.new("RGB", (size, size), _BACKGROUND)
+    for row, key, label in zip(rows, store.keys(indices), labels, strict=True):
+        if not row:
+            row.append(ShownSample(key, f"no picture: {label}", blank))
+        elif main is None:
+            row[0] = replace(row[0], label=f"{label}: {row[0].label}")
+    return rows
+
+
+def _picture_lists(store: SampleStore) -> list[Field]:
+    return [field for field in store.schema.lists if field.element.traits.is_picture]
+
+
+def _shown(
+    store: SampleStore, field: Field, indices: NDArray[np.int64], labels: Sequence[str], size: int
+) -> list[ShownSample]:
+    """Return the pictures of these samples in one field, with what is drawn over them."""
+    spans, keys = read_values(store, field.name, indices), store.keys(indices)
     picture = _mask_picture if field.traits.is_mask else _picture
     changed = set(damaged(spans).tolist())
     over = read_fields(store, [other for other in drawn_fields(store) if other != field], indices)
@@ -70,25 +113,33 @@ def contact_sheet(
     store: SampleStore, *, count: int = 40, columns: int = 8, size: int = 128, seed: int | None = None
 ) -> tuple[Image.Image, list[Problem]]:
     """
-    Return a sheet of ``shown_samples``, ``columns`` per row, each with its label (or text) and key below.
+    Return a sheet of ``shown_samples``, ``columns`` per row, each with its label (or text) and key below; or of
+    ``shown_lists``, where each sample begins a row.
 
     A sample without a picture becomes a crossed box with the reason, and is listed in the problems returned.
     """
-    samples = shown_samples(store, count=count, size=size, seed=seed)
-    columns = min(columns, len(samples))
-    heading = f"{store.path}: {len(samples):,} of {len(store):,} samples"
-    texts = (heading, *(text for sample in samples for text in (sample.key, sample.label)))
+    if _picture_lists(store) and len(store):
+        runs = shown_lists(store, count=count, size=size, seed=seed)
+    else:
+        runs = [shown_samples(store, count=count, size=size, seed=seed)]
+    shown = len(runs) if _picture_lists(store) else len(runs[0])
+    columns = min(columns, max(map(len, runs)))
+    cells = [run[at : at + columns] for run in runs for at in range(0, len(run), columns)]
+    heading = f"{store.path}: {shown:,} of {len(store):,} samples"
+    texts = (heading, *(text for run in runs for sample in run for text in (sample.key, sample.label)))
     fonts = [_font(pixels, texts) for pixels in (max(11, size // 9), max(10, size // 12))]
     line = max(14, size // 8)
     cell = size + _GAP
     title = 2 * line
-    rows = -(-len(samples) // columns)
+    rows = len(cells)
     sheet = Image.new("RGB", (columns * cell + _GAP, title + rows * (cell + 2 * line) + _GAP), _BACKGROUND)
     draw = ImageDraw.Draw(sheet)
     draw.text((_GAP, line // 2), _fitted(heading, fonts[0], sheet.width - 2 * _GAP), _INK, fonts[0])
     problems: list[Problem] = []
-    for i, sample in enumerate(samples):
-        x, y = _GAP + i % columns * cell, title + i // columns * (cell + 2 * line)
+    for row, column, sample in (
+        (row, column, each) for row, run in enumerate(cells) for column, each in enumerate(run)
+    ):
+        x, y = _GAP + column * cell, title + row * (cell + 2 * line)
         if isinstance(sample.picture, str):
             draw.rectangle((x, y, x + size - 1, y + size - 1), outline=_FAINT)
             draw.line((x, y, x + size - 1, y + size - 1), _FAINT)

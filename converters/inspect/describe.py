@@ -48,8 +48,7 @@ _PROBED = 10_000  # headers looked at for the kinds of images: all of a million 
 
 def describe(store: SampleStore) -> dict[str, Any]:
     """Return everything that ``fastio info --json`` prints."""
-    sizes = {field.name: store.value_bytes(field.name) for field in store.schema.payload}
-    payload_bytes = sum(int(each.sum()) for each in sizes.values())
+    payload_bytes = sum(int(store.value_bytes(field.name).sum()) for field in store.schema.payload)
     size_bytes = store.size_bytes
     return {
         "path": store.path,
@@ -66,7 +65,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "schema": store.schema.to_json(),
         "classes": class_counts(store),
         "labels": _label_statistics(store),
-        "fields": {field.name: _payload(store, field, sizes[field.name]) for field in store.schema.payload},
+        "fields": {field.name: _payload(store, field) for field in store.schema.payload},
         "source": _source(store.metadata),
         "tokenizer": _tokenizer(store.metadata),
         "chat": store.metadata.get("chat"),
@@ -161,8 +160,17 @@ def _name(names: list[str] | None, label: int) -> str | None:
     return names[label] if names and 0 <= label < len(names) else None
 
 
-def _payload(store: SampleStore, field: Field, sizes: NDArray[np.int64]) -> Mapping[str, Any]:
-    """Statistics of one payload field."""
+def _payload(store: SampleStore, field: Field) -> Mapping[str, Any]:
+    """Statistics of one payload field; of a field of lists, of all elements and how many samples have of them."""
+    if field.is_list:
+        elements = store.elements(field.name)
+        of_samples = _statistics(store.value_bytes(field.name))
+        return {
+            **_payload(elements, field.element),
+            "size_bytes": of_samples,
+            "elements": _statistics(elements.counts),
+        }
+    sizes = store.value_bytes(field.name)
     said: dict[str, Any] = {"size_bytes": _statistics(sizes)}
     if field.traits.is_ragged and field.unit_bytes:
         said |= {"length": _statistics(sizes // field.unit_bytes), "unit": "rows"}
@@ -273,6 +281,12 @@ def _reader(store: SampleStore) -> str:
             "from fastio import FastLoader, TokenStream\n"
             f"stream = TokenStream({store.path!r})\n"
             "loader = FastLoader(stream.windows(1025, random=True), batch_size=32, shuffle=True)\n"
+        )
+    if store.schema.lists:
+        return (
+            "from fastio import FastDataset\n"
+            f"dataset = FastDataset({store.path!r})    # {', '.join(f.name for f in store.schema.lists)}: lists\n"
+            "loader = torch.utils.data.DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=list)\n"
         )
     return (
         "from fastio import FastDataset, FastLoader\n"

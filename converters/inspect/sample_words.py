@@ -48,12 +48,17 @@ def json_values(store: SampleStore, index: int) -> dict[str, Any]:
     Return the fields of one sample for JSON.
 
     Text, JSON documents, token ids, ragged arrays and columns by value; pictures, arrays of fixed shape and bytes by
-    their size. A document that is damaged comes as text.
+    their size. Of a field of lists, a list of these, or null for a value that is missing. A document that is damaged
+    comes as text.
     """
     values: dict[str, Any] = {}
     for field in store.schema.fields:
         traits = field.traits
-        if field.is_column:
+        if field.is_list:
+            elements, which = _elements(store, field, index)
+            each = [json_values(elements, i)[field.name] for i in which]
+            values[field.name] = each if not field.is_optional else each[0] if each else None
+        elif field.is_column:
             values[field.name] = _listed(np.asarray(store.column(field.name)[index]))
         elif traits.is_text or traits.is_json:
             text = _text(_bytes(store, field, index))
@@ -74,6 +79,11 @@ def class_name(metadata: Mapping[str, Any], field: str, number: Any) -> str | No
 
 
 def _words(store: SampleStore, index: int, field: Field, width: int) -> str:
+    if field.is_list:
+        elements, which = _elements(store, field, index)
+        words = "; ".join(_words(elements, i, field.element, width) for i in which[:_NUMBERS])
+        number = "" if field.is_optional else f"{len(which)}: "
+        return f"{number}{words}" if which else "none"
     if field.is_column:
         return _column_words(store, index, field)
     data, traits = _bytes(store, field, index), field.traits
@@ -92,6 +102,12 @@ def _words(store: SampleStore, index: int, field: Field, width: int) -> str:
     unit = "id" if traits.is_tokens else "row"
     words = f"{len(array)} {unit}{'' if len(array) == 1 else 's'}"
     return f"{words}: {_row_words(store, field, array)}" if len(array) else words
+
+
+def _elements(store: SampleStore, field: Field, index: int) -> tuple[SampleStore, list[int]]:
+    """Return the store of the elements of a field of lists, and those of a sample."""
+    elements = store.elements(field.name)
+    return elements, elements.of(np.array([index]))[0].tolist()
 
 
 def _column_words(store: SampleStore, index: int, field: Field) -> str:

@@ -32,7 +32,7 @@ from fastio.store.files.local import check_folder_here
 from fastio.store.index.views import SelectedStore
 from fastio.store.kinds.scan import Problem, is_utf8, shown
 from fastio.store.listing import remove_stale
-from fastio.store.protocol import read_values
+from fastio.store.protocol import read_values, refuse_lists
 from fastio.store.token_files import STREAM
 from fastio.store.write.atomic import PartialFile, publish_file
 from fastio.types.schema import is_plain_path, text_field
@@ -85,6 +85,9 @@ def unpack(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
     check_folder_here(out)
+    refuse_lists(
+        store, 'unpack writes no lists yet: read them by FastDataset, or see "Lists" in fastio/guide/formats.md'
+    )
     if STREAM in store.metadata:
         raise StoreError(f"{store.path}: holds a stream of token ids: add --as bin, or --as megatron")
     target = Path(out).absolute()

@@ -90,13 +90,14 @@ def verify(
         problems += _other_counts(store)
         problems += _other_mask_sizes(store, range(len(store)), {})
         decoded = parsed = 0
-        for field in store.schema.payload:
-            if decode and field.traits.is_picture:
-                problems += _decode_all(_decode, store, field.name, jobs, progress)
-                decoded += len(store)
-            elif decode and is_document(field):
-                problems += _decode_all(_parse, store, field.name, jobs, progress)
-                parsed += len(store)
+        for field in store.schema.payload if decode else ():
+            values: SampleStore = store.elements(field.name) if field.is_list else store
+            if field.element.traits.is_picture:
+                problems += _decode_all(_decode, values, field.name, jobs, progress)
+                decoded += len(values)
+            elif is_document(field.element):
+                problems += _decode_all(_parse, values, field.name, jobs, progress)
+                parsed += len(values)
         result = Comparison()
         if against is not None:
             result = _compare(store, against, pool, jobs, progress)

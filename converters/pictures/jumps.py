@@ -114,6 +114,15 @@ def jump_fields(schema: Schema) -> list[Field]:
     return [field for field in schema.payload if field.traits.is_image]
 
 
+def _stored_pictures(store: SampleStore) -> list[tuple[SampleStore, Field]]:
+    """Return what may have jump tables: the store with such a field, or the elements of its lists."""
+    lists = [field for field in store.schema.lists if field.element.traits.is_image]
+    return [
+        *((store, field) for field in jump_fields(store.schema)),
+        *((store.elements(field.name), field.element) for field in lists),
+    ]
+
+
 def jump_lines(store: SampleStore) -> list[str]:
     """
     Return a line for each field whose JPEGs can be decoded from the middle, by jump tables or restart markers.
@@ -123,8 +132,8 @@ def jump_lines(store: SampleStore) -> list[str]:
     lines = []
     files = {shard.points_file.path for shard in getattr(store, "shards", ()) if shard.points_file is not None}
     beside = "" if not files else f" (in {Path(min(files)).name}{', ...' if len(files) > 1 else ''} beside it)"
-    for field in jump_fields(store.schema):
-        spans = store.spans(field.name, np.arange(len(store)))
+    for pictures, field in _stored_pictures(store):
+        spans = pictures.spans(field.name, np.arange(len(pictures)))
         if spans.intervals is None or not spans.intervals.sizes.any():
             continue
         count, nbytes = np.count_nonzero(spans.intervals.sizes), int(spans.intervals.sizes.sum())
@@ -132,7 +141,7 @@ def jump_lines(store: SampleStore) -> list[str]:
         lines.append(
             f"start points within {count:,} of {len(spans):,} pictures of {field.name!r}, for faster crops: "
             f"{size(nbytes)} of the index{beside}, {share:.2f} % of the pictures' bytes"
-            + _others(store, field.name, np.flatnonzero(spans.intervals.sizes == 0))
+            + _others(pictures, field.name, np.flatnonzero(spans.intervals.sizes == 0))
         )
     return lines
 
@@ -185,8 +194,8 @@ def jump_growth(store: SampleStore) -> dict[str, float]:
     Empty for a store behind a URL, where this part of the index is not read.
     """
     growth = {}
-    rows = evenly_spaced(len(store), _LOOKED_AT)
     for field in jump_fields(store.schema) if len(store) and is_local(store.path) else ():
+        rows = evenly_spaced(len(store), _LOOKED_AT)
         spans = store.spans(field.name, rows)  # these alone: stores may have billions of samples
         if spans.intervals is not None and spans.intervals.sizes.any():
             continue

@@ -26,7 +26,7 @@ from fastio.store.formats import named, names_store, suffixes
 from fastio.store.index.store import SealedStore
 from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.store.kinds.unknown import container_of_others, is_container_of_others, kind_of
-from fastio.store.protocol import read_values
+from fastio.store.protocol import read_values, refuse_lists
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
@@ -62,6 +62,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         if form is None or form.foreign is not None or not others:  # files of others open: this one is ours, and cut
             raise
         raise SourceError(f"{path}: expected a packed store, found {others}") from exc
+    refuse_lists(store, "lists cannot be packed again from a store yet: pack what it was packed from")
     is_sealed = all(shard.is_sealed for shard in store.shards)
     problems: dict[int, Problem] = {} if is_sealed else _repeated(store)
     not_samples = () if is_sealed else store.metadata["skipped"]

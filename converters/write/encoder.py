@@ -57,7 +57,8 @@ class Misfit(Exception):  # noqa: N818 - becomes an error of the writer, or an e
 @dataclass(slots=True)
 class Piece:
     """
-    Some samples: a row for each, its key and then, in the order of the fields, encoded values and numbers.
+    Some samples: a row for each, its key and then, in the order of the fields, encoded values and numbers; of a field
+    of lists, a tuple of encoded elements.
 
     Texts that wait for a tokenizer are ``str``. ``made_pngs`` counts the values whose pixels became a PNG, because
     they came without a file's bytes.
@@ -85,11 +86,13 @@ class SampleEncoder:
     ) -> None:
         self.schema = schema
         self._names = {each.name for each in schema.fields}
-        self._pictures = [each.name for each in schema.payload if each.traits.is_picture]
+        self._pictures = [each for each in schema.payload if each.element.traits.is_picture]
         self._encoders = [
             (each.name, _encoder(each, tokenizer, (classes or {}).get(each.name))) for each in schema.fields
         ]
-        self._payload = [1 + i for i, each in enumerate(schema.fields) if not each.is_column]  # places in a row
+        payload = [(1 + i, each) for i, each in enumerate(schema.fields) if not each.is_column]
+        self._payload = [place for place, each in payload if not each.is_list]  # places in a row
+        self._lists = [place for place, each in payload if each.is_list]
         self._piece = Piece()
 
     @property
@@ -111,10 +114,12 @@ class SampleEncoder:
         piece.rows.append(tuple(row))
         for place in self._payload:
             piece.size_bytes += len(row[place])
-        for name in self._pictures:
-            value = sample[name]
-            if type(value) is not bytes and _has_pixels(value):
-                piece.made_pngs += 1
+        for place in self._lists:
+            piece.size_bytes += sum(map(len, row[place]))
+        for each in self._pictures:
+            for value in _elements(each, sample[each.name]) if each.is_list else (sample[each.name],):
+                if type(value) is not bytes and _has_pixels(value):
+                    piece.made_pngs += 1
 
     def take(self) -> Piece:
         """Return the piece, and begin the next one."""
@@ -155,6 +160,8 @@ def check_key(key: object) -> None:
 
 
 def _encoder(field: Field, tokenizer: TextTokens | None, classes: Sequence[str] | None) -> Callable[[Any], Any]:
+    if field.is_list:
+        return _list_encoder(field, _encoder(field.element, tokenizer, None))
     if field.traits.is_tokens and tokenizer is not None:
         return tokenizer.value_encoder(field)
     if field.traits.is_picture:
@@ -164,6 +171,32 @@ def _encoder(field: Field, tokenizer: TextTokens | None, classes: Sequence[str] 
     if classes is not None:
         return _class_encoder(field, classes)
     return _column_encoder(field)
+
+
+def _elements(field: Field, value: Any) -> Sequence[Any]:
+    """Return the elements that a sample has in a field of lists. Raises UnfitError for what is no list."""
+    if field.is_optional:
+        return () if value is None else (value,)
+    if isinstance(value, (list, tuple)):
+        return value
+    raise UnfitError(f"is of type {type(value).__name__}; expected a list, an empty one where a sample has none")
+
+
+def _list_encoder(field: Field, encode: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """A function that encodes each element of a list; an error says which of them is wrong."""
+
+    def encoded(value: Any) -> tuple[Any, ...]:
+        parts: list[Any] = []
+        elements = _elements(field, value)
+        for element in elements:
+            try:
+                parts.append(encode(element))
+            except UnfitError as exc:
+                where = "" if field.is_optional else f"has a bad element, {len(parts) + 1} of {len(elements)}: it "
+                raise UnfitError(f"{where}{exc}") from exc
+        return tuple(parts)
+
+    return encoded
 
 
 def _picture_encoder(field: Field) -> Callable[[Any], Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fastio import _native
 from fastio.converters.fields.arrays import UnfitError, as_numpy, is_tensor
 from fastio.converters.fields.pictures import file_or_bytes
 from fastio.errors import SchemaError
-from fastio.types.field_types import FieldType, field_of
+from fastio.types.field_types import FieldType, field_of, type_of
 from fastio.types.picture_kinds import UNKNOWN, kind_by_name
 from fastio.types.schema import BOX_ROLES, RAGGED, RAW, Field, Schema
 
@@ -104,6 +104,7 @@ def infer_field(name: str, values: Sequence[Any]) -> Field:
     """
     Return the field for these values, those of the first samples.
 
+    * lists of what makes a picture or bytes, none among them or many: lists of these, ``image[*]``
     * ``bytes`` and files (a ``Path``, Hugging Face's ``{"bytes", "path"}``): a picture if all are one, else bytes
     * a PIL image: a picture; ``str``: text; a dict, a list of anything but numbers, or ``None`` among them: JSON
     * bool, int, float: a column of that type, of NumPy's own for its scalars; int and float: float
@@ -120,6 +121,8 @@ def infer_field(name: str, values: Sequence[Any]) -> Field:
     kinds = {_kind(name, value) for value in given}
     if kinds == {"int", "float"}:
         kinds = {"float"}
+    if "files" in kinds and all(kind == "files" or not value for kind, value in _with_kinds(name, given)):
+        kinds = {"files"}  # beside empty lists
     if len(kinds) > 1:
         raise _unclear(name, f"{' in some samples and '.join(sorted(kinds))} in others")
     return _FIELDS[kinds.pop()](name, given)
@@ -147,8 +150,21 @@ def _kind(name: str, value: Any) -> str:
             return "scalar"
         return "picture" if _is_picture_name(name) and value.ndim > 1 else "array"
     if isinstance(value, (list, tuple)):
+        if value and all(_is_file(each) for each in value):
+            return "files"
         return "list" if _is_numbers(value) else "json"
     raise _unclear(name, f"{type(value).__name__}")
+
+
+def _with_kinds(name: str, values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    return ((_kind(name, value), value) for value in values)
+
+
+def _is_file(value: Any) -> bool:
+    """Whether an element of a list is a picture or bytes: no text, and no array, which may be of numbers."""
+    if isinstance(value, Mapping):
+        return set(value) == {"bytes", "path"}
+    return isinstance(value, (bytes, bytearray, memoryview, os.PathLike, Image.Image))
 
 
 def _is_numbers(value: Sequence[Any]) -> bool:
@@ -192,6 +208,18 @@ def _bytes(name: str, values: Sequence[Any]) -> Field:
     if _is_picture_name(name):
         raise _unclear(name, "bytes that are no pictures")
     return field_of(name, "bytes")
+
+
+def _files(name: str, values: Sequence[Any]) -> Field:
+    """A list of pictures, masks or bytes, by all elements of these lists."""
+    elements = [element for value in values for element in value]
+    pillow = [element for element in elements if isinstance(element, Image.Image)]
+    others = [element for element in elements if not isinstance(element, Image.Image)]
+    of = {_bytes(name, others)} if others else set()
+    of |= {_picture(name, pillow)} if pillow else set()
+    if len(of) > 1:
+        raise _unclear(name, f"lists of {' and of '.join(sorted(map(str, of)))}")
+    return field_of(name, f"{type_of(of.pop())}[*]")
 
 
 def _picture(name: str, values: Sequence[Any]) -> Field:
@@ -274,6 +302,7 @@ _FIELDS = {
     "scalar": _scalar,
     "array": _array,
     "list": _list,
+    "files": _files,
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ from fastio.store.jump_tables import begin_jump_tables
 from fastio.store.kinds.scan import Problem
 from fastio.store.write.writer import DuplicateKeyError
 from fastio.types.schema import Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans
 
 __all__ = [
     "Ledger",
@@ -105,14 +106,15 @@ class PieceWriter:
             self.ledger.refuse(refused)
             return
         batch, problems = _batch(self.schema, piece, self.tokenizer)
-        if self.jump and jump_fields(self.schema):
+        if self.jump and any(each.element.traits.is_image for each in self.schema.payload):
             self._pool = self._pool or _native.ThreadPool(threads(self.jobs))
             batch = self._with_jumps(batch, self._pool, problems)
         left = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
         left = self._append(batch, left, problems)
         if len(left):
             self.lossy_masks.count(batch.at(left))
-        size = sum(int(spans.sizes[left].sum()) for spans in batch.spans.values())
+        sizes = [*(each.sizes for each in batch.spans.values()), *(each.sizes for each in batch.lists.values())]
+        size = sum(int(each[left].sum()) for each in sizes)
         self.packed += len(left)
         self.size_bytes += size
         self.made_pngs += piece.made_pngs
@@ -122,13 +124,20 @@ class PieceWriter:
 
     def _with_jumps(self, batch: SampleBatch, pool: _native.ThreadPool, problems: dict[int, Misfit]) -> SampleBatch:
         """The batch with start points; damaged JPEGs become problems."""
-        spans = dict(batch.spans)
+        spans, lists = dict(batch.spans), dict(batch.lists)
         begun = {field.name: begin_jump_tables(spans[field.name], pool) for field in jump_fields(self.schema)}
+        listed = [field.name for field in self.schema.lists if field.element.traits.is_image]
+        begun |= {name: begin_jump_tables(lists[name].spans, pool) for name in listed}
         for name, finish in begun.items():
-            spans[name], status = finish()
-            for i, sentence in damage([(spans[name], status)], batch.keys).items():
-                problems.setdefault(i, Misfit(sentence, name, _UNCHECKED))
-        return replace(batch, spans=spans)
+            noted, status = finish()
+            rows = lists[name].owners if name in lists else np.arange(len(batch.keys))
+            if name in lists:
+                lists[name] = replace(lists[name], spans=noted)
+            else:
+                spans[name] = noted
+            for i, sentence in damage([(noted, status)], [batch.keys[row] for row in rows.tolist()]).items():
+                problems.setdefault(int(rows[i]), Misfit(sentence, name, _UNCHECKED))
+        return replace(batch, spans=spans, lists=lists)
 
     def _append(self, batch: SampleBatch, left: NDArray[np.int64], problems: dict[int, Misfit]) -> NDArray[np.int64]:
         """Write the samples at ``left``, except those whose keys the store has already; they become problems."""
@@ -147,23 +156,32 @@ def _batch(schema: Schema, piece: Piece, tokenizer: TextTokens | None) -> tuple[
     """The piece as a batch, and what is wrong with samples, by position."""
     keys, *values_of = zip(*piece.rows, strict=True)
     spans, columns, shapes = dict[str, Spans](), dict[str, NDArray[Any]](), dict[str, NDArray[np.int32]]()
+    lists = dict[str, ListSpans]()
     problems: dict[int, Misfit] = {}
-    for each, values in zip(schema.fields, values_of, strict=True):
+    for each, of_samples in zip(schema.fields, values_of, strict=True):
         if each.is_column:
             shape = (len(keys), *(size or 0 for size in each.shape))
-            columns[each.name] = np.array(values, each.dtype).reshape(shape)
+            columns[each.name] = np.array(of_samples, each.dtype).reshape(shape)
             continue
-        encoded = joined(each, values, {}, tokenizer=tokenizer)
+        element, values, counts = each.element, of_samples, np.ones(len(keys), np.int64)
+        if each.is_list:
+            values, counts = tuple(chain.from_iterable(of_samples)), np.fromiter(map(len, of_samples), np.int64)
+        encoded = joined(element, values, {}, tokenizer=tokenizer)
         assert encoded.spans is not None
-        spans[each.name] = encoded.spans
-        if each.traits.is_picture:  # their headers are right: the encoder has checked them
-            shapes[each.name] = picture_shapes(encoded.spans, each)
+        # Headers of pictures are right: the encoder has checked them.
+        sizes = picture_shapes(encoded.spans, element) if element.traits.is_picture else None
+        if each.is_list:
+            lists[each.name] = ListSpans(encoded.spans, counts, sizes)
+        else:
+            spans[each.name] = encoded.spans
+            shapes |= {} if sizes is None else {each.name: sizes}
+        rows = np.repeat(np.arange(len(keys)), counts)
         for i, sentence in encoded.problems.items():
-            problems.setdefault(i, Misfit(sentence, each.name))
+            problems.setdefault(int(rows[i]), Misfit(sentence, each.name))
     for found in (row_problems(schema, spans, problems), mask_size_problems(schema, shapes)):
         for i, (name, sentence) in found.items():
             problems.setdefault(i, Misfit(sentence, name))
-    return SampleBatch(list(keys), spans, columns, shapes), problems
+    return SampleBatch(list(keys), spans, columns, shapes, lists), problems
 
 
 # Worker processes that read samples of a dataset and encode them, in the dataset's order.

@@ -74,6 +74,9 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
     """Yield the lines, some thousand at a time."""
     import numpy as np
 
+    from fastio.store.protocol import value_spans
+    from fastio.types.spans import firsts_of, sums_of
+
     wanted = re.compile(fnmatch.translate(pattern)).match if pattern else None
     reads = _reader(store)
     labels = store.column("label") if "label" in store.schema else None
@@ -84,11 +87,12 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
         if left <= 0:
             return
         indices = np.arange(start, min(start + _STEP, len(store)))
-        sizes = sum(store.spans(field.name, indices).sizes for field in store.schema.payload)
+        sizes = np.zeros(len(indices), np.int64)
+        for field in store.schema.payload:
+            spans, counts = value_spans(store, field.name, indices, checksums=False)
+            sizes += spans.sizes if counts is None else sums_of(firsts_of(counts), spans.sizes)
         values = [None] * len(indices) if labels is None else labels[indices].tolist()
-        rows = zip(
-            indices.tolist(), store.keys(indices), np.broadcast_to(sizes, len(indices)).tolist(), values, strict=True
-        )
+        rows = zip(indices.tolist(), store.keys(indices), sizes.tolist(), values, strict=True)
         matching = [row for row in rows if wanted is None or wanted(row[1])][:left]
         left -= len(matching)
         if not matching:
@@ -150,7 +154,7 @@ def _fields_reader(store: SampleStore) -> Callable[..., Any]:
 def _is_shown(field: Field) -> bool:
     """Whether the beginning of a value says something: not of pictures, embeddings and bytes."""
     traits = field.traits
-    is_short = field.is_column or traits.is_sequence or traits.is_json or traits.is_ragged
+    is_short = field.is_column or field.is_list or traits.is_sequence or traits.is_json or traits.is_ragged
     return is_short and field.name != "label"
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastio.dataset.form import LABEL
 from fastio.dataset.row_reader import RowReader, label_values
+from fastio.store.index.elements import Elements
 from fastio.store.protocol import SampleStore
 from fastio.types.expression import ColumnValues, Expression
 
@@ -30,8 +31,9 @@ def matching(store: SampleStore, expression: str, *, reader: RowReader) -> NDArr
 def _names(store: SampleStore, reader: RowReader) -> list[str]:
     """Return the columns that expressions may name: those of the store with one value a sample, and what all have."""
     columns = (each for each in store.schema.columns if not each.shape and np.dtype(each.dtype).kind in _ONE_VALUE)
-    sides = SIDES if reader.is_picture or reader.is_mask else ()
-    lengths = ("length",) if reader.field.traits.is_tokens else ()
+    has_sides = (reader.is_picture or reader.is_mask) and not isinstance(reader.store, Elements)
+    sides = SIDES if has_sides else ()
+    lengths = ("length",) if reader.field.traits.is_tokens and not isinstance(reader.store, Elements) else ()
     return list(dict.fromkeys((*(each.name for each in columns), *sides, *lengths, "key", "size_bytes")))
 
 

@@ -28,6 +28,7 @@ from fastio.store import open_store
 from fastio.store.files import Read
 from fastio.store.files.fetch import fetch_together
 from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.store.index.elements import Elements
 from fastio.store.index.views import SelectedStore
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import SampleStore
@@ -86,6 +87,8 @@ class FastDataset(Dataset[Any]):
     * ``fields``: of a store with more fields, ``dataset[i]`` is a dict of all by name; ``fields=("image", "mask")``
       reads only these and makes a tuple, ``fields="image"`` the value alone. ``transform`` gets the sample whole.
       fastio/guide/fields.md says what each type of field becomes.
+    * A field of lists (``image[*]``) is a list of such values, as many as the sample has; one that may be missing
+      (``image?``) is its value, or None.
     * ``mode``: "RGB"; None leaves pictures as stored ("L", "RGB" or "RGBA"). Raw pixels always stay so.
     * ``tv_tensors=True`` makes pictures, masks, boxes and points ``torchvision.tv_tensors``.
     * ``verify`` compares every sample with its checksum; a bad one raises SampleError.
@@ -165,6 +168,8 @@ class FastDataset(Dataset[Any]):
         tv_types = TvTypes(store, form) if self.tv_tensors else None
         self.store, self.form, self._tv_types = store, form, tv_types
         self.readers: Mapping[str, RowReader] = readers
+        sources = {name: reader.store for name, reader in readers.items()}
+        self._lists = {name: source for name, source in sources.items() if isinstance(source, Elements)}
         self.reader = readers.get(main) or _reader(store, main, self.mode)
         self._payload = {name: FieldValues(reader) for name, reader in readers.items()}
         self._column_names = form.columns(store.schema)
@@ -252,14 +257,16 @@ class FastDataset(Dataset[Any]):
 
     def _values(self, indices: NDArray[np.int64], used: dict[str, Spans] | None = None) -> dict[str, list[Any]]:
         """Return the values of each field of the form, before any transform; their spans are added to ``used``."""
-        spans_of = self.store.spans
-        wanted = {name: spans_of(name, indices) for name in self.readers}
+        lists = {name: elements.of(indices) for name, elements in self._lists.items()}
+        rows = {name: lists[name][0] if name in lists else indices for name in self.readers}
+        wanted = {name: reader.store.spans(name, rows[name]) for name, reader in self.readers.items()}
         arrived = fetch_together(self.store.files, wanted).wait()
         values: dict[str, list[Any]] = {}
         for name, (spans, status) in arrived.items():
             if status is not None:
-                raise self.readers[name].unreadable(indices, spans, status)
-            values[name] = self._payload[name].read(indices, spans, verify=self.verify)
+                raise self.readers[name].unreadable(rows[name], spans, status)
+            read = self._payload[name].read(rows[name], spans, verify=self.verify) if len(rows[name]) else []
+            values[name] = self._lists[name].grouped(read, lists[name][1]) if name in lists else read
             if used is not None:
                 used[name] = spans
         self._add_numbers(values, indices)
@@ -323,8 +330,14 @@ class FastDataset(Dataset[Any]):
         return self._transformed(int(chosen[0]), tuple(values[name][0] for name in self.form.names), is_blank=True)
 
     def _readable_or_blank(self, name: str, chosen: NDArray[np.int64]) -> Any:
+        if name not in self._lists:
+            return self._value_or_blank(name, chosen)
+        which, counts = self._lists[name].of(chosen)
+        return self._lists[name].grouped([self._value_or_blank(name, each) for each in which.reshape(-1, 1)], counts)[0]
+
+    def _value_or_blank(self, name: str, chosen: NDArray[np.int64]) -> Any:
         values = self._payload[name]
-        fetched = fetch_together(self.store.files, {name: self.store.spans(name, chosen)})
+        fetched = fetch_together(self.store.files, {name: values.reader.store.spans(name, chosen)})
         spans, status = fetched.wait()[name]
         if self.form.is_joint and status is None:
             with suppress(SampleError):
@@ -377,6 +390,12 @@ class FastDataset(Dataset[Any]):
         if reader is None:
             names = ", ".join(map(repr, self.readers))
             raise SchemaError(f"{self.store.path}: sizes({field!r}): no such field among {names} of this dataset")
+        if isinstance(reader.store, Elements):
+            name = reader.field.name
+            raise SchemaError(
+                f"{self.store.path}: sizes are those of one picture a sample, but {self.store.schema[name]} are "
+                f"several: store.elements({name!r}).shapes({name!r}) has them all"
+            )
         if not (reader.is_picture or reader.is_mask):
             raise SchemaError(f"{self.store.path}: sizes are those of pictures, but {reader.field.name!r} has none")
         return reader.sizes()
@@ -679,7 +698,10 @@ def _check_defaults(store: SampleStore, read: Read, remote: Remote, unpacked: Un
 
 
 def _reader(store: SampleStore, name: str, mode: str | None) -> RowReader:
-    return RowReader(store, name, mode=None if store.schema[name].traits.is_mask else mode)
+    """Return what reads a field; of a field of lists, its elements as the samples of a store of their own."""
+    field = store.schema[name]
+    source: SampleStore = store.elements(name) if field.is_list else store
+    return RowReader(source, name, mode=None if field.element.traits.is_mask else mode)
 
 
 def _check_target_transform(store: SampleStore, form: Form, target_transform: object) -> None:

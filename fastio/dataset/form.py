@@ -100,8 +100,9 @@ def _is_pair(schema: Schema, names: Sequence[str]) -> bool:
 
 
 def has_many_fields(store: SampleStore) -> bool:
-    """Whether samples are dicts: more fields than one payload and its labels."""
-    return bool(store.schema.payload) and Form.of(store, None).kind == "dict"
+    """Whether samples are dicts, of more fields than one payload and its labels, or hold lists."""
+    has_payload = bool(store.schema.payload)
+    return has_payload and (bool(store.schema.lists) or Form.of(store, None).kind == "dict")
 
 
 # The protocol FieldTransform: a transform that treats the fields of a sample by what they are.

@@ -18,7 +18,7 @@ from fastio.samplers.position import check_state, whole
 from fastio.samplers.share import Share
 from fastio.store.files import Prefetch
 from fastio.store.files.fetch import joined_spans
-from fastio.store.protocol import SampleStore
+from fastio.store.protocol import SampleStore, value_spans
 from fastio.types.spans import Spans
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def _next_unit(store: SampleStore, fields: Sequence[str], chunks: Iterator[range
     while nbytes < _UNIT_BYTES and (chunk := next(chunks, None)) is not None:
         samples = np.arange(chunk.start, chunk.stop)
         for name in fields:
-            every.append(store.spans(name, samples, checksums=False))
+            every.append(value_spans(store, name, samples, checksums=False)[0])
             nbytes += int(every[-1].sizes.sum())
         taken.append(chunk)
     return _RunAhead(taken, store.files.read_ahead(joined_spans(every)), nbytes) if taken else None

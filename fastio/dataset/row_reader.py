@@ -21,6 +21,7 @@ from fastio.dataset.undecoded import DecodedBatch, MaskRows, PixelsToRow, Undeco
 from fastio.errors import SampleError, SchemaError, UnequalSizesError
 from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.local import is_local
+from fastio.store.index.elements import Elements
 from fastio.store.protocol import SampleStore
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
@@ -303,6 +304,7 @@ class RowReader:
         """Return the error of one sample; to the words it adds why the value could not be read, if that is known."""
         index = int(indices[position])
         key = self.store.keys([index])[0]
+        sample, which = self.store.place(index) if isinstance(self.store, Elements) else (index, "")
         # Fetched spans have other numbers of shards, and nothing else tells where a failed one lies.
         stored = self.store.spans(self.field.name, np.array([index]), checksums=False)
         path = str(self.store.shard_paths[int(stored.shard[0])])
@@ -314,9 +316,9 @@ class RowReader:
                 words = "its bytes were right when they arrived, but changed in memory or in cache_dir: try again"
         words = words if reason is None else f"{words}: {reason}"
         return SampleError(
-            f"{path}[{index}] ({key!r}), field {self.field.name!r}: {words}",
+            f"{path}[{sample}] ({key!r}), field {self.field.name!r}{which}: {words}",
             path=path,
-            index=index,
+            index=sample,
             key=key,
             field=self.field.name,
         )

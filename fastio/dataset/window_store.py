@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.errors import SchemaError, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
+from fastio.store.index.elements import Elements
 from fastio.types.schema import TOKENS, Field, Schema
 from fastio.types.spans import Spans
 
@@ -369,6 +370,10 @@ class WindowStore:
     def column(self, field: str) -> NDArray[Any]:
         """Raise SchemaError: there is none."""
         raise SchemaError(f"{self.path}: no column {field!r}; windows of tokens have no columns")
+
+    def elements(self, field: str) -> Elements:
+        """Raise SchemaError: windows are no lists."""
+        raise SchemaError(f"{self.path}: windows of token ids have no lists, got {field!r}")
 
     def shapes(self, field: str) -> NDArray[np.int32]:
         """Return zeros: there are no pictures."""

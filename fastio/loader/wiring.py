@@ -146,6 +146,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     """
     selection = select(dataset, options)
     base, pixels, seed = selection.base, options.pixels, options.order.seed
+    _check_lists(base)
     _check_blank(base, options.work.on_error)
     _check_fields(base, pixels)
     _check_buckets(base, options)
@@ -618,6 +619,19 @@ def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:
     if not ours or layout == "channels_last" or any(isinstance(step, ChannelsLast) for step in transforms):
         return list(transforms)
     return [*transforms[: ours[-1] + 1], Contiguous(), *transforms[ours[-1] + 1 :]]
+
+
+def _check_lists(dataset: FastDataset) -> None:
+    """SchemaError for fields of lists, which no producer makes batches of."""
+    schema, names = dataset.store.schema, dataset.form.names
+    lists = [schema[name] for name in names if schema[name].is_list]
+    if lists:
+        others = tuple(name for name in names if not schema[name].is_list)
+        leave = f", or leave it out: FastDataset(path, fields={others})" if others else ""
+        raise SchemaError(
+            f"{dataset.store.path}: FastLoader makes no batches of {lists[0]} yet: pass the FastDataset to torch's "
+            f"DataLoader, with a collate_fn of yours{leave}"
+        )
 
 
 def _check_fields(dataset: FastDataset, pixels: PixelOptions) -> None:

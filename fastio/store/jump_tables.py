@@ -145,7 +145,7 @@ def read_added(shard: Shard) -> Shard:
             shard.path,
         )
         return shard
-    return replace(shard, intervals=intervals, points_file=file)
+    return replace(shard, intervals={**shard.intervals, **intervals}, points_file=file)
 
 
 def _intervals(file: ByteSource, shard: Shard, seal_of_store: Seal) -> dict[str, Intervals]:

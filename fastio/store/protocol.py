@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import TRUNCATED
-from fastio.errors import StoreError
+from fastio.errors import SchemaError, StoreError
 from fastio.store.files import Fetched, StoreFiles
 from fastio.types.schema import Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans
+
+if TYPE_CHECKING:
+    from fastio.store.index.elements import Elements
 
 __all__ = [
     "IN_PLACE",
@@ -23,6 +26,8 @@ __all__ = [
     "SampleWriter",
     "all_fetched",
     "read_values",
+    "refuse_lists",
+    "value_spans",
 ]
 
 
@@ -34,15 +39,16 @@ class SampleBatch:
     """
     Encoded samples on their way into a writer.
 
-    ``spans`` holds the bytes of each payload field, ``columns`` the values of each column ``(n, *shape)``, ``shapes``
-    for each image field the height, width and channels as stored, ``(n, 3)`` int32 (a missing entry means unknown:
-    the reader probes). ``keys`` are source paths.
+    ``spans`` holds the bytes of each payload field without lists, ``lists`` those of each field of lists, ``columns``
+    the values of each column ``(n, *shape)``, ``shapes`` for each image field the height, width and channels as stored,
+    ``(n, 3)`` int32 (a missing entry means unknown: the reader probes). ``keys`` are source paths.
     """
 
     keys: Sequence[str]
     spans: Mapping[str, Spans]
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     shapes: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+    lists: Mapping[str, ListSpans] = field(default_factory=dict)
 
     def at(self, positions: NDArray[np.int64]) -> SampleBatch:
         """Return the samples at these positions."""
@@ -51,6 +57,7 @@ class SampleBatch:
             spans={name: spans.at(positions) for name, spans in self.spans.items()},
             columns={name: column[positions] for name, column in self.columns.items()},
             shapes={name: shapes[positions] for name, shapes in self.shapes.items()},
+            lists={name: lists.at(positions) for name, lists in self.lists.items()},
         )
 
 
@@ -115,12 +122,24 @@ class SampleStore(Protocol):
         """
         Where a payload field's bytes lie; ``files.fetch`` brings them into memory. Faster without checksums.
 
-        Raises IndexError for an index outside 0..len-1.
+        Raises IndexError for an index outside 0..len-1, and SchemaError for a field of lists: see ``elements``.
+        """
+        ...
+
+    def elements(self, field: str) -> Elements:
+        """
+        Return the elements of a field of lists, those of all samples, as a store of their own.
+
+        Raises SchemaError for another field, and for stores that have no lists.
         """
         ...
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
-        """Return the bytes of every value of a payload field as stored, ``(len,)``, read-only: no copy of the index."""
+        """
+        Return the bytes of every value of a payload field as stored, ``(len,)``, read-only: no copy of the index.
+
+        Of a field of lists, those of all elements of each sample, added.
+        """
         ...
 
     def column(self, field: str) -> NDArray[Any]:
@@ -175,6 +194,26 @@ class SampleWriter(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def value_spans(
+    store: SampleStore, field: str, indices: NDArray[np.int64], *, checksums: bool = True
+) -> tuple[Spans, NDArray[np.int64] | None]:
+    """
+    Return where the values of a payload field lie, and of a field of lists those of all elements with how many each of
+    these samples has; None for others.
+    """
+    if not store.schema[field].is_list:
+        return store.spans(field, indices, checksums=checksums), None
+    elements = store.elements(field)
+    which, counts = elements.of(np.asarray(indices, np.int64))
+    return elements.spans(field, which, checksums=checksums), counts
+
+
+def refuse_lists(store: SampleStore, what: str) -> None:
+    """Raise SchemaError for a store with fields of lists: ``what`` says who does not take them yet, and what to do."""
+    if store.schema.lists:
+        raise SchemaError(f"{store.path}: holds {store.schema.lists[0]}, and {what}")
 
 
 # The values of some samples in memory, for those who need all of them: converting, comparing, showing.

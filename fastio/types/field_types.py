@@ -26,6 +26,7 @@ from fastio.types.schema import (
     TOKENS,
     Field,
 )
+from fastio.types.traits import LIST, OPTIONAL
 
 __all__ = ["FIELD_TYPES", "FieldType", "field_of", "type_of"]
 
@@ -54,14 +55,14 @@ FIELD_TYPES: Final[Mapping[str, tuple[str, str, tuple[int | None, ...], str]]] =
 _ANY_LENGTH: Final = "its values have any length already"
 _ANY_ROWS: Final = "it is as many rows as a sample has already"
 _NO_SIZES: Final[Mapping[str, str]] = {
-    "image": "a field is one picture; several pictures a sample are several fields, such as image_0 and image_1",
-    "mask": "a field is one mask; mask[3] is a mask whose pixels are colours, and several masks are several fields",
-    "mask16": "a field is one mask; several masks a sample are several fields",
-    "text": f"{_ANY_LENGTH}; several texts a sample are json, or several fields",
-    "json": f"{_ANY_LENGTH}, and may be lists",
-    "bytes": f"{_ANY_LENGTH}; several values a sample are several fields",
-    "tokens": _ANY_LENGTH,
-    "tokens16": _ANY_LENGTH,
+    "image": "a list of any number of pictures is image[*]",
+    "mask": "a list of masks is mask[*]; mask[3] is a mask whose pixels are colours",
+    "mask16": "a list of masks is mask16[*]",
+    "text": f"{_ANY_LENGTH}; a list of texts is text[*]",
+    "json": f"{_ANY_LENGTH}, and may be lists, or null where one is missing",
+    "bytes": f"{_ANY_LENGTH}; a list of values is bytes[*]",
+    "tokens": f"{_ANY_LENGTH}; a list of sequences is tokens[*]",
+    "tokens16": f"{_ANY_LENGTH}; a list of sequences is tokens16[*]",
     "label": "it is one whole number; several a sample are int64[3], for three, or int64[*]",
     "points": f"{_ANY_ROWS}; points[17] is 17 points a row",
     "loss": "it is as many runs as a sample has already",
@@ -71,6 +72,7 @@ _NO_SIZES: Final[Mapping[str, str]] = {
 _ARRAY = re.compile(r"(?P<dtype>[a-z]+[0-9]*)(?:\[(?P<shape>[0-9*, ]*)\])?(?: (?P<word>column))?\Z")
 _POINTS = re.compile(r"points\[([0-9]+)\]\Z")
 _COLOURS = re.compile(r"mask\[([234])\]\Z")
+_LISTED: Final = frozenset((IMAGE, MASK, TEXT, BYTES, TOKENS, RAW, RAGGED))  # codecs that elements of lists may have
 
 
 def field_of(name: str, type_: FieldType) -> Field:
@@ -84,6 +86,8 @@ def field_of(name: str, type_: FieldType) -> Field:
     * a NumPy dtype: "float32" is one number per sample (a column), "float32[512]" an array per sample,
       "float32[14] column" the same as a column (small arrays, all kept in memory), "int64[*]" or "float32[*,5]" a
       ragged array
+    * a picture, mask, text, bytes, token ids or array with "[*]" or "?" behind it: "image[*]" is a list of any number
+      of pictures, "float32[*,4][*]" one of ragged arrays, "image?" a picture that may be missing
     * a ragged array, boxes or points "per boxes": its rows belong to those of the field "boxes", as in
       "int64[*] per boxes" or "points[17] per boxes"
     * a pair ``(dtype, shape)`` such as ``("float32", (512,))``, None in the shape for a size that differs, or a triple
@@ -117,6 +121,8 @@ def type_of(field: Field) -> str:
     >>> type_of(field_of("boxes", "xyxy")), type_of(field_of("embedding", "float32[512]"))
     ('xyxy', 'float32[512]')
     """
+    if field.is_list:
+        return f"{type_of(field.element)}{OPTIONAL if field.is_optional else LIST}"
     if field.owner:
         return f"{type_of(replace(field, role=field.geometry))} per {field.owner}"
     for words, known in FIELD_TYPES.items():
@@ -145,6 +151,10 @@ def _of_words(name: str, words: str) -> Field:
         return replace(field, role=f"{field.geometry} per:{owner}".lstrip())
     if words in FIELD_TYPES:
         return Field(name, *FIELD_TYPES[words])
+    for mark in (LIST, OPTIONAL):
+        of = words.removesuffix(mark)
+        if of != words and (mark == OPTIONAL or of in _NO_SIZES or of.endswith("]")):
+            return _list_of(name, of, mark, words)
     points = _POINTS.match(words)
     if points is not None:
         return Field(name, RAGGED, "<f4", (None, int(points[1]), 2), POINTS)
@@ -162,6 +172,20 @@ def _of_words(name: str, words: str) -> Field:
     if match["word"] and None not in shape:
         return Field(name, COLUMN, _dtype(name, match["dtype"], words), shape)
     return _array(name, match["dtype"], shape, role="", words=words)
+
+
+def _list_of(name: str, of: str, mark: str, words: str) -> Field:
+    """Return the field whose elements have the type ``of``. Raises SchemaError for those that are in no list."""
+    element = _of_words(name, of)
+    if element.codec in _LISTED and not element.role:
+        return replace(element, codec=element.codec + mark)
+    if of in _NO_SIZES and mark == LIST:
+        raise SchemaError(f"field {name!r}: {of} takes no [*]: {_NO_SIZES[of]}")
+    what = "be missing" if mark == OPTIONAL else "be listed"
+    raise SchemaError(
+        f"field {name!r}: {of} cannot {what}: only pictures, masks, text, bytes, token ids and arrays (float32[512], "
+        f"float32[*,4]) can; got {words!r}"
+    )
 
 
 def _array(name: str, dtype: str, shape: tuple[object, ...], *, role: str, words: str = "") -> Field:
@@ -194,6 +218,6 @@ def _own_word(type_: object) -> str:
 
 def _unknown(name: str, words: str) -> SchemaError:
     return SchemaError(
-        f"field {name!r}: expected a type such as {', '.join(FIELD_TYPES)}, float32, float32[512], float32[*,4] or "
-        f"int64[*] per boxes, got {words!r}"
+        f"field {name!r}: expected a type such as {', '.join(FIELD_TYPES)}, float32, float32[512], float32[*,4], "
+        f"int64[*] per boxes, image[*] or image?, got {words!r}"
     )

@@ -5,14 +5,28 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.types.traits import BYTES, COLUMN, IMAGE, JSON, MASK, RAGGED, RAW, TEXT, TOKENS, Traits, traits_of
+from fastio.types.traits import (
+    BYTES,
+    COLUMN,
+    IMAGE,
+    JSON,
+    LIST,
+    MASK,
+    OPTIONAL,
+    RAGGED,
+    RAW,
+    TEXT,
+    TOKENS,
+    Traits,
+    traits_of,
+)
 
 __all__ = [
     "BOX_ROLES",
@@ -41,6 +55,7 @@ LOSS = "loss"
 
 VERSION = 1
 PER_SAMPLE_VERSION = 2  # written only then: an older fastio would take byte offsets for numbers of ids
+LISTS_VERSION = 3  # written only with lists: an older fastio would expect one value a sample
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PER = "per:"
@@ -63,6 +78,10 @@ class Field:
 
     "loss" are lengths of runs of the sample's token ids, int32, by turns outside and inside of the loss: see
     ``fastio.types.runs``.
+
+    A field of lists has the codec of its elements and "[*]" (any number of them), or "?" (one or none: a value that may
+    be missing); ``dtype`` and ``shape`` are those of an element. Its ``traits`` are those of no value at all, so that
+    nobody takes a list for a picture; ``element`` has those of its elements.
     """
 
     name: str
@@ -86,6 +105,9 @@ class Field:
             )
         if any(size is not None and size < 0 for size in self.shape):
             raise SchemaError(f"field {self.name!r}: expected sizes of at least 0 in shape, got {self.shape}")
+        if self.is_list:
+            self._check_list()
+            return
         traits = self.traits
         if traits.has_fixed_shape and None in self.shape:
             raise SchemaError(f"field {self.name!r}: codec {self.codec!r} needs a fixed shape, got {self.shape}")
@@ -100,6 +122,14 @@ class Field:
                 f"(None, 4), got {self.shape}"
             )
         self._check_role()
+
+    def _check_list(self) -> None:
+        element = self.element
+        if element.is_list or element.is_column or element.traits.is_json or self.role:
+            raise SchemaError(
+                f"field {self.name!r}: expected lists of pictures, masks, text, bytes, token ids or arrays without a "
+                f"role, got {self.codec!r} with the role {self.role!r}"
+            )
 
     def _check_role(self) -> None:
         if not self.role:
@@ -124,6 +154,23 @@ class Field:
                 f"field {self.name!r}: {self.role} does not fit {self.dtype} {self.shape}; boxes are (None, 4), points "
                 "(None, 2) or (None, K, 2), and loss is '<i4' (None,)"
             )
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a sample has a list of values, any number of them or one that may be missing."""
+        return self.codec.endswith((LIST, OPTIONAL))
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether it is a list of one value or none, which samples have as the value or None."""
+        return self.codec.endswith(OPTIONAL)
+
+    @property
+    def element(self) -> Field:
+        """The field of one element of a list; of another field itself."""
+        if not self.is_list:
+            return self
+        return replace(self, codec=self.codec.removesuffix(OPTIONAL).removesuffix(LIST))
 
     @property
     def geometry(self) -> str:
@@ -157,6 +204,8 @@ class Field:
         >>> str(Field("image", IMAGE, "|u1", (None, None, None))), str(Field("pixels", RAW, "|u1", (32, 32, 3)))
         ("encoded pictures in 'image'", "raw |u1 of 32x32x3 in 'pixels'")
         """
+        if self.is_list:
+            return f"{'perhaps' if self.is_optional else 'lists of'} {self.element}"
         shape = f" of {'x'.join(map(str, self.shape))}" if self.shape else ""
         return f"{self.traits.title.replace('{array}', self.dtype + shape)} in {self.name!r}"
 
@@ -241,8 +290,13 @@ class Schema:
 
     @property
     def payload(self) -> tuple[Field, ...]:
-        """The fields with a run of bytes per sample."""
+        """The fields with a run of bytes per sample, or one for each element of its list."""
         return tuple(f for f in self.fields if not f.is_column)
+
+    @property
+    def lists(self) -> tuple[Field, ...]:
+        """The fields of payload with a list of values per sample."""
+        return tuple(f for f in self.fields if f.is_list)
 
     @property
     def columns(self) -> tuple[Field, ...]:
@@ -275,17 +329,17 @@ class Schema:
             fields.append(
                 {"name": field.name, "codec": field.codec, "dtype": field.dtype, "shape": list(field.shape), **role}
             )
-        if self.is_per_sample:
-            return {"version": PER_SAMPLE_VERSION, "fields": fields, "per_sample": True}
-        return {"version": self.version, "fields": fields}
+        per_sample = {"per_sample": True} if self.is_per_sample else {}
+        version = LISTS_VERSION if self.lists else PER_SAMPLE_VERSION if self.is_per_sample else self.version
+        return {"version": version, "fields": fields, **per_sample}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
         """Read what ``to_json`` wrote. Raises SchemaError for a newer version or a malformed structure."""
         try:
             version = int(data["version"])
-            if version > PER_SAMPLE_VERSION:
-                newest = PER_SAMPLE_VERSION
+            if version > LISTS_VERSION:
+                newest = LISTS_VERSION
                 raise SchemaError(f"schema version {version}, this fastio reads up to {newest}: upgrade fastio")
             fields = tuple(
                 Field(

@@ -1,15 +1,17 @@
-"""Spans: where encoded values lie; the only type that passes between stores and codecs."""
+"""Spans: where encoded values lie, the only type that passes between stores and codecs; ListSpans: lists of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import Buffers
 
-__all__ = ["Spans"]
+__all__ = ["ListSpans", "Spans", "elements_of", "firsts_of", "sums_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +105,101 @@ class Spans:
             None if self.checksums is None else self.checksums[positions],
             None if self.intervals is None else self.intervals.at(positions),
         )
+
+
+# Lists of values: as many elements as a sample has, all elements of all samples one after the other.
+
+
+def firsts_of(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """
+    Return where the elements of each list begin among all elements, and one past the end, ``(n + 1,)``.
+
+    >>> firsts_of(np.array([2, 0, 1])).tolist()
+    [0, 2, 2, 3]
+    """
+    firsts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, dtype=np.int64, out=firsts[1:])
+    return firsts
+
+
+def elements_of(firsts: NDArray[np.int64], positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """
+    Return the elements of the lists at these positions, list by list, and how many each of these lists has.
+
+    >>> [each.tolist() for each in elements_of(np.array([0, 2, 2, 3]), np.array([2, 0]))]
+    [[2, 0, 1], [1, 2]]
+    """
+    counts = firsts[positions + 1] - firsts[positions]
+    total = int(counts.sum())
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    return np.arange(total) - before + np.repeat(firsts[positions], counts), counts
+
+
+def sums_of(firsts: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.int64]:
+    """
+    Return the sum of one whole number per element for each list, ``(n,)``.
+
+    >>> sums_of(np.array([0, 2, 2, 3]), np.array([5, 6, 7])).tolist()
+    [11, 0, 7]
+    """
+    before = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=before[1:])
+    return before[firsts[1:]] - before[firsts[:-1]]
+
+
+@dataclass(frozen=True)
+class ListSpans:
+    """
+    A list of values per sample: ``counts[i]`` elements, which follow those of sample i - 1 in ``spans``.
+
+    ``counts`` is int64. ``shapes`` ``(elements, 3)`` int32 are height, width and channels of pictures; None where they
+    are not known.
+    """
+
+    spans: Spans
+    counts: NDArray[np.int64]
+    shapes: NDArray[np.int32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """See ``firsts_of``."""
+        return firsts_of(self.counts)
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """The position of the list that each element is in."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """The bytes of each list, ``(n,)``."""
+        return sums_of(self.firsts, self.spans.sizes)
+
+    def part(self, start: int, stop: int) -> ListSpans:
+        """Return the lists of the positions from ``start`` up to ``stop``."""
+        first, last = int(self.firsts[start]), int(self.firsts[stop])
+        shapes = None if self.shapes is None else self.shapes[first:last]
+        return ListSpans(self.spans.part(first, last), self.counts[start:stop], shapes)
+
+    def at(self, positions: NDArray[np.int64]) -> ListSpans:
+        """Return the lists at these positions."""
+        elements, counts = elements_of(self.firsts, positions)
+        return ListSpans(self.spans.at(elements), counts, None if self.shapes is None else self.shapes[elements])
+
+    def joined(self) -> Spans:
+        """
+        Return one run of bytes per list, its elements one behind the other; copies them unless they lie so already.
+
+        >>> spans = Spans.joined(np.frombuffer(b"abcdef", np.uint8), np.array([1, 2, 3]))
+        >>> ListSpans(spans, np.array([2, 0, 1])).joined().sizes.tolist()
+        [3, 0, 3]
+        """
+        sizes = self.sizes
+        if len(self.spans.runs()) <= 1:
+            starts = np.cumsum(sizes) - sizes + (int(self.spans.starts[0]) if len(self.spans) else 0)
+            shard = np.full(len(sizes), int(self.spans.shard[0]) if len(self.spans) else 0, np.int32)
+            return Spans(self.spans.buffers, shard, starts, sizes)
+        return Spans.joined(np.concatenate(self.spans.views()), sizes)

@@ -10,7 +10,9 @@ __all__ = [
     "COLUMN",
     "IMAGE",
     "JSON",
+    "LIST",
     "MASK",
+    "OPTIONAL",
     "RAGGED",
     "RAW",
     "TEXT",
@@ -30,6 +32,10 @@ TEXT: Final = "text"
 JSON: Final = "json"
 BYTES: Final = "bytes"
 COLUMN: Final = "column"
+
+# Behind the codec of its elements, that of a field of lists: of any number, of one or none.
+LIST: Final = "[*]"
+OPTIONAL: Final = "?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

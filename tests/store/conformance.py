@@ -36,6 +36,7 @@ from tests.store.build import (
     write,
 )
 from tests.store.damage_conformance import DamageConformance
+from tests.store.list_conformance import ListConformance
 from tests.store.writing_conformance import WritingConformance
 
 _KEYS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=40) | st.text(
@@ -62,7 +63,7 @@ DTYPES = [
 ]
 
 
-class StoreConformance(WritingConformance, DamageConformance):
+class StoreConformance(WritingConformance, DamageConformance, ListConformance):
     """Inherited by the tests of each format; here is what comes back of a store, and who may read it at once."""
 
     # Inherited by several classes on purpose: each is its own executor.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.store import FORMATS
-from fastio.store.formats.format import Columns, Ending, Format, Sizes, Values
+from fastio.store.formats.format import Columns, Ending, Format, Lists, Sizes, Values, all_values, sample_order
 from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, byte_view
 from fastio.store.write.atomic import PartialFile
 from fastio.types.schema import Schema
@@ -35,14 +35,15 @@ class ToyWriter:
 
     def __init__(self, file: PartialFile, schema: Schema) -> None:
         self._file = file
+        self._fields = schema.payload
         self._starts: dict[str, list[int]] = {field.name: [] for field in schema.payload}
         file.write(_MAGIC)
 
-    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
+    def append(self, keys: Sequence[str], values: Values, columns: Columns, lists: Lists) -> None:
         """Write samples."""
-        for row in range(len(keys)):
-            for name, starts in self._starts.items():
-                starts.append(self._write(values[name].view(row)))
+        every = all_values(self._fields, values, lists)
+        for field, position, _ in sample_order(self._fields, values, lists):
+            self._starts[field.name].append(self._write(every[field.name].view(position)))
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
         """Where values lie: known when they are appended."""

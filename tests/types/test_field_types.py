@@ -9,11 +9,22 @@ from fastio.errors import SchemaError
 from fastio.types.field_types import FIELD_TYPES, field_of, type_of
 from fastio.types.schema import COLUMN, RAGGED, RAW, Field, Schema
 
+_LISTS = [
+    "image[*]",
+    "image?",
+    "mask16[*]",
+    "mask[3]?",
+    "text[*]",
+    "bytes?",
+    "tokens[*]",
+    "float32[2][*]",
+    "float32[*,4]?",
+]
 _ARRAYS = ["float32[512]", "float32[*,5]", "int64[*]", "float32[14] column", "float32", "points[17]", "uint8[2,3]"]
 _PER = ["int64[*] per boxes", "points per boxes", "points[17] per boxes", "cxcywh per boxes", "float32[*,5] per boxes"]
 
 
-@pytest.mark.parametrize("words", [*FIELD_TYPES, *_ARRAYS, *_PER, "mask[3]"])
+@pytest.mark.parametrize("words", [*FIELD_TYPES, *_ARRAYS, *_PER, *_LISTS, "mask[3]"])
 def test_words_come_back(words: str) -> None:
     """The words of a type give a field that gives the words."""
     field = field_of("value", words)
@@ -63,18 +74,22 @@ def test_unknown_types(type_: object) -> None:
 @pytest.mark.parametrize(
     ("type_", "sentence"),
     [
-        ("tokens16[*]", "tokens16 takes no [*]: its values have any length already"),
         ("tokens[512]", "tokens takes no [512]: its values have any length already"),
-        ("text[*]", "text takes no [*]: its values have any length already; several texts a sample are json"),
+        ("text[2]", "text takes no [2]: its values have any length already; a list of texts is text[*]"),
         ("bytes[4]", "bytes takes no [4]: its values have any length already"),
         ("json[*]", "json takes no [*]: its values have any length already, and may be lists"),
-        ("image[*]", "image takes no [*]: a field is one picture; several pictures a sample are several fields"),
-        ("mask[*]", "mask takes no [*]: a field is one mask"),
-        ("mask16[2]", "mask16 takes no [2]: a field is one mask"),
+        ("image[2]", "image takes no [2]: a list of any number of pictures is image[*]"),
+        ("mask16[2]", "mask16 takes no [2]: a list of masks is mask16[*]"),
+        ("xyxy?", "xyxy cannot be missing: only pictures, masks, text, bytes, token ids and arrays"),
+        ("label?", "label cannot be missing: "),
+        ("json?", "json cannot be missing: "),
+        ("image?[*]", "expected a type such as image, "),
+        ("image[*]?", "image[*] cannot be missing: "),
+        ("points[17][*]", "points[17] cannot be listed: "),
         ("label[3]", "label takes no [3]: it is one whole number; several a sample are int64[3]"),
         ("xyxy[*]", "xyxy takes no [*]: it is as many rows as a sample has already"),
         ("points[*]", "points takes no [*]: it is as many rows as a sample has already"),
-        ("image[*] per boxes", "image takes no [*]: a field is one picture"),
+        ("image[*] per boxes", "only rows can be per boxes, as many as it has: int64[*]"),
         ("int64 per boxes", "only rows can be per boxes, as many as it has: int64[*]"),
         ("float33[2]", "expected a type such as image, "),
         (str, "expected a type by its name, such as 'text', got <class 'str'>"),

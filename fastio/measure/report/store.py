@@ -163,7 +163,12 @@ def _payload_words(field: Mapping[str, Any]) -> str:
 
     >>> _payload_words({"unit": "rows", "length": {"min": 0, "max": 4}})
     '0 to 4 rows'
+    >>> _payload_words({"elements": {"min": 0, "max": 3}, "unit": "tokens", "length": {"min": 1, "max": 9}})
+    '0 to 3 a sample: 1 to 9 tokens'
     """
+    if field.get("elements"):
+        words = _payload_words({name: value for name, value in field.items() if name != "elements"})
+        return f"{_range(field['elements'])} a sample{f': {words}' if words else ''}"
     if "kinds" in field:
         kinds = ", ".join(f"{number(count)} {kind}" for kind, count in field["kinds"].items())
         sides = [f"{side} {_range(field[side])}" for side in ("height", "width") if field[side]]

@@ -16,7 +16,7 @@ from fastio.store.index.seal import Place, ReadBytes, SealAt
 from fastio.store.index.sealed import Shard
 from fastio.store.write.atomic import PartialFile
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans
 
 __all__ = [
     "HEAD_BYTES",
@@ -26,17 +26,23 @@ __all__ = [
     "Ending",
     "ForeignFiles",
     "Format",
+    "Lists",
+    "SampleBytes",
     "ShardWriter",
     "Sizes",
     "TokenPieces",
     "Values",
+    "all_values",
+    "element_suffix",
     "has_many_fields",
     "imports",
+    "listed_names",
     "main_picture",
     "npy_header",
     "npy_prefix",
     "of_bytes",
     "readers",
+    "sample_order",
 ]
 
 
@@ -45,7 +51,9 @@ HEAD_BYTES = 8192  # of a file, in which the marks of every format lie
 Values = Mapping[str, Spans]  # per payload field, one value per sample, with checksums
 Columns = Mapping[str, NDArray[Any]]
 CutOff = Callable[[int, ReadBytes], str]  # what is wrong with a file of this size without its end; "": nothing
+Lists = Mapping[str, ListSpans]  # per field of lists, one list per sample, with checksums of its elements
 Sizes = Mapping[str, NDArray[np.int64]]  # bytes of every sample's value, per payload field
+SampleBytes = Callable[[Schema, Sizes, int], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +77,19 @@ class ShardWriter(Protocol):
     The writer has already checked keys, sizes and checksums; a shard writer only decides where bytes go.
     """
 
-    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
-        """Write samples: for each key, a value of every payload field. ``columns`` is for formats that repeat them."""
+    def append(self, keys: Sequence[str], values: Values, columns: Columns, lists: Lists) -> None:
+        """
+        Write samples: for each key, a value of every payload field, or the elements of its list.
+
+        ``columns`` is for formats that repeat them.
+        """
         ...
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
-        """Return the offsets, from ``base``, of those values whose position became known since the last call."""
+        """
+        Return the offsets, from ``base``, of those values whose position became known since the last call; of fields of
+        lists those of elements.
+        """
         ...
 
     def end_payload(self) -> None:
@@ -124,7 +139,8 @@ class Format:
     plain_path: Callable[[Schema, Sequence[str]], object] = lambda schema, paths: None
     marks: tuple[tuple[int, bytes], ...] = ()  # offset and bytes: any of them tells a file of this container
     cut_off: CutOff = lambda file_size, read: ""
-    sample_bytes: Callable[[Schema, Sizes, int], NDArray[np.int64]] | None = None  # None: a store is always one file
+    # None: a store is always one file. Asked for samples without lists.
+    sample_bytes: SampleBytes | None = None
     foreign: ForeignFiles | None = None  # None: only what fastio packed can be opened
     # What else a plan of shards depends on: another word where a newer version writes the same samples as other bytes.
     layout: Callable[[Schema], str] = lambda schema: ""
@@ -160,8 +176,30 @@ def has_many_fields(schema: Schema) -> bool:
     return (
         len(schema.payload) > 1
         or schema.is_per_sample
+        or bool(schema.lists)
         or any(f.traits.is_json or f.traits.is_ragged for f in schema.payload)
     )
+
+
+def sample_order(fields: Sequence[Field], values: Values, lists: Lists) -> list[tuple[Field, int, int]]:
+    """
+    Return the values of samples in the order in which formats write them: a sample's fields, and of lists the elements.
+
+    Each is named by its field, its position among the field's values, and the position of its sample. This takes a
+    Python object per value: samples without lists have faster ways.
+    """
+    rows = [np.arange(len(values[f.name])) if f.name in values else lists[f.name].owners for f in fields]
+    which = np.repeat(np.arange(len(fields)), [len(each) for each in rows])
+    row = np.concatenate([np.empty(0, np.int64), *rows])
+    position = np.concatenate([np.empty(0, np.int64), *(np.arange(len(each)) for each in rows)])
+    order = np.lexsort((position, which, row))
+    named = zip(which[order].tolist(), position[order].tolist(), row[order].tolist(), strict=True)
+    return [(fields[number], at, of) for number, at, of in named]
+
+
+def all_values(fields: Sequence[Field], values: Values, lists: Lists) -> dict[str, Spans]:
+    """Return the spans of all values of each field: of lists those of their elements."""
+    return {f.name: values[f.name] if f.name in values else lists[f.name].spans for f in fields}
 
 
 def main_picture(fields: Iterable[Field]) -> Field | None:
@@ -172,11 +210,12 @@ def main_picture(fields: Iterable[Field]) -> Field | None:
 
 def of_bytes(field: Field) -> str:
     """
-    Return Python for a function that takes the stored bytes of a value. Pictures stay encoded.
+    Return Python for a function that takes the stored bytes of a value, or of an element. Pictures stay encoded.
 
     >>> of_bytes(Field("boxes", "ragged", "<f4", (None, 4), "xywh"))
     'lambda value: np.frombuffer(value, "<f4").reshape(-1, 4)'
     """
+    field = field.element
     traits = field.traits
     if traits.is_text:
         return "bytes.decode"
@@ -193,11 +232,30 @@ def readers(schema: Schema, functions: Mapping[str, str]) -> list[str]:
     return ["read = {", *(f'    "{field.name}": {functions[field.name]},' for field in schema.payload), "}"]
 
 
+def listed_names(schema: Schema) -> str:
+    """Return Python for the names of the fields of lists, a tuple."""
+    names = ", ".join(f'"{field.name}"' for field in schema.lists)
+    return f"({names},)" if len(schema.lists) == 1 else f"({names})"
+
+
 def imports(lines: Iterable[str], *always: str) -> str:
     """Return the import that these lines need, of NumPy, json and io besides what is always imported."""
     text = "\n".join(lines)
-    needed = [name for name in ("io", "json") if f"{name}." in text] + (["numpy as np"] if "np." in text else [])
+    needed = [name for name in ("io", "itertools", "json") if f"{name}." in text] + (
+        ["numpy as np"] if "np." in text else []
+    )
     return f"import {', '.join(sorted([*needed, *always]))}"
+
+
+def element_suffix(field: Field, position: int, picture: str) -> str:
+    """
+    Return what files that hold one element of a list are called behind the sample's name: "images.0.jpg".
+
+    ``position`` counts the elements of the sample; ``picture`` is the extension that a picture's content tells.
+    """
+    element = field.element
+    extension = picture if element.traits.is_picture else element.traits.extension
+    return f"{field.name}.{position}" + (f".{extension}" if extension else "")
 
 
 # Values and arrays as npy files: the header that stands before their bytes.
@@ -215,6 +273,7 @@ def npy_header(dtype: str, shape: tuple[int | None, ...]) -> bytes:
 
 def npy_prefix(field: Field, size: int) -> bytes:
     """Return what stands before a field's value of ``size`` bytes in a file of its own: a header, or nothing."""
+    field = field.element
     if field.traits.extension != NPY:
         return b""
     if field.traits.is_ragged:

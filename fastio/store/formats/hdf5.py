@@ -12,6 +12,8 @@ When the only payload field is raw, of a fixed shape, ``data`` gives way to the 
 ``(count, *shape)``. When it is token ids, ``data`` is called as the field is (``tokens``), a dataset of uint16 or
 uint32, and ``tokens_starts`` and ``tokens_sizes`` count ids: sample i is ``f["tokens"][start : start + size]``.
 Strings of numpy's kind ``U`` are uint32 code points in one axis more, zeros at the end: ``(count, 3)`` for ``<U3``.
+Fields of lists have ``<field>_counts``, how many elements a sample has; ``<field>_starts`` and ``_sizes`` are then
+those of all elements, sample after sample.
 ``keys`` are strings of fixed width, unless a few long ones would make that wasteful: then UTF-8 joined by NUL.
 Anybody reads it:
 
@@ -53,10 +55,24 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import StoreError
-from fastio.store.formats.format import Columns, Ending, Format, Values, has_many_fields, imports, of_bytes, readers
+from fastio.store.formats.format import (
+    Columns,
+    Ending,
+    Format,
+    Lists,
+    Values,
+    all_values,
+    has_many_fields,
+    imports,
+    listed_names,
+    of_bytes,
+    readers,
+    sample_order,
+)
 from fastio.store.index.seal import SEAL_SIZE, Place, always_at, byte_view, unsealed_regions
 from fastio.store.write.atomic import PartialFile, pwrite_all
 from fastio.types.schema import Schema
+from fastio.types.spans import Spans
 
 if TYPE_CHECKING:
     import h5py
@@ -87,8 +103,8 @@ class Hdf5Writer:
         shape = tuple(int(size or 0) for size in raw.shape) if raw else ()
         self._dtype, self._shape = _described(np.dtype(typed.dtype if typed else "|u1"), shape)
         self._is_flat = raw is None
-        self._fields = [f.name for f in payload]
-        self._starts: dict[str, list[NDArray[np.int64]]] = {name: [] for name in self._fields}
+        self._fields = payload
+        self._starts: dict[str, list[NDArray[np.int64]]] = {field.name: [] for field in payload}
         self._count = 0
         self._base = _rehearse(self._name, self._dtype.str, self._shape)
         file.skip(self._base)
@@ -98,15 +114,19 @@ class Hdf5Writer:
         """Where the payload begins: O of the module's docstring."""
         return self._base
 
-    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
-        """Write samples: the payload fields one after the other."""
-        fields = [values[name] for name in self._fields]
+    def append(self, keys: Sequence[str], values: Values, columns: Columns, lists: Lists) -> None:
+        """Write samples: the payload fields one after the other, of lists the elements."""
+        every = all_values(self._fields, values, lists)
         self._count += len(keys)
-        if not fields or not keys:
+        if not every or not keys:
             return
+        if lists and len(every) > 1:
+            self._append_in_order(every, values, lists)
+            return
+        fields = list(every.values())
         sizes = np.stack([spans.sizes for spans in fields], axis=1)
         ends = self._file.size - self._base + np.cumsum(sizes).reshape(sizes.shape)
-        for name, starts in zip(self._fields, (ends - sizes).T, strict=True):
+        for name, starts in zip(every, (ends - sizes).T, strict=True):
             self._starts[name].append(starts)
         if len(fields) == 1:
             views = fields[0].runs().views()
@@ -114,6 +134,16 @@ class Hdf5Writer:
             views = [value for sample in zip(*(spans.views() for spans in fields), strict=True) for value in sample]
         for value in views:
             self._file.write(value)
+
+    def _append_in_order(self, every: Mapping[str, Spans], values: Values, lists: Lists) -> None:
+        """Write samples whose values differ in number."""
+        views = {name: spans.views() for name, spans in every.items()}
+        starts = {name: np.empty(len(spans), np.int64) for name, spans in every.items()}
+        for field, position, _ in sample_order(self._fields, values, lists):
+            starts[field.name][position] = self._file.size - self._base
+            self._file.write(views[field.name][position])
+        for name, each in starts.items():
+            self._starts[name].append(each)
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
         """Return where values lie within ``data``: known when they are appended."""
@@ -327,6 +357,17 @@ def _overhead(_schema: Schema) -> str:
     return "index and key of each sample; HDF5 keeps the bytes themselves without gaps"
 
 
+def _lines_of_lists(schema: Schema) -> list[str]:
+    """Lines that make lists of the elements of fields of lists."""
+    if not schema.lists:
+        return []
+    return [
+        f"    for name in {listed_names(schema)}:",
+        '        counts, left = f[name + "_counts"][:].tolist(), iter(fields[name])',
+        "        fields[name] = [list(itertools.islice(left, count)) for count in counts]",
+    ]
+
+
 def _reader_of_many(schema: Schema) -> str:
     columns = ", ".join(f'"{field.name}": f["{field.name}"][:]' for field in schema.columns)
     lines = [
@@ -335,6 +376,7 @@ def _reader_of_many(schema: Schema) -> str:
         '    spans = {name: zip(f[name + "_starts"][:], f[name + "_sizes"][:]) for name in read}',
         '    bytes_of = lambda name: (f["data"][start : start + size].tobytes() for start, size in spans[name])',
         "    fields = {name: list(map(read[name], bytes_of(name))) for name in read}",
+        *_lines_of_lists(schema),
         *([f"    columns = {{{columns}}}"] if columns else []),
         "samples = [dict(zip(fields, values)) for values in zip(*fields.values())]",
     ]

@@ -20,6 +20,9 @@ A node whose header, key and value exceed 2038 bytes goes to overflow pages. Key
 such as ``0000000007/mask`` (B-tree order is sample order), then, sorted behind the digits, ``_`` and the name of each
 index array, ``_header`` and ``_seal``.
 
+The value of a field of lists has all elements of a sample, one behind the other; ``_<field>_counts`` says how many
+these are, and ``_<field>_sizes``, ``_<field>_starts`` and the other index arrays have an entry per element.
+
 Token ids that are the only payload are one flat array in pieces: the values of ``tokens/%010d``, each of samples one
 behind the other up to 1 MiB (one longer sample aside), the number that of its first sample. No sample is cut, every
 piece begins 16 bytes behind a page's begin, and ``_tokens_starts`` and ``_tokens_sizes`` count ids. Anybody reads it:
@@ -75,17 +78,19 @@ from fastio.store.formats.format import (
     Columns,
     Ending,
     Format,
+    Lists,
     TokenPieces,
     Values,
     has_many_fields,
     imports,
+    listed_names,
     of_bytes,
     readers,
 )
 from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, always_at, byte_view
 from fastio.store.write.atomic import PartialFile
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans, firsts_of
 
 __all__ = [
     "FORMAT",
@@ -201,13 +206,16 @@ class LmdbWriter:
         self._count = self._overflow_pages = 0
         self._leaves: list[tuple[bytes, int]] = []  # first key and page of each
         self._starts: dict[str, NDArray[np.int64]] = {}
+        self._lists: dict[str, _Elements] = {field.name: _Elements() for field in schema.lists}
         file.skip(2 * PAGE)
 
-    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
-        """Write samples: one value per key of every payload field."""
+    def append(self, keys: Sequence[str], values: Values, columns: Columns, lists: Lists) -> None:
+        """Write samples: one value per key of every payload field, of lists the elements one behind the other."""
         if self._count + len(keys) > MAX_SAMPLES:
             raise SchemaError(f"{self._file.path}: an LMDB store holds at most {MAX_SAMPLES} samples: pack tar shards")
-        fields = [values[name] for name in self._names]
+        fields = [values[name] if name in values else lists[name].joined() for name in self._names]
+        for name, each in lists.items():
+            self._lists[name].append(each)
         for spans in fields:
             self._check_size(int(spans.sizes.max(initial=0)))
         if self._flat is not None:
@@ -235,6 +243,7 @@ class LmdbWriter:
         else:
             self._overflow_pages = self._pages.overflow_pages
             self._starts = {name: np.ascontiguousarray(starts[:, i]) for i, name in enumerate(self._names)}
+            self._starts |= {name: each.starts(self._starts[name]) for name, each in self._lists.items()}
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index after the payload, the branch pages, the seal's page and the meta pages."""
@@ -320,6 +329,28 @@ class _Tail:
     leaves: int
 
 
+class _Elements:
+    """The sizes of the elements of lists, each list one value: where elements begin follows from where values do."""
+
+    def __init__(self) -> None:
+        self._counts = [np.empty(0, np.int64)]
+        self._sizes = [np.empty(0, np.int64)]
+
+    def append(self, lists: ListSpans) -> None:
+        """Take lists that were written."""
+        self._counts.append(lists.counts)
+        self._sizes.append(lists.spans.sizes)
+
+    def starts(self, of_lists: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the elements of all lists begin, whose values begin at these places."""
+        counts, sizes = np.concatenate(self._counts), np.concatenate(self._sizes)
+        before = np.cumsum(sizes) - sizes
+        firsts = firsts_of(counts)[:-1]
+        filled = counts > 0
+        starts: NDArray[np.int64] = before + np.repeat(of_lists[filled] - before[firsts[filled]], counts[filled])
+        return starts
+
+
 def _pieces(fields: Sequence[Spans]) -> list[tuple[int, int]]:
     """Cut a batch into runs of samples of about PIECE_BYTES, so that their pages take bounded memory."""
     if not fields:
@@ -397,14 +428,33 @@ def _column_code(field: Field) -> str:
     return f'np.frombuffer(txn.get(b"_{field.name}"), "{field.dtype}"){reshaped}'
 
 
+def _count_code(field: Field) -> str:
+    """Python for the number of samples, by a payload field."""
+    return f'len(txn.get(b"_{field.name}_{"counts" if field.is_list else "sizes"}")) // {4 if field.is_list else 8}'
+
+
+def _lines_of_lists(schema: Schema) -> list[str]:
+    """Lines that define ``sample``, which cuts the values of lists into their elements."""
+    return [
+        '    index = lambda name, what, dtype: np.frombuffer(txn.get(f"_{name}_{what}".encode()), dtype)',
+        '    cuts = lambda name: np.cumsum(index(name, "counts", "<u4"))[:-1]',
+        f'    sizes = {{name: np.split(index(name, "sizes", "<i8"), cuts(name)) for name in {listed_names(schema)}}}',
+        "    cut = lambda value, sizes: [value[stop - size : stop] for size, stop in zip(sizes, np.cumsum(sizes))]",
+        "    listed = lambda i, name: [read[name](part) for part in cut(value(i, name), sizes[name][i])]",
+        "    sample = lambda i: {n: listed(i, n) if n in sizes else read[n](value(i, n)) for n in read}",
+    ]
+
+
 def _reader_of_many(schema: Schema) -> str:
     columns = ", ".join(f'"{field.name}": {_column_code(field)}' for field in schema.columns)
+    sample = "sample(i)" if schema.lists else "{name: parse(value(i, name)) for name, parse in read.items()}"
     lines = [
         *readers(schema, {field.name: of_bytes(field) for field in schema.payload}),
         "with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:",
-        f'    count = len(txn.get(b"_{schema.payload[0].name}_sizes")) // 8',
+        f"    count = {_count_code(schema.payload[0])}",
         '    value = lambda index, name: txn.get(b"%010d/%s" % (index, name.encode()))',
-        "    samples = [{name: parse(value(i, name)) for name, parse in read.items()} for i in range(count)]",
+        *(_lines_of_lists(schema) if schema.lists else []),
+        f"    samples = [{sample} for i in range(count)]",
         *([f"    columns = {{{columns}}}"] if columns else []),
     ]
     return "\n".join([imports(lines, "lmdb"), *lines, ""])

@@ -14,6 +14,8 @@ A shard, in blocks of 512 bytes (a member is its ustar header, its bytes, zeros 
     dog/0001.txt                TEXT of the name ``text``, UTF-8; others are called .caption.txt
     dog/0001.json               JSON of the name ``json``; others are called .objects.json
     dog/0001.caption            BYTES, by the name of the field
+    dog/0001.images.0.jpg       the elements of a field of lists, ``images.0.jpg``, ``images.1.jpg`` as webdataset has
+                                them; a sample without any value has no member
     ...                         all samples
     __fastio__/<array>.npy      the index arrays (WebDataset skips what lies below ``__x__/``)
     __fastio__/header.json
@@ -68,13 +70,18 @@ from fastio.store.formats.format import (
     Ending,
     ForeignFiles,
     Format,
+    Lists,
     ShardWriter,
     Sizes,
     Values,
+    all_values,
+    element_suffix,
     has_many_fields,
+    listed_names,
     main_picture,
     npy_header,
     npy_prefix,
+    sample_order,
 )
 from fastio.store.formats.tar_file import (
     ABOUT,
@@ -126,9 +133,12 @@ class TarWriter:
         self._members = MemberFile(file)
         self._members.write(ABOUT, ABOUT_TEXT)
 
-    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
-        """Write samples: payload fields in the schema's order, then the columns as text."""
+    def append(self, keys: Sequence[str], values: Values, columns: Columns, lists: Lists) -> None:
+        """Write samples: payload fields in the schema's order, of lists the elements, then the columns as text."""
         names = self._names.of(keys, lambda row, column: extension_of(values[self._payload[column].name].view(row)))
+        if lists:
+            self._append_with_lists(names, values, columns, lists)
+            return
         contents = [(_prefixes(field, values[field.name].sizes), values[field.name]) for field in self._payload]
         for name, suffix in self._columns:
             texts = _texts(columns[name], suffix)
@@ -136,6 +146,31 @@ class TarWriter:
         for start, stop in _pieces(contents):
             part = [(prefixes.part(start, stop), spans.part(start, stop)) for prefixes, spans in contents]
             self._write(names[start * len(contents) : stop * len(contents)], part)
+
+    def _append_with_lists(self, names: list[str], values: Values, columns: Columns, lists: Lists) -> None:
+        """Write samples whose members differ in number; those of a list begin with what its field is called."""
+        width = len(self._payload) + len(self._columns)
+        place = {field.name: number for number, field in enumerate(self._payload)}
+        every = all_values(self._payload, values, lists)
+        views = {name: spans.views() for name, spans in every.items()}
+        firsts = {name: each.firsts for name, each in lists.items()}
+        starts = {name: np.empty(len(spans), np.int64) for name, spans in every.items()}
+        texts = [_texts(columns[name], suffix) for name, suffix in self._columns]
+        by_row: list[list[tuple[Field, int]]] = [[] for _ in range(len(names) // width)]
+        for field, position, row in sample_order(self._payload, values, lists):
+            by_row[row].append((field, position))
+        for row, own in enumerate(by_row):
+            for field, position in own:
+                name, value = names[row * width + place[field.name]], views[field.name][position]
+                if field.is_list:
+                    stem = name.removesuffix(field.name)
+                    name = stem + element_suffix(field, position - int(firsts[field.name][row]), extension_of(value))
+                prefix = npy_prefix(field, len(value))
+                starts[field.name][position] = self._members.write(name, value, prefix=prefix) + len(prefix)
+            for number, text in enumerate(texts):
+                self._members.write(names[row * width + len(self._payload) + number], text[row])
+        for name, each in starts.items():
+            self._starts[name].append(each)
 
     def _write(self, names: list[str], contents: Sequence[tuple[Spans, Spans]]) -> None:
         """Write members; natively, if ustar headers are enough for all of them."""
@@ -195,6 +230,8 @@ def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
 
 def _suffix(field: Field) -> str:
     """Return what follows a stem and a dot; of a picture without its extension."""
+    if field.is_list:  # of its elements, see ``element_suffix``
+        return field.name
     extension = field.traits.extension
     if (field.traits.is_text and field.name == "text") or (field.traits.is_json and field.name == "json"):
         return extension
@@ -267,24 +304,22 @@ def _reader_of_many(schema: Schema) -> str:
         "import webdataset",
         "dataset = webdataset.WebDataset(path, shardshuffle=False, empty_check=False).decode()",
     ]
-    names = {_suffix(f): f.name for f in schema.payload if not f.traits.is_picture}
+    names = {_suffix(f): f.name for f in schema.payload if not (f.traits.is_picture or f.is_list)}
     names |= {_column_suffix(f): f.name for f in schema.columns}
     odd = ", ".join(f'"{suffix}": "{name}"' for suffix, name in names.items() if suffix.split(".")[0] != name)
     main = main_picture(schema.payload)
     if main is not None:
         kinds = f"{picture_extensions()!r}".replace("'", '"')
         odd = f'**dict.fromkeys({kinds}, "{main.name}")' + (f", {odd}" if odd else "")
-    return "\n".join(
-        [
-            *lines,
-            f"names = {{{odd}}}",
-            "samples = [",
-            '    {names.get(end, end.split(".")[0]): value for end, value in sample.items() if end[0] != "_"}',
-            "    for sample in dataset",
-            "]",
-            "",
-        ]
-    )
+    lines += [
+        f"names = {{{odd}}}",
+        "samples = [",
+        '    {names.get(end, end.split(".")[0]): value for end, value in sample.items() if end[0] != "_"}',
+    ]
+    if schema.lists:
+        elements = '[sample[end] for end in sample if end.split(".")[0] == name]'
+        lines.append(f"    | {{name: {elements} for name in {listed_names(schema)}}}")
+    return "\n".join([*lines, "    for sample in dataset", "]", ""])
 
 
 def _reader_of_flat(schema: Schema, field: Field) -> str:
@@ -403,7 +438,7 @@ class FlatTarWriter:
         self._end = self._first
         file.skip(self._first)
 
-    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
+    def append(self, keys: Sequence[str], values: Values, columns: Columns, lists: Lists) -> None:
         """Write the ids of some samples."""
         spans = values[self._field.name]
         self._starts.append(self._file.size + np.cumsum(spans.sizes) - spans.sizes)

@@ -4,6 +4,7 @@ Writes zip archives of stored members, which zipfile, numpy and every file manag
     dog/0001.jpg                a local header, then the bytes: the member is called as the sample's key
     dog/0001.jpg.mask.png       any further picture: its field's name, and the extension of its content
     dog/0001.jpg.depth.npy      RAW, RAGGED: an npy file, the span points behind its header
+    dog/0001.jpg.images.0.jpg   the elements of a field of lists, ``images.0.jpg``, ``images.1.jpg`` and so on
     dog/0001.jpg.caption        BYTES, by the name of the field; .caption.txt: TEXT; .objects.json: JSON; .ids.npy:
                                 TOKENS beside others
     ...                         all samples, each a run of members, in order
@@ -52,7 +53,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from operator import add
 from typing import Any
 
@@ -65,19 +66,24 @@ from fastio.store.formats.format import (
     Columns,
     Ending,
     Format,
+    Lists,
     TokenPieces,
     Values,
+    all_values,
+    element_suffix,
     has_many_fields,
     imports,
+    listed_names,
     main_picture,
     npy_header,
     npy_prefix,
     readers,
 )
-from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, byte_view, split_keys
+from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, byte_view, counts_name, split_keys
 from fastio.store.write.atomic import PartialFile
 from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.schema import Field, Schema
+from fastio.types.spans import Spans, firsts_of
 
 __all__ = [
     "FORMAT",
@@ -138,35 +144,39 @@ class ZipWriter:
         self._flat = None if schema.flat is None else TokenPieces(schema.flat.name, self._write_piece, page=1, header=0)
         self._id_dtype = "" if schema.flat is None else schema.flat.dtype
         self._fields = [field for field in schema.payload if field is not schema.flat]
-        self._suffixes = _suffixes(self._fields)
-        self._names = _Names(self._suffixes)
-        self._kinds: dict[int, list[NDArray[np.uint8]]] = _by_picture(self._suffixes)
+        self._suffixes = _Suffixes(self._fields)
+        self._names = _Names(is_alone=self._suffixes.is_alone)
+        self._kinds: dict[str, list[NDArray[np.uint8]]] = {name: [] for name in self._suffixes.pictures}
         self._starts: dict[str, list[int]] = {field.name: [] for field in self._fields}
         self._crcs: dict[str, list[NDArray[np.uint32]]] = {f.name: [] for f in self._fields if npy_prefix(f, 0)}
         self._pieces: list[_Member] = []
 
-    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
-        """Write samples: payload fields in the schema's order."""
+    def append(self, keys: Sequence[str], values: Values, columns: Columns, lists: Lists) -> None:
+        """Write samples: payload fields in the schema's order, of lists the elements."""
         if self._flat is not None:
             self._flat.append(values[self._flat.name])
         if not self._fields:
             return
-        for column, kinds in self._kinds.items():
-            views = values[self._fields[column].name].views()
+        every = all_values(self._fields, values, lists)
+        for name, kinds in self._kinds.items():
+            views = every[name].views()
             kinds.append(np.fromiter(map(image_kind, views), np.uint8, len(views)))
-        names = iter(self._names.of(keys, {column: kinds[-1] for column, kinds in self._kinds.items()}))
-        contents = [self._contents(field, values) for field in self._fields]
-        starts = [self._starts[field.name] for field in self._fields]
-        for sample in zip(*contents, strict=True):
-            for (prefix, value, crc), of_field in zip(sample, starts, strict=True):
-                size = len(prefix) + len(value)
-                head = _local_header(next(names), size, crc)
-                of_field.append(self._file.size + len(head) + len(prefix))
-                self._file.write_parts((head, prefix, value), len(head) + size)
+        kinds_of = {name: kinds[-1] for name, kinds in self._kinds.items()}
+        suffixes = self._suffixes.of(len(keys), kinds_of, {name: each.counts for name, each in lists.items()})
+        names = iter(self._names.of(keys, suffixes))
+        contents = {field.name: iter(self._contents(field, every[field.name])) for field in self._fields}
+        counts = {name: each.counts.tolist() for name, each in lists.items()}
+        for row in range(len(keys)):
+            for field in self._fields:
+                for _ in range(counts[field.name][row] if field.is_list else 1):
+                    prefix, value, crc = next(contents[field.name])
+                    size = len(prefix) + len(value)
+                    head = _local_header(next(names), size, crc)
+                    self._starts[field.name].append(self._file.size + len(head) + len(prefix))
+                    self._file.write_parts((head, prefix, value), len(head) + size)
 
-    def _contents(self, field: Field, values: Values) -> list[tuple[bytes, NDArray[np.uint8], int]]:
+    def _contents(self, field: Field, spans: Spans) -> list[tuple[bytes, NDArray[np.uint8], int]]:
         """Return what precedes each value of a batch in its member, the value, and the CRC-32 of both."""
-        spans = values[field.name]
         views = spans.views()
         if field.name not in self._crcs:
             checksums = [crc32(view) for view in views] if spans.checksums is None else spans.checksums.tolist()
@@ -229,27 +239,32 @@ class ZipWriter:
         """Yield entries of the samples' members from the index; their names are computed again."""
         if not self._fields:
             return
-        names = _Names(self._suffixes)
-        kinds = {column: np.concatenate([np.empty(0, np.uint8), *parts]) for column, parts in self._kinds.items()}
+        names = _Names(is_alone=self._suffixes.is_alone)
+        kinds = {name: np.concatenate([np.empty(0, np.uint8), *parts]) for name, parts in self._kinds.items()}
         crcs = {name: np.concatenate([np.empty(0, np.uint32), *parts]) for name, parts in self._crcs.items()}
-        keys, count = arrays["keys"], len(arrays[f"{self._fields[0].name}_starts"])
+        firsts = {f.name: firsts_of(arrays[counts_name(f.name)]) for f in self._fields if f.is_list}
+        keys, count = arrays["keys"], _samples(self._fields[0], arrays)
         stops = split_keys(keys, count, path=self._file.path)
         assert stops is not None, "keys are joined by NUL, see Format.fixed_keys"
         for first in range(0, count, _BLOCK):
             part = slice(first, min(first + _BLOCK, count))
             joined = keys[stops[part.start] : stops[part.stop] - 1].tobytes().decode("utf-8", "surrogateescape")
-            columns = []
+            values = {name: slice(int(each[part.start]), int(each[part.stop])) for name, each in firsts.items()}
+            members = {}
             for field in self._fields:
-                sizes = arrays[f"{field.name}_sizes"][part].tolist()
+                own = values.get(field.name, part)
+                sizes = arrays[f"{field.name}_sizes"][own].tolist()
                 prefixes = [len(npy_prefix(field, size)) for size in sizes]
-                starts = arrays[f"{field.name}_starts"][part] - prefixes  # of the members' bytes
-                known = crcs.get(field.name, arrays[f"{field.name}_checksums"])[part].tolist()
-                columns.append(zip(starts.tolist(), map(add, prefixes, sizes), known, strict=True))
-            contents = chain.from_iterable(zip(*columns, strict=True))
-            part_names = names.of(joined.split("\0"), {column: each[part] for column, each in kinds.items()})
+                starts = arrays[f"{field.name}_starts"][own] - prefixes  # of the members' bytes
+                known = crcs.get(field.name, arrays[f"{field.name}_checksums"])[own].tolist()
+                members[field.name] = zip(starts.tolist(), map(add, prefixes, sizes), known, strict=True)
+            counts = {name: np.diff(each[part.start : part.stop + 1]) for name, each in firsts.items()}
+            contents = _in_order(self._fields, members, part.stop - part.start, counts)
+            kinds_of = {name: each[values.get(name, part)] for name, each in kinds.items()}
+            suffixes = self._suffixes.of(part.stop - part.start, kinds_of, counts)
             yield [
                 _entry(_Member(name, start - _local_size(name, size), size, crc))
-                for name, (start, size, crc) in zip(part_names, contents, strict=True)
+                for name, (start, size, crc) in zip(names.of(joined.split("\0"), suffixes), contents, strict=True)
             ]
 
     def _write_piece(self, value: bytearray, size: int) -> int:
@@ -274,41 +289,53 @@ class ZipWriter:
 
 class _Names:
     """
-    Names the members of samples, each once; the same keys and kinds in the same order get the same names.
-
-    Suffixes that end with a dot are those of pictures, whose kinds tell the rest.
+    Names the members of samples, each once; the same keys and suffixes in the same order get the same names.
     """
 
-    def __init__(self, suffixes: Sequence[str]) -> None:
-        self._suffixes = suffixes
-        self._pictures = _by_picture(suffixes)
-        self._taken = KeySet() if len(suffixes) > 1 else None  # keys alone are unique
+    def __init__(self, *, is_alone: bool) -> None:
+        """``is_alone``: samples have one member each, and keys are unique already."""
+        self._taken = None if is_alone else KeySet()
         self._count = 0
 
-    def of(self, keys: Sequence[str], kinds: Mapping[int, NDArray[np.uint8]]) -> list[bytes]:
-        """
-        Return the names of the members of these samples, sample by sample.
-
-        ``kinds`` holds the kind of each picture, as ``PICTURE_KINDS`` numbers it, by the position of its suffix.
-        """
+    def of(self, keys: Sequence[str], suffixes: Sequence[Sequence[str]]) -> list[bytes]:
+        """Return the names of the members of these samples, sample by sample: of each its key with its suffixes."""
         names: list[bytes] = []
-        for row, key in enumerate(keys):
-            number = self._count + row
-            suffixes = list(self._suffixes)
-            for column in self._pictures:
-                suffixes[column] = suffixes[column].removesuffix(".") + _extension(kinds[column][row])
-            stem = key
-            sample = [] if _ODD.search(key) else _encoded(key, suffixes)
+        for row, (key, own) in enumerate(zip(keys, suffixes, strict=True)):
+            if not own:
+                continue
+            sample = [] if _ODD.search(key) else _encoded(key, own)
             if not sample or not self._are_free(sample):
                 extension = _EXTENSION.search(key)
-                stem = f"__odd__/{number:010d}{extension[0] if extension else ''}"
-                sample = _encoded(stem, suffixes)
+                sample = _encoded(f"__odd__/{self._count + row:010d}{extension[0] if extension else ''}", own)
             names += sample
         self._count += len(keys)
         return names
 
     def _are_free(self, names: Sequence[bytes]) -> bool:
         return self._taken is None or self._taken.insert(b"\0".join(names)) is None
+
+
+def _samples(field: Field, arrays: Mapping[str, NDArray[Any]]) -> int:
+    """How many samples there are, by one of their payload fields."""
+    return len(arrays[counts_name(field.name) if field.is_list else f"{field.name}_starts"])
+
+
+_Value = tuple[int, int, int]  # start, size and CRC-32
+
+
+def _in_order(
+    fields: Sequence[Field],
+    values: Mapping[str, Iterator[_Value]],
+    count: int,
+    counts: Mapping[str, NDArray[np.int64]],
+) -> Iterator[_Value]:
+    """Yield the values of samples, sample by sample; ``counts`` are those of the elements of lists."""
+    if not counts:
+        yield from chain.from_iterable(zip(*values.values(), strict=True))
+        return
+    for row in range(count):
+        for field in fields:
+            yield from islice(values[field.name], int(counts[field.name][row]) if field.is_list else 1)
 
 
 def _encoded(stem: str, suffixes: Sequence[str]) -> list[bytes]:
@@ -320,9 +347,55 @@ def _encoded(stem: str, suffixes: Sequence[str]) -> list[bytes]:
     return names if max(map(len, names)) <= _MAX_NAME else []
 
 
-def _by_picture(suffixes: Sequence[str]) -> dict[int, list[NDArray[np.uint8]]]:
-    """Return an empty list for each suffix that the content of a picture completes, by its position."""
-    return {column: [] for column, suffix in enumerate(suffixes) if suffix.endswith(".")}
+class _Suffixes:
+    """What the members of samples add to their keys."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = fields
+        self._plain = _suffixes(fields)
+        self._completed = [number for number, suffix in enumerate(self._plain) if suffix.endswith(".")]
+        self._has_lists = any(field.is_list for field in fields)
+        lists = [field.name for field in fields if field.is_list and field.element.traits.is_picture]
+        self.pictures = [*(fields[number].name for number in self._completed), *lists]
+        self.is_alone = len(fields) == 1 and not self._has_lists
+
+    def of(
+        self, count: int, kinds: Mapping[str, NDArray[np.uint8]], counts: Mapping[str, NDArray[np.int64]]
+    ) -> list[list[str]]:
+        """
+        Return the suffixes of each of ``count`` samples.
+
+        ``kinds`` has the kind of each value of a field in ``pictures``, as ``PICTURE_KINDS`` numbers it, and
+        ``counts`` how many elements each sample has in a field of lists.
+        """
+        every: list[list[str]] = []
+        done = dict.fromkeys(counts, 0)
+        for row in range(count):
+            own = list(self._plain)
+            for number in self._completed:
+                own[number] = own[number].removesuffix(".") + _extension(int(kinds[self._fields[number].name][row]))
+            every.append(self._with_elements(own, row, kinds, counts, done) if self._has_lists else own)
+        return every
+
+    def _with_elements(
+        self,
+        plain: Sequence[str],
+        row: int,
+        kinds: Mapping[str, NDArray[np.uint8]],
+        counts: Mapping[str, NDArray[np.int64]],
+        done: dict[str, int],
+    ) -> list[str]:
+        """Return the suffixes of one sample with those of elements; ``done`` counts the elements before it."""
+        suffixes: list[str] = []
+        for field, suffix in zip(self._fields, plain, strict=True):
+            if not field.is_list:
+                suffixes.append(suffix)
+                continue
+            for position in range(int(counts[field.name][row])):
+                kind = int(kinds[field.name][done[field.name]]) if field.name in kinds else 0
+                suffixes.append("." + element_suffix(field, position, _extension(kind).removeprefix(".")))
+                done[field.name] += 1
+        return suffixes
 
 
 def _suffixes(fields: Sequence[Field]) -> list[str]:
@@ -337,7 +410,7 @@ def _suffixes(fields: Sequence[Field]) -> list[str]:
         for field in fields
     ]
     return [
-        "" if field is plain else f".{field.name}{extension}"
+        "" if field is plain else f".{field.name}{extension}"  # of lists not used: see ``element_suffix``
         for field, extension in zip(fields, extensions, strict=True)
     ]
 
@@ -418,12 +491,25 @@ def _overhead(schema: Schema) -> str:
     return "each member has a header and an entry in the directory, of 76 bytes and twice its name"
 
 
+def _lines_of_lists(schema: Schema) -> list[str]:
+    """Lines that read samples whose members differ in number, one member after the other."""
+    counts = f'np.load(archive.open(f"{INDEX_FOLDER}{{name}}_counts.npy"))'
+    return [
+        f"    counts = {{name: {counts} for name in {listed_names(schema)}}}",
+        "    left = map(archive.open, members)",
+        "    value = lambda name: read[name](next(left))",
+        "    listed = lambda name, i: [value(name) for _ in range(counts[name][i])]",
+        "    sample = lambda i: {name: listed(name, i) if name in counts else value(name) for name in read}",
+        f'    samples = [sample(i) for i in range(len(counts["{schema.lists[0].name}"]))]',
+    ]
+
+
 def _reader_of_many(schema: Schema) -> str:
     functions = {
         field.name: "np.load"
-        if field.traits.extension == NPY
+        if field.element.traits.extension == NPY
         else "lambda file: file.read().decode()"
-        if field.traits.is_text
+        if field.element.traits.is_text
         else "json.load"
         if field.traits.is_json
         else "lambda file: file.read()"
@@ -432,13 +518,19 @@ def _reader_of_many(schema: Schema) -> str:
     columns = ", ".join(
         f'"{field.name}": np.load(archive.open("{INDEX_FOLDER}{field.name}.npy"))' for field in schema.columns
     )
+    if schema.lists:
+        samples = _lines_of_lists(schema)
+    else:
+        samples = [
+            "    runs = zip(*(members[number :: len(read)] for number in range(len(read))))",
+            "    pairs = [zip(read.items(), run) for run in runs]",
+            "    samples = [{name: parse(archive.open(m)) for (name, parse), m in sample} for sample in pairs]",
+        ]
     lines = [
         *readers(schema, functions),
         "with zipfile.ZipFile(path) as archive:",
         f'    members = [name for name in archive.namelist() if not name.startswith("{INDEX_FOLDER}")]',
-        "    runs = zip(*(members[number :: len(read)] for number in range(len(read))))",
-        "    pairs = [zip(read.items(), run) for run in runs]",
-        "    samples = [{name: parse(archive.open(m)) for (name, parse), m in sample} for sample in pairs]",
+        *samples,
         *([f"    columns = {{{columns}}}"] if columns else []),
     ]
     return "\n".join([imports(lines, "zipfile"), *lines, ""])

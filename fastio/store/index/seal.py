@@ -54,6 +54,7 @@ __all__ = [
     "always_at",
     "byte_view",
     "check_names",
+    "counts_name",
     "expected_arrays",
     "find_seal",
     "format_mark",
@@ -297,23 +298,37 @@ class IndexHeader:
             raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}): pack again") from exc
 
 
-def expected_arrays(schema: Schema, count: int) -> tuple[dict[str, Expected], dict[str, Expected]]:
+def expected_arrays(
+    schema: Schema, count: int, counts: Mapping[str, NDArray[Any]] | None = None
+) -> tuple[dict[str, Expected], dict[str, Expected]]:
     """
     Return the arrays that a file of ``count`` samples must have, and those it may have (without keys and metadata).
+
+    ``counts`` are the elements of each sample by field of lists, as many as the arrays of that field must have; without
+    them, those may be of any length.
     """
     required: dict[str, Expected] = {}
     optional: dict[str, Expected] = {}
     for field in schema.payload:
-        required[f"{field.name}_starts"] = ("<i8", (count,))
-        required[f"{field.name}_sizes"] = ("<i8", (count,))
-        optional[f"{field.name}_checksums"] = ("<u4", (count,))
-        if field.traits.is_picture:
-            optional[f"{field.name}_shapes"] = ("<i4", (count, 3))
-            optional[f"{field.name}_interval_counts"] = ("<u4", (count,))
+        values: int | None = count
+        if field.is_list:
+            required[counts_name(field.name)] = ("<u4", (count,))
+            values = None if counts is None else int(counts[field.name].sum(dtype=np.int64))
+        required[f"{field.name}_starts"] = ("<i8", (values,))
+        required[f"{field.name}_sizes"] = ("<i8", (values,))
+        optional[f"{field.name}_checksums"] = ("<u4", (values,))
+        if field.element.traits.is_picture:
+            optional[f"{field.name}_shapes"] = ("<i4", (values, 3))
+            optional[f"{field.name}_interval_counts"] = ("<u4", (values,))
             optional[f"{field.name}_intervals"] = ("<u4", (None,))
     for field in schema.columns:
         required[field.name] = (field.dtype, (count, *_fixed(field)))
     return required, optional
+
+
+def counts_name(field: str) -> str:
+    """Return the name of the array that says how many elements each sample has in a field of lists."""
+    return f"{field}_counts"
 
 
 def unit_bytes(schema: Schema) -> dict[str, int]:
@@ -331,6 +346,8 @@ def check_names(schema: Schema) -> None:
         names = [field.name]
         if not field.is_column:
             names += [f"{field.name}_{part}" for part in _PARTS]
+        if field.is_list:
+            names.append(counts_name(field.name))
         for name in names:
             if name in taken:
                 raise SchemaError(f"field {field.name!r}: the name {name!r} is taken in the index: rename the field")

@@ -21,6 +21,7 @@ from fastio.store.index.seal import (
     Place,
     Seal,
     SealAt,
+    counts_name,
     expected_arrays,
     find_seal,
     split_keys,
@@ -35,6 +36,7 @@ __all__ = [
     "bytes_from",
     "check_array",
     "check_spans",
+    "counts_of",
     "file_crc",
     "hints_of",
     "intervals_of",
@@ -61,7 +63,12 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file of a store, and its checked index: arrays that the file's kind has mapped or copied."""
+    """
+    One file of a store, and its checked index: arrays that the file's kind has mapped or copied.
+
+    ``counts`` says how many elements each sample has in each field of lists; ``starts``, ``sizes``, ``checksums``,
+    ``shapes`` and ``intervals`` of such a field have an entry per element.
+    """
 
     path: str
     data: ByteSource  # what the spans point into
@@ -80,7 +87,18 @@ class Shard:
     content_crc: int = 0  # what identifies the content of a foreign file; of a member the file_crc that its set lists
     unread_points: Collection[str] = ()  # fields whose start points the file has, but which are not read behind URLs
     points_file: ByteSource | None = None  # the sidecar that the start points are from, see ``jump_tables``
+    counts: Mapping[str, NDArray[np.uint32]] = field(default_factory=dict)
     is_member: bool = False  # whether a set object lists it by its seal, which is not read for remote files
+
+    def values(self, name: str) -> int:
+        """Return how many values a payload field has: one per sample, or per element of its lists."""
+        return len(self.starts[name])
+
+    def owner(self, name: str, value: int) -> int:
+        """Return the sample that a value of a payload field belongs to."""
+        if name not in self.counts:
+            return value
+        return int(np.searchsorted(np.cumsum(self.counts[name], dtype=np.int64), value, side="right"))
 
     @property
     def is_sealed(self) -> bool:
@@ -113,8 +131,9 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
             f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
         )
     header = IndexHeader.from_bytes(raw.tobytes(), path=path)
-    required, optional = expected_arrays(header.schema, seal.count)
     arrays = read_arrays(file, header.places, hints=hints_of(header.schema))
+    counts = counts_of(path, arrays, header.schema, seal.count)
+    required, optional = expected_arrays(header.schema, seal.count, counts)
     for name, expected in required.items():
         check_array(path, arrays, name, expected)
     for name in optional.keys() & arrays.keys():
@@ -142,10 +161,21 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         key_starts=split_keys(keys, seal.count, path=path),
         metadata=arrays.get("metadata", np.empty(0, np.uint8)).tobytes() or b"{}",
         seal=seal,
+        counts=counts,
         unread_points=[name for name in fields if f"{name}_intervals" in header.places.keys() - arrays.keys()],
     )
     check_spans(shard)
     return shard
+
+
+def counts_of(
+    path: str, arrays: Mapping[str, NDArray[Any]], schema: Schema, count: int, *, advice: str = PACK_AGAIN
+) -> dict[str, NDArray[np.uint32]]:
+    """Return how many elements each sample has, by field of lists. Raises StoreCorrupt if that is not known."""
+    names = {field.name: counts_name(field.name) for field in schema.lists}
+    for name in names.values():
+        check_array(path, arrays, name, ("<u4", (count,)), advice=advice)
+    return {field: arrays[name] for field, name in names.items()}
 
 
 def bytes_from(file: ByteSource, start: int, size: int) -> bytes:
@@ -337,7 +367,8 @@ def check_spans(shard: Shard) -> None:
         bad |= ~field_.fits(sizes)
         if bad.any():
             index = int(np.flatnonzero(bad)[0])
+            sample = shard.owner(field_.name, index)
             raise StoreCorrupt(
-                f"{shard.path}: sample {index}, field {field_.name!r}: {sizes[index]} bytes from {starts[index]} do "
+                f"{shard.path}: sample {sample}, field {field_.name!r}: {sizes[index]} bytes from {starts[index]} do "
                 f"not fit a file of {end}: pack again"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from fastio._native import Buffers, pick_spans
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
-from fastio.store.index.seal import set_checksum
+from fastio.store.index.elements import Elements
+from fastio.store.index.seal import counts_name, set_checksum
 from fastio.store.index.sealed import Intervals, Shard
 from fastio.types.receipt_sum import MODULUS, sum_indices, sum_samples
 from fastio.types.schema import Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, firsts_of, sums_of
 
 if TYPE_CHECKING:
     from fastio.store.sets.set_object import SetObject
@@ -132,26 +133,39 @@ class SealedStore:
         return [shards[s].key(i) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
-        """Return where a payload field's bytes lie. Raises IndexError for an index outside 0..len-1."""
-        content = self._opened()
-        index = content.index
-        starts = index.starts.get(field)
-        if starts is None:
-            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(index.starts)}")
-        chosen = np.ascontiguousarray(self._checked(np.asarray(indices)))
-        count, known = len(chosen), index.checksums.get(field) if checksums else None
-        shard, placed, sized = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
-        picked = None if known is None else np.empty(count, np.uint32)
-        pick_spans(self._ends, starts, index.sizes[field], known, chosen, shard, placed, sized, picked)
-        intervals = content.interval_spans(field, shard, chosen)
-        return Spans(content.files.buffers, shard, placed, sized, picked, intervals)
+        """
+        Return where a payload field's bytes lie.
+
+        Raises IndexError for an index outside 0..len-1, and SchemaError for a field of lists.
+        """
+        content = self._with_payload(field)
+        if field in content.index.elements:
+            raise SchemaError(
+                f"{self.path}: field {field!r} holds {self.schema[field]}, several values a sample: only FastDataset, "
+                "info, ls, show, verify and merge read such fields yet"
+            )
+        return _picked(content, field, self._ends, self._checked(np.asarray(indices)), checksums=checksums)
+
+    def elements(self, field: str) -> Elements:
+        """Return the elements of a field of lists: see SampleStore."""
+        content = self._with_payload(field)
+        if field not in content.index.elements:
+            raise SchemaError(f"{self.path}: field {field!r} holds {self.schema[field]}, no lists")
+        ends = content.index.element_ends(field)
+
+        def spans(elements: NDArray[np.int64], *, checksums: bool) -> Spans:
+            return _picked(self._opened(), field, ends, elements, checksums=checksums)
+
+        return Elements(self, self.schema[field], content.index.elements[field], spans, self.shapes)
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
-        """Return the bytes of every value of a payload field as stored, ``(len,)``, read-only."""
-        sizes = self._opened().index.sizes
-        if field not in sizes:
-            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(sizes)}")
-        return sizes[field]
+        """Return the bytes of every value of a payload field as stored, of lists together, ``(len,)``, read-only."""
+        index = self._with_payload(field).index
+        if field not in index.elements:
+            return index.sizes[field]
+        sums = sums_of(index.elements[field], index.sizes[field])
+        sums.setflags(write=False)
+        return sums
 
     def column(self, field: str) -> NDArray[Any]:
         """Return a column, ``(len, *shape)``, read-only."""
@@ -163,11 +177,9 @@ class SealedStore:
 
     def shapes(self, field: str) -> NDArray[np.int32]:
         """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown. Read-only."""
-        index = self._opened().index
-        if field not in index.starts:
-            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(index.starts)}")
+        index = self._with_payload(field).index
         known = index.shapes.get(field)
-        return _unknown(self._count) if known is None else known
+        return _unknown(len(index.starts[field])) if known is None else known
 
     def receipt(self, fields: Sequence[str] | None = None) -> int | None:
         """Return the number that an epoch of all samples should give: see SampleStore."""
@@ -204,6 +216,13 @@ class SealedStore:
         shards = self._opened().shards
         return set_checksum(map(_identity, shards)) if self.set_object is None else self.set_object.identity
 
+    def _with_payload(self, field: str) -> _Content:
+        content = self._opened()
+        if field not in content.index.starts:
+            names = sorted(content.index.starts)
+            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {names}")
+        return content
+
     def _opened(self) -> _Content:
         content = self._content
         if content is None:
@@ -220,6 +239,18 @@ class SealedStore:
         if low < 0 or high >= self._count:
             raise IndexError(f"{self.path}: expected indices in 0..{self._count - 1}, got {low if low < 0 else high}")
         return indices.astype(np.int64, copy=False)
+
+
+def _picked(
+    content: _Content, field: str, ends: NDArray[np.int64], chosen: NDArray[np.int64], *, checksums: bool
+) -> Spans:
+    """Return the spans of these values of a field, of which each shard has those below its end."""
+    index, chosen = content.index, np.ascontiguousarray(chosen)
+    count, known = len(chosen), index.checksums.get(field) if checksums else None
+    shard, placed, sized = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
+    picked = None if known is None else np.empty(count, np.uint32)
+    pick_spans(ends, index.starts[field], index.sizes[field], known, chosen, shard, placed, sized, picked)
+    return Spans(content.files.buffers, shard, placed, sized, picked, content.interval_spans(field, shard, chosen))
 
 
 def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
@@ -281,7 +312,11 @@ def _unknown(count: int) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, slots=True)
 class JoinedIndex:
-    """Arrays as in ``Shard``, one shard after the other; missing entries mean the same as there."""
+    """
+    Arrays as in ``Shard``, one shard after the other; missing entries mean the same as there.
+
+    ``elements`` says where the elements of each sample begin among those of all, ``(n + 1,)``, by field of lists.
+    """
 
     paths: Sequence[str]  # of each shard
     sources: Sequence[ByteSource]
@@ -292,6 +327,11 @@ class JoinedIndex:
     shapes: Mapping[str, NDArray[np.int32]]
     intervals: Mapping[str, Intervals]
     columns: Mapping[str, NDArray[Any]]
+    elements: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    def element_ends(self, name: str) -> NDArray[np.int64]:
+        """Return where the elements of each shard end among those of all, for a field of lists."""
+        return self.elements[name][np.cumsum(self.counts, dtype=np.int64)]
 
     @classmethod
     def of(cls, shards: Sequence[Shard]) -> JoinedIndex:
@@ -311,6 +351,7 @@ class JoinedIndex:
             shapes={name: _join([_shapes(shard, name) for shard in shards]) for name in shaped},
             intervals={name: _intervals(shards, name) for name in marked},
             columns={column.name: _join([shard.columns[column.name] for shard in shards]) for column in schema.columns},
+            elements={each.name: firsts_of(_join([s.counts[each.name] for s in shards])) for each in schema.lists},
         )
 
 
@@ -324,12 +365,12 @@ def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 def _shapes(shard: Shard, name: str) -> NDArray[np.int32]:
     known = shard.shapes.get(name)
-    return np.zeros((shard.count, 3), np.int32) if known is None else known
+    return np.zeros((shard.values(name), 3), np.int32) if known is None else known
 
 
 def _intervals(shards: Sequence[Shard], name: str) -> Intervals:
     none = np.zeros(0, np.uint32)
-    parts = [shard.intervals.get(name) or Intervals(np.zeros(shard.count, np.uint32), none) for shard in shards]
+    parts = [shard.intervals.get(name) or Intervals(np.zeros(shard.values(name), np.uint32), none) for shard in shards]
     return Intervals(_join([part.counts for part in parts]), _join([part.places for part in parts]))
 
 
@@ -348,6 +389,8 @@ class _Indexed(Protocol):
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans: ...
 
+    def elements(self, field: str) -> Elements: ...
+
 
 def number_of(store: _Indexed, fields: Sequence[str], indices: NDArray[np.int64]) -> int | None:
     """
@@ -358,14 +401,30 @@ def number_of(store: _Indexed, fields: Sequence[str], indices: NDArray[np.int64]
     if not fields:
         return sum_indices(indices)
     total = 0
-    for field in fields:
+    for name in fields:
+        sum_of = _sum_of_lists if store.schema[name].is_list else _sum_of
         for start in range(0, len(indices), _TOGETHER):
-            chosen = np.ascontiguousarray(indices[start : start + _TOGETHER])
-            checksums = store.spans(field, chosen).checksums
-            if checksums is None:
+            summed = sum_of(store, name, np.ascontiguousarray(indices[start : start + _TOGETHER]))
+            if summed is None:
                 return None
-            total += sum_samples(field, chosen, checksums)
+            total += summed
     return total % MODULUS
+
+
+def _sum_of(store: _Indexed, field: str, chosen: NDArray[np.int64]) -> int | None:
+    checksums = store.spans(field, chosen).checksums
+    return None if checksums is None else sum_samples(field, chosen, checksums)
+
+
+def _sum_of_lists(store: _Indexed, field: str, chosen: NDArray[np.int64]) -> int | None:
+    """Return the sum over all elements of these samples, each with its sample's index, and over their numbers."""
+    elements = store.elements(field)
+    which, counts = elements.of(chosen)
+    checksums = elements.spans(field, which).checksums
+    if checksums is None:
+        return None
+    owners = np.repeat(chosen, counts)
+    return sum_samples(field, owners, checksums) + sum_samples(counts_name(field), chosen, counts.astype(np.uint32))
 
 
 def number_of_all(store: _Indexed, fields: Sequence[str] | None = None) -> int | None:

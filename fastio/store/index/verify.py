@@ -117,14 +117,15 @@ def _bad_samples(
     if expected is None:
         return
     files = files_of([shard.data])
-    for at in range(0, shard.count, _CHUNK_SAMPLES):
+    for at in range(0, shard.values(field.name), _CHUNK_SAMPLES):
         part = slice(at, at + _CHUNK_SAMPLES)
         # Copies, because the two may be columns of one array.
         starts, sizes = shard.starts[field.name][part].copy(), shard.sizes[field.name][part].copy()
         spans = Spans(files.buffers, np.zeros(len(starts), np.int32), starts, sizes)
         got, status = _checksums(files, spans, pool)
         for i in np.flatnonzero((got != expected[part]) | (status != OK)).tolist():
-            key, problem = store.keys([first + at + i])[0], f"expected CRC-32 {expected[at + i]:08x}, got {got[i]:08x}"
+            key = store.keys([first + shard.owner(field.name, at + i)])[0]
+            problem = f"expected CRC-32 {expected[at + i]:08x}, got {got[i]:08x}"
             if status[i] != OK:
                 problem = "the file ends before" if status[i] == TRUNCATED else "cannot be read"
             start = int(starts[i])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.store.files import StoreFiles
 from fastio.store.files.mapped import InPlaceFiles
+from fastio.store.index.elements import Elements
 from fastio.store.index.metadata import common_metadata
 from fastio.store.index.store import SealedStore, number_of_all
 from fastio.store.protocol import SampleStore
@@ -105,6 +106,13 @@ class SelectedStore:
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """As SampleStore.value_bytes."""
         return _read_only(self._source.value_bytes(field)[self._chosen])
+
+    def elements(self, field: str) -> Elements:
+        """Raise SchemaError: lists are read in the order of their store."""
+        raise SchemaError(
+            f"{self.path}: holds {self.schema[field]}, which a list assigned to dataset.samples does not take yet: "
+            "choose by a Subset"
+        )
 
     def column(self, field: str) -> NDArray[Any]:
         """As SampleStore.column."""
@@ -315,6 +323,10 @@ class MemoryStore:
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """As SampleStore.value_bytes."""
         return _read_only(self._places[:, 2])
+
+    def elements(self, field: str) -> Elements:
+        """Raise SchemaError: what is decoded in memory are no lists."""
+        raise SchemaError(f"{self.path}: no lists are kept in memory, got {field!r}")
 
     def column(self, field: str) -> NDArray[Any]:
         """As SampleStore.column."""

@@ -17,10 +17,11 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.formats.format import Format
-from fastio.store.index.seal import Seal, find_seal, split_keys
+from fastio.store.index.seal import Seal, counts_name, find_seal, split_keys
 from fastio.store.index.sealed import Intervals, Shard, bytes_from, intervals_of
 from fastio.store.index.store import JoinedIndex
 from fastio.store.sets.set_object import SetMember, SetObject
+from fastio.types.spans import firsts_of
 from fastio.types.units import counted
 
 __all__ = [
@@ -53,6 +54,7 @@ class MemberShards(Sequence[Shard]):
             shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
             intervals=intervals_of(set_object.path, arrays, fields),
             columns={column.name: arrays[column.name] for column in set_object.schema.columns},
+            elements={field.name: firsts_of(arrays[counts_name(field.name)]) for field in set_object.schema.lists},
         )
         self._seals = seals
         self._firsts = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.joined.counts)))
@@ -76,12 +78,13 @@ class MemberShards(Sequence[Shard]):
             data=joined.sources[number],
             schema=self.set_object.schema,
             count=stop - first,
-            starts=_parts(joined.starts, first, stop),
-            sizes=_parts(joined.sizes, first, stop),
-            checksums=_parts(joined.checksums, first, stop),
-            shapes=_parts(joined.shapes, first, stop),
-            intervals={name: self._intervals(name, first, stop) for name in joined.intervals},
-            columns=_parts(joined.columns, first, stop),
+            starts=self._parts(joined.starts, first, stop),
+            sizes=self._parts(joined.sizes, first, stop),
+            checksums=self._parts(joined.checksums, first, stop),
+            shapes=self._parts(joined.shapes, first, stop),
+            intervals={name: self._intervals(name, *self._values(name, first, stop)) for name in joined.intervals},
+            columns=self._parts(joined.columns, first, stop),
+            counts={name: np.diff(each[first : stop + 1]).astype(np.uint32) for name, each in joined.elements.items()},
             keys=self.set_object.arrays["keys"][key_starts[first] : max(key_starts[first], key_starts[stop] - 1)],
             key_starts=key_starts[first : stop + 1] - key_starts[first],
             metadata=self.set_object.metadata,
@@ -89,6 +92,14 @@ class MemberShards(Sequence[Shard]):
             content_crc=self.set_object.members[number].file_crc,
             is_member=self.set_object.members[number].file_crc != 0,
         )
+
+    def _values(self, name: str, first: int, stop: int) -> tuple[int, int]:
+        """Return which values of a field belong to these samples: as many, or the elements of their lists."""
+        elements = self.joined.elements.get(name)
+        return (first, stop) if elements is None else (int(elements[first]), int(elements[stop]))
+
+    def _parts(self, arrays: Mapping[str, NDArray[Any]], first: int, stop: int) -> dict[str, NDArray[Any]]:
+        return {name: array[slice(*self._values(name, first, stop))] for name, array in arrays.items()}
 
     @cached_property
     def _key_starts(self) -> NDArray[np.int64]:
@@ -108,22 +119,22 @@ class MemberShards(Sequence[Shard]):
 
     def _check_spans(self) -> None:
         """Check that every span lies inside its file, as ``check_spans`` does for one file."""
-        ends = np.repeat(np.array([source.size for source in self.joined.sources], np.int64), self.joined.counts)
+        file_sizes = np.array([source.size for source in self.joined.sources], np.int64)
+        of_samples = np.repeat(file_sizes, self.joined.counts)
         for field in self.set_object.schema.payload:
             starts, sizes = self.joined.starts[field.name], self.joined.sizes[field.name]
+            elements = self.joined.elements.get(field.name)
+            ends = of_samples if elements is None else np.repeat(of_samples, np.diff(elements))
             bad = (starts < 0) | (starts > ends) | (sizes < 0) | (sizes > ends - starts)
             bad |= ~field.fits(sizes)
             if bad.any():
-                first = int(np.flatnonzero(bad)[0])
+                value = int(np.flatnonzero(bad)[0])
+                first = value if elements is None else int(np.searchsorted(elements, value, side="right")) - 1
                 shard = self.joined.paths[int(np.searchsorted(self._firsts, first, side="right")) - 1]
                 raise StoreCorrupt(
-                    f"{self.set_object.path}: sample {first}, field {field.name!r}: {sizes[first]} bytes from "
-                    f"{starts[first]} do not fit {shard} of {ends[first]} bytes: pack again"
+                    f"{self.set_object.path}: sample {first}, field {field.name!r}: {sizes[value]} bytes from "
+                    f"{starts[value]} do not fit {shard} of {ends[value]} bytes: pack again"
                 )
-
-
-def _parts(arrays: Mapping[str, NDArray[Any]], first: int, stop: int) -> dict[str, NDArray[Any]]:
-    return {name: array[first:stop] for name, array in arrays.items()}
 
 
 def open_members(set_object: SetObject, *, read: Read = "auto", options: Remote = DEFAULT) -> MemberShards:

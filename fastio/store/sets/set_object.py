@@ -61,6 +61,7 @@ from fastio.store.index.seal import (
     SealAt,
     always_at,
     byte_view,
+    counts_name,
     expected_arrays,
     find_seal,
     set_checksum,
@@ -70,6 +71,7 @@ from fastio.store.index.sealed import (
     Shard,
     bytes_from,
     check_array,
+    counts_of,
     file_crc,
     hints_of,
     read_arrays,
@@ -242,18 +244,20 @@ def _joined(
 ) -> Iterable[tuple[str, NDArray[Any]]]:
     """Yield the arrays of the joined index, one at a time: together they may take much memory."""
     for name in (field.name for field in schema.payload):
+        if name in shards[0].counts:
+            yield counts_name(name), np.concatenate([shard.counts[name] for shard in shards])
         yield f"{name}_starts", np.concatenate([shard.starts[name] for shard in shards])
         yield f"{name}_sizes", np.concatenate([shard.sizes[name] for shard in shards])
         if name in shards[0].checksums:
             yield f"{name}_checksums", np.concatenate([shard.checksums[name] for shard in shards])
         if any(name in shard.shapes for shard in shards):
-            unknown = [np.zeros((shard.count, 3), np.int32) for shard in shards]
+            unknown = [np.zeros((shard.values(name), 3), np.int32) for shard in shards]
             yield (
                 f"{name}_shapes",
                 np.concatenate([s.shapes.get(name, u) for s, u in zip(shards, unknown, strict=True)]),
             )
         if any(name in shard.intervals for shard in shards):
-            none = [Intervals(np.zeros(shard.count, np.uint32), np.zeros(0, np.uint32)) for shard in shards]
+            none = [Intervals(np.zeros(shard.values(name), np.uint32), np.zeros(0, np.uint32)) for shard in shards]
             known = [shard.intervals.get(name, each) for shard, each in zip(shards, none, strict=True)]
             yield f"{name}_interval_counts", np.concatenate([each.counts for each in known])
             yield f"{name}_intervals", np.concatenate([each.places for each in known])
@@ -311,7 +315,8 @@ def _check_listing(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _check_index(path: str, arrays: Mapping[str, NDArray[Any]], schema: Schema, count: int) -> None:
-    required, optional = expected_arrays(schema, count)
+    counts = counts_of(path, arrays, schema, count, advice=_ADVICE)
+    required, optional = expected_arrays(schema, count, counts)
     for name, expected in required.items():
         check_array(path, arrays, name, expected, advice=_ADVICE)
     for name in optional.keys() & arrays.keys():

@@ -20,10 +20,12 @@ from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.formats.format import Format
-from fastio.store.index.seal import SEAL_SIZE, Seal, SealAt, always_at, find_seal
+from fastio.store.index.seal import SEAL_SIZE, Seal, SealAt, always_at, counts_name, find_seal
 from fastio.store.index.sealed import bytes_from
 from fastio.store.sets.names import set_path
 from fastio.store.sets.set_object import SetMember, SetObject
+from fastio.types.schema import Field
+from fastio.types.spans import firsts_of
 
 __all__ = [
     "CopyContent",
@@ -124,10 +126,11 @@ def member_files(set_object: SetObject, path: str, options: Remote) -> list[Stag
     form = FORMATS[set_object.format]
     names = _plain_names(set_object.members)
     firsts = np.concatenate(([0], np.cumsum([member.count for member in set_object.members])))
+    elements = {field.name: firsts_of(set_object.arrays[counts_name(field.name)]) for field in set_object.schema.lists}
     files = []
     for i, member in enumerate(set_object.members):
         url = folder.full(member.name)
-        spans = _spans(set_object, slice(int(firsts[i]), int(firsts[i + 1])))
+        spans = _spans(set_object, slice(int(firsts[i]), int(firsts[i + 1])), elements)
         if member.file_crc == 0 and len(spans) < len(set_object.schema.payload):
             raise _without_checksums(url)
         files.append(
@@ -204,14 +207,16 @@ def _plain_names(members: Sequence[SetMember]) -> list[str]:
     return names
 
 
-def _spans(set_object: SetObject, part: slice) -> list[SampleSpans]:
+def _spans(set_object: SetObject, part: slice, elements: Mapping[str, NDArray[np.int64]]) -> list[SampleSpans]:
+    """Return the values of these samples by field; ``elements`` has the firsts of the elements of lists."""
     arrays: Mapping[str, NDArray[Any]] = set_object.arrays
+
+    def own(field: Field) -> slice:
+        firsts = elements.get(field.name)
+        return part if firsts is None else slice(int(firsts[part.start]), int(firsts[part.stop]))
+
     return [
-        SampleSpans(
-            arrays[f"{field.name}_starts"][part],
-            arrays[f"{field.name}_sizes"][part],
-            arrays[f"{field.name}_checksums"][part],
-        )
+        SampleSpans(*(arrays[f"{field.name}_{what}"][own(field)] for what in ("starts", "sizes", "checksums")))
         for field in set_object.schema.payload
         if f"{field.name}_checksums" in arrays
     ]

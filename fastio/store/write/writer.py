@@ -14,13 +14,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio._native import checksum
 from fastio.errors import SampleError, SchemaError, StoreError
-from fastio.store.formats.format import Ending, Format
-from fastio.store.index.seal import IndexHeader, Place, Seal, check_names, expected_arrays, set_checksum, unit_bytes
+from fastio.store.formats.format import Ending, Format, SampleBytes
+from fastio.store.index.seal import (
+    IndexHeader,
+    Place,
+    Seal,
+    check_names,
+    counts_name,
+    expected_arrays,
+    set_checksum,
+    unit_bytes,
+)
 from fastio.store.protocol import SampleBatch
 from fastio.store.write.atomic import COMPLETE, PartialFile, undisturbed, writing
 from fastio.store.write.keys import KeyLedger, KeyRange, Spool
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans, sums_of
 
 __all__ = [
     "DuplicateKeyError",
@@ -192,9 +201,8 @@ class SealedWriter:
         if limit is None or sample_bytes is None:
             yield 0, count
             return
-        sizes = {f.name: batch.arrays[f"{f.name}_sizes"] for f in self.schema.payload}
         start = 0
-        for i, cost in enumerate(sample_bytes(self.schema, sizes, count).tolist()):
+        for i, cost in enumerate(_sample_bytes(self.schema, batch, sample_bytes).tolist()):
             filled = self._file.size_bytes
             if filled and filled + cost > limit:
                 yield start, i
@@ -204,6 +212,18 @@ class SealedWriter:
                 self._file = self._next_file(self._file.keys.stop)
             self._file.size_bytes += cost
         yield start, count
+
+
+def _sample_bytes(schema: Schema, batch: CheckedBatch, of_values: SampleBytes) -> NDArray[np.int64]:
+    """Return the bytes that each sample takes in a shard; those of an element are what a sample of it alone takes."""
+    single = Schema(tuple(f for f in schema.fields if not f.is_list), is_per_sample=schema.is_per_sample)
+    sizes = {f.name: batch.arrays[f"{f.name}_sizes"] for f in single.payload}
+    total = of_values(single, sizes, len(batch.keys))
+    for field in schema.lists:
+        flat = {field.name: batch.arrays[f"{field.name}_sizes"]}
+        of_elements = of_values(Schema((field.element,), is_per_sample=True), flat, len(flat[field.name]))
+        total = total + sums_of(batch.lists[field.name].firsts, of_elements)
+    return total
 
 
 def encode_metadata(metadata: Mapping[str, Any] | None) -> bytes:
@@ -259,14 +279,16 @@ class FileWriter:
         """Add the samples ``start`` up to ``stop`` of a batch whose keys the ledger has."""
         columns = {f.name: batch.arrays[f.name][start:stop] for f in self._schema.columns}
         values = {name: spans.part(start, stop) for name, spans in batch.values.items()}
-        self._writer.append(batch.keys[start:stop], values, columns)
+        lists = {name: each.part(start, stop) for name, each in batch.lists.items()}
+        self._writer.append(batch.keys[start:stop], values, columns, lists)
         self.keys.count += stop - start
         self.keys.stop += int(batch.key_sizes[start:stop].sum()) + stop - start
         self.keys.longest = max(self.keys.longest, int(batch.key_sizes[start:stop].max(initial=0)))
         for name, array in batch.arrays.items():
             unit = self._units.get(name.removesuffix("_sizes"), 1) if name.endswith("_sizes") else 1
-            self._arrays[name].append(array[start:stop] // unit if unit > 1 else array[start:stop])
-        for name, spans in values.items():
+            part = batch.rows(name, start, stop)
+            self._arrays[name].append(array[part] // unit if unit > 1 else array[part])
+        for name, spans in (*values.items(), *((name, each.spans) for name, each in lists.items())):
             if spans.intervals is not None:
                 for view in spans.intervals.views():
                     self._arrays[f"{name}_intervals"].append(view.view("<u4"))
@@ -329,13 +351,26 @@ class FileWriter:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """A batch that fits: spans inside their buffers, and its part of the index arrays."""
+    """
+    A batch that fits: spans inside their buffers, and its part of the index arrays.
+
+    ``flat`` names the field of lists of those arrays that have an entry per element.
+    """
 
     keys: Sequence[str]
     joined_keys: bytes  # UTF-8, joined by NUL
     key_sizes: NDArray[np.int64]  # in bytes
     values: dict[str, Spans]
-    arrays: dict[str, NDArray[Any]]  # sizes, checksums, shapes, columns
+    arrays: dict[str, NDArray[Any]]  # sizes, checksums, shapes, columns, counts
+    lists: dict[str, ListSpans]
+    flat: dict[str, str]
+
+    def rows(self, name: str, start: int, stop: int) -> slice:
+        """Return which entries of an array belong to the samples ``start`` up to ``stop``."""
+        if name not in self.flat:
+            return slice(start, stop)
+        firsts = self.lists[self.flat[name]].firsts
+        return slice(int(firsts[start]), int(firsts[stop]))
 
 
 def check_batch(schema: Schema, batch: SampleBatch, *, path: str) -> CheckedBatch:
@@ -347,29 +382,76 @@ def check_batch(schema: Schema, batch: SampleBatch, *, path: str) -> CheckedBatc
     """
     count = len(batch.keys)
     joined, key_sizes = _check_keys(batch.keys)
-    _same_names("payload", {f.name for f in schema.payload}, set(batch.spans))
+    single = [f for f in schema.payload if not f.is_list]
+    _same_names("payload", {f.name for f in single}, set(batch.spans))
+    _same_names("lists", {f.name for f in schema.lists}, set(batch.lists))
     _same_names("columns", {f.name for f in schema.columns}, set(batch.columns))
     images = {f.name for f in schema.payload if f.traits.is_picture}
     if not set(batch.shapes) <= images:
         raise SchemaError(f"shapes given for {sorted(set(batch.shapes) - images)}, image fields are {sorted(images)}")
     arrays: dict[str, NDArray[Any]] = {}
-    for field in schema.payload:
-        spans = batch.spans[field.name]
-        _check_sizes(field, spans, batch.keys)
-        arrays[f"{field.name}_sizes"] = np.array(spans.sizes, np.int64)
-        arrays[f"{field.name}_checksums"] = _checksums(field, spans, batch.keys, path=path)
-        if field.traits.is_picture:
-            shapes = batch.shapes.get(field.name, np.zeros((count, 3), np.int32))
-            arrays[f"{field.name}_interval_counts"] = _interval_counts(field, spans)
-            arrays[f"{field.name}_shapes"] = _exact(f"{field.name} (shapes)", shapes, dtype="<i4", shape=(count, 3))
+    for field in single:
+        arrays |= _checked_values(field, batch.spans[field.name], batch.keys, batch.shapes.get(field.name), path=path)
+    lists: dict[str, ListSpans] = {}
+    flat: dict[str, str] = {}
+    for field in schema.lists:
+        each = batch.lists[field.name]
+        _check_counts(field, each, count)
+        keys = [batch.keys[row] for row in each.owners.tolist()]
+        checked = _checked_values(field, each.spans, keys, each.shapes, path=path, rows=each.owners)
+        lists[field.name] = replace(each, spans=replace(each.spans, checksums=checked[f"{field.name}_checksums"]))
+        flat |= dict.fromkeys(checked, field.name)
+        arrays |= {counts_name(field.name): each.counts.astype("<u4"), **checked}
     for field in schema.columns:
         shape = (count, *field.shape)
         arrays[field.name] = _exact(field.name, batch.columns[field.name], dtype=field.dtype, shape=shape)
     values = {
-        field.name: replace(batch.spans[field.name], checksums=arrays[f"{field.name}_checksums"])
-        for field in schema.payload
+        field.name: replace(batch.spans[field.name], checksums=arrays[f"{field.name}_checksums"]) for field in single
     }
-    return CheckedBatch(batch.keys, joined, key_sizes, values, arrays)
+    return CheckedBatch(batch.keys, joined, key_sizes, values, arrays, lists, flat)
+
+
+def _checked_values(
+    field: Field,
+    spans: Spans,
+    keys: Sequence[str],
+    shapes: NDArray[np.int32] | None,
+    *,
+    path: str,
+    rows: NDArray[np.int64] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """
+    Return the index arrays of a field's values, or of the elements of its lists.
+
+    ``keys`` are those of their samples, ``rows`` the positions of these in the batch, if they are not those of values.
+    """
+    _check_sizes(field, spans, keys)
+    arrays: dict[str, NDArray[Any]] = {
+        f"{field.name}_sizes": np.array(spans.sizes, np.int64),
+        f"{field.name}_checksums": _checksums(field, spans, keys, path=path, rows=rows),
+    }
+    if field.element.traits.is_picture:
+        shapes = np.zeros((len(keys), 3), np.int32) if shapes is None else shapes
+        arrays[f"{field.name}_interval_counts"] = _interval_counts(field, spans)
+        arrays[f"{field.name}_shapes"] = _exact(f"{field.name} (shapes)", shapes, dtype="<i4", shape=(len(keys), 3))
+    return arrays
+
+
+def _check_counts(field: Field, lists: ListSpans, count: int) -> None:
+    """Check that there is one list per sample, and as many values as they have elements."""
+    counts = lists.counts
+    most = 1 if field.is_optional else np.iinfo(np.uint32).max
+    if (
+        counts.shape != (count,)
+        or counts.dtype != np.int64
+        or (count and not 0 <= counts.min() <= counts.max() <= most)
+    ):
+        raise SchemaError(
+            f"field {field.name!r}: expected {count} counts of 0 to {most} elements, int64, one per key, got "
+            f"{counts.dtype} {counts.shape}, {counts[:4].tolist()}"
+        )
+    if int(counts.sum()) != len(lists.spans):
+        raise SchemaError(f"field {field.name!r}: expected {int(counts.sum())} elements, got {len(lists.spans)}")
 
 
 def _check_keys(keys: Sequence[str]) -> tuple[bytes, NDArray[np.int64]]:
@@ -406,6 +488,7 @@ def _same_names(what: str, expected: set[str], got: set[str]) -> None:
 def _check_sizes(field: Field, spans: Spans, keys: Sequence[str]) -> None:
     if not len(keys) == len(spans) == len(spans.sizes) == len(spans.shard):
         raise SchemaError(f"field {field.name!r}: expected {len(keys)} values, one per key, got {len(spans)}")
+    field = field.element
     fits = field.fits(spans.sizes)
     if not fits.all():
         bad = int(fits.argmin())
@@ -415,20 +498,23 @@ def _check_sizes(field: Field, spans: Spans, keys: Sequence[str]) -> None:
         raise SchemaError(f"field {field.name!r} of {keys[bad]!r}: expected {expected}, got {spans.sizes[bad]} bytes")
 
 
-def _checksums(field: Field, spans: Spans, keys: Sequence[str], *, path: str) -> NDArray[np.uint32]:
+def _checksums(
+    field: Field, spans: Spans, keys: Sequence[str], *, path: str, rows: NDArray[np.int64] | None
+) -> NDArray[np.uint32]:
     found = np.empty(len(keys), np.uint32)
     try:
         checksum(spans, found).wait()
     except IndexError as exc:
         raise SchemaError(f"field {field.name!r}: a span lies outside its buffer ({exc})") from exc
     if spans.checksums is not None and not np.array_equal(found, spans.checksums):
-        index = int(np.flatnonzero(found != spans.checksums)[0])
+        value = int(np.flatnonzero(found != spans.checksums)[0])
+        index = value if rows is None else int(rows[value])
         raise SampleError(
-            f"{path}: sample {index} of the batch ({keys[index]!r}), field {field.name!r}: expected bytes with "
-            f"CRC-32 {spans.checksums[index]:08x}, got {found[index]:08x}; the source is damaged: verify it",
+            f"{path}: sample {index} of the batch ({keys[value]!r}), field {field.name!r}: expected bytes with "
+            f"CRC-32 {spans.checksums[value]:08x}, got {found[value]:08x}; the source is damaged: verify it",
             path=path,
             index=index,
-            key=keys[index],
+            key=keys[value],
             field=field.name,
         )
     return found

@@ -166,7 +166,7 @@ def test_samples_beyond_the_format(tmp_path: Path) -> None:
     file = PartialFile(str(tmp_path / "out.lmdb"))
     spans = replace(make_spans([b"", b""]), sizes=np.array([0, 1 << 32]))
     with pytest.raises(SchemaError, match="up to 4294967295 bytes"):
-        LmdbWriter(file, LABELLED).append(["a", "b"], {"image": spans}, {})
+        LmdbWriter(file, LABELLED).append(["a", "b"], {"image": spans}, {}, {})
     file.discard()
 
 

@@ -23,6 +23,7 @@ from fastio.store.index.verify import verify_store
 from fastio.types.field_types import field_of
 from fastio.types.schema import BYTES, Field, Schema
 from tests.store.build import make_spans, read_all
+from tests.store.list_conformance import list_batch
 
 TYPES = {
     "mask": "mask",
@@ -212,5 +213,88 @@ SHOWN = {"image": "image", "mask": "mask", "caption": "text", "objects": "json",
 def test_the_guide_shows_the_readers(form: str) -> None:
     """The guide of formats holds exactly the lines that `fastio info` prints of a store of these fields."""
     schema = Schema(tuple(field_of(name, type_) for name, type_ in SHOWN.items()))
+
+    assert f"```python\n{FORMATS[form].plain_reader(schema)}```" in GUIDE.read_text()
+
+
+LISTED = {
+    "image": "image",
+    "images": "image[*]",
+    "captions": "text[*]",
+    "control": "image?",
+    "ids": "tokens16[*]",
+    "blobs": "bytes[*]",
+    "label": "label",
+}
+
+
+def listed_sample(i: int) -> dict[str, Any]:
+    """The values of one sample; the second has empty lists, and nothing in ``control``."""
+    return {
+        "image": png("RGB", i),
+        "images": [jpeg(10 * i + j) for j in range(i + 1)] if i != 1 else [],
+        "captions": [f"Käfer {i}, {j}" for j in range(2 * i)] if i != 1 else [],
+        "control": [png("L", i)] if i != 1 else [],
+        "ids": [np.arange(j + 1, dtype="<u2") for j in range(i)] if i != 1 else [],
+        "blobs": [b"", b"\0\1"] if i != 1 else [],
+        "label": i,
+    }
+
+
+@pytest.fixture(params=FORMATS)
+def lists(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of each format with all of LISTED, the second sample with empty lists."""
+    path = tmp_path / f"lists{FORMATS[request.param].suffixes[0]}"
+    schema = Schema(tuple(field_of(name, type_) for name, type_ in LISTED.items()))
+    samples = {
+        key: {
+            field.name: [stored(each) for each in (values if field.is_list else [values])]
+            for field in schema.payload
+            for values in [listed_sample(i)[field.name]]
+        }
+        for i, key in enumerate(KEYS)
+    }
+    with create_store(path, schema) as writer:
+        writer.append(list_batch(schema, samples))
+    return str(path)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_plain_library_reads_lists(lists: str) -> None:
+    """What `fastio info` prints gives lists of the elements, without fastio."""
+    with open_store(lists) as opened:
+        code = FORMATS[opened.format].plain_reader(opened.schema)
+    names: dict[str, Any] = {"path": lists}
+    exec(compile(code, "formats.md", "exec"), names)
+    columns = names.get("columns", {})
+    samples = [{**s, **{k: v[i] for k, v in columns.items()}} for i, s in enumerate(names["samples"])]
+    found = [{**each, "ids": [ids.tolist() for ids in each["ids"]]} for each in samples]
+    expected = [{**listed_sample(i), "ids": [ids.tolist() for ids in listed_sample(i)["ids"]]} for i in range(3)]
+
+    assert "fastio" not in code.replace("__fastio__", "")
+    assert expected == found
+
+
+@pytest.mark.parametrize("lists", ["tar", "zip"], indirect=True)
+def test_members_of_lists(lists: str) -> None:
+    """Elements are members with their number, and pictures have the extension of their content."""
+    is_tar = lists.endswith(".tar")
+    with tarfile.open(lists) if is_tar else zipfile.ZipFile(lists) as archive:
+        names = archive.getnames() if isinstance(archive, tarfile.TarFile) else archive.namelist()
+    last = ["images.0.jpg", "images.1.jpg", "images.2.jpg", *(f"captions.{i}.txt" for i in range(4)), "control.0.png"]
+    last += ["ids.0.npy", "ids.1.npy", "blobs.0", "blobs.1"]
+    found = [name for name in names if name.startswith("000007")]
+
+    assert ["000007.png" if is_tar else "000007", *(f"000007.{each}" for each in last)] == found[: len(last) + 1]
+    assert (["000007.cls"] if is_tar else []) == found[len(last) + 1 :]
+
+
+SHOWN_LISTS = {"images": "image[*]", "caption": "text", "control": "image?", "label": "label"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_guide_shows_the_readers_of_lists(form: str) -> None:
+    """The guide of formats holds exactly the lines that `fastio info` prints of a store of such lists."""
+    schema = Schema(tuple(field_of(name, type_) for name, type_ in SHOWN_LISTS.items()))
 
     assert f"```python\n{FORMATS[form].plain_reader(schema)}```" in GUIDE.read_text()
