@@ -14,6 +14,7 @@
 #include "pictures/worker.h"
 #include "tokens/buckets.h"
 #include "tokens/fill.h"
+#include "tokens/slots.h"
 
 namespace {
 
@@ -140,6 +141,31 @@ void test_dealing_stays_inside() {
   std::vector<std::int64_t> out(3, -1);
   EXPECT(fastio::deal_steps(order, cuts, steps, 0, 1, out) == 3);
   EXPECT((out == std::vector<std::int64_t>{7, 8, 5}));
+}
+
+/// Runs of slots of every length, with a slot before and behind that must stay.
+void test_runs_of_slots(fastio::SimdLevel level) {
+  const fastio::SlotLoops& loops = fastio::slot_loops(level);
+  constexpr std::int64_t untouched = -7;
+  std::vector<std::int64_t> given(70);
+  std::iota(given.begin(), given.end(), std::int64_t{1} << 40);
+  for (std::size_t count = 0; count < given.size(); ++count) {
+    const auto expect = [&](auto fill, auto value_at) {
+      auto expected = std::vector(count + 2, static_cast<decltype(value_at(0))>(untouched));
+      auto found = expected;
+      for (std::size_t i = 0; i < count; ++i) expected[i + 1] = value_at(i);
+      fill(found.data() + 1);
+      EXPECT(found == expected);
+    };
+    expect([&](std::int64_t* out) { loops.count_up(-3, count, out); },
+           [](std::size_t i) { return static_cast<std::int64_t>(i) - 3; });
+    expect([&](std::int64_t* out) { loops.repeat(fastio::ignored, count, out); },
+           [](std::size_t) { return fastio::ignored; });
+    expect([&](std::int32_t* out) { loops.repeat32(9, count, out); },
+           [](std::size_t) { return std::int32_t{9}; });
+    expect([&](std::int64_t* out) { loops.copy(given.data(), count, out); },
+           [&](std::size_t i) { return given[i]; });
+  }
 }
 
 /// Fills slots from exact allocations, so that a sanitizer sees a step beside them.
@@ -296,6 +322,7 @@ int main() {
     if (level > fastio::simd_level()) continue;
     test_slots_are_filled_and_nothing_else(level);
     test_wide_ids(level);
+    test_runs_of_slots(level);
   }
   return failures;
 }

@@ -29,12 +29,12 @@ class FetchedFields:
     """The spans of several fields on their way into memory. (Not frozen: that would take longer to make.)"""
 
     wanted: Mapping[str, Spans]
-    fetched: Fetched | None  # None: there are no fields
+    fetched: Fetched | None  # None: they are there
 
     def wait(self) -> dict[str, tuple[Spans, Status]]:
         """Wait for the bytes. Returns, by field, what ``Fetched.wait`` returns."""
         if self.fetched is None:
-            return {}
+            return {name: (spans, None) for name, spans in self.wanted.items()}
         spans, status = self.fetched.wait()
         if len(self.wanted) == 1:
             return dict.fromkeys(self.wanted, (spans, status))
@@ -61,7 +61,7 @@ def fetch_together(
 
     Values that lie side by side in a file, such as the members of one sample in a tar, are read by one call.
     """
-    if not wanted:
+    if not wanted or (files.in_place and (pool is None or is_near)):
         return FetchedFields(wanted, None)
     together = joined_spans(list(wanted.values()))
     return FetchedFields(wanted, files.fetch(together, pool=pool, ring=ring, is_near=is_near))

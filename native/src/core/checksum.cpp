@@ -37,27 +37,14 @@ std::uint32_t plain_copy(Bytes data, std::uint8_t* to) noexcept {
 constexpr Crc32Routines plain{plain_crc32, plain_copy};
 
 #if defined(__x86_64__)
-/// Below this many bytes folding by 512 bits is no faster than libdeflate's by 128, and what is
-/// left behind whole blocks is libdeflate's too.
-constexpr std::size_t worth_folding = 512;
-
-Bytes whole_blocks(Bytes data) noexcept {
-  return data.first(data.size() / crc32_folding::block_bytes * crc32_folding::block_bytes);
-}
+constexpr std::size_t least_folded = 4;  // bytes: as many as the initial value has
 
 std::uint32_t folded_crc32(Bytes data) noexcept {
-  if (data.size() < worth_folding) return plain_crc32(data);
-  const Bytes blocks = whole_blocks(data);
-  return continued(data.subspan(blocks.size()), avx512_crc32(blocks));
+  return data.size() < least_folded ? plain_crc32(data) : avx512_crc32(data);
 }
 
 std::uint32_t folded_copy(Bytes data, std::uint8_t* to) noexcept {
-  if (data.size() < worth_folding) return plain_copy(data, to);
-  const Bytes blocks = whole_blocks(data);
-  const std::uint32_t value = avx512_crc32_copy(blocks, to);
-  const Bytes rest = data.subspan(blocks.size());
-  if (!rest.empty()) std::memcpy(to + blocks.size(), rest.data(), rest.size());
-  return continued(rest, value);
+  return data.size() < least_folded ? plain_copy(data, to) : avx512_crc32_copy(data, to);
 }
 
 constexpr Crc32Routines folding{folded_crc32, folded_copy};

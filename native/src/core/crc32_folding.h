@@ -15,14 +15,10 @@
 
 namespace fastio {
 
-namespace crc32_folding {
-inline constexpr std::size_t block_bytes = 256;
-}
-
 #if defined(__x86_64__)
-/// The CRC-32 of a whole number of blocks, at least one; the second copies them as well.
-std::uint32_t avx512_crc32(Bytes blocks) noexcept;
-std::uint32_t avx512_crc32_copy(Bytes blocks, std::uint8_t* to) noexcept;
+/// The CRC-32 of four bytes or more; the second copies them as well.
+std::uint32_t avx512_crc32(Bytes data) noexcept;
+std::uint32_t avx512_crc32_copy(Bytes data, std::uint8_t* to) noexcept;
 #endif
 
 namespace crc32_folding {

@@ -64,12 +64,15 @@ struct TokenRules {
   /// than the rest of what is computed for a sample.
   [[nodiscard]] int id_shift() const { return std::countr_zero(item_bytes); }
 
+  /// Bytes for each slot of a batch, without what lies beside the ids.
+  [[nodiscard]] std::int64_t own_slot_bytes() const {
+    return 8 + 8 * has_positions() + 4 * has_documents() + has_mask();
+  }
   /// Bytes for each slot of a batch.
   [[nodiscard]] std::int64_t slot_bytes() const {
     std::size_t bytes = 0;
     for (const BesideField& each : beside) bytes += each.slot_bytes();
-    return 8 + 8 * has_positions() + static_cast<std::int64_t>(bytes) + 4 * has_documents() +
-           has_mask();
+    return own_slot_bytes() + static_cast<std::int64_t>(bytes);
   }
 
   /// Bytes for `total` slots: each array begins at a multiple of what any item takes.
@@ -472,7 +475,7 @@ class TokenBatches final : public BatchGroup {
       if (!lay_out(filling.last, filling, misfit)) break;
       ++filling.last;
       const std::int64_t next = 2 * filling.cuts.back() - *(filling.cuts.end() - 2);  // as large
-      if (next * rules_.slot_bytes() > static_cast<std::int64_t>(request_.job_bytes)) break;
+      if (next * rules_.own_slot_bytes() > static_cast<std::int64_t>(request_.job_bytes)) break;
     }
     if (filling.last == filling.first) {
       filling.misfit = std::move(misfit);

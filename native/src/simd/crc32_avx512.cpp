@@ -1,5 +1,5 @@
-// CRC-32 in AVX-512: blocks of 256 bytes, folded by carry-less multiplication. See
-// core/crc32_folding.h.
+// CRC-32 in AVX-512, by carry-less multiplication: vectors of 64 bytes are folded into each other,
+// or four at a time. See core/crc32_folding.h.
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -12,7 +12,8 @@ namespace {
 using namespace crc32_folding;
 
 constexpr std::size_t vector_bytes = 64;
-constexpr std::size_t vectors = block_bytes / vector_bytes;
+constexpr std::size_t vectors = 4;  // of a block
+constexpr std::size_t block_bytes = vectors * vector_bytes;
 
 /// For each lane of 128 bits of a block, the multipliers of its halves that bring it to the block's
 /// end and 32 powers higher: lane 15 is the last.
@@ -27,11 +28,14 @@ struct LaneMultipliers {
     }
   }
 };
-constexpr LaneMultipliers to_end;
+constexpr LaneMultipliers lanes;
 
-constexpr unsigned block_bits = 8 * block_bytes;
-constexpr std::uint64_t low_to_next = multiplier(block_bits + 64);
-constexpr std::uint64_t high_to_next = multiplier(block_bits);
+constexpr __mmask64 initial_bytes = 0xf;
+constexpr unsigned block_bits = 8 * block_bytes, vector_bits = 8 * vector_bytes;
+constexpr std::uint64_t low_to_block = multiplier(block_bits + 64);
+constexpr std::uint64_t high_to_block = multiplier(block_bits);
+constexpr std::uint64_t low_to_vector = multiplier(vector_bits + 64);
+constexpr std::uint64_t high_to_vector = multiplier(vector_bits);
 constexpr std::uint64_t by_x64 = multiplier(64);
 constexpr std::uint64_t quotient = quotient_of_x64();
 constexpr std::uint64_t divisor = whole_polynomial;
@@ -47,10 +51,21 @@ constexpr std::uint64_t divisor = whole_polynomial;
                                    _mm512_clmulepi64_epi128(a, b, 0x11), c, add_all);
 }
 
+/// Multipliers for the halves of each lane.
+[[nodiscard]] inline __m512i both(std::uint64_t low, std::uint64_t high) noexcept {
+  return _mm512_broadcast_i64x2(_mm_set_epi64x(as_signed(high), as_signed(low)));
+}
+
+/// Vector k of a block, brought to its end.
+[[nodiscard]] inline __m512i to_end(__m512i vector, std::size_t k) noexcept {
+  return multiply_add(vector, _mm512_load_si512(&lanes.halves[k * vector_bytes / 8]),
+                      _mm512_setzero_si512());
+}
+
 /// The sum of the four lanes.
-[[nodiscard]] inline __m128i sum_of_lanes(__m512i lanes) noexcept {
+[[nodiscard]] inline __m128i sum_of_lanes(__m512i sum) noexcept {
   const __m256i two =
-      _mm256_xor_si256(_mm512_castsi512_si256(lanes), _mm512_extracti64x4_epi64(lanes, 1));
+      _mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
   return _mm_xor_si128(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
 }
 
@@ -66,41 +81,66 @@ constexpr std::uint64_t divisor = whole_polynomial;
   return static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(rest, multiple), 1));
 }
 
-/// The CRC-32 of one block or more; with `copies`, each byte is written to `to` as well.
-template <bool copies>
-[[nodiscard]] inline std::uint32_t fold(Bytes blocks, std::uint8_t* to) noexcept {
-  __m512i sums[vectors];
-  const auto take = [&](std::size_t at) {
-    const __m512i bytes = _mm512_loadu_si512(blocks.data() + at);
-    if constexpr (copies) _mm512_storeu_si512(to + at, bytes);
-    return bytes;
-  };
-  for (std::size_t k = 0; k < vectors; ++k) sums[k] = take(k * vector_bytes);
-  sums[0] =
-      _mm512_xor_si512(sums[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(-1)));  // as it begins
+/// Ones in the bytes of a vector that `bytes` has a bit for.
+[[nodiscard]] inline __m512i ones_in(__mmask64 bytes) noexcept {
+  return _mm512_maskz_set1_epi8(bytes, -1);
+}
 
-  const __m512i to_next =
-      _mm512_broadcast_i64x2(_mm_set_epi64x(as_signed(high_to_next), as_signed(low_to_next)));
-  for (std::size_t at = block_bytes; at < blocks.size(); at += block_bytes) {
-    for (std::size_t k = 0; k < vectors; ++k) {
-      sums[k] = multiply_add(sums[k], to_next, take(at + k * vector_bytes));
+/// The CRC-32 of four bytes or more; with `copies`, each byte is written to `to` as well.
+///
+/// Zeros before a message change nothing, so the first vector has as many as make the others whole:
+/// nothing is left behind them. The message begins with 32 ones added to it, which may reach into
+/// the second vector.
+template <bool copies>
+[[nodiscard]] inline std::uint32_t fold(Bytes data, std::uint8_t* to) noexcept {
+  const std::size_t first = (data.size() - 1) % vector_bytes + 1;
+  const std::size_t before = vector_bytes - first;
+  const __mmask64 is_there = ~__mmask64{0} << before;
+  const __m512i start = _mm512_maskz_loadu_epi8(is_there, data.data() - before);
+  if constexpr (copies) {
+    if (data.size() < vector_bytes) {
+      _mm512_mask_storeu_epi8(to - before, is_there, start);
+    } else {
+      _mm512_storeu_si512(to, _mm512_loadu_si512(data.data()));
     }
   }
-  __m512i sum = _mm512_setzero_si512();
-  for (std::size_t k = 0; k < vectors; ++k) {
-    sum = multiply_add(sums[k], _mm512_load_si512(&to_end.halves[k * vector_bytes / 8]), sum);
+  __m512i sum = _mm512_xor_si512(start, ones_in(initial_bytes << before));
+  __mmask64 left = before > vector_bytes - 4 ? initial_bytes >> first : 0;  // of the initial ones
+  std::size_t at = first;
+  const auto take = [&] {
+    const __m512i bytes = _mm512_loadu_si512(data.data() + at);
+    if constexpr (copies) _mm512_storeu_si512(to + at, bytes);
+    at += vector_bytes;
+    return bytes;
+  };
+  const auto add_next = [&] {
+    const __m512i bytes = _mm512_xor_si512(take(), ones_in(left));
+    left = 0;
+    sum = multiply_add(sum, both(low_to_vector, high_to_vector), bytes);
+  };
+  for (std::size_t k = (data.size() - first) / vector_bytes % vectors; k > 0; --k) add_next();
+  if (at == data.size()) return ~remainder(sum_of_lanes(to_end(sum, vectors - 1)));
+
+  __m512i sums[vectors];
+  add_next();
+  sums[0] = sum;
+  for (std::size_t k = 1; k < vectors; ++k) sums[k] = take();
+  while (at < data.size()) {
+    for (__m512i& each : sums) each = multiply_add(each, both(low_to_block, high_to_block), take());
   }
+  sum = to_end(sums[0], 0);
+  for (std::size_t k = 1; k < vectors; ++k) sum = _mm512_xor_si512(sum, to_end(sums[k], k));
   return ~remainder(sum_of_lanes(sum));
 }
 
 }  // namespace
 
-std::uint32_t avx512_crc32(Bytes blocks) noexcept {
-  return fold<false>(blocks, nullptr);
+std::uint32_t avx512_crc32(Bytes data) noexcept {
+  return fold<false>(data, nullptr);
 }
 
-std::uint32_t avx512_crc32_copy(Bytes blocks, std::uint8_t* to) noexcept {
-  return fold<true>(blocks, to);
+std::uint32_t avx512_crc32_copy(Bytes data, std::uint8_t* to) noexcept {
+  return fold<true>(data, to);
 }
 
 }  // namespace fastio

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "core/checksum.h"
+#include "tokens/slots.h"
 #include "tokens/widen.h"
 
 namespace fastio {
@@ -36,6 +36,7 @@ class FillTokensTask final : public Task {
         to_(to),
         beside_(std::move(beside)),
         widen_(widen_ids(to.item_bytes, simd_level())),
+        loops_(slot_loops(simd_level())),
         crc32_(crc32_routines(simd_level()).crc32),
         copy_(crc32_routines(simd_level()).copy) {}
 
@@ -92,11 +93,11 @@ class FillTokensTask final : public Task {
     }
     if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{1});
     if (to_.positions != nullptr) {
-      std::iota(to_.positions + first, to_.positions + first + count,
-                to_.origins == nullptr ? std::int64_t{0} : to_.origins[i]);
+      const std::int64_t origin = to_.origins == nullptr ? 0 : to_.origins[i];
+      loops_.count_up(origin, count, to_.positions + first);
     }
-    if (to_.documents != nullptr) std::fill_n(to_.documents + first, count, to_.numbers[i]);
-    pad(to_.at_end ? start : first + count, width - count);
+    if (to_.documents != nullptr) loops_.repeat32(to_.numbers[i], count, to_.documents + first);
+    if (count < width) pad(to_.at_end ? start : first + count, width - count);
     return Status::ok;
   }
 
@@ -138,9 +139,9 @@ class FillTokensTask final : public Task {
         const std::size_t size = std::min(end, count) - at;
         std::int64_t* out = targets + first + at;
         if (run % 2 == 1) {
-          std::copy_n(to_.ids + first + at, size, out);
+          loops_.copy(to_.ids + first + at, size, out);
         } else {
-          std::fill_n(out, size, ignored);
+          loops_.repeat(ignored, size, out);
         }
       }
       at = end;
@@ -176,6 +177,7 @@ class FillTokensTask final : public Task {
   const TokenSlots to_;
   const std::vector<BesideSlots> beside_;
   const WidenIds widen_;
+  const SlotLoops& loops_;
   std::uint32_t (*const crc32_)(Bytes) noexcept;
   std::uint32_t (*const copy_)(Bytes, std::uint8_t*) noexcept;
 };
@@ -203,6 +205,14 @@ std::uint32_t widen64(const std::uint8_t* from, std::size_t count, std::int64_t*
 }
 
 }  // namespace
+
+const SlotLoops& slot_loops([[maybe_unused]] SimdLevel level) noexcept {
+#if defined(__x86_64__)
+  if (level >= SimdLevel::avx512) return avx512_slot_loops;
+  if (level >= SimdLevel::avx2) return avx2_slot_loops;
+#endif
+  return plain_slot_loops;
+}
 
 WidenIds widen_ids(std::size_t item_bytes, [[maybe_unused]] SimdLevel level) noexcept {
   if (item_bytes == 1) return widen<std::uint8_t>;
