@@ -790,6 +790,13 @@ def shuffle(values: NDArray[np.int64], seed: int, stream: int) -> None:
     every machine and in every version.
     """
 
+def permute(places: NDArray[np.int64], count: int, seed: int, stream: int) -> None:
+    """
+    Replace places in a permutation of 0..count-1 by the numbers there, in place: no
+    permutation is kept, each number is computed alone by a Feistel network. Seed and stream
+    are 0..2**64-1. The same on every machine and in every version. Raises IndexError.
+    """
+
 def receipt_sum(indices: NDArray[np.int64], checksums: NDArray[np.uint32] | None, key: int) -> int:
     """
     A number for samples and their checksums, whatever order they come in: the sum modulo

@@ -214,8 +214,8 @@ class BatchIteration:
         say_uneven(self._path, batches, self._selection.sampler, is_rest=cursor.consumed is not None)
         self._say_unlabelled(batches)
         order = self._selection.plan.order
-        left = batches.part(cursor.batch, len(batches))
-        ledger = self._position.open_ledger(consumer, self._fields, len(left.indices), batches)
+        left = batches.rest(cursor.batch)
+        ledger = self._position.open_ledger(consumer, self._fields, left.count, batches)
         if self._held is not None:
             return self._held.with_windows(left), ledger
         return self._reader.with_windows(left, is_held=order is not None and order.is_held), ledger
@@ -283,11 +283,11 @@ def _held_reader(wiring: Wiring) -> HeldReader | None:
 
 def _numbered(batch: Any, batches: Batches, number: int, epoch: int, skipped: list[FinishedBatch]) -> Numbered:
     """Return batch ``number`` with the ids of its samples for random numbers, without those skipped."""
-    part = slice(batches.cuts[number], batches.cuts[number + 1])
-    ids = batches.ids[part]
+    one = batches.part(number, number + 1)
+    ids = one.ids
     for finished in skipped:
         bad = [error.index for error in finished.errors]
-        lost = np.flatnonzero(np.isin(batches.indices[part], bad)) if finished.lost is None else finished.lost
+        lost = np.flatnonzero(np.isin(one.indices, bad)) if finished.lost is None else finished.lost
         ids = np.delete(ids, lost)
     return Numbered(batch, epoch, ids)
 

@@ -221,7 +221,7 @@ class LoaderPosition:
                     "checkpoint"
                 )
         parts = unique_parts(part for one in states for part in _receipt(one))
-        if self._selection.plan.order is not None and order is not None:
+        if self._selection.plan.order is not None:
             self._selection.plan.order.adopt(order)
         self._selection.adopt_weights(states[0], epoch)
         self._ledger, self._earlier, self._others = None, (epoch, parts), ()

@@ -11,11 +11,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.samplers.choice import Choice, choose, report
+from fastio.samplers.choice import Choice, choose, full_kind, report
 from fastio.samplers.cost import Costs
 from fastio.samplers.lanes import LaneOrder, Windows
 from fastio.samplers.memory import PageCache, page_cache
-from fastio.samplers.order import Division, Shuffle, block_order, consumed_after, full_order
+from fastio.samplers.order import MOST_HELD, Division, Shuffle, block_order, consumed_after, full_order, keyed_order
 from fastio.samplers.position import whole_consumed
 from fastio.types.shuffle_report import ShuffleReport
 
@@ -23,6 +23,7 @@ __all__ = [
     "BatchSampler",
     "Batches",
     "ChosenOrder",
+    "Computed",
     "ElasticSampler",
     "OrderSampler",
     "WholeEpochs",
@@ -33,12 +34,38 @@ __all__ = [
 ]
 
 
+class Computed:
+    """
+    Samples ``start`` up to ``stop`` of a rank's epoch, computed where they are looked at.
+
+    ``samples(start, stop)`` returns any of them, int64. Whoever asks for all of them has them held from then on.
+    """
+
+    def __init__(self, samples: Callable[[int, int], NDArray[np.int64]], start: int, stop: int) -> None:
+        self._samples, self._start, self._stop = samples, start, stop
+        self._held: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def part(self, start: int, stop: int) -> Computed:
+        """Return some of them."""
+        return Computed(self._samples, self._start + start, self._start + stop)
+
+    def array(self) -> NDArray[np.int64]:
+        """Return all of them, ``(len,)``."""
+        if self._held is None:
+            self._held = self._samples(self._start, self._stop)
+        return self._held
+
+
 @dataclass(frozen=True, slots=True)
 class Batches:
     """
     The plan of an epoch: batch k consists of the samples ``indices[cuts[k]:cuts[k + 1]]``.
 
-    ``indices`` is int64; ``cuts`` is int64, has one entry more than there are batches, starts with 0 and ascends.
+    ``order`` are these samples, int64, or what computes them: an epoch of very many holds none, so look at a part of
+    it, or at ``count``. ``cuts`` is int64, has one entry more than there are batches, starts with 0 and ascends.
     Over all ranks, ``repeated`` samples come once more than they should and ``dropped`` samples do not come; the last
     ``padding`` samples of this rank are among the repeated, or those at the positions ``padding``, int64, ascending.
     ``windows`` says what to read ahead if samples come from
@@ -46,7 +73,7 @@ class Batches:
     sample apart (see ``repeats``); None: no sample is repeated.
     """
 
-    indices: NDArray[np.int64]
+    order: NDArray[np.int64] | Computed
     cuts: NDArray[np.int64]
     repeated: int = 0
     dropped: int = 0
@@ -55,8 +82,18 @@ class Batches:
     padding: int | NDArray[np.int64] = 0
 
     @property
+    def indices(self) -> NDArray[np.int64]:
+        """The samples of all batches, ``(count,)``."""
+        return self.order.array() if isinstance(self.order, Computed) else self.order
+
+    @property
+    def count(self) -> int:
+        """The number of samples in all batches."""
+        return len(self.order)
+
+    @property
     def ids(self) -> NDArray[np.int64]:
-        """What random numbers of transforms depend on, besides seed and epoch: ``(len(indices),)``."""
+        """What random numbers of transforms depend on, besides seed and epoch: ``(count,)``."""
         return self.indices if self.random_ids is None else self.random_ids
 
     def __len__(self) -> int:
@@ -66,35 +103,45 @@ class Batches:
         """
         Return the batches from ``start`` up to ``stop``, or up to the last one, without what they repeat and drop.
         """
-        cuts = self.cuts[start : stop + 1]
+        part = self.rest(start, stop)
+        return replace(part, order=part.indices)
+
+    def rest(self, start: int, stop: int | None = None) -> Batches:
+        """As ``part``; samples that are computed are not computed yet."""
+        cuts = self.cuts[start : None if stop is None else stop + 1]
         if len(cuts) == 0:
-            return Batches(self.indices[:0], np.zeros(1, np.int64))
-        part = slice(cuts[0], cuts[-1])
-        windows = None if self.windows is None else self.windows.after(int(cuts[0]))
-        ids = None if self.random_ids is None else self.random_ids[part]
-        return Batches(self.indices[part], cuts - cuts[0], windows=windows, random_ids=ids)
+            return Batches(np.empty(0, np.int64), np.zeros(1, np.int64))
+        first, last = int(cuts[0]), int(cuts[-1])
+        windows = None if self.windows is None else self.windows.after(first)
+        ids = None if self.random_ids is None else self.random_ids[first:last]
+        order = self.order.part(first, last) if isinstance(self.order, Computed) else self.order[first:last]
+        return Batches(order, cuts - first, windows=windows, random_ids=ids)
 
     def after(self, start: int) -> Batches:
         """Return the batches from ``start`` on, with what the last step repeats and drops if any is left."""
-        rest = self.part(start, len(self))
+        rest = self.rest(start)
         if len(rest) == 0 and start:
             return rest
         padding = self.padding
         if not isinstance(padding, int):
-            padding = self.padding_within(len(rest.indices))
+            padding = self.padding_within(rest.count)
         return replace(rest, repeated=self.repeated, dropped=self.dropped, padding=padding)
 
     def padding_within(self, samples: int) -> NDArray[np.int64]:
         """Return which of this rank's last ``samples`` are among the repeated: positions, from the first of them."""
         if isinstance(self.padding, int):
             return np.arange(samples - min(samples, self.padding), samples, dtype=np.int64)
-        places = self.padding - (len(self.indices) - samples)
+        places = self.padding - (self.count - samples)
         return places[places >= 0]
 
     def slices(self) -> Iterator[slice]:
         """Return the slice of ``indices`` for each batch."""
         bounds = self.cuts.tolist()
         return map(slice, bounds[:-1], bounds[1:])
+
+    def each(self) -> Iterator[Batches]:
+        """Return each batch as a plan of its own, so that no more is computed than that."""
+        return (self.part(number, number + 1) for number in range(len(self)))
 
 
 @runtime_checkable
@@ -236,6 +283,7 @@ class OrderSampler:
         self._sizes: NDArray[np.int64] | None = None
         self._choice: Choice | None = None
         self._held = self._memory() if shuffle is not False else PageCache(0)
+        self._full = full_kind(division.count)
         self._report: ShuffleReport | None = None
 
     def count(self, epoch: int, consumed: int | None = None) -> int:
@@ -278,7 +326,7 @@ class OrderSampler:
         batches = partial(Batches, cuts=cuts, repeated=division.repeated, dropped=division.dropped)
         if self._costs is not None and division.world_size > 1:
             in_lanes = self.lane_order(epoch) if self.has_lanes else None
-            order = self._order(choice, epoch) if in_lanes is None else in_lanes.order
+            order = self._whole_order(choice, epoch) if in_lanes is None else in_lanes.order
             stop = division.start + division.full_steps * division.world_size * division.batch_size
             for rank in ranks:
                 share = self._costs.positions(order[division.start : stop], division, rank)
@@ -295,7 +343,13 @@ class OrderSampler:
                 indices = lanes.sequence[lanes.places[share]]
                 yield batches(indices, windows=lanes.windows(share), padding=division.padding(rank))
             return
-        order = self._order(choice, epoch)
+        at = self._computed(choice, epoch)
+        if at is not None:
+            for rank in ranks:
+                computed = Computed(partial(_samples, at, division, rank), 0, division.samples)
+                yield batches(computed, padding=division.padding(rank))
+            return
+        order = self._whole_order(choice, epoch)
         for rank in ranks:
             yield batches(division.share(order, rank), padding=division.padding(rank))
 
@@ -315,16 +369,34 @@ class OrderSampler:
         if not dropped:
             return np.arange(self.division.count, dtype=np.int64)
         choice = self._chosen() if self.shuffle is True else None
-        order = self.lane_order(epoch).order if self.has_lanes else self._order(choice, epoch)
+        order = self.lane_order(epoch).order if self.has_lanes else self._whole_order(choice, epoch)
         return order[: len(order) - dropped]
 
-    def _order(self, choice: Choice | None, epoch: int) -> NDArray[np.int64]:
+    def _whole_order(self, choice: Choice | None, epoch: int) -> NDArray[np.int64]:
         """Return all samples of an epoch, for orders without lanes."""
+        count = self.division.count
         if choice is not None and choice.kind == "blocks":
             return block_order(self._bytes(), seed=self.seed, epoch=epoch)
         if self.shuffle is False:
-            return np.arange(self.division.count, dtype=np.int64)
-        return full_order(self.division.count, seed=self.seed, epoch=epoch)
+            return np.arange(count, dtype=np.int64)
+        if self._is_keyed(choice):
+            return keyed_order(np.arange(count, dtype=np.int64), count, seed=self.seed, epoch=epoch)
+        return full_order(count, seed=self.seed, epoch=epoch)
+
+    def _computed(self, choice: Choice | None, epoch: int) -> Callable[[NDArray[np.int64]], NDArray[np.int64]] | None:
+        """Return what computes the samples at some places of an order of very many; None for others, which are held."""
+        count = self.division.count
+        if self.shuffle is False:
+            return (lambda places: places) if count > MOST_HELD else None
+        return partial(keyed_order, count=count, seed=self.seed, epoch=epoch) if self._is_keyed(choice) else None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the order is one of which nothing is held."""
+        return self.shuffle is not False and self._is_keyed(self._chosen() if self.shuffle is True else None)
+
+    def _is_keyed(self, choice: Choice | None) -> bool:
+        return (self._full if choice is None else choice.kind) == "keyed"
 
     def _chosen(self) -> Choice:
         """Return the order chosen for ``shuffle=True``; asks for the memory again until the ranks agree on it."""
@@ -344,7 +416,7 @@ class OrderSampler:
     @property
     def fits_memory(self) -> bool:
         """Whether samples come in random order from a store that the memory of one machine holds."""
-        if self.shuffle is False or (self.shuffle is True and self._chosen().kind != "full"):
+        if self.shuffle is False or (self.shuffle is True and self._chosen().kind not in ("full", "keyed")):
             return False
         return 0 < int(self._bytes().sum()) <= self._held.largest_whole
 
@@ -365,12 +437,19 @@ class OrderSampler:
 
     def checked_order(self, order: object) -> dict[str, Any] | None:
         """Return the order of a state in its own form: see ``ChosenOrder``."""
-        return Choice.from_json(order, samples=self.division.count).to_json() if self.shuffle is True else None
+        if self.shuffle is True or (self.shuffle == "full" and order is not None):
+            return Choice.from_json(order, samples=self.division.count).to_json()
+        return None
 
     def adopt(self, order: object) -> None:
         """
         Use the order of a state (its ``configuration()["order"]``) from now on. Raises ValueError if it is not one.
+
+        The states of a full shuffle of old had none.
         """
+        if self.shuffle is not True:
+            self._full = "full" if order is None else Choice.from_json(order, samples=self.division.count).kind
+            return
         self._choice, self._report = Choice.from_json(order, samples=self.division.count), None
         self._held = replace(self._held, is_final=True)
 
@@ -384,17 +463,23 @@ class OrderSampler:
         return self._report
 
     def configuration(self) -> dict[str, Any]:
-        """Return what identifies the order; ``order`` is the choice for ``shuffle=True``."""
-        return {
-            "samples": self.division.count,
-            "shuffle": self.shuffle,
-            "seed": self.seed,
-            **({"order": self._chosen().to_json()} if self.shuffle is True else {}),
-        }
+        """Return what identifies the order; ``order`` is the choice for ``shuffle=True``, or a keyed order."""
+        options: dict[str, Any] = {"samples": self.division.count, "shuffle": self.shuffle, "seed": self.seed}
+        choice = self._chosen() if self.shuffle is True else None
+        if choice is not None or self.is_keyed:
+            options["order"] = (choice or Choice(self._full)).to_json()
+        return options
 
     def division_options(self) -> dict[str, Any]:
         """Return how the order is divided among ranks and batches."""
         return self.division.to_json() | ({} if self._costs is None else {"cost_crc32": self._costs.checksum})
+
+
+def _samples(
+    at: Callable[[NDArray[np.int64]], NDArray[np.int64]], division: Division, rank: int, start: int, stop: int
+) -> NDArray[np.int64]:
+    """Return a rank's samples from ``start`` up to ``stop`` of an order that is computed."""
+    return at(division.places(rank, start, stop))
 
 
 def even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:

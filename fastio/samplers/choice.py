@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fastio.samplers.lanes import WINDOW_BLOCKS, LaneOrder, Lanes
 from fastio.samplers.memory import PageCache
-from fastio.samplers.order import Division
+from fastio.samplers.order import MOST_HELD, Division
 from fastio.types.shuffle_report import ShuffleReport
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Classes",
     "batch_mixing",
     "choose",
+    "full_kind",
     "judged_steps",
     "report",
 ]
@@ -39,13 +40,15 @@ _LANES = (256, 128, 64)
 _MORE = (1, 2, 4, 8, 16, 32)  # how much the number of lanes grows while a batch is not well mixed
 _POOL_SHARE = 2  # blocks in use take at most 1 / 2 of the page cache, which also holds what was read before them
 
-Kind = Literal["full", "lanes", "blocks"]
+Kind = Literal["full", "keyed", "lanes", "blocks"]
+_WITHOUT_LANES: tuple[Kind, ...] = ("full", "keyed", "blocks")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """
-    The kind of an order, and its lanes. "blocks" is the order in states that fastio wrote before there were lanes.
+    The kind of an order, and its lanes. Of very many samples, a full shuffle is "keyed", see ``keyed_order``, and
+    "full" in states that fastio wrote before. "blocks" is the order in states from before there were lanes.
 
     ``mixing`` and ``drift`` are those of ``Classes``, or None if nothing was judged; ``reason`` says why this kind
     was chosen.
@@ -67,13 +70,16 @@ class Choice:
         if isinstance(saved, Mapping):
             if saved.get("kind") == "lanes":
                 return cls("lanes", Lanes.from_json(saved, samples=samples))
-            if saved.get("kind") == "full":
-                return cls("full")
-            if saved.get("kind") == "blocks":
-                return cls("blocks")
-        raise ValueError(
-            f"order={saved!r} in the state: expected one of the kinds full, lanes, blocks: the state is damaged"
-        )
+            for kind in _WITHOUT_LANES:
+                if saved.get("kind") == kind:
+                    return cls(kind)
+        kinds = ", ".join(["lanes", *_WITHOUT_LANES])
+        raise ValueError(f"order={saved!r} in the state: expected one of the kinds {kinds}: the state is damaged")
+
+
+def full_kind(count: int) -> Kind:
+    """Return which kind a full shuffle of so many samples is."""
+    return "keyed" if count > MOST_HELD else "full"
 
 
 def choose(
@@ -92,7 +98,7 @@ def choose(
     """
     total = int(sizes.sum())
     if total <= memory.largest_whole:
-        return Choice("full", mixing=1.0, reason="memory")
+        return Choice(full_kind(len(sizes)), mixing=1.0, reason="memory")
     values = labels()
     classes = None if values is None else Classes.of(values)
     reached: list[float] = []
@@ -104,7 +110,7 @@ def choose(
         if mixing >= WELL_MIXED and drift <= classes.allowed_drift:
             return Choice("lanes", lanes, mixing, drift, "well mixed")
         reached.append(mixing)
-    return Choice("full", mixing=1.0, reason="badly mixed" if reached else "little memory")
+    return Choice(full_kind(len(sizes)), mixing=1.0, reason="badly mixed" if reached else "little memory")
 
 
 def _candidates(total: int, division: Division, memory: PageCache) -> list[Lanes]:
@@ -160,7 +166,7 @@ def report(choice: Choice, sizes: NDArray[np.int64], division: Division, *, seed
         reads, read_bytes = int(users.sum()), int(((ends[stops] - ends[starts]) * users).sum())
         block_bytes = total // (choice.lanes.lanes * choice.lanes.rounds)
     return ShuffleReport(
-        kind=choice.kind,
+        kind="full" if choice.kind == "keyed" else choice.kind,
         reason=choice.reason,
         memory_bytes=memory,
         store_bytes=total,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.samplers.batches import OrderSampler, random_ids, split_ids
 from fastio.samplers.lanes import LaneOrder, Windows
+from fastio.samplers.order import keyed_order
 from fastio.samplers.shares import MixtureStream, Stretch
 
 __all__ = [
@@ -185,8 +187,7 @@ class MixedOrder:
         stretches = self._stretches(order)
         assert isinstance(order, Mapping)
         for member, saved in zip(self.members, order["members"], strict=True):
-            if saved is not None:
-                member.order.adopt(saved)
+            member.order.adopt(saved)
         self.stream = MixtureStream(stretches)
 
     def checked_order(self, order: object) -> dict[str, Any]:
@@ -296,6 +297,12 @@ class MemberOrder:
             samples = [order.order for order in orders]
             ids = random_ids(np.stack(samples), counts).reshape(-1) if last > first else samples[0]
             return MemberPart(ids[part], repeats=last > first, start=begin, orders=orders)
+        if self.order.is_keyed:
+            epochs, places = np.divmod(np.arange(start, stop, dtype=np.int64), self.size)
+            order = partial(keyed_order, count=self.size, seed=self.order.seed)
+            of_epochs = [order(places[epochs == epoch], epoch=epoch) for epoch in range(first, last + 1)]
+            ids = random_ids(np.concatenate(of_epochs), epochs - first)
+            return MemberPart(ids, repeats=last > first, start=begin)
         ids = random_ids(np.arange(self.size, dtype=np.int64), counts).reshape(-1)
         if self.order.shuffle is not False:
             cuts = np.arange(last - first + 2, dtype=np.int64) * self.size

@@ -4,6 +4,9 @@
     division = Division(count, batch_size, world_size=..., uneven=...)
     mine     = division.share(order, rank)                                 batch k is mine[k*B:(k+1)*B]
 
+An order that holds a number for each sample takes 8 bytes a sample on every rank. Of many samples, none is held:
+``keyed_order`` computes the samples at any places, ``division.places(rank, start, stop)`` says which places these are.
+
 Nothing is drawn from a generator with a state: any batch of any epoch can be computed again, after a resume, on
 another machine, or by another version.
 """
@@ -20,10 +23,21 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.samplers.position import whole
 
-__all__ = ["Division", "Shuffle", "Uneven", "block_order", "consumed_after", "full_order"]
+__all__ = [
+    "MOST_HELD",
+    "Division",
+    "Shuffle",
+    "Uneven",
+    "block_order",
+    "consumed_after",
+    "full_order",
+    "keyed_order",
+]
 
 Shuffle = bool | Literal["full"]
 Uneven = Literal["pad", "drop", "repeat"]
+
+MOST_HELD = 1 << 22  # samples whose order is drawn and held; that of more is computed where it is needed
 
 _BLOCK_BYTES = 4 << 20
 _WINDOW_BLOCKS = 8
@@ -34,6 +48,17 @@ def full_order(count: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
     order = np.arange(count, dtype=np.int64)
     _native.shuffle(order, seed, _stream(epoch, 0))
     return order
+
+
+def keyed_order(places: NDArray[np.int64], count: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
+    """
+    Return the samples at these places ``(n,)`` of another permutation of 0..count-1, int64, of which nothing is held.
+
+    A Feistel network with cycle walking, see ``_native.permute``. Raises IndexError for a place outside.
+    """
+    samples = np.array(places, np.int64)
+    _native.permute(samples, count, seed, _stream(epoch, 0))
+    return samples
 
 
 def block_order(
@@ -179,6 +204,17 @@ class Division:
         steps = self.full_steps
         full = rest[: steps * self.world_size * self.batch_size].reshape(steps, self.world_size, self.batch_size)
         return np.concatenate((full[:, rank].reshape(-1), order[self.last_step(rank)]))
+
+    def places(self, rank: int, start: int, stop: int) -> NDArray[np.int64]:
+        """Return where in an order the samples from ``start`` up to ``stop`` of ``share`` are: ``(stop - start,)``."""
+        full = self.full_steps * self.batch_size
+        step, within = np.divmod(np.arange(start, min(stop, full), dtype=np.int64), self.batch_size)
+        places = self.start + (step * self.world_size + rank) * self.batch_size + within
+        return (
+            places
+            if stop <= full
+            else np.concatenate((places, self.last_step(rank)[max(0, start - full) : stop - full]))
+        )
 
     def last_step(self, rank: int) -> NDArray[np.int64]:
         """

@@ -55,7 +55,7 @@ class EpochSampler(DistributedSampler[int]):
         self._set_epoch = set_epoch
 
     def __len__(self) -> int:
-        return len(self._plan().indices) if self._count is None else self._count
+        return self._plan().count if self._count is None else self._count
 
     def __iter__(self) -> Iterator[int]:
         self._share.check_shared_once(self, "take the loader from fastio.integrations.accelerate.prepare_loader")
@@ -127,7 +127,7 @@ class MappedSampler:
         indices = self._table[planned.indices]
         ids = self._random_ids(planned)
         windows = None if planned.windows is None else planned.windows.of(self._table)
-        return replace(planned, indices=indices, windows=windows, random_ids=ids)
+        return replace(planned, order=indices, windows=windows, random_ids=ids)
 
     def _random_ids(self, planned: Batches) -> NDArray[np.int64] | None:
         if self._repetitions is None and planned.random_ids is None:
@@ -173,7 +173,7 @@ class CountedSampler:
     def plan(self, epoch: int, consumed: int | None = None) -> Batches:
         """Return what is left of this rank's batches of an epoch."""
         planned = self.sampler.plan(epoch)
-        return planned.part(consumed, len(planned)) if consumed else planned
+        return planned.rest(consumed) if consumed else planned
 
     def advanced(self, epoch: int, consumed: int | None, batches: int) -> int:
         """Return the number of batches of one rank after so many more."""

@@ -40,11 +40,26 @@ void test_seed_and_stream_matter() {
   EXPECT(shuffled(100, 1, 2) != shuffled(100, 2, 2));
 }
 
+void test_every_place_of_a_permutation() {
+  for (const std::uint64_t count : {1, 2, 3, 4, 5, 16, 17, 100, 1000, 65537}) {
+    std::vector<std::int64_t> values(count);
+    std::iota(values.begin(), values.end(), 0);
+    const fastio::Permutation permutation(count, 1, 2);
+    permutation.apply(values);
+    std::vector<std::int64_t> last{static_cast<std::int64_t>(count) - 1};
+    permutation.apply(last);
+    EXPECT(last[0] == values.back());
+    std::ranges::sort(values);
+    for (std::size_t i = 0; i < count; ++i) EXPECT(values[i] == static_cast<std::int64_t>(i));
+  }
+}
+
 }  // namespace
 
 int main() {
   test_known_answers();
   test_shuffle_is_a_permutation();
+  test_every_place_of_a_permutation();
   test_seed_and_stream_matter();
   return failures;
 }

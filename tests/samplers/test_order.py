@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastio.samplers.order import Division, Uneven, block_order, full_order
+from fastio.samplers.order import Division, Uneven, block_order, full_order, keyed_order
 
 sizes = st.lists(st.integers(0, 5000), max_size=60).map(lambda values: np.array(values, np.int64))
 
@@ -39,6 +39,7 @@ def test_an_order_holds_every_sample_once(sizes: NDArray[np.int64], seed: int, e
     """Whatever the sizes, an epoch's order is a permutation, and the same again."""
     for make in (
         lambda: full_order(len(sizes), seed=seed, epoch=epoch),
+        lambda: keyed_order(np.arange(len(sizes)), len(sizes), seed=seed, epoch=epoch),
         lambda: block_order(sizes, seed=seed, epoch=epoch),
     ):
         order = make()
@@ -69,14 +70,77 @@ def test_epochs_and_seeds_differ() -> None:
 
     assert len({tuple(full_order(1000, seed=seed, epoch=epoch).tolist()) for seed, epoch in runs}) == 6
     assert len({tuple(block_order(sizes, seed=seed, epoch=epoch).tolist()) for seed, epoch in runs}) == 6
+    keyed = {tuple(keyed_order(np.arange(1000), 1000, seed=seed, epoch=epoch).tolist()) for seed, epoch in runs}
+    assert len(keyed) == 6
+
+
+@given(st.integers(1, 1 << 62), st.integers(0, 2**64 - 1), st.data())
+def test_any_place_of_a_keyed_order(count: int, seed: int, data: st.DataObject) -> None:
+    """A place is below the count, the same whatever else is asked for, and no other's."""
+    places = np.array(data.draw(st.lists(st.integers(0, count - 1), unique=True, min_size=1, max_size=20)))
+    samples = keyed_order(places, count, seed=seed, epoch=3)
+
+    assert ((samples >= 0) & (samples < count)).all()
+    assert len(set(samples.tolist())) == len(places)
+    assert [keyed_order(places[[i]], count, seed=seed, epoch=3)[0] for i in range(len(places))] == samples.tolist()
+
+
+@pytest.mark.parametrize("place", [-1, 8])
+def test_no_place_outside_a_keyed_order(place: int) -> None:
+    """It is an IndexError."""
+    with pytest.raises(IndexError, match=r"outside 0\.\.count-1"):
+        keyed_order(np.array([place]), 8, seed=0, epoch=0)
+
+
+@pytest.mark.parametrize("count", [12, 16, 17])
+def test_keyed_orders_are_as_random_as_drawn_ones(count: int) -> None:
+    """Over 10,000 seeds: which sample is where, which follows which, which two stand before which other two."""
+    seeds = range(10_000)
+    keyed = np.stack([keyed_order(np.arange(count), count, seed=seed, epoch=1) for seed in seeds])
+    drawn = np.stack([full_order(count, seed=seed, epoch=1) for seed in seeds])
+    for score in (_of_places, _of_neighbours, _of_pairs):
+        # Chi-square over its degrees of freedom: 1 on average, with this deviation.
+        (ours, freedom), (true, _) = score(keyed), score(drawn)
+        deviation = (2 / freedom) ** 0.5
+        assert abs(ours - 1) < 4 * deviation, (score.__name__, ours, true)
+        assert abs(true - 1) < 4 * deviation, "the score itself is wrong"
+
+
+def _chi_square(counts: NDArray[np.int64], freedom: int) -> tuple[float, int]:
+    """Chi-square of counts that should be equal, over the degrees of freedom, and these."""
+    expected = counts.mean()
+    return float(((counts - expected) ** 2 / expected).sum()) / freedom, freedom
+
+
+def _of_places(orders: NDArray[np.int64]) -> tuple[float, int]:
+    """How evenly samples come to places."""
+    count = orders.shape[1]
+    table = np.stack([np.bincount(orders[:, place], minlength=count) for place in range(count)])
+    return _chi_square(table, (count - 1) ** 2)
+
+
+def _of_neighbours(orders: NDArray[np.int64]) -> tuple[float, int]:
+    """How evenly the distances of the first two samples are spread, around the circle of samples."""
+    count = orders.shape[1]
+    table = np.bincount((orders[:, 1] - orders[:, 0]) % count, minlength=count)[1:]
+    return _chi_square(table, count - 2)
+
+
+def _of_pairs(orders: NDArray[np.int64]) -> tuple[float, int]:
+    """How evenly ordered pairs come to the first and the last place."""
+    count = orders.shape[1]
+    table = np.bincount(orders[:, 0] * count + orders[:, -1], minlength=count * count).reshape(count, count)
+    return _chi_square(table[~np.eye(count, dtype=bool)], count * (count - 1) - 1)
 
 
 def test_orders_are_kept_over_versions() -> None:
     """Golden values: a saved position must mean the same samples for ever."""
     full = full_order(8, seed=1, epoch=2)
+    keyed = keyed_order(np.arange(8), 8, seed=1, epoch=2)
     block = block_order(np.full(12, 2, np.int64), seed=1, epoch=2, block_bytes=6, window_blocks=2)
 
     assert full.tolist() == [6, 5, 2, 4, 0, 1, 7, 3]
+    assert keyed.tolist() == [7, 0, 1, 3, 6, 4, 5, 2]
     assert block.tolist() == [8, 7, 6, 2, 0, 1, 3, 9, 5, 10, 11, 4]
 
 
@@ -88,6 +152,17 @@ def test_ranks_get_equal_batches(division: Division) -> None:
     assert all(each == lengths[0] for each in lengths)
     assert len(lengths[0]) == division.batches
     assert all(size == division.batch_size for size in lengths[0][:-1])
+
+
+@given(divisions(), st.data())
+def test_the_places_of_any_part_of_a_share(division: Division, data: st.DataObject) -> None:
+    """They lead to what the whole share has there."""
+    order = np.random.default_rng(0).permutation(division.count)
+    rank = data.draw(st.integers(0, division.world_size - 1))
+    start = data.draw(st.integers(0, division.samples))
+    stop = data.draw(st.integers(start, division.samples))
+
+    assert order[division.places(rank, start, stop)].tolist() == division.share(order, rank)[start:stop].tolist()
 
 
 @given(divisions())

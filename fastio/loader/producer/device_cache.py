@@ -99,8 +99,8 @@ class DeviceCacheProducer:
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[_CachedBatch]:
         """As Producer.submit; nothing is random here."""
-        for part in batches.slices():
-            yield _CachedBatch(self, batches.indices[part])
+        for batch in batches.each():
+            yield _CachedBatch(self, batch.indices)
 
     def make(self, indices: NDArray[np.int64]) -> FinishedBatch:
         """Return the batch of these samples."""

@@ -156,10 +156,10 @@ class DeviceDecodeProducer:
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[_DeviceBatch]:
         """Start one batch at each step."""
-        for part in batches.slices():
+        for number, batch in enumerate(batches.each(), 1):
             preparing = self.threads_here().preparing
-            prepared = preparing.submit(self._prepare, batches.indices[part], batches.ids[part], epoch)
-            yield _DeviceBatch(self, prepared, is_last=part.stop == len(batches.indices))
+            prepared = preparing.submit(self._prepare, batch.indices, batch.ids, epoch)
+            yield _DeviceBatch(self, prepared, is_last=number == len(batches))
 
     @property
     def is_inherited(self) -> bool:

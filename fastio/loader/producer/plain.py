@@ -117,9 +117,9 @@ class PlainProducer:
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[PendingBatch]:
         """Start one batch per step."""
-        for part in batches.slices():
-            numbered = Numbered(None, epoch, batches.ids[part])
-            yield RestartedBatch(partial(self._start, batches.indices[part].tolist(), numbered))
+        for batch in batches.each():
+            numbered = Numbered(None, epoch, batch.ids)
+            yield RestartedBatch(partial(self._start, batch.indices.tolist(), numbered))
 
     def _start(self, indices: list[int], numbered: Numbered) -> PendingBatch:
         """

@@ -70,7 +70,7 @@ class WindowReader:
         count = len(store) if self._members is None else len(self._members)
         firsts = np.arange(0, count, max(1, _JOB_BYTES * count // max(1, nbytes)), dtype=np.int64)
         stops = np.append(firsts[1:], count)
-        at_once, last = np.zeros_like(firsts), np.full_like(firsts, len(batches.indices))
+        at_once, last = np.zeros_like(firsts), np.full_like(firsts, batches.count)
         return replace(batches, windows=Windows(firsts, stops, at_once, last, self._members))
 
     def run(self, batches: Batches, submitted: Iterator[Submitted]) -> Iterator[Submitted]:
@@ -99,7 +99,7 @@ class WindowReader:
 
     def mean_bytes(self, batches: Batches) -> int:
         """Return the size of a sample: that of the first ones stands for all."""
-        return int(self.sizes(batches.indices[:_LOOKED_AT]).mean()) + 1
+        return int(self.sizes(batches.part(0, 1).indices[:_LOOKED_AT]).mean()) + 1
 
     def asked_before(
         self, batches: Batches, windows: Windows, mean: int
@@ -267,7 +267,7 @@ class HeldReader:
 
         Orders that take single samples from all over a store get none, and one line is logged.
         """
-        if len(batches.indices) == 0:
+        if batches.count == 0:
             return batches
         if batches.windows is not None:
             return replace(batches, windows=_blocks(batches.windows, slack=2 * int(np.diff(batches.cuts).max())))
@@ -365,11 +365,11 @@ class HeldReader:
         """Return one window of everything, for samples of a store that are few bytes."""
         members = np.unique(batches.indices)
         nbytes = int(self._spans(members).sizes.sum())
-        if nbytes > WHOLE_BYTES or len(batches.indices) < len(self._dataset.store) // 2:
+        if nbytes > WHOLE_BYTES or batches.count < len(self._dataset.store) // 2:
             return None
         firsts = np.arange(0, len(members), max(1, _UNIT_BYTES * len(members) // max(1, nbytes)), dtype=np.int64)
         stops = np.append(firsts[1:], len(members))
-        return Windows(firsts, stops, np.zeros_like(firsts), np.full_like(firsts, len(batches.indices) - 1), members)
+        return Windows(firsts, stops, np.zeros_like(firsts), np.full_like(firsts, batches.count - 1), members)
 
     def _runs(self, batches: Batches) -> Windows | None:
         """Return a window for every run of neighbours; None if these are short."""

@@ -183,7 +183,8 @@ class TokenProducer:
         """Return how many batches are looked up together, by the tokens of some that are spread over the epoch."""
         dataset, some = self._context.dataset, _spread(batches)
         assert dataset.ids_reader is not None
-        stored_bytes = int(dataset.lengths[some.indices].sum()) * dataset.ids_reader.item_bytes
+        spans = dataset.store.spans(dataset.ids_reader.field.name, some.indices, checksums=False)
+        stored_bytes = int(spans.sizes.sum())
         return int(max(1, LOOKED_UP_BYTES * len(some) // (stored_bytes + 1)))
 
 
@@ -204,9 +205,8 @@ def _start(context: ProducerContext) -> _Fillers:
 def _spread(batches: Batches) -> Batches:
     """Return a few of the batches, spread over the whole epoch."""
     numbers = np.unique(np.linspace(0, len(batches) - 1, _LOOKED_AT).astype(np.int64))
-    starts, stops = batches.cuts[numbers], batches.cuts[numbers + 1]
-    chosen = [batches.indices[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
-    return Batches(np.concatenate(chosen), np.concatenate(([0], np.cumsum(stops - starts))))
+    chosen = [batches.part(number, number + 1).indices for number in numbers.tolist()]
+    return Batches(np.concatenate(chosen), np.concatenate(([0], np.cumsum([len(each) for each in chosen]))))
 
 
 # Batches of token ids by native jobs: what is asked of them, and what becomes of those with bad samples.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <numeric>
 #include <utility>
@@ -81,6 +82,49 @@ void shuffle(std::span<std::int64_t> values, std::uint64_t seed, std::uint64_t s
     __extension__ using Wide = unsigned __int128;
     const auto other = static_cast<std::size_t>((static_cast<Wide>(random) * (i + 1)) >> 64);
     std::swap(values[i], values[other]);
+  }
+}
+
+Permutation::Permutation(std::uint64_t count, std::uint64_t seed, std::uint64_t stream) noexcept
+    : count_(count) {
+  const int bits = std::max(2, static_cast<int>(std::bit_width(count - 1)));
+  high_bits_ = bits / 2;
+  low_bits_ = bits - high_bits_;
+  constexpr std::uint32_t other_than_shuffle = 0x6B657973;
+  for (std::size_t i = 0; i < keys_.size(); i += 2) {
+    const auto words = philox({static_cast<std::uint32_t>(i / 2), 0, low(stream), high(stream)},
+                              {low(seed), high(seed) ^ other_than_shuffle});
+    keys_[i] = words[0] | std::uint64_t{words[1]} << 32;
+    keys_[i + 1] = words[2] | std::uint64_t{words[3]} << 32;
+  }
+}
+
+std::uint64_t Permutation::once(std::uint64_t value) const noexcept {
+  // Both multipliers are odd; the upper bits of the product depend on all bits of the half.
+  const auto mixed = [](std::uint64_t half, std::uint64_t key) {
+    std::uint64_t word = (half + key) * 0x9E3779B97F4A7C15;
+    word = (word ^ word >> 32) * 0xD6E8FEB86659FD93;
+    return word;
+  };
+  const std::uint64_t low_mask = (std::uint64_t{1} << low_bits_) - 1;
+  std::uint64_t low_half = value & low_mask;
+  std::uint64_t high_half = value >> low_bits_;
+  for (std::size_t i = 0; i < keys_.size(); i += 2) {
+    low_half ^= mixed(high_half, keys_[i]) >> (64 - low_bits_);
+    high_half ^= mixed(low_half, keys_[i + 1]) >> (64 - high_bits_);
+  }
+  return high_half << low_bits_ | low_half;
+}
+
+void Permutation::apply(std::span<std::int64_t> places) const noexcept {
+  // A first pass without branches, whose numbers do not wait for each other.
+  for (std::int64_t& place : places) {
+    place = static_cast<std::int64_t>(once(static_cast<std::uint64_t>(place)));
+  }
+  for (std::int64_t& place : places) {
+    while (static_cast<std::uint64_t>(place) >= count_) {
+      place = static_cast<std::int64_t>(once(static_cast<std::uint64_t>(place)));
+    }
   }
 }
 

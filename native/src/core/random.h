@@ -46,6 +46,32 @@ void uniform(const Draws& draws, std::span<const std::int64_t> indices,
 /// 2 3, low first), and place i is exchanged with place (r * (i + 1)) >> 64.
 void shuffle(std::span<std::int64_t> values, std::uint64_t seed, std::uint64_t stream) noexcept;
 
+/// A permutation of 0 to count - 1 of which any place is computed alone, so none is kept.
+///
+/// A Feistel network on the fewest bits b that hold count - 1: of its halves of b / 2 and
+/// b - b / 2 bits, each of eight rounds XORs one with bits of a mix of the other and a key,
+/// in turns. Numbers that are not below count go through it again ("cycle walking": Black and
+/// Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). Round keys are Philox numbers, the
+/// key `seed` with its high word XOR 0x6B657973, the counter (round / 2, 0, stream), of whose
+/// two numbers even rounds take the first.
+class Permutation {
+ public:
+  /// `count` is at least 1.
+  Permutation(std::uint64_t count, std::uint64_t seed, std::uint64_t stream) noexcept;
+
+  /// Replaces each of `places`, below count, by the number that the permutation has there.
+  void apply(std::span<std::int64_t> places) const noexcept;
+
+ private:
+  [[nodiscard]] std::uint64_t once(std::uint64_t value) const noexcept;
+
+  static constexpr int rounds_ = 8;
+  std::uint64_t count_;
+  int low_bits_;
+  int high_bits_;
+  std::array<std::uint64_t, rounds_> keys_{};
+};
+
 // Samples with their lengths in random order.
 
 /// A sample and its length in one number: the length above, the index below.

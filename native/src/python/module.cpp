@@ -76,6 +76,18 @@ void shuffle(const Array<std::int64_t, 1>& values, std::uint64_t seed, std::uint
   fastio::shuffle({values.data(), values.size()}, seed, stream);
 }
 
+void permute(const Array<std::int64_t, 1>& places, std::int64_t count, std::uint64_t seed,
+             std::uint64_t stream) {
+  const std::span<std::int64_t> all(places.data(), places.size());
+  const WithoutGil released;
+  for (const std::int64_t place : all) {
+    if (place < 0 || place >= count) throw nb::index_error("a place outside 0..count-1");
+  }
+  if (!all.empty()) {
+    fastio::Permutation(static_cast<std::uint64_t>(count), seed, stream).apply(all);
+  }
+}
+
 std::uint64_t receipt_sum(const Array<const std::int64_t, 1>& indices,
                           const std::optional<Array<const std::uint32_t, 1>>& checksums,
                           std::uint64_t key) {
@@ -232,6 +244,12 @@ void bind_functions(nb::module_& m) {
         nb::sig("def shuffle(values: NDArray[np.int64], seed: int, stream: int) -> None"),
         "Fisher-Yates in place by Philox4x32-10; seed and stream are 0..2**64-1. The same on\n"
         "every machine and in every version.");
+  m.def("permute", &permute, "places"_a.noconvert(), "count"_a, "seed"_a, "stream"_a,
+        nb::sig("def permute(places: NDArray[np.int64], count: int, seed: int, stream: int) -> "
+                "None"),
+        "Replace places in a permutation of 0..count-1 by the numbers there, in place: no\n"
+        "permutation is kept, each number is computed alone by a Feistel network. Seed and stream\n"
+        "are 0..2**64-1. The same on every machine and in every version. Raises IndexError.");
   m.def("receipt_sum", &receipt_sum, "indices"_a.noconvert(), "checksums"_a.noconvert().none(),
         "key"_a,
         nb::sig("def receipt_sum(indices: NDArray[np.int64], checksums: NDArray[np.uint32] | None, "
