@@ -27,8 +27,8 @@ class Block(nn.Module):
         self.each = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: torch.Tensor, same_photo: torch.Tensor) -> torch.Tensor:
-        parts = self.mix(self.before(x)).unflatten(1, (3, self.heads, -1)).permute(1, 2, 0, 3)
-        seen = nn.functional.scaled_dot_product_attention(*parts, attn_mask=same_photo)
+        query, key, value = self.mix(self.before(x)).unflatten(1, (3, self.heads, -1)).permute(1, 2, 0, 3)
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=same_photo)
         x = x + self.join(seen.transpose(0, 1).flatten(1))
         return x + self.each(self.after(x))
 
