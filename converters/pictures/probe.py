@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec.headers import Header, Headers, read_headers
 from fastio.errors import SourceError
-from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, load_plugin
+from fastio.store.jump_tables import JumpRule, begin_jump_tables
+from fastio.types.picture_kinds import JPEG, PICTURE_KINDS, UNKNOWN, load_plugin
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
@@ -16,6 +17,7 @@ __all__ = [
     "NO_IMAGE",
     "decode_problem",
     "header_problems",
+    "look_at",
     "probe",
 ]
 
@@ -51,6 +53,24 @@ def probe(spans: Spans, field: Field | None = None, *, check_end: bool = False) 
     headers = _of_field(headers, spans, field)
     headers.status[(headers.status == _native.OK) & is_refused(headers.sizes)] = _native.TOO_LARGE
     return headers
+
+
+def look_at(spans: Spans, field: Field, *, reads_codes: bool) -> tuple[NDArray[np.int32], dict[int, str]]:
+    """
+    Return height, width and channels ``(n, 3)`` of pictures that lie in files, 0 of what is damaged, and what is wrong.
+
+    With ``reads_codes``, so are those of JPEGs which are too small for start points: making these finds other damage.
+    """
+    headers = probe(spans, field, check_end=True)
+    problems = header_problems(headers, field)
+    if reads_codes and field.traits.is_image:
+        is_small = (headers.kind == JPEG) & (headers.status == _native.OK) & ~JumpRule().takes(spans.sizes)
+        rows = np.flatnonzero(is_small)
+        _, status = begin_jump_tables(spans.at(rows), rule=JumpRule(0))()
+        bad = np.flatnonzero(status).tolist()
+        problems |= {int(rows[i]): decode_problem(int(status[i])) for i in bad}
+    is_good = headers.status[:, None] == _native.OK
+    return np.ascontiguousarray(np.where(is_good, headers.shapes, 0)), problems
 
 
 def picture_shapes(spans: Spans, field: Field) -> NDArray[np.int32]:

@@ -221,13 +221,18 @@ def index(path: str, folder: str | None, *, overwrite: bool, jump: bool, as_json
 
 
 def _lines(report: IndexReport, *, has_jump: bool) -> list[str]:
-    shards = f"{counted(report.samples, 'sample')} in {counted(report.shards, 'shard')}, {size(report.size_bytes)}"
-    lines = [f"{report.path}: {shards}"]
+    where = counted(report.files, "file") if report.files else counted(report.shards, "shard")
+    lines = [f"{report.path}: {counted(report.samples, 'sample')} in {where}, {size(report.size_bytes)}"]
     if has_jump:
         why = "" if report.start_points else ": they are small, progressive, damaged, no JPEGs, or have restart markers"
         lines.append(f"start points within {counted(report.start_points, 'picture')}{why}")
-    if report.damaged:
-        stay = "stays" if len(report.damaged) == 1 else "stay"
+    stay = "stays" if len(report.damaged) == 1 else "stay"
+    if report.problems:
+        words = [f"{key} {problem}" for key, problem in list(report.problems.items())[:_NAMED]]
+        more = "; ..." if len(report.problems) > _NAMED else ""
+        samples = counted(len(report.problems), "damaged sample")
+        lines.append(f"{samples}, which {stay}: reading gives a SampleError: {'; '.join(words)}{more}")
+    elif report.damaged:
         keys = ", ".join(report.damaged[:_NAMED]) + (", ..." if len(report.damaged) > _NAMED else "")
         damaged = counted(len(report.damaged), "damaged JPEG")
         lines.append(f"{damaged}, which {stay} as packed, without start points: {keys}")

@@ -55,6 +55,10 @@ class JumpRule:
 
     least_bytes: int = _LEAST_BYTES
 
+    def takes(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which files of these bytes are large enough."""
+        return sizes >= self.least_bytes
+
     def to_json(self) -> dict[str, Any]:
         """Return what the plan of a set records; ``from_json`` reads it."""
         return {"jump": JUMP_SPACING, "jump_from": self.least_bytes}
@@ -76,7 +80,7 @@ def begin_jump_tables(
     JPEGs, those with restart markers) have none, nor are those read that ``rule`` leaves out.
     """
     known = np.zeros(len(spans), np.int64) if spans.intervals is None else spans.intervals.sizes
-    rows = np.flatnonzero((known == 0) & (spans.sizes >= (rule or JumpRule()).least_bytes))
+    rows = np.flatnonzero((known == 0) & (rule or JumpRule()).takes(spans.sizes))
     if not len(rows):
         return lambda: (spans, np.zeros(len(spans), np.int32))
     tables = _native.JumpTables(len(rows))

@@ -39,18 +39,18 @@ def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> Sea
     return _store(open_listed(path, options, content, way.read), way)
 
 
-def list_again(path: str) -> Shard:
+def list_again(path: str, options: Unpacked = AS_IT_IS) -> Shard:
     """
     Return the samples of a path that is no store, listed anew, but for those that differ from the checksums of their
     container. Raises StoreError.
     """
     try:
-        content = _content(path, AS_IT_IS, check=True)
+        content = _content(path, options, check=True)
     except SourceError as exc:
         raise StoreError(str(exc)) from exc
     if isinstance(content, str):
-        raise StoreError(not_packed(path, why=content))
-    return open_listed(path, AS_IT_IS, content)
+        raise StoreError(not_packed(path, options, why=content))
+    return open_listed(path, options, content)
 
 
 def _content(path: str, options: Unpacked, *, check: bool) -> FolderContent | str:

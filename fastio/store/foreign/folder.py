@@ -9,7 +9,7 @@ arrays of starts, sizes, columns and keys, the JSON header, the seal at the end;
     file.names, file.sizes, file.mtimes    the files: names from the folder on, each with a NUL behind it; bytes; ns
     file.kept                              values that lie in no file of their own, such as captions of a table
     watch.names, watch.stamps              folders that were listed, and files that were read for it, such as the
-                                           table; (n, 2): size (-1 for a folder) and mtime in ns
+                                           table; (n, 3): size (-1 for a folder), mtime and, of files, ctime in ns
 
 A value is some bytes of one of these files: all of them, what follows a header, or a piece of a container.
 
@@ -19,7 +19,12 @@ An index is used while all that it watches is unchanged, and the options mean th
 that is added, removed or renamed changes the time of its folder. It is not kept where a time is so recent that a later
 change could leave it as it is. A file that was written to in place is noticed when it is read, since its size and time
 are compared then; the index then goes, and the next opening lists everything again. What changed since the last one is
-logged in one line.
+logged in one line. What ``fastio index`` has added stays if the files and all that is said of them are the same.
+
+Files that were read for the index are compared by ctime, too, which nobody can set: a table that is written anew with
+its size and time is read again, and so is one that was copied or whose rights were changed, which costs a listing.
+Files of samples are not: after a ``chmod -R`` or a copy, none would be what was listed. One that is written anew with
+its size and time is given as it is now, unless ``fastio index`` has noted its checksum, which tells.
 
 The content is identified by keys, sizes and columns, not by times, which copies do not keep.
 """
@@ -32,7 +37,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,13 +61,14 @@ from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view
 from fastio.store.index.sealed import Shard, bytes_from, read_arrays, read_shard
 from fastio.store.kinds.unpacked import Unpacked
 from fastio.store.sets.names import SIDECAR_SUFFIX
-from fastio.types.schema import Schema
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 from fastio.types.units import counted
 
 __all__ = [
     "FieldValues",
     "FolderContent",
+    "count_files",
     "keep_content",
     "open_kept",
     "open_listed",
@@ -71,7 +77,7 @@ __all__ = [
 ]
 
 _FORMAT = "fils"
-_RULES = 1  # by which files become samples; an index that was made by others is not used
+_RULES = 2  # by which files become samples; an index that was made by others is not used
 _OWN = "in_place"  # of the metadata of an index, which that of the store lacks
 _FOLDER_SIZE = -1
 _TYPE_BITS = 0o170000  # of a mode: S_IFMT
@@ -178,7 +184,10 @@ def open_listed(path: str, options: Unpacked, content: FolderContent, read: Read
         metadata=json.dumps(content.metadata).encode("ascii"),
         content_crc=crc,
     )
-    _tell_changes(path, options, files)
+    before = next((each for place in _places(path, options) if (each := _read_kept(place, path, options))), None)
+    if before is not None:
+        _tell_changes(path, before.data.files, files)
+        shard = _with_known(shard, files, before)
     _keep(shard, options, files, stamps, content.begun_ns)
     _warn(shard)
     return _mapped(shard, data, read)
@@ -200,9 +209,23 @@ def _mapped(shard: Shard, folder: ListedFolder, read: Read) -> Shard:
     return replace(shard, data=data, starts=starts)
 
 
+def _with_known(shard: Shard, files: FileList, before: _Kept) -> Shard:
+    """Return samples with what is known of their content by an older index, if it is about the same files."""
+    old, listed = before.shard, before.data.files
+    same = all(np.array_equal(getattr(files, name), getattr(listed, name)) for name in ("names", "sizes", "mtimes"))
+    same = same and old.content_crc == shard.content_crc and old.schema == shard.schema
+    if not same or any(not np.array_equal(starts, old.starts[name]) for name, starts in shard.starts.items()):
+        return shard
+    checksums = {**old.checksums, **shard.checksums}
+    return replace(shard, checksums=checksums, shapes=old.shapes, intervals=old.intervals)
+
+
 @dataclass(frozen=True, slots=True)
 class _Stamps:
-    """What an index depends on, by names from the folder on: ``(n, 2)``, size (-1 for a folder) and mtime in ns."""
+    """
+    What an index depends on, by names from the folder on: ``(n, 3)``, size (-1 for a folder), mtime and, of what is no
+    folder, ctime in ns.
+    """
 
     names: Sequence[str]
     values: NDArray[np.int64]
@@ -215,10 +238,14 @@ class _Stamps:
 
 
 def _stamps_of(root: str, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return size (-1 for a folder) and mtime of each name; zeros for what is gone."""
+    """Return size (-1 for a folder), mtime and, unless it is a folder, ctime of each name; zeros for what is gone."""
     seen = _look(root, names)
     is_folder = (seen[:, 1] & _TYPE_BITS) == stat.S_IFDIR
-    return np.stack((np.where(is_folder, _FOLDER_SIZE, seen[:, 2]), seen[:, 4]), axis=1)
+    changed = np.zeros(len(names), np.int64)
+    for i in np.flatnonzero((seen[:, 0] == 0) & ~is_folder).tolist():
+        with suppress(OSError):  # gone meanwhile: it differs
+            changed[i] = os.stat(f"{root}/{names[i]}").st_ctime_ns  # noqa: PTH116 - of many
+    return np.stack((np.where(is_folder, _FOLDER_SIZE, seen[:, 2]), seen[:, 4], changed), axis=1)
 
 
 def _look(root: str, names: Sequence[str]) -> NDArray[np.int64]:
@@ -346,18 +373,24 @@ def _folder(path: str, options: Unpacked, files: FileList, stamps: _Stamps, cont
 # What reading all files once adds to an index.
 
 
-def with_content(shard: Shard) -> Shard:
-    """
-    Return the samples of a folder with the checksum of each value, and the sizes of pictures that native code tells.
+LookAt = Callable[[Spans, Field], tuple[NDArray[np.int32], Mapping[int, str]]]
 
-    All files are read. Raises StoreError if one is not what was listed, and StoreCorrupt for a value that differs from
-    the checksum that it has already.
+
+def with_content(shard: Shard, look: LookAt) -> tuple[Shard, dict[int, str]]:
+    """
+    Return the samples of a folder with the checksum of each value and the sizes of pictures; and, by position, what is
+    wrong with pictures.
+
+    ``look`` gives height, width and channels ``(n, 3)`` of some pictures of a field, 0 where they are not known, and
+    sentences on those that are damaged. All files are read. Raises StoreError if one is not what was listed, and
+    StoreCorrupt for a value that differs from the checksum that it has already.
     """
     files, checksums, shapes = files_of([shard.data]), dict[str, NDArray[np.uint32]](), dict[str, NDArray[np.int32]]()
+    problems = dict[int, str]()
     with closing(_native.ThreadPool(available_cpus())) as pool:
         for field in shard.schema.payload:
             starts, sizes = (np.ascontiguousarray(each[field.name]) for each in (shard.starts, shard.sizes))
-            sums, seen = np.zeros(shard.count, np.uint32), np.zeros((shard.count, 5), np.int32)
+            sums, seen = np.zeros(shard.count, np.uint32), np.zeros((shard.count, 3), np.int32)
             every = Spans(files.buffers, np.zeros(shard.count, np.int32), starts, sizes)
             for part, values, unread in fetch_pieces(files, every):
                 if unread is not None:
@@ -365,16 +398,24 @@ def with_content(shard: Shard) -> Shard:
                     raise StoreError(f"{shard.path}: {files.failure(bad) or 'a file cannot be read: try again'}")
                 _native.checksum(values, sums[part], pool).wait()
                 if field.traits.is_picture:
-                    _native.probe_images(values, seen[part], pool).wait()
+                    seen[part], bad = look(values, field)
+                    words = {part.start + i: each for i, each in bad.items()}
+                    problems = {**words, **problems}
             wrong = np.flatnonzero(sums != shard.checksums.get(field.name, sums))
             if len(wrong):
                 key = shard.key(int(wrong[0]))
-                words = "differs from its checksum: get the file again"
+                words = "differs from its checksum: get the file again, or `touch` it if it is meant to be another now"
                 raise StoreCorrupt(f"{shard.path}: {key!r}, field {field.name!r}: {words}")
             checksums[field.name] = sums
             if field.traits.is_picture:
-                shapes[field.name] = np.ascontiguousarray(np.where(seen[:, :1] == _native.OK, seen[:, 1:4], 0))
-    return replace(shard, checksums=checksums, shapes=shapes)
+                shapes[field.name] = seen
+    return replace(shard, checksums=checksums, shapes=shapes), problems
+
+
+def count_files(shard: Shard) -> int:
+    """Return how many files hold the values of samples in place."""
+    folder = shard.data.listed if isinstance(shard.data, MappedFolder) else shard.data
+    return len(folder.files.sizes) if isinstance(folder, ListedFolder) else 0
 
 
 def keep_content(shard: Shard, options: Unpacked) -> str:
@@ -503,12 +544,9 @@ def _warn(shard: Shard) -> None:
         )
 
 
-def _tell_changes(path: str, options: Unpacked, files: FileList) -> None:
-    """Log what was added, removed and changed since the index that was kept."""
-    kept = next((each for place in _places(path, options) if (each := _read_kept(place, path, options))), None)
-    if kept is None:
-        return
-    before, now = _versions(kept.data.files), _versions(files)
+def _tell_changes(path: str, listed: FileList, files: FileList) -> None:
+    """Log what was added, removed and changed since ``listed``."""
+    before, now = _versions(listed), _versions(files)
     changes = {
         "added": [name for name in now if name not in before],
         "removed": [name for name in before if name not in now],

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from fastio.store.address import Address
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
-from fastio.store.foreign.folder import keep_content, with_content
+from fastio.store.foreign.folder import count_files, keep_content, with_content
 from fastio.store.foreign.sidecar import write_sidecar
 from fastio.store.foreign.tar import check_foreign_set, scan_foreign
 from fastio.store.formats import FORMATS, names_store
@@ -33,8 +33,9 @@ from fastio.store.index.sealed import Shard, bytes_from
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_own_file
 from fastio.store.jump_tables import ELSEWHERE, with_points, write_added
+from fastio.store.kinds.registry import later
 from fastio.store.kinds.unknown import is_container_of_others
-from fastio.store.kinds.unpacked import AS_IT_IS
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.opening import open_store
 from fastio.store.opening_files import list_again
 from fastio.store.sets.names import SET_SUFFIX, listed_name, set_path
@@ -50,6 +51,8 @@ __all__ = [
 ]
 
 
+_look_at = later("fastio.converters.pictures.probe:look_at")  # which knows what is wrong with pictures, in words
+
 Progress = Callable[[int, int], object]  # called with the pictures that are done, and how many there are
 
 
@@ -61,9 +64,11 @@ def index_store(
     overwrite: bool = False,
     jump: bool = True,
     progress: Progress = lambda done, total: None,
+    unpacked: Unpacked = AS_IT_IS,
 ) -> IndexReport:
     """
-    Index what ``path`` names: a store, tar shards of other tools, a pattern, a range, or a folder.
+    Index what ``path`` names: a store, tar shards of other tools, a pattern, a range, or a folder; ``unpacked`` says
+    what it is if it is not packed.
 
     Without ``folder``, a store or shards of this machine get start points (see ``begin_jump_tables``) beside them. With
     it, ``folder/name.fastio-set`` lists the files where they lie, with all of their index and, with ``jump``, start
@@ -77,7 +82,9 @@ def index_store(
     """
     is_here = folder is None and is_local(path) and Path(path).exists()
     if is_here and (not names_store(path) or is_container_of_others(path)):
-        return _index_files(path, jump=jump, progress=progress)
+        return _index_files(path, unpacked, jump=jump, progress=progress)
+    if unpacked != AS_IT_IS:
+        raise StoreError(f"{path}: is packed: drop {' '.join(unpacked.words())}, which say what an unpacked path is")
     is_packed = _is_packed(path)
     if folder is not None and not is_packed:
         return index_foreign(path, folder, options=options, overwrite=overwrite, jump=jump)
@@ -103,14 +110,15 @@ def index_store(
         return replace(report, path=_written(store, done, folder, options=options, overwrite=overwrite))
 
 
-def _index_files(path: str, *, jump: bool, progress: Progress) -> IndexReport:
+def _index_files(path: str, unpacked: Unpacked, *, jump: bool, progress: Progress) -> IndexReport:
     """Add to the index of files in place what reading them tells: checksums, sizes of pictures, start points."""
-    shard, damaged = with_content(list_again(path)), list[str]()
-    shards = [shard]
-    if jump and any(field.traits.is_image for field in shard.schema.payload):
-        shards, report = _noted(path, shards, progress)
-        damaged = [*report.damaged]
-    return replace(report_of(path, shards, damaged), path=keep_content(shards[0], AS_IT_IS))
+    shard, bad = with_content(list_again(path, unpacked), partial(_look_at, reads_codes=jump))
+    problems = {shard.key(i): words for i, words in sorted(bad.items())}
+    if jump and any(each.traits.is_image for each in shard.schema.payload):
+        (shard,), report = _noted(path, [shard], progress)
+        problems = {**dict.fromkeys(report.damaged, "has damaged data"), **problems}
+    report = report_of(path, [shard], [*problems])
+    return replace(report, path=keep_content(shard, unpacked), problems=problems, files=count_files(shard))
 
 
 def _without_damage(shard: Shard) -> Shard:
@@ -122,7 +130,7 @@ def _without_damage(shard: Shard) -> Shard:
 
 def _noted(path: str, shards: Sequence[Shard], progress: Progress) -> tuple[list[Shard], IndexReport]:
     """Add start points to shards. Raises StoreError if they hold no encoded pictures."""
-    fields = sum(field.traits.is_image for field in shards[0].schema.payload)
+    fields = sum(each.traits.is_image for each in shards[0].schema.payload)
     if not fields:
         raise StoreError(f"{path}: holds no encoded pictures, so there is nothing to add")
     done, damaged, read, total = list[Shard](), list[str](), 0, fields * sum(shard.count for shard in shards)
@@ -230,7 +238,9 @@ class IndexReport:
     The set object or sidecar that was written (or what was indexed: several sidecars, or nothing to write), and what it
     is about.
 
-    ``start_points`` counts pictures with places to start within them, ``damaged`` are the keys of damaged JPEGs.
+    ``start_points`` counts pictures with places to start within them, ``damaged`` are the keys of damaged JPEGs. Of
+    ``files`` in place, they are those of all damaged pictures, and of what is no picture; ``problems`` says by key what
+    is wrong.
     """
 
     path: str
@@ -239,6 +249,8 @@ class IndexReport:
     size_bytes: int
     start_points: int = 0
     damaged: Sequence[str] = ()
+    problems: Mapping[str, str] = field(default_factory=dict)
+    files: int = 0
 
 
 def report_of(path: str, shards: Sequence[Shard], damaged: Sequence[str]) -> IndexReport:

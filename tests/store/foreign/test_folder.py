@@ -329,6 +329,63 @@ def test_what_was_added_goes_with_a_change(photos: Path) -> None:
         assert store.receipt() is None
 
 
+def test_what_was_added_stays_with_the_same_files(photos: Path) -> None:
+    """What is no sample may come into the folder: what is known of the samples' files is still true."""
+    assert CliRunner().invoke(cli, ["index", str(photos)]).exit_code == 0
+    with open_store(photos) as store:
+        receipt = store.receipt()
+    (photos / "dog/.DS_Store").write_bytes(b"x")
+    os.utime(photos / "dog", ns=(10**18 + 5, 10**18 + 5))
+    for _ in range(2):
+        with open_store(photos) as store:
+            assert store.receipt() == receipt is not None
+            assert [] == verify_store(store)
+
+
+def test_a_table_of_the_same_size_and_time(tmp_path: Path) -> None:
+    """Labels that are written anew are read anew, whatever time their file is given."""
+    names = list(flat(tmp_path / "set"))
+    options = Unpacked(tmp_path / "labels.csv", label_columns=["label"])
+
+    def labels(word: str) -> list[str]:
+        rows = "".join(f"{name},{word if i == 2 else 'cat'}\n" for i, name in enumerate(names))
+        (tmp_path / "labels.csv").write_text(f"file_name,label\n{rows}")
+        settle(tmp_path)
+        dataset = FastDataset(tmp_path / "set", unpacked=options)
+        return [dataset.classes[target] for target in dataset.targets]
+
+    assert "dog" == labels("dog")[2]
+    assert [*tmp_path.glob("*.fastio-index")]
+    assert "emu" == labels("emu")[2]
+
+
+def test_fastio_index_names_what_is_damaged(photos: Path) -> None:
+    """Small JPEGs whose codes are damaged, what breaks off, and what is no picture; the count is of files."""
+    noise = np.random.default_rng(0).integers(0, 256, (48, 48, 3), np.uint8)
+    for name in ("codes", "large"):
+        Image.fromarray(noise).resize((48, 48) if name == "codes" else (300, 200)).save(photos / f"dog/{name}.jpg")
+        data = bytearray((photos / f"dog/{name}.jpg").read_bytes())
+        middle = len(data) * 2 // 3
+        data[middle : middle + 40] = bytes([255, 217] * 20)  # the mark of the end
+        (photos / f"dog/{name}.jpg").write_bytes(data)
+    assert (photos / "dog/codes.jpg").stat().st_size < 8192 < (photos / "dog/large.jpg").stat().st_size
+    (photos / "dog/no.png").write_bytes(b"no picture at all")
+    (photos / "dog/short.png").write_bytes(picture(1, size=(30, 30))[:-100])
+    settle(photos.parent)
+    result = CliRunner().invoke(cli, ["index", str(photos)])
+    assert result.exit_code == 0, result.output
+    count = len(FastDataset(photos))
+
+    assert f"{count} samples in {count} files, " in result.output
+    assert "4 damaged samples, which stay: reading gives a SampleError: " in result.output
+    assert "dog/no.png is not an image: its first bytes are those of no known kind" in result.output
+    assert "dog/short.png cannot be decoded: its data end too early" in result.output
+    assert "dog/codes.jpg cannot be decoded: its data" in result.output
+    assert "dog/large.jpg has damaged data" in result.output
+    decoded = CliRunner().invoke(cli, ["verify", str(photos), "--decode"]).output
+    assert all(f"dog/{name}" in decoded for name in ("codes.jpg", "large.jpg", "no.png", "short.png"))
+
+
 @pytest.mark.parametrize(("share", "level"), [(0.5, logging.WARNING), (0.0, logging.INFO)])
 def test_one_line_on_what_packing_saves(
     photos: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, share: float, level: int
