@@ -40,11 +40,12 @@ from fastio.converters.sources.source import Chunk, Source, Stage, StreamedSourc
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
 from fastio.store.address import target_format
-from fastio.store.files.local import path_text
+from fastio.store.files.local import is_local, path_text
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import shard_suffixes
 from fastio.store.jump_tables import JumpRule
+from fastio.store.kinds.registry import SOURCES
 from fastio.store.kinds.scan import Problem
 from fastio.store.sets.names import NumberedName
 from fastio.store.write.atomic import COMPLETE
@@ -127,10 +128,24 @@ def pack(  # noqa: PLR0913 - an option of the command each
         jump=jump,
     )
     target_format(out)
+    _check_outside(source, out)
     check_one_file(out, resume=resume, append=append, part=part)
     if NumberedName.parse(Path(out).name) is not None:
         return pack_set(source, out, pictures, options)
     return _pack_file(source, out, pictures, options)
+
+
+def _check_outside(source: Source | StreamedSource, out: str) -> None:
+    """Raise SourceError for a store that would lie among the files that it is packed from, and be one the next time."""
+    kind = SOURCES.get(source.kind)
+    if kind is None or not (kind.takes_all_files and is_local(out) and Path(source.path).is_dir()):
+        return
+    folder, above = os.path.realpath(source.path), os.path.realpath(Path(out).parent)
+    if above == folder or above.startswith(f"{folder}/"):
+        raise SourceError(
+            f"{out}: lies in {source.path}, where it would be one of the files to pack the next time; write it beside "
+            f"that folder, as {os.path.relpath(Path(folder).parent / Path(out).name)}"
+        )
 
 
 def check_one_file(out: str, *, resume: bool, append: bool, part: Part | None) -> None:

@@ -310,9 +310,11 @@ def read_together(reads: Sequence[Read]) -> Read:
 
 
 def parts_of(read: Read) -> Sequence[Read]:
-    """Return what ``read_together`` made one of, or the function alone."""
-    owner = getattr(read, "__self__", None)
-    return owner.reads if isinstance(owner, _Together) else (read,)
+    """
+    Return what ``read_together`` made one of, or the function alone; of an owner with ``reads`` of its own, these, each
+    of which brings other fields.
+    """
+    return getattr(getattr(read, "__self__", None), "reads", (read,))
 
 
 @dataclass(frozen=True, slots=True)

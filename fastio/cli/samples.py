@@ -295,7 +295,8 @@ def unpack(
     """
     Write the files of the store PATH into the folder OUT. Each is byte for byte what was packed.
 
-    Token ids are decoded into a .txt file or a folder of them; rows of a table become a .jsonl file.
+    Token ids are decoded into a .txt file or a folder of them; rows of a table become a .jsonl file, boxes of any
+    layout a COCO JSON.
 
     \b
     Example:

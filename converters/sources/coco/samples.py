@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec.headers import Headers, read_headers
+from fastio.converters.pictures.probe import header_problems
 from fastio.converters.sources.coco.annotations import CollectedAnnotations
 from fastio.converters.sources.files import IMAGE_FIELD, FileReader, paths_below
 from fastio.converters.sources.layouts.roots import left_beside
@@ -160,7 +161,7 @@ class CocoSamples:
         order = np.setdiff1d(np.arange(len(names)), np.fromiter(bad, np.int64, len(bad)))
         problems += [Problem(shown(names[i] or f"{self.where}:image {self.images.ids[i]}"), bad[i]) for i in bad]
         pictures = FileReader(IMAGE_FIELD, self.root, names_at(names), states.sizes)
-        read = read_together([pictures.begin, values.begin])
+        together = read_together([pictures.begin, values.begin])
         return ListedSource(
             path=self.place.path,
             kind=self.kind,
@@ -168,7 +169,7 @@ class CocoSamples:
             metadata=self._metadata(categories),
             keys_at=names_at(names),
             sizes=states.sizes + values.sizes,
-            read=_in_pixels(read) if self.is_normalised else read,
+            read=_InPixels(pictures, values.begin).begin if self.is_normalised else together,
             disk_bytes=states.disk_bytes + sum(Path(path).stat().st_blocks * 512 for path in self.paths),
             files_opened=len(order) + len(self.paths),
             columns={"image_id": np.array(self.images.ids, np.int64)},
@@ -337,39 +338,79 @@ class _ObjectValues:
         return finish
 
 
-def _in_pixels(read: Read) -> Read:
+@dataclass(frozen=True, slots=True)
+class _InPixels:
     """
-    Return a ``Read`` whose boxes, points and polygons are pixels of their pictures, where ``read`` has fractions.
+    Pictures and what belongs to them, whose boxes, points and polygons become pixels where ``values`` has fractions.
 
     A picture with objects that its EXIF data turn is a problem: fractions are those of the picture as it is shown,
     while pixels are decoded as they are stored.
     """
 
-    def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
-        wait = read(indices, pool)
+    pictures: FileReader
+    values: Read
+
+    @property
+    def reads(self) -> tuple[Read, Read]:
+        """The two apart, for pictures that stay where they lie: of each, the head is read."""
+        return self.pictures.begin, self.beside
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to read pictures with all that belongs to them; see ``ListedSource.read``."""
+        wait = read_together([self.pictures.begin, self.values])(indices, pool)
 
         def finish() -> Values:
-            values = wait()
-            sizes = read_headers(values.spans["image"]).sizes.astype(np.float64)
-            spans = dict(values.spans)
-            for name in {"boxes", "keypoints", "objects"} & spans.keys():
-                change = _scaled_objects if name == "objects" else _scaled
-                views = spans[name].views()
-                spans[name] = _joined([change(view.tobytes(), *size) for view, size in zip(views, sizes, strict=True)])
-            problems = dict(values.problems)
-            counts = values.spans["annotation_ids"].sizes.tolist()
-            for i, (view, count) in enumerate(zip(values.spans["image"].views(), counts, strict=True)):
-                if count and (turned := exif_orientation(view[:_EXIF_BYTES].tobytes())) > 1:
-                    problems.setdefault(
-                        i,
-                        f"is turned by its EXIF orientation {turned}, and its boxes are fractions of the picture as it "
-                        "is shown: write it upright",
-                    )
-            return replace(values, spans=spans, problems=problems)
+            return _scaled_values(values := wait(), values.spans["image"])
 
         return finish
 
-    return begin
+    def beside(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to read what belongs to pictures alone; one that has no size is a problem."""
+        wait = self.values(indices, pool)
+
+        def finish() -> Values:
+            keys = self.pictures.keys_at(indices)
+            heads, problems = _heads(self.pictures.path, keys)
+            return _scaled_values(replace(wait(), problems=problems), heads)
+
+        return finish
+
+
+def _heads(root: str, names: Sequence[str]) -> tuple[Spans, dict[int, str]]:
+    """Return the beginnings of pictures in which their sizes stand, and what is wrong with others."""
+    heads, problems = list[bytes](), dict[int, str]()
+    for i, name in enumerate(names):
+        try:
+            with open(f"{root}/{name}", "rb") as file:  # noqa: PTH123 - of many
+                head = file.read(_EXIF_BYTES)
+                if not read_headers(_joined([head])).sizes.all():
+                    head += file.read()
+        except OSError as exc:
+            head, problems[i] = b"", f"cannot be read: {exc.strerror or exc}"
+        heads.append(head)
+    spans = _joined(heads)
+    found = header_problems(read_headers(spans), IMAGE_FIELD)
+    return spans, {**found, **problems}
+
+
+def _scaled_values(values: Values, pictures: Spans) -> Values:
+    """Return values in pixels of these pictures."""
+    sizes = read_headers(pictures).sizes.astype(np.float64)
+    spans = dict(values.spans)
+    for name in {"boxes", "keypoints", "objects"} & spans.keys():
+        change = _scaled_objects if name == "objects" else _scaled
+        views = spans[name].views()
+        spans[name] = _joined([change(view.tobytes(), *size) for view, size in zip(views, sizes, strict=True)])
+    problems = dict(values.problems)
+    counts = values.spans["annotation_ids"].sizes.tolist()
+    for i, (view, count) in enumerate(zip(pictures.views(), counts, strict=True)):
+        if count and (turned := exif_orientation(view[:_EXIF_BYTES].tobytes())) > 1:
+            problems.setdefault(
+                i,
+                f"is turned by its EXIF orientation {turned}, and its boxes are fractions of the picture as it "
+                "is shown: write it upright",
+            )
+    return replace(values, spans=spans, problems=problems)
 
 
 _EXIF_BYTES = 1 << 16  # of a file, in which EXIF data begin

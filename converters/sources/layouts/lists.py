@@ -32,7 +32,7 @@ def open_list(place: SourcePath, options: SourceOptions) -> ListedSource:
 
     Pictures lie below ``--root``, or in the folder of the list, one in it or one beside it. Labels are whole numbers,
     several a line too, or names of classes, sorted, of all lists in the folder. A line without a label, where others
-    have one, is a problem.
+    have one, is a problem. Raises SourceError for numbers among names, as tables of labels do.
     """
     path, beside = place.path, [place.path]
     if place.is_folder:
@@ -66,7 +66,7 @@ def _labels(
     if len(bad) == len(labels):
         return {}, None, {}
     rows = [label.replace(",", " ").split() for label in labels]
-    if all(word.lstrip("-").isdecimal() for row in rows for word in row):
+    if all(_are_numbers(label) for label in labels if label):
         width = len(next(filter(None, rows)))
         for i, row in enumerate(rows):
             if row and len(row) != width:
@@ -75,6 +75,7 @@ def _labels(
                 bad[i] = f"has a label beyond 64 bits ({labels[i]:.40})"
         numbers = np.array([[0] * width if i in bad else list(map(int, row)) for i, row in enumerate(rows)], np.int64)
         return {"label": ("label", numbers[:, 0]) if width == 1 else (f"int64[{width}] column", numbers)}, None, bad
+    _check_words(path, labels)
     names = {label for label in labels if label}
     names |= {label for other in others for _, line in lines_of(other) if (label := split_line(line)[1])}
     classes = sorted(names)
@@ -85,3 +86,19 @@ def _labels(
         )
     position = {name: i for i, name in enumerate(classes)}
     return {"label": ("label", np.array([position.get(label, 0) for label in labels], np.int64))}, classes, bad
+
+
+def _check_words(path: str, labels: Sequence[str]) -> None:
+    """Raise SourceError for numbers among names: as names, "10" comes before "2", and no class would be its number."""
+    number = next((i for i, label in enumerate(labels) if _are_numbers(label)), None)
+    if number is not None:
+        word = next(i for i, label in enumerate(labels) if label and not _are_numbers(label))
+        raise SourceError(
+            f"{path}: labels mix numbers and names: picture {number + 1} has {labels[number]!r:.40}, picture "
+            f"{word + 1} has {labels[word]!r:.60}; make all of them numbers or all of them names"
+        )
+
+
+def _are_numbers(label: str) -> bool:
+    words = label.replace(",", " ").split()
+    return bool(words) and all(word.lstrip("-").isdecimal() for word in words)

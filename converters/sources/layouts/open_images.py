@@ -102,7 +102,7 @@ def _names(path: str) -> tuple[dict[str, str], list[str]]:
     if file is None:
         return {}, []
     try:
-        with file.open(encoding="utf-8", newline="") as stream:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
             return {row[0]: row[1] for row in csv.reader(stream, strict=True) if len(row) == 2}, [str(file)]
     except (OSError, UnicodeDecodeError, csv.Error) as exc:
         raise SourceError(f"{file}: expected the id and the name of a class in each row: {exc}") from exc

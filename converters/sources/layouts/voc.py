@@ -54,10 +54,11 @@ def open_voc(place: SourcePath, options: SourceOptions) -> ListedSource:
         raise SourceError(f"{place.path}: expected a folder Annotations with an XML for each picture, found none")
     root = _root(f"{place.path}/{folder}")
     stems_of = _sets(root)
-    part, stems, lists = "", None, list[str]()
+    part, stems, lists, twice = "", None, list[str](), list[Problem]()
     if stems_of:
         part, file = chosen_part(place.path, stems_of, options.split, "part")
-        stems, lists = _names_in(file), [file]
+        stems, twice = _names_in(file)
+        lists = [file]
     elif options.split is not None:
         raise SourceError(f"{place.path}: has no ImageSets/Main with lists of pictures: drop --split {options.split}")
     xmls = [name for name in names_in(f"{place.path}/{folder}")[1] if name.lower().endswith(".xml")]
@@ -88,6 +89,7 @@ def open_voc(place: SourcePath, options: SourceOptions) -> ListedSource:
         files = [*(f"{place.path}/{file_of[stem]}" for stem in (stems or entries) if stem in entries), *lists]
         files = list(dict.fromkeys(files)) or [f"{place.path}/{folder}"]
         source = found.source(place, _KIND, options, root, classes, files, problems)
+        source = replace(source, left_out=[*source.left_out, *twice])
     taken = set(files)
     # The classes are those of the other XMLs, too.
     rest = [path for name in xmls if (path := f"{place.path}/{folder}/{name}") not in taken]
@@ -154,10 +156,16 @@ def _lists_names(path: Path) -> bool:
         return len(file.readline().split()) == 1
 
 
-def _names_in(path: str) -> list[str]:
-    """The names that a list has, a line each, without folders and extensions."""
+def _names_in(path: str) -> tuple[list[str], list[Problem]]:
+    """The names that a list has, a line each, without folders and extensions; and the lines that say one again."""
     lines = Path(path).read_text(encoding="utf-8-sig", errors="replace").split("\n")
-    return list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    first, again = dict[str, int](), list[Problem]()
+    for number, line in enumerate(lines, 1):
+        name = line.strip()
+        if name and first.setdefault(name, number) != number:
+            words = f"names {shown(name)} again, after line {first[name]}: it is one sample"
+            again.append(Problem(f"{Path(path).name}:{number}", words))
+    return list(first), again
 
 
 def _without_xml(folder: str, shown_as: str, entries: Mapping[str, _Entry]) -> list[Problem]:

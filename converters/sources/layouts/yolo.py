@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,8 @@ def open_yolo(place: SourcePath, options: SourceOptions) -> ListedSource:
     config = _Config.of(place)
     name, folders = chosen_part(place.path, config.parts, options.split, "part")
     root = os.path.realpath(os.path.commonpath([config.folder, *folders]))
-    pictures, problems = _pictures(folders, root)
-    labels = {key: _label_path(key) for key in pictures}
-    there = {path for path in labels.values() if os.path.isfile(os.path.join(root, path))}  # noqa: PTH113, PTH118 - many
+    pictures, problems, listed = _pictures(folders, root)
+    labels, there = _label_files(root, pictures)
     if pictures and not there:
         raise SourceError(
             f"{place.path}: no picture of {name!r} has a label file: expected {labels[pictures[0]]} for {pictures[0]}"
@@ -67,14 +66,17 @@ def open_yolo(place: SourcePath, options: SourceOptions) -> ListedSource:
         without = [key for key in pictures if labels[key] not in there]  # several may have the labels of one file
         if without:
             _LOG.warning(
-                "%s: %s without a label file, such as %s: packed without objects",
+                "%s: %s without a label file, such as %s: taken to have no objects",
                 shown(place.path),
                 counted(len(without), "picture"),
                 shown(without[0]),
             )
         classes += [str(i) for i in range(len(classes), most + 1)]
-        files = [*config.files, *(f"{root}/{path}" for path in sorted(there))]
-        return found.source(place, _KIND, options, root, classes, files, problems)
+        files = [*config.files, *filter(os.path.isfile, folders), *(f"{root}/{path}" for path in sorted(there))]
+        source = found.source(place, _KIND, options, root, classes, files, problems)
+    own = source.files
+    # With label files that are not there: that one came is noticed by whoever reads the folder in place.
+    return replace(source, paths=lambda: [*own(), *(f"{root}/{labels[key]}" for key in without)], listed=listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +173,9 @@ def _existing(bases: Sequence[Path], value: str) -> str:
     return next((os.path.normpath(each) for each in tried if each.exists()), "")
 
 
-def _pictures(places: Sequence[str], root: str) -> tuple[list[str], list[Problem]]:
-    """The pictures of folders and lists, named from ``root`` on, and what is wrong with others."""
-    names, problems = [], list[Problem]()
+def _pictures(places: Sequence[str], root: str) -> tuple[list[str], list[Problem], dict[str, int]]:
+    """The pictures of folders and lists, from ``root`` on, what is wrong with others, and what was looked into."""
+    names, problems, listed = [], list[Problem](), dict[str, int]()
     for place in places:
         if Path(place).is_file():
             names += _listed(place, root, problems)
@@ -183,7 +185,8 @@ def _pictures(places: Sequence[str], root: str) -> tuple[list[str], list[Problem
         found = scan_tree(root, os.path.relpath(os.path.realpath(place), root))
         names += [os.path.normpath(key) for key in found.keys]
         problems += [each for each in found.problems if Path(each.key).suffix.lower() not in _CACHES]
-    return names, problems
+        listed.update(found.listed)
+    return names, problems, listed
 
 
 def _listed(path: str, root: str, problems: list[Problem]) -> list[str]:
@@ -197,6 +200,18 @@ def _listed(path: str, root: str, problems: list[Problem]) -> list[str]:
             else:
                 problems.append(Problem(f"{Path(path).name}:{number}", f"names {line.strip()!r:.80}, outside {root}"))
     return names
+
+
+def _label_files(root: str, pictures: Sequence[str]) -> tuple[dict[str, str], set[str]]:
+    """The label file of each picture, and those that are there; ``.TXT`` is one where no ``.txt`` is."""
+    labels = {key: _label_path(key) for key in pictures}
+    there = dict[str, str]()
+    for folder in {path.rpartition("/")[0] for path in labels.values()}:
+        prefix = f"{folder}/" if folder else ""
+        names = [name for name in names_in(f"{root}/{folder}")[1] if name[-4:].lower() == ".txt"]
+        there |= {f"{prefix}{name[:-4]}.txt": prefix + name for name in sorted(names)}  # .txt comes behind .TXT
+    found = {key: there.get(path, path) for key, path in labels.items()}
+    return found, {path for key, path in found.items() if labels[key] in there}
 
 
 def _label_path(key: str) -> str:
@@ -216,7 +231,7 @@ def _without_picture(root: str, there: set[str]) -> list[Problem]:
     for folder in sorted({path.rpartition("/")[0] for path in there}):
         if folder.split("/")[-1] != "labels" and "labels" not in folder.split("/"):
             continue  # pictures lie there, too, and other texts may
-        names = [f"{folder}/{name}" for name in names_in(f"{root}/{folder}")[1] if name.endswith(".txt")]
+        names = [f"{folder}/{name}" for name in names_in(f"{root}/{folder}")[1] if name[-4:].lower() == ".txt"]
         problems += [
             Problem(shown(name), "is a label file without a picture")
             for name in names

@@ -6,6 +6,7 @@ The signs of SOURCES ask this, and so do those who open such datasets.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -95,16 +96,16 @@ def coco_signs(place: SourcePath) -> str:
 
 
 def _head(path: str, size: int) -> bytes:
-    """The first bytes of a file; none of what cannot be read."""
+    """The first bytes of a file, without a byte order mark; none of what cannot be read."""
     try:
         with Path(path).open("rb") as file:
-            return file.read(size)
+            return file.read(size).removeprefix(codecs.BOM_UTF8)
     except OSError:
         return b""
 
 
 _YOLO_BEGINS = re.compile(rb"^names\s*:", re.MULTILINE), re.compile(rb"^(?:train|val)\s*:", re.MULTILINE)
-_YOLO_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\d+(?:\.0*)?(?:[ \t]+-?[0-9.eE+-]+){4,}\s*(?:\n|\Z)")
+_YOLO_OBJECT = re.compile(rb"\s*\d+(?:\.0*)?(?:[ \t]+-?[0-9.eE+-]+){4,}\s*(?:\n|\Z)")
 _MOST_LABELS = 16  # label files that are looked into for one that is not empty
 
 
@@ -138,7 +139,7 @@ def _has_yolo_labels(root: str, images: str, labels: str) -> bool:
     """Whether the first label file in a folder that says something is YOLO's."""
     if not Path(root, images).is_dir() or not Path(root, labels).is_dir():
         return False
-    names = [name for name in names_in(f"{root}/{labels}", _MOST_LABELS)[1] if name.endswith(".txt")]
+    names = [name for name in names_in(f"{root}/{labels}", _MOST_LABELS)[1] if name.lower().endswith(".txt")]
     heads = [head for name in names if (head := _head(f"{root}/{labels}/{name}", _LOOKED_AT)).strip()]
     return bool(heads) and all(_YOLO_OBJECT.match(head) for head in heads)
 

@@ -95,6 +95,8 @@ class SourceKind:
     ``takes_columns`` says that it is a table itself, of which options name columns without a label file, and
     ``takes_without`` that they may name what is left out, whatever the kind calls its columns.
 
+    With ``takes_all_files``, each file below its folder is a sample or a problem: no store may be packed into it.
+
     ``suffixes`` are the extensions of its files, in lower case. Where such files lie in a folder that is of no kind,
     this one is near, and so it is for files of the extensions in ``near``, whose rows say what is missing.
     """
@@ -113,6 +115,7 @@ class SourceKind:
     takes_columns: bool = False
     takes_without: bool = False
     takes_ids: bool = False
+    takes_all_files: bool = False
     covers: tuple[str, ...] = ()
     text_kinds: tuple[str, ...] = ()
     has_more_than_text: Callable[[SourcePath], bool] = lambda _: False
@@ -183,6 +186,7 @@ _FLAT = SourceKind(
     what="a folder of images",
     signs=_flat_signs,
     open=later(f"{_IN}.folders:open_flat"),
+    takes_all_files=True,
     near=(
         Near(_PICTURES, "they lie where none is looked for, as {}", "name the folder that it lies in"),
         Near(_SOUND_AND_VIDEO, "sound and video are packed as bytes where they lie in class folders, unlike {}"),
@@ -198,6 +202,7 @@ IMAGEFOLDER = SourceKind(
     signs=_class_signs,
     open=later(f"{_IN}.folders:open_imagefolder"),
     open_detected=later(f"{_IN}.folders:open_detected"),
+    takes_all_files=True,
     own_labels="class folders name the classes",
 )
 
@@ -374,6 +379,7 @@ _CLASS_FILES = SourceKind(
     what="class folders of files",
     signs=class_files_signs,
     open=later(f"{_IN}.class_files:open_class_files"),
+    takes_all_files=True,
     own_labels="class folders name the classes",
     covers=("imagefolder",),
 )

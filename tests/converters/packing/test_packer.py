@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -284,3 +285,15 @@ def test_what_is_no_source_or_option(tmp_path):
         open_source(tmp_path / "f", labels={"0000.png": 1})
 
     assert ["f"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["x.lmdb", "dog/x-%06d.tar"])
+def test_no_store_among_its_own_files(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be one of the files to pack the next time; beside the folder there is a place for it."""
+    class_folders(tmp_path / "photos")
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SourceError, match=f"lies in photos, .*write it beside that folder, as {Path(name).name}$"):
+        pack(open_source("photos"), f"photos/{name}")
+
+    assert before == sorted(tmp_path.rglob("*"))

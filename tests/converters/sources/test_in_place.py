@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fastio import FastDataset, Unpacked, open_store
 from fastio.converters import open_source, pack
@@ -21,12 +23,12 @@ from fastio.store.foreign.folder import open_listed
 from fastio.store.index.store import SealedStore
 from fastio.store.kinds.unpacked import AS_IT_IS
 from fastio.store.protocol import SampleStore, read_values
+from tests.converters.sources import layouts
 from tests.converters.sources.conformance import MAKERS
 from tests.converters.sources.test_pairs import ALL, npy, pairs
 from tests.converters.trees import class_folders, flat, pickled, picture
 
 PACKED_FIRST = {"store", "tokens"}
-PACKED_FIRST |= {"yolo", "open-images"}  # whose boxes are fractions
 PACKED_FIRST |= {"npy", "cifar", "hdf5", "lmdb", "zip", "idx", "parquet", "arrow", "datasets"}
 _OF_PLACE = ("skipped", "left_out")
 
@@ -212,3 +214,51 @@ def test_options_are_explained() -> None:
         Unpacked(fields="mask=masks/")
     with pytest.raises(TypeError, match=r"label_column.*label_columns"):
         Unpacked(label_column="x")  # type: ignore[call-arg] # what is tested
+
+
+def test_fractions_become_pixels_of_pictures_that_lie_there(tmp_path: Path) -> None:
+    """Boxes and polygons are those of the packed store; what has no size, or is turned, is no sample in either."""
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    root = layouts.yolo(tmp_path / "y")
+    (root / "labels/1.txt").write_text("0 0.1 0.2 0.5 0.2 0.5 0.9\n1 0.5 0.5 1 1\n")
+    (root / "images/2.png").write_bytes(b"no picture")
+    Image.new("RGB", (40, 20)).save(root / "images/turned.jpg", exif=turned)
+    shutil.copy(root / "labels/1.txt", root / "labels/turned.txt")
+    large = Image.Exif()
+    large[0x010E] = "x" * 60_000
+    Image.new("RGB", (44, 22)).save(root / "images/7.jpg", exif=large, icc_profile=b"y" * 40_000)
+    (root / "labels/7.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    settle(tmp_path)
+    pack(open_source(root), tmp_path / "packed.lmdb", on_error="skip")
+    for _ in range(2):
+        with open_store(root) as here, open_store(tmp_path / "packed.lmdb") as there:
+            same(here, there)
+            assert len(here) == 7
+            skipped = {each["key"]: each["problem"] for each in here.metadata["skipped"]}
+            assert skipped == {each["key"]: each["problem"] for each in there.metadata["skipped"]}
+            assert skipped.keys() == {"images/2.png", "images/turned.jpg"}
+
+
+def test_a_label_file_that_comes_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is noticed, and so are one that is written anew, and a picture in a folder of its own."""
+    root = layouts.yolo(tmp_path / "y")
+    (root / "labels/3.txt").unlink()
+
+    def counts() -> list[int]:
+        settle(tmp_path)
+        with open_store(root) as store:
+            return [int(size) // 16 for size in store.spans("boxes", np.arange(len(store))).sizes]
+
+    assert [1, 1, 1, 0, 1, 1, 1] == counts()
+    assert "1 picture without a label file, such as images/3.png: taken to have no objects" in caplog.text
+    (root / "labels/3.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    assert [1] * 7 == counts()
+    text = (root / "labels/4.txt").read_text()
+    (root / "labels/4.txt").write_text(text.replace("0.1", " 1."))
+    assert [1] * 7 == counts()
+    with open_store(root) as store:
+        assert 40 == read_values(store, "boxes", np.array([4])).view(0).view("<f4")[2]
+    (root / "images/deep").mkdir()
+    shutil.copy(root / "images/0.png", root / "images/deep/9.png")
+    assert [*[1] * 7, 0] == counts()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 from collections.abc import Callable
@@ -93,6 +94,32 @@ def test_names_as_labels(tmp_path: Path, between: str) -> None:
     assert {names[0]: 2, names[1]: 1} == {key: each["label"] for key, each in samples.items()}
     with open_store(tmp_path / "o.lmdb") as store:
         assert ["ape", "bee", "cat"] == store.metadata["classes"]
+
+
+def test_numbers_among_names(tmp_path: Path) -> None:
+    """They are refused, as in tables: as names, "10" would come before "2"."""
+    names = [f"images/{i}.jpg" for i in range(3)]
+    lines = "".join(f"{name} {label}\n" for name, label in zip(names, ("10", "2", "cat"), strict=True))
+    root = write(tmp_path / "d", {**pictures(*names), "train.txt": lines})
+
+    assert "labels mix numbers and names: picture 1 has '10', picture 3 has 'cat'; make all" in refused(root)
+
+
+def test_a_byte_order_mark(tmp_path: Path) -> None:
+    """What spreadsheets put before a text belongs to no name."""
+    mark = codecs.BOM_UTF8
+    path = layouts.open_images(tmp_path / "oi")
+    for each in (path, path.with_name("class-descriptions-boxable.csv")):
+        each.write_bytes(mark + each.read_bytes())
+    names = [f"images/{i}.jpg" for i in range(2)]
+    write(tmp_path / "l", {**pictures(*names), "l.txt": mark + f"{names[0]} 1\n{names[1]} 0\n".encode()})
+    _, plain, _ = packed(layouts.open_images(tmp_path / "plain"), tmp_path / "plain.lmdb")
+    _, samples, _ = packed(path, tmp_path / "oi.lmdb")
+
+    assert plain == samples
+    with open_store(tmp_path / "plain.lmdb") as one, open_store(tmp_path / "oi.lmdb") as other:
+        assert one.metadata["field_classes"] == other.metadata["field_classes"]
+    assert [1, 0] == [each["label"] for each in packed(tmp_path / "l", tmp_path / "l.lmdb")[1].values()]
 
 
 def test_a_list_anywhere(tmp_path: Path) -> None:

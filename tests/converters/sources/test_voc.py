@@ -114,6 +114,16 @@ def test_no_objects_and_many(tmp_path: Path) -> None:
     assert [expected, expected] == json.loads(bytes(value(tmp_path / "o.lmdb", "objects", 1)))
 
 
+def test_a_name_that_comes_twice(tmp_path: Path) -> None:
+    """It is one sample, and the line that says it again is named."""
+    root = voc(tmp_path / "v", {"train": (0, 1, 0)})
+    _, samples, _ = packed(root, tmp_path / "o.lmdb")
+
+    assert ["JPEGImages/2007_000000.jpg", "JPEGImages/2007_000001.jpg"] == list(samples)
+    left_out = {each.key: each.problem for each in open_source(root).left_out}
+    assert "names 2007_000000 again, after line 1: it is one sample" == left_out["train.txt:3"]
+
+
 BOMB = "<!DOCTYPE a [<!ENTITY b 'x'>]><annotation><object><name>&b;</name></object></annotation>"
 BAD = {
     "bomb": (BOMB, "it has a document type, which is not read"),

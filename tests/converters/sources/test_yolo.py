@@ -18,6 +18,7 @@ from fastio.converters.sources.coco.samples import exif_orientation
 from fastio.converters.sources.layouts.yolo import _Config, _object
 from fastio.store import open_store
 from fastio.store.protocol import read_values
+from tests.converters.sources import layouts
 from tests.converters.sources.conformance import SourceConformance
 from tests.converters.sources.packed import packed, refused, run
 from tests.converters.trees import picture
@@ -174,7 +175,7 @@ def test_a_missing_label_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     _, samples, _ = packed(root, tmp_path / "o.lmdb", split="train")
 
     assert b"" == samples["images/train/a.png"]["boxes"]
-    assert "1 picture without a label file, such as images/train/a.png: packed without objects" in caplog.text
+    assert "1 picture without a label file, such as images/train/a.png: taken to have no objects" in caplog.text
     (root / "labels/val/d.txt").unlink()
     assert "no picture of 'val' has a label file: expected labels/val/d.txt" in refused(root, split="val")
 
@@ -273,3 +274,15 @@ def test_lines_are_read_as_they_are_written(boxes: list[tuple[float, ...]]) -> N
         assert isinstance(found, dict)
         left, top, wide, high = found["bbox"]
         assert np.allclose([left + wide / 2, top + high / 2, wide, high], [x, y, width, height])
+
+
+def test_capital_letters(tmp_path: Path) -> None:
+    """``.TXT`` is a label file; beside ``.txt`` of the same name it labels nothing."""
+    root = layouts.yolo(tmp_path / "y")
+    expected = packed(root, tmp_path / "o.lmdb")[1]
+    for each in sorted((root / "labels").iterdir())[1:]:
+        each.rename(each.with_suffix(".TXT"))
+
+    assert expected == packed(root, tmp_path / "p.lmdb")[1]
+    (root / "labels/0.TXT").write_text("0 0.5 0.5 0.1 0.1\n")
+    assert "labels/0.TXT: is a label file without a picture" in refused(root)
