@@ -22,6 +22,7 @@ from fastio.cli import cli
 from fastio.measure.trackers import CSV
 from fastio.store import open_store
 from tests.conftest import encode, pictures, write_store
+from tests.converters.sources import layouts
 from tests.converters.text.bpe import saved, train
 from tests.converters.text.chat_templates import SPECIAL, TEMPLATES
 from tests.converters.trees import class_folders, flat, picture
@@ -52,6 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "masks").mkdir()
     for name in labels:
         (path / "masks" / name).write_bytes(picture(1, mode="L"))
+    boxes = {"labels/train/a.txt": "0 0.5 0.5 0.1 0.1\n"}
+    layouts.write(path / "yolo", {**layouts.pictures("images/train/a.jpg"), **boxes})
     fields = ("image", "mask", "caption", "boxes", "kinds", "label")
     write_fields(path / "scenes.tar", scenes(9), {name: TYPES[name] for name in fields})
     for name in ("train", "web", "code"):
