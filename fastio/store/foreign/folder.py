@@ -398,8 +398,8 @@ def with_content(shard: Shard, look: LookAt) -> tuple[Shard, dict[int, str]]:
                     raise StoreError(f"{shard.path}: {files.failure(bad) or 'a file cannot be read: try again'}")
                 _native.checksum(values, sums[part], pool).wait()
                 if field.traits.is_picture:
-                    seen[part], bad = look(values, field)
-                    words = {part.start + i: each for i, each in bad.items()}
+                    seen[part], found = look(values, field)
+                    words = {part.start + i: each for i, each in found.items()}
                     problems = {**words, **problems}
             wrong = np.flatnonzero(sums != shard.checksums.get(field.name, sums))
             if len(wrong):
