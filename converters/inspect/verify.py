@@ -26,6 +26,7 @@ from fastio.store import SampleStore, open_store
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.verify import Damage, verify_store
 from fastio.store.kinds.scan import Problem
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import read_values
 from fastio.types.spans import Spans
 
@@ -71,6 +72,7 @@ def verify(
     jobs: int | None = None,
     progress: _Progress | None = None,
     remote: Remote = DEFAULT,
+    unpacked: Unpacked = AS_IT_IS,
 ) -> VerifyReport:
     """
     Check every checksum of a store, its index as opening does, that fields have a row for each row of their owner, and
@@ -78,12 +80,12 @@ def verify(
 
     ``decode`` also decodes every image, natively, or by Pillow if the native decoders do not handle it, and parses
     every text and JSON document. ``against`` also compares keys and all common fields with the source, see ``compare``.
-    ``progress(samples, bytes)`` counts each pass; ``remote`` is for URLs. Raises StoreCorrupt for an index that cannot
-    be trusted, since it could not name samples.
+    ``progress(samples, bytes)`` counts each pass; ``remote`` is for URLs, ``unpacked`` for files that are not
+    packed. Raises StoreCorrupt for an index that cannot be trusted, since it could not name samples.
     """
     begun = time.perf_counter()
     jobs = jobs or available_cpus()
-    with open_store(path, remote=remote) as store, closing(_native.ThreadPool(jobs)) as pool:
+    with open_store(path, remote=remote, unpacked=unpacked) as store, closing(_native.ThreadPool(jobs)) as pool:
         problems = [_named(damage) for damage in verify_store(store, pool=pool)]
         if progress is not None:
             progress(len(store), store.size_bytes)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from fastio.converters.fields.problems import row_problems
 from fastio.converters.fields.types import parse_choice
 from fastio.converters.labels.columns import LabelOptions
+from fastio.converters.labels.filters import Filter, parse_filter
 from fastio.converters.sources.files import FileReader, paths_below
 from fastio.converters.sources.listed import Indices, ListedSource, Placer, Read, Values, parts_of
 from fastio.converters.sources.npy import read_npy_header
@@ -61,7 +62,7 @@ def list_samples(found: Recognised, options: Unpacked, path: str, *, check: bool
         label_options=LabelOptions(
             label_columns=options.label_columns,
             key_column=options.key_column,
-            filters=options.filters,
+            filters=_filters(options),
             ignore_columns=options.without,
             header=options.header,
         ),
@@ -82,6 +83,13 @@ def list_samples(found: Recognised, options: Unpacked, path: str, *, check: bool
         read=[*content.read, *read],
         begun_ns=min(begun_ns, content.begun_ns) if is_watched else 0,
     )
+
+
+def _filters(options: Unpacked) -> tuple[Filter, ...]:
+    try:
+        return tuple(map(parse_filter, options.filters))
+    except ValueError as exc:
+        raise SourceError(f"filters: {exc}") from exc
 
 
 def lies_in_files(source: Source | StreamedSource) -> bool:

@@ -12,7 +12,7 @@ import click
 
 from fastio.cli.group import Group, LazyCommands, Sections
 from fastio.cli.options import (
-    DATA_NAMES,
+    DATA_SECTIONS,
     MODEL_NAMES,
     MODEL_OPTION_NAMES,
     data_options,
@@ -68,7 +68,7 @@ def bench() -> None:
 # ``fastio bench both``: how fast loading is alone, how fast training is alone, and which one limits the loop.
 
 
-@click.command(cls=Sections, sections={"Loading": DATA_NAMES, "Network": MODEL_OPTION_NAMES})
+@click.command(cls=Sections, sections={**DATA_SECTIONS, "Network": MODEL_OPTION_NAMES})
 @click.argument("data")
 @data_options("256, with --model the model's")
 @click.option("--model", type=click.Choice(MODEL_NAMES), help="Train one of the networks of `bench train`.")
@@ -182,7 +182,7 @@ def _as_dict(data: str, halves: Halves) -> dict[str, object]:
 # ``fastio bench io``: how fast data can be loaded here.
 
 
-@click.command()
+@click.command(cls=Sections, sections=DATA_SECTIONS)
 @click.argument("data", nargs=-1, required=True)
 @data_options("256")
 @click.option(
@@ -218,6 +218,7 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
       fastio bench io photos.lmdb --crop 224
       fastio bench io ./pngs train.lmdb
       fastio bench io ./pngs train.lmdb --in-place
+      fastio bench io ./pngs train.lmdb --labels labels.csv
       fastio bench io train.py:make_loader
     """
     from fastio.measure.report.loop import loading_page
@@ -235,11 +236,15 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
 
 def _opened(name: str, options: DataOptions, *, is_alone: bool) -> Data:
     """Open DATA; if it is one of several, without the options that are meant for another kind of DATA."""
-    from fastio.measure.loop.data import open_data
+    from fastio.measure.loop.data import is_function, open_data
+    from fastio.store.formats import names_store
+    from fastio.store.kinds.unpacked import AS_IT_IS
 
     if not is_alone:
-        is_folder = Path(name).is_dir() and not options.in_place
         replace = dataclasses.replace
+        if is_function(name) or names_store(name):
+            options = replace(options, unpacked=AS_IT_IS)
+        is_folder = Path(name).is_dir() and not options.in_place and options.unpacked == AS_IT_IS
         options = replace(options, threads=None) if is_folder else replace(options, workers=None)
     return open_data(name, options)
 
@@ -269,7 +274,7 @@ def _measured(name: str, opened: Data, *, epochs: int, seconds: float) -> dict[s
 # ``fastio bench train``: trains a real network on the data and times it.
 
 
-@click.command(cls=Sections, sections={"Loading": DATA_NAMES, "Network": MODEL_OPTION_NAMES})
+@click.command(cls=Sections, sections={**DATA_SECTIONS, "Network": MODEL_OPTION_NAMES})
 @click.option("--model", type=click.Choice(MODEL_NAMES), required=True, help="The network to train.")
 @click.option("--data", required=True, metavar="DATA|synthetic", help="The data to train on; synthetic is random data.")
 @data_options("the model's")

@@ -13,10 +13,10 @@ import click
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.group import Failed, Sections
 from fastio.cli.options import REMOTE_NAMES, remote_options
-from fastio.cli.pack_options import OF_TEXT, SourceArguments, option_of, source_options
 from fastio.cli.result import html_option, print_page, wants_html, write_html
 from fastio.cli.screen import printable, problem_table, table
 from fastio.cli.source_kind import no_text, source_kind_option, split_of
+from fastio.cli.source_options import OF_TEXT, SourceArguments, option_of, source_options
 from fastio.errors import SourceError
 from fastio.types.units import counted, number, size
 

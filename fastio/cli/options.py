@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from fastio.cli.screen import SIZE
+from fastio.cli.screen import SIZE, WholeNumber
+from fastio.cli.source_options import UNPACKED_NAMES, unpacked_options
 
 if TYPE_CHECKING:
     from fastio.measure.loop.data import DataOptions
     from fastio.measure.trainer.step import Amp, StepOptions, Workload
     from fastio.store.files.remote_options import Remote
+    from fastio.store.kinds.unpacked import Unpacked
 
 __all__ = [
     "DATA_NAMES",
+    "DATA_SECTIONS",
     "MODEL_NAMES",
     "MODEL_OPTION_NAMES",
     "REMOTE_NAMES",
-    "WholeNumber",
     "command_argument",
     "data_options",
     "for_model",
@@ -33,24 +35,6 @@ __all__ = [
     "remote_options",
     "split_fields",
 ]
-
-
-class WholeNumber(click.IntRange):
-    """As ``click.IntRange``, which says that "x" is no valid integer range, but not what would be."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number. Raises BadParameter that says what is expected."""
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            self.fail(f"{value!r}: expected a whole number{self._range}", param, ctx)
-
-    @property
-    def _range(self) -> str:
-        """The limits in words, each of which may be missing."""
-        if self.min is not None and self.max is not None:
-            return f" from {self.min:,} to {self.max:,}"
-        return "" if self.min is None else f", {self.min:,} or more"
 
 
 # The argument COMMAND: the command line of a training, after a command's own options or among them.
@@ -192,6 +176,7 @@ def _gathered(storage: Sequence[str], cache_dir: str | None, cache_limit: int | 
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
 DATA_NAMES = ("batch_size", "threads", "workers", "in_place", "shuffle", "crop", "augment", "fields")
+DATA_SECTIONS = {"Loading": DATA_NAMES, "DATA that is not packed, read in place": UNPACKED_NAMES}
 
 _DATA_OPTIONS = (
     click.option(
@@ -235,6 +220,7 @@ def data_options(batch_default: str) -> Callable[[Callable[..., None]], Callable
 
 
 def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> Callable[..., None]:
+    @unpacked_options("DATA")
     @remote_options
     @wraps(command)
     def with_options(  # noqa: PLR0913 - an option each
@@ -247,11 +233,13 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
         crop: int | None,
         augment: bool,
         fields: str | None,
+        unpacked: Unpacked,
         remote: Remote,
         **rest: Any,
     ) -> None:
         names = split_fields(fields)
         made = {"shuffle": shuffle, "crop": crop, "augment": augment, "fields": names, "remote": remote}
+        made["unpacked"] = unpacked
         options = _packed(batch_size, threads, workers, in_place=in_place, **made)
         command(*args, options=options, **rest)
 

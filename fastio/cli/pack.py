@@ -12,10 +12,10 @@ import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.group import Sections, noted
-from fastio.cli.options import REMOTE_NAMES, WholeNumber, max_pixels_option, remote_options
+from fastio.cli.options import REMOTE_NAMES, max_pixels_option, remote_options
 from fastio.cli.pack_options import PictureArguments, TextArguments, part_option, picture_options, text_options
-from fastio.cli.screen import SIZE, by_reason, meter, printable, problem_table
-from fastio.cli.source_kind import no_text, source_kind_option, source_words, split_of, target_words
+from fastio.cli.screen import SIZE, WholeNumber, by_reason, meter, printable, problem_table
+from fastio.cli.source_kind import no_text, source_kind_option, split_of, target_words
 from fastio.errors import SourceError
 from fastio.types.units import counted, number, per_second, size
 
@@ -59,7 +59,7 @@ _SIZE_CHANGE = 1.5  # changes of the pictures' sizes by less are no reason to sp
 @click.command(
     cls=Sections,
     sections=_SECTIONS,
-    words={"sources": source_words, "targets": target_words},
+    words={"targets": target_words},
 )
 @click.argument("src")
 @click.argument("out")
@@ -110,7 +110,9 @@ def pack(  # noqa: PLR0913 - an option each
     remote: Remote,
 ) -> None:
     """
-    Pack files into one container. SRC is {sources}. OUT is named like {targets}.
+    Pack files into one container. SRC is a folder of pictures (in classes, with labels, annotations or masks, in any of
+    the usual layouts), a table, arrays, text, a container of another program, or a packed store: --source-kind lists
+    all kinds, and fastio info SRC says which one it is. OUT is named like {targets}.
 
     Files are stored unchanged unless you ask for --restart, --short-side, --max-side, --resize or --raw. Text is
     stored as UTF-8, or as token ids with --tokenizer. A packed store keeps its keys, labels and metadata. OUT appears

@@ -1,24 +1,20 @@
-"""Options of `fastio pack`: pictures, fields, labels, text and parts."""
+"""Options of `fastio pack` alone: pictures, text and parts."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fastio.cli.options import WholeNumber
-from fastio.cli.screen import SIZE
+from fastio.cli.screen import SIZE, WholeNumber
+from fastio.cli.source_options import OF_TEXT, SOURCE_OPTIONS, SourceArguments, option_of, taken
 
 if TYPE_CHECKING:
-    from fastio.converters import Part, Raw, Source, SourceKind, Transcode
-    from fastio.converters.fields.types import FieldChoice
-    from fastio.converters.labels.filters import Filter
+    from fastio.converters import Part, Raw, Source, Transcode
     from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
     from fastio.converters.text.encode import TextTokens
     from fastio.store.files.remote_options import Remote
@@ -26,27 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PictureArguments",
-    "SourceArguments",
     "TextArguments",
-    "option_of",
     "part_option",
     "picture_options",
-    "source_options",
     "text_options",
 ]
 
 
 _LONGEST_SIDE = 65_500
 _SIDE = WholeNumber(1, _LONGEST_SIDE)
-OF_TEXT = ("ignore_columns", "label_column")  # that text has, too
-TABLE_OPTIONS = ("fields", "root", "key_column", "label_column", "filters", "ignore_columns", "no_header")
-
-
-def _names(context: click.Context, option: click.Parameter, value: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Parse column titles separated by commas; titles that contain a comma are quoted as in CSV: "a,b",c."""
-    del context, option
-    lines = [] if value is None else [value] if isinstance(value, str) else value
-    return tuple(dict.fromkeys(name for line in lines for name in next(csv.reader([line]), [])))
 
 
 def _size(context: click.Context, option: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -60,75 +44,8 @@ def _size(context: click.Context, option: click.Parameter, value: str | None) ->
     return int(match[1]), int(match[2])
 
 
-def _filters(context: click.Context, option: click.Parameter, values: Sequence[str]) -> tuple[Filter, ...]:
-    """Parse COLUMN=VALUE pairs and expressions; raise UsageError for anything else."""
-    del context, option
-    if not values:
-        return ()
-    from fastio.converters.labels.filters import parse_filter
-
-    try:
-        return tuple(map(parse_filter, values))
-    except ValueError as exc:
-        raise click.BadParameter(str(exc)) from exc
-
-
-_SOURCE_OPTIONS = (
-    click.option("--labels", metavar="FILE", help="Label file of a flat folder: .pkl, .csv, .tsv, .json or .jsonl."),
-    click.option(
-        "--label-column",
-        callback=_names,
-        metavar="A[,B...]",
-        help="Column of FILE or SRC with the labels; several of numbers form a vector.  [default: label, class, ...; "
-        "for text none]",
-    ),
-    click.option(
-        "--key-column",
-        metavar="NAME",
-        help="Column of FILE or SRC with the file names.  [default: filename, file_name, ...]",
-    ),
-    click.option(
-        "--filter",
-        "filters",
-        multiple=True,
-        callback=_filters,
-        metavar="EXPR",
-        help="Use only rows of FILE or SRC for which it is true: split=train, or \"year >= 2015 and kind in ('dog', "
-        "'cat')\"; repeat for more columns, or more values of COLUMN=VALUE.",
-    ),
-    click.option(
-        "--without",
-        "ignore_columns",
-        multiple=True,
-        callback=_names,
-        metavar="A[,B...]",
-        help="Columns of FILE or SRC to leave out, also with pictures in them; repeat for more, * for all that are not "
-        "used.",
-    ),
-    click.option("--no-header", is_flag=True, help="FILE or SRC has no header; its columns are called 1, 2, ..."),
-    click.option(
-        "--field",
-        "fields",
-        multiple=True,
-        metavar="NAME=WHERE[:TYPE]",
-        help="A field of the samples: mask=masks/, caption=text, boxes=objects.bbox:xywh; repeat for more.",
-    ),
-    click.option(
-        "--root", metavar="DIR", help="Folder that file names in a table are relative to.  [default: the table's own]"
-    ),
-    click.option("--many-classes", is_flag=True, help="Accept nearly as many classes as samples."),
-    click.option(
-        "--dtype",
-        type=click.Choice(("uint8", "uint16", "int16", "uint32", "int32", "int64")),
-        help="Type of the ids in a .bin of token ids that does not say it.",
-    ),
-    click.option(
-        "--eos-id", type=WholeNumber(min=0), metavar="N", help="The id that ends documents, in a .bin or .npy of ids."
-    ),
-)
-
 _OPTIONS = (
-    *_SOURCE_OPTIONS,
+    *SOURCE_OPTIONS,
     click.option(
         "--restart",
         type=WholeNumber(0, 65_535),
@@ -172,149 +89,6 @@ _OPTIONS = (
         help="Store the samples in a random order, drawn from their names and SEED.",
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SourceArguments:
-    """The options about labels, columns and fields of SRC as given on the command line, under the options' names."""
-
-    labels: str | None
-    label_column: tuple[str, ...]
-    key_column: str | None
-    filters: tuple[Filter, ...]
-    ignore_columns: tuple[str, ...]
-    no_header: bool
-    fields: tuple[str, ...]
-    root: str | None
-    many_classes: bool
-    dtype: str | None
-    eos_id: int | None
-
-    @property
-    def of_tables(self) -> list[str]:
-        """The names of the options given that ask for columns or files of a table."""
-        return [name for name in TABLE_OPTIONS if getattr(self, name)]
-
-    @property
-    def label_of_text(self) -> str | None:
-        """The column with the labels of text: there is one."""
-        if len(self.label_column) > 1:
-            raise click.UsageError(f"--label-column {','.join(self.label_column)}: text has one label; name one column")
-        return next(iter(self.label_column), None)
-
-    def words(self) -> list[str]:
-        """Return the options given, as they are typed."""
-        words: list[str] = []
-        for name in self.__slots__:
-            value, option = getattr(self, name), option_of(name)
-            if value is True:
-                words.append(option)
-            elif name == "filters":
-                words += [
-                    word for each in value for word in (option, each if isinstance(each, str) else "=".join(each))
-                ]
-            elif name == "fields":
-                words += [word for field in value for word in (option, field)]
-            elif isinstance(value, tuple) and value:
-                line = io.StringIO()
-                csv.writer(line, lineterminator="").writerow(value)
-                words += [option, line.getvalue()]
-            elif value or (value == 0 and value is not False):
-                words += [option, str(value)]
-        return words
-
-    def _check_columns(self, kind: SourceKind) -> None:
-        """Raise UsageError for options about columns if there is neither a label file nor a table."""
-        if self.labels is not None or kind.takes_columns:
-            return
-        known = ("fields", "root", "dtype", "eos_id", *(("ignore_columns",) if kind.takes_without else ()))
-        alone = next((name for name in self.__slots__ if name not in known and getattr(self, name)), None)
-        if alone is not None:
-            raise click.UsageError(f"{option_of(alone)} needs a label file: add --labels FILE")
-
-    def leaving_out(self, column: str) -> Self:
-        """Return these with ``--without COLUMN``."""
-        return replace(self, ignore_columns=(*self.ignore_columns, column))
-
-    def recognised(
-        self, src: str, kind: str, split: str | None = None, *, about_text: bool = False, remote: Remote | None = None
-    ) -> Recognised:
-        """
-        Answer what SRC, or the part ``split`` of it, is; ``about_text`` says that options were given that only text
-        has. ``remote`` says how a URL is read; without it, none is.
-        """
-        from fastio.store.kinds.recognise import recognise
-
-        return recognise(
-            src,
-            kind=kind,
-            split=split,
-            has_fields=bool(self.fields),
-            has_labels=self.labels is not None,
-            is_table=bool(self.of_tables),
-            about_text=about_text,
-            remote=remote,
-        )
-
-    def open(
-        self,
-        src: Recognised,
-        fields: Sequence[FieldChoice] | None = None,
-        remote: Remote | None = None,
-        vocab_size: int | None = None,
-    ) -> Source:
-        """
-        Open SRC; ``fields`` replace those given, and ``remote`` says how a label file behind a URL is read.
-        ``vocab_size`` is for files of token ids.
-        """
-        from fastio.converters import SOURCES, LabelOptions, open_source
-        from fastio.converters.fields.types import parse_choice
-        from fastio.converters.sources.options import IdOptions
-        from fastio.store.files.remote_options import DEFAULT
-
-        columns = LabelOptions(
-            label_columns=self.label_column,
-            key_column=self.key_column,
-            filters=self.filters,
-            ignore_columns=self.ignore_columns,
-            header=not self.no_header,
-            many_classes=self.many_classes,
-        )
-        choices = [parse_choice(words) for words in self.fields] if fields is None else fields
-        source: Source = open_source(
-            src,
-            labels=self.labels,
-            label_options=columns,
-            fields=choices,
-            root=self.root,
-            ids=IdOptions(self.dtype, vocab_size, self.eos_id),
-            remote=DEFAULT if remote is None else remote,
-        )
-        self._check_columns(SOURCES[source.kind])
-        return source
-
-
-def option_of(name: str) -> str:
-    """Return the option of an argument of this name, as it is typed."""
-    option = {"filters": "filter", "fields": "field", "ignore_columns": "without"}.get(name, name)
-    return f"--{option.replace('_', '-')}"
-
-
-def source_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options about labels, columns and fields to a command, which gets them as one argument ``arguments``."""
-
-    @wraps(command)
-    def with_options(*args: Any, **options: Any) -> None:
-        command(*args, arguments=_taken(options), **options)
-
-    for option in reversed(_SOURCE_OPTIONS):
-        with_options = option(with_options)
-    return with_options
-
-
-def _taken(options: dict[str, Any]) -> SourceArguments:
-    """Take the options about the source out of all options of a command."""
-    return SourceArguments(**{name: options.pop(name) for name in SourceArguments.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +176,7 @@ def picture_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_options(*args: Any, **options: Any) -> None:
-        options["of_source"] = _taken(options)
+        options["of_source"] = taken(options)
         pictures = PictureArguments(**{name: options.pop(name) for name in PictureArguments.__slots__})
         pictures.check()
         command(*args, pictures=pictures, **options)

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fastio.cli.options import max_pixels_option, remote_options
+from fastio.cli.group import Sections
+from fastio.cli.options import REMOTE_NAMES, max_pixels_option, remote_options
 from fastio.cli.screen import meter, printable, problem_table
+from fastio.cli.source_options import UNPACKED_NAMES, unpacked_options
 from fastio.errors import FastioError
 from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.store import SampleStore
     from fastio.store.files.remote_options import Remote
+    from fastio.store.kinds.unpacked import Unpacked
     from fastio.types.schema import Field
 
 __all__ = [
@@ -35,16 +38,30 @@ _PREVIEW = 60  # characters shown of a text
 _FIELD_PREVIEW = 32  # of each of many fields
 
 
-@click.command()
+_SECTIONS = {"PATH that is not packed": UNPACKED_NAMES, "PATH behind a URL": REMOTE_NAMES}
+
+
+@click.command(cls=Sections, sections=_SECTIONS)
 @click.argument("path")
 @click.argument("pattern", required=False)
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N lines.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@unpacked_options()
 @remote_options
 @click.pass_context
-def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool, remote: Remote) -> None:
+def ls(
+    ctx: click.Context,
+    path: str,
+    pattern: str | None,
+    *,
+    limit: int | None,
+    as_json: bool,
+    unpacked: Unpacked,
+    remote: Remote,
+) -> None:
     """
-    List the samples of the store PATH. Shows index, size in bytes, label or class, key, and the beginning of a text.
+    List the samples of the store PATH, or of files that are not packed. Shows index, size in bytes, label or class,
+    key, and the beginning of a text.
 
     Of samples with many fields, it shows the beginning of text, JSON, token ids and boxes, and the columns; --json
     has their values.
@@ -57,10 +74,11 @@ def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None,
     Example:
       fastio ls train.lmdb --limit 10
       fastio ls train.lmdb 'dog/*.jpg'
+      fastio ls ./pngs --labels labels.csv
     """
     from fastio.store import open_store
 
-    with open_store(path, remote=remote) as store:
+    with open_store(path, remote=remote, unpacked=unpacked) as store:
         any_line = False
         for lines in _lines(store, pattern, limit, as_json=as_json):
             any_line = True
@@ -175,7 +193,7 @@ def _sample_form(row: tuple[int, str, int, Any], classes: list[Any]) -> dict[str
 # ``fastio show``: draws a contact sheet of a store.
 
 
-@click.command()
+@click.command(cls=Sections, sections=_SECTIONS)
 @click.argument("path")
 @click.option("-o", "--out", default="contact_sheet.png", show_default=True, metavar="FILE", help="PNG file to write.")
 @click.option(
@@ -205,8 +223,9 @@ def _sample_form(row: tuple[int, str, int, Any], classes: list[Any]) -> dict[str
 )
 @max_pixels_option
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@unpacked_options()
 @remote_options
-def show(
+def show(  # noqa: PLR0913 - an option each
     path: str,
     *,
     out: str,
@@ -215,16 +234,19 @@ def show(
     size: int,
     seed: int | None,
     overwrite: bool,
+    unpacked: Unpacked,
     remote: Remote,
 ) -> None:
     """
-    Draw pictures of the store PATH with their labels. Writes a contact sheet as a PNG.
+    Draw pictures of the store PATH, or of files that are not packed, with their labels. Writes a contact sheet as a
+    PNG.
 
     Masks, boxes and points of the same samples are drawn over the pictures.
 
     \b
     Example:
       fastio show train.lmdb -o sheet.png --count 60 --seed 1
+      fastio show ./yolo --split train
     """
     from fastio.converters.inspect.contact_sheet import contact_sheet
     from fastio.store import open_store
@@ -235,7 +257,7 @@ def show(
         raise FastioError(f"{out}: the folder {Path(out).parent} does not exist; create it first")
     if os.path.lexists(out) and not overwrite:
         raise FastioError(f"{out}: exists; choose another name with -o, or --overwrite")
-    with open_store(path, remote=remote) as store:
+    with open_store(path, remote=remote, unpacked=unpacked) as store:
         sheet, problems = contact_sheet(store, count=count, columns=columns, size=size, seed=seed)
     partial = Path(out).with_name(f".{Path(out).name}.partial-{os.getpid()}")
     try:

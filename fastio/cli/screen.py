@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -16,6 +16,7 @@ from fastio.types.units import number, parse_size, per_second, size
 
 __all__ = [
     "SIZE",
+    "WholeNumber",
     "begun",
     "by_reason",
     "column_widths",
@@ -59,6 +60,24 @@ class _Size(_ParamType):
 
 
 SIZE = _Size()
+
+
+class WholeNumber(click.IntRange):
+    """As ``click.IntRange``, which says that "x" is no valid integer range, but not what would be."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number. Raises BadParameter that says what is expected."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r}: expected a whole number{self._range}", param, ctx)
+
+    @property
+    def _range(self) -> str:
+        """The limits in words, each of which may be missing."""
+        if self.min is not None and self.max is not None:
+            return f" from {self.min:,} to {self.max:,}"
+        return "" if self.min is None else f", {self.min:,} or more"
 
 
 def printable(text: str) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
-__all__ = ["no_text", "source_kind_option", "source_words", "split_of", "target_words"]
+__all__ = ["no_text", "source_kind_option", "split_of", "target_words"]
 
 _AUTO = "auto"
 
@@ -79,13 +79,6 @@ def no_text(src: str) -> str:
     if names_store(src):
         return f"{src} is a packed store, whose samples stay as they are; unpack it first: fastio unpack {src} FOLDER"
     return f"{src} does not look like text; if it is, name its --source-kind"
-
-
-def source_words() -> str:
-    """What can be packed, in words."""
-    from fastio.converters import SOURCES
-
-    return f"{', '.join(each.what for each in SOURCES.values() if each.open is not None)}, or text"
 
 
 def target_words() -> str:

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.options import remote_options
+from fastio.cli.group import Sections
+from fastio.cli.options import REMOTE_NAMES, remote_options
 from fastio.cli.result import echo_json
 from fastio.cli.screen import meter, printable, steps
 from fastio.cli.source_kind import source_kind_option
+from fastio.cli.source_options import UNPACKED_NAMES, unpacked_options
 from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import Remote
     from fastio.store.foreign.index import IndexReport
+    from fastio.store.kinds.unpacked import Unpacked
     from fastio.store.sets.merge import MergeReport
     from fastio.store.sets.repair import RepairReport
     from fastio.store.staging import StageReport
@@ -174,7 +177,10 @@ def _summary(report: RepairReport) -> str:
 _NAMED = 5  # damaged pictures in a line
 
 
-@click.command()
+_SECTIONS = {"PATH that is not packed": UNPACKED_NAMES, "PATH behind a URL": REMOTE_NAMES}
+
+
+@click.command(cls=Sections, sections=_SECTIONS)
 @click.argument("path")
 @click.option("--to", "folder", metavar="DIR", help="Keep a set object there, and nothing beside PATH.")
 @click.option("--overwrite", is_flag=True, help="Replace a set object of this name in DIR.")
@@ -185,8 +191,18 @@ _NAMED = 5  # damaged pictures in a line
     help="Note where to start within each JPEG (about 1% of its bytes), so that crops decode faster.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@unpacked_options()
 @remote_options
-def index(path: str, folder: str | None, *, overwrite: bool, jump: bool, as_json: bool, remote: Remote) -> None:
+def index(
+    path: str,
+    folder: str | None,
+    *,
+    overwrite: bool,
+    jump: bool,
+    as_json: bool,
+    unpacked: Unpacked,
+    remote: Remote,
+) -> None:
     """
     Add start points to a store, or to folders; index tar shards.
 
@@ -205,6 +221,7 @@ def index(path: str, folder: str | None, *, overwrite: bool, jump: bool, as_json
       fastio index photos.lmdb
       fastio index 's3://bucket/x-{000000..000009}.tar' --to ./index
       fastio bench io ./index/x.fastio-set
+      fastio index ./pngs --labels labels.csv
     """
     from fastio.store.foreign.index import index_store
     from fastio.store.sets.names import SET_SUFFIX
@@ -212,7 +229,9 @@ def index(path: str, folder: str | None, *, overwrite: bool, jump: bool, as_json
     if folder is not None and folder.endswith(SET_SUFFIX):
         raise click.UsageError(f"--to {folder}: expected a folder; the set object in it is named after the shards")
     with nullcontext(lambda done, total: None) if as_json else steps("indexing") as progress:
-        report = index_store(path, folder, options=remote, overwrite=overwrite, jump=jump, progress=progress)
+        report = index_store(
+            path, folder, options=remote, overwrite=overwrite, jump=jump, progress=progress, unpacked=unpacked
+        )
     if as_json:
         echo_json("index", dataclasses.asdict(report))
         return

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.options import max_pixels_option, remote_options
+from fastio.cli.group import Sections
+from fastio.cli.options import REMOTE_NAMES, max_pixels_option, remote_options
 from fastio.cli.screen import meter, problem_table
-from fastio.cli.source_kind import source_kind_option
+from fastio.cli.source_options import UNPACKED_NAMES, unpacked_options
 from fastio.types.units import counted, size
 
 if TYPE_CHECKING:
@@ -19,37 +20,40 @@ if TYPE_CHECKING:
     from fastio.converters.text import TextSamples
     from fastio.store import SampleStore
     from fastio.store.files.remote_options import Remote
+    from fastio.store.kinds.unpacked import Unpacked
 
 __all__ = ["verify"]
 
 
-@click.command()
+_SECTIONS = {"PATH that is not packed; with --against, SRC": UNPACKED_NAMES, "PATH behind a URL": REMOTE_NAMES}
+
+
+@click.command(cls=Sections, sections=_SECTIONS)
 @click.argument("path")
 @click.option("--decode", is_flag=True, help="Also decode every image, and parse JSON and text.")
 @click.option("--against", metavar="SRC", help="Also compare keys and all fields with the source.")
-@click.option("--labels", metavar="FILE", help="The label file of SRC.")
-@source_kind_option("What SRC is; auto decides by the names in it.", with_text=False)
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of threads.  [default: all available CPUs]"
 )
 @max_pixels_option
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@unpacked_options()
 @remote_options
 @click.pass_context
-def verify(  # noqa: PLR0913 - one argument an option
+def verify(
     ctx: click.Context,
     path: str,
     *,
     decode: bool,
     against: str | None,
-    labels: str | None,
-    kind: str,
     jobs: int | None,
     as_json: bool,
+    unpacked: Unpacked,
     remote: Remote,
 ) -> None:
     """
-    Check every checksum of the store PATH. The exit code is 1 if anything is wrong.
+    Check every checksum of the store PATH, or of files that `fastio index` has read. The exit code is 1 if anything is
+    wrong.
 
     \b
     Example:
@@ -59,16 +63,26 @@ def verify(  # noqa: PLR0913 - one argument an option
     """
     from fastio.converters.inspect.verify import verify as run
     from fastio.store import open_store
+    from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 
-    if against is None and (labels is not None or kind != "auto"):
-        raise click.UsageError("--labels and --source-kind describe the source: add --against SRC")
+    of_source = unpacked
+    if against is not None:
+        unpacked = AS_IT_IS
+        other = next(iter(of_source.given().keys() - {"labels", "kind"}), None)
+        if other is not None:
+            raise click.UsageError(
+                "with --against, --labels and --source-kind describe SRC; all else, the store knows: drop "
+                f"{Unpacked(**{other: of_source.given()[other]}).words()[0]}"
+            )
     source: Source | TextSamples | None = None
-    with open_store(path, remote=remote) as store:
+    with open_store(path, remote=remote, unpacked=unpacked) as store:
         if against is not None:
-            source = _source_of(store, against, kind=kind, labels=labels)
+            source = _source_of(store, against, kind=of_source.kind, labels=of_source.labels)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
-        report = run(path, decode=decode, against=source, jobs=jobs, progress=progress, remote=remote)
+        report = run(
+            path, decode=decode, against=source, jobs=jobs, progress=progress, remote=remote, unpacked=unpacked
+        )
     if as_json:
         click.echo(json.dumps({**dataclasses.asdict(report), "ok": not report.problems}, indent=2))
     else:

@@ -20,7 +20,7 @@ _list_samples = later("fastio.converters.sources.in_place:list_samples")  # whic
 def open_as_kept(path: str, options: Unpacked, way: Way) -> SealedStore | None:
     """Open the samples of a path by their index; None if none is kept that is still right."""
     shard = open_kept(path, options, way.read)
-    return None if shard is None else _store(shard, way)
+    return None if shard is None else _store(shard, options, way)
 
 
 def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> SealedStore:
@@ -36,7 +36,7 @@ def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> Sea
         raise type(error)(str(exc)) from exc
     if isinstance(content, str):
         raise type(error)(not_packed(path, options, why=content)) from error
-    return _store(open_listed(path, options, content, way.read), way)
+    return _store(open_listed(path, options, content, way.read), options, way)
 
 
 def list_again(path: str, options: Unpacked = AS_IT_IS) -> Shard:
@@ -66,5 +66,5 @@ def _content(path: str, options: Unpacked, *, check: bool) -> FolderContent | st
     return "" if found.is_text or found.kind.takes_ids else _list_samples(found, options, path, check=check)
 
 
-def _store(shard: Shard, way: Way) -> SealedStore:
-    return SealedStore(shard.path, format_name=IN_PLACE, shards=[shard], opener=way.opener)
+def _store(shard: Shard, options: Unpacked, way: Way) -> SealedStore:
+    return SealedStore(shard.path, format_name=IN_PLACE, shards=[shard], opener=way.opener, unpacked=options)

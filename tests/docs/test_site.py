@@ -89,7 +89,7 @@ def test_every_command_has_a_page() -> None:
     assert "```console\n$ fastio pack [OPTIONS] SRC OUT\n```" in made["fastio-pack"]
     assert "\n## Text\n" in made["fastio-pack"]
     assert "`--overwrite`\n: Replace OUT if it exists." in made["fastio-pack"]
-    assert "{sources}" not in made["fastio-pack"]
+    assert "{targets}" not in made["fastio-pack"]
     assert "\n## fastio bench io\n" in made["fastio-bench"]
 
 

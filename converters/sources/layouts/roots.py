@@ -55,7 +55,10 @@ def chosen_part(path: str, parts: Mapping[str, Part], split: str | None, what: s
         folder = f"; `{alone}` packs that folder alone" if Path(path, split).is_dir() else ""
         raise SourceError(f"{path}: has no {what} {split!r} for --split, only {listed}: {commands}{folder}")
     of_split = "" if split is None else f" of {split!r}"
-    raise SourceError(f"{path}: has {len(names)} {what}s{of_split}, {listed}: choose one, as in {commands}")
+    raise SourceError(
+        f"{path}: has {len(names)} {what}s{of_split}, {listed}: choose one, as in {commands}; where it lies: "
+        f"FastDataset({path!r}, unpacked=Unpacked(split={some[0]!r}))"
+    )
 
 
 def find_root(path: str, root: str | None, names: Sequence[Any]) -> str:

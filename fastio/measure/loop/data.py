@@ -24,6 +24,7 @@ from fastio.machine import available_cpus, rank_and_world
 from fastio.measure.loop.user_code import is_function_name, load_function
 from fastio.store import holds_shards, open_store
 from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import IN_PLACE
 from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
 from fastio.transforms.transform import Transform
@@ -60,7 +61,7 @@ class DataOptions:
     flips half of the pictures, and makes ``crop`` resize a random part to that size. ``fields`` are the fields of a
     store that are read (default: those that its samples have). ``layout`` is that of a store's pictures in memory.
     ``drop_last`` leaves out a short batch after whole ones. ``remote`` says how a store behind a URL is read.
-    ``in_place`` reads folders as FastLoader does.
+    ``in_place`` reads folders as FastLoader does, and so does ``unpacked``, which says what they are.
     """
 
     batch_size: int = 256
@@ -74,10 +75,11 @@ class DataOptions:
     drop_last: bool = False
     remote: Remote = DEFAULT
     in_place: bool = False
+    unpacked: Unpacked = AS_IT_IS
 
     def dataset(self, path: str) -> FastDataset:
-        """Open a store."""
-        return FastDataset(open_store(path, remote=self.remote), fields=self.dataset_fields)
+        """Open a store, or files where they lie."""
+        return FastDataset(open_store(path, remote=self.remote, unpacked=self.unpacked), fields=self.dataset_fields)
 
     @property
     def dataset_fields(self) -> str | tuple[str, ...] | None:
@@ -134,10 +136,10 @@ def open_data(name: str, options: DataOptions) -> Data:
     option does not fit the kind of data, or if the function returns something else.
     """
     if is_function(name):
-        every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields", "in_place")
+        every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields", "in_place", "unpacked")
         refuse_options(name, "because a function builds its own loader", options, every)
         return _function(name)
-    if is_picture_folder(name) and not options.in_place:
+    if is_picture_folder(name) and not options.in_place and options.unpacked == AS_IT_IS:
         refuse_options(name, "because processes read files: use --workers, or pack the folder", options, ("threads",))
         refuse_options(name, "because a folder has pictures and classes only", options, ("fields",))
         return _folder(name, options)
@@ -166,7 +168,8 @@ def refuse_options(name: str, why: str, options: DataOptions, unfit: tuple[str, 
     default = DataOptions()
     for option in unfit:
         if getattr(options, option) != getattr(default, option):
-            raise FastioError(f"{name}: --{option.replace('_', '-')} has no effect, {why}")
+            typed = options.unpacked.words()[0] if option == "unpacked" else f"--{option.replace('_', '-')}"
+            raise FastioError(f"{name}: {typed} has no effect, {why}")
 
 
 def _store(path: str, options: DataOptions) -> Data:

@@ -66,6 +66,7 @@ from fastio.types.spans import Spans
 from fastio.types.units import counted
 
 __all__ = [
+    "SETTLED_NS",
     "FieldValues",
     "FolderContent",
     "count_files",
@@ -81,7 +82,7 @@ _RULES = 2  # by which files become samples; an index that was made by others is
 _OWN = "in_place"  # of the metadata of an index, which that of the store lacks
 _FOLDER_SIZE = -1
 _TYPE_BITS = 0o170000  # of a mode: S_IFMT
-_SETTLED_NS = 2_000_000_000  # the coarsest times that file systems keep
+SETTLED_NS = 2_000_000_000  # the coarsest times that file systems keep
 _LOG = logging.getLogger(__name__)
 
 
@@ -271,7 +272,7 @@ def _laid_out(
     seen = _look(root, names)
     differs = (seen[:, 0] != 0) | (seen[:, 2] != expected)
     # Where values lie in a container was read from it: it must not have been written to meanwhile.
-    now_ns = time.time_ns() + _SETTLED_NS
+    now_ns = time.time_ns() + SETTLED_NS
     differs |= is_container & (content.begun_ns < seen[:, 4]) & (seen[:, 4] <= now_ns) & (content.begun_ns > 0)
     if differs.any():
         raise StoreError(f"{root}/{names[int(differs.argmax())]}: changed while it was indexed: open it again")
@@ -430,7 +431,7 @@ def keep_content(shard: Shard, options: Unpacked) -> str:
             _write(place, known, options, kept.data.files, kept.stamps)
             return place
     raise StoreError(
-        f"{shard.path}: has no index that could keep it: if it was changed a moment ago, try again; if neither its "
+        f"{shard.path}: has no index that could keep it: if it is being changed, try again; if neither its "
         "folder nor the cache directory can be written to, set XDG_CACHE_HOME"
     )
 
@@ -450,7 +451,7 @@ def _places(path: str, options: Unpacked) -> list[str]:
 
 def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, begun_ns: int) -> None:
     """Write the index where that is possible, unless what it depends on may still change without a trace."""
-    if int(stamps.values[:, 1].max(initial=0)) > begun_ns - _SETTLED_NS:
+    if int(stamps.values[:, 1].max(initial=0)) > begun_ns - SETTLED_NS:
         _LOG.debug("%s: no index is kept, because it was changed a moment ago", shard.path)
         return
     for place in _places(shard.path, options):

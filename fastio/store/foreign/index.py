@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -24,7 +25,7 @@ from fastio.store.address import Address
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
-from fastio.store.foreign.folder import count_files, keep_content, with_content
+from fastio.store.foreign.folder import SETTLED_NS, count_files, keep_content, open_kept, with_content
 from fastio.store.foreign.sidecar import write_sidecar
 from fastio.store.foreign.tar import check_foreign_set, scan_foreign
 from fastio.store.formats import FORMATS, names_store
@@ -111,8 +112,16 @@ def index_store(
 
 
 def _index_files(path: str, unpacked: Unpacked, *, jump: bool, progress: Progress) -> IndexReport:
-    """Add to the index of files in place what reading them tells: checksums, sizes of pictures, start points."""
-    shard, bad = with_content(list_again(path, unpacked), partial(_look_at, reads_codes=jump))
+    """
+    Add to the index of files in place what reading them tells: checksums, sizes of pictures, start points.
+
+    What was changed a moment ago is waited for, since no index of it is kept.
+    """
+    shard = list_again(path, unpacked)
+    if open_kept(path, unpacked) is None:
+        time.sleep(SETTLED_NS / 1e9)
+        shard = list_again(path, unpacked)
+    shard, bad = with_content(shard, partial(_look_at, reads_codes=jump))
     problems = {shard.key(i): words for i, words in sorted(bad.items())}
     if jump and any(each.traits.is_image for each in shard.schema.payload):
         (shard,), report = _noted(path, [shard], progress)

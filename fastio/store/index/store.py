@@ -21,6 +21,7 @@ from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.index.elements import Elements
 from fastio.store.index.seal import counts_name, set_checksum
 from fastio.store.index.sealed import Intervals, Shard
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.types.receipt_sum import MODULUS, sum_indices, sum_samples
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans, firsts_of, sums_of
@@ -76,12 +77,17 @@ class SealedStore:
         opener: Callable[[str], SealedStore],
         index: JoinedIndex | None = None,
         set_object: SetObject | None = None,
+        unpacked: Unpacked = AS_IT_IS,
     ) -> None:
-        """``index`` is that of ``shards`` if it is known joined already, as that of a set with its object is."""
+        """
+        ``index`` is that of ``shards`` if it is known joined already, as that of a set with its object is; ``unpacked``
+        is what was said of files that are read in place.
+        """
         index = index or JoinedIndex.of(shards)
         self.path = path
         self._opener = opener
         self.format = format_name
+        self.unpacked = unpacked
         self.set_object = set_object  # None: one file, shards that know their set, or several stores
         self.schema: Schema = shards[0].schema if set_object is None else set_object.schema
         self.shard_paths: Sequence[str] = tuple(index.paths)

@@ -14,6 +14,16 @@ from fastio.types.options import explains_names
 __all__ = ["AS_IT_IS", "Unpacked"]
 
 
+# The options of ``fastio pack`` that are called otherwise here.
+_SAID_ELSEWHERE = {
+    "label_column": "it is label_columns, a list: label_columns=['species']",
+    "field": "it is fields, a list: fields=['mask=masks/']",
+    "filter": "it is filters, a list: filters=['split=train']",
+    "source_kind": "it is kind: kind='imagefolder'",
+    "no_header": "it is header: header=False",
+}
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Unpacked:
     """
@@ -40,7 +50,7 @@ class Unpacked:
     without: tuple[str, ...]
     header: bool
 
-    @explains_names()
+    @explains_names(_SAID_ELSEWHERE)
     def __init__(  # noqa: PLR0913 - an option each
         self,
         labels: str | os.PathLike[str] | None = None,

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -212,8 +213,25 @@ def test_options_are_explained() -> None:
     """One text is no list of texts, and other names are answered."""
     with pytest.raises(TypeError, match=r"fields='mask=masks/': expected a list of texts"):
         Unpacked(fields="mask=masks/")
-    with pytest.raises(TypeError, match=r"label_column.*label_columns"):
-        Unpacked(label_column="x")  # type: ignore[call-arg] # what is tested
+    other: dict[str, Any] = {"label_column": "label_columns, a list", "field": "fields, a list", "no_header": "header="}
+    for name, words in {**other, "filter": "filters, a list", "source_kind": "kind: kind="}.items():
+        with pytest.raises(TypeError, match=f"Unpacked has no option {name}: it is .*{words}"):
+            Unpacked(**{name: "x"})
+
+
+def test_filters_are_read_as_those_of_pack(tmp_path: Path) -> None:
+    """A pair, or an expression; what is neither is answered."""
+    labels = flat(tmp_path / "set")
+    rows = "".join(f"{name},{label},{'train' if i < 5 else 'val'}\n" for i, (name, label) in enumerate(labels.items()))
+    (tmp_path / "labels.csv").write_text(f"file,label,part\n{rows}")
+
+    def count(words: str) -> int:
+        options = Unpacked(tmp_path / "labels.csv", filters=[words], without=["*"])
+        return len(FastDataset(tmp_path / "set", unpacked=options))
+
+    assert (5, 2, 3) == (count("part=train"), count("part=val"), count("label == 0"))
+    with pytest.raises(StoreError, match="filters: 'part=': expected COLUMN=VALUE"):
+        count("part=")
 
 
 def test_fractions_become_pixels_of_pictures_that_lie_there(tmp_path: Path) -> None:

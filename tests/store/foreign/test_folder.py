@@ -426,6 +426,89 @@ def test_commands_read_it(photos: Path, tmp_path: Path, command: list[str], monk
     assert result.exit_code == 0, result.output
 
 
+def _labelled(folder: Path) -> list[str]:
+    """A flat folder with a table of labels beside it; what commands are told of them: five rows of two classes."""
+    names = list(flat(folder / "flat"))
+    rows = "".join(f"{name},k{i % 2},{'train' if i < 5 else 'val'}\n" for i, name in enumerate(names))
+    (folder / "labels.csv").write_text(f"file,kind,part\n{rows}")
+    settle(folder)
+    return ["--labels", str(folder / "labels.csv"), "--label-column", "kind", "--filter", "part=train"]
+
+
+SAYS = {
+    "ls": "0004.png",
+    "show -o sheet.png": "sheet.png: ",
+    "info": "5 samples",
+    "index --no-jump": "5 samples in 5 files",
+    "verify --decode": "5 images decoded",
+    "bench io --epochs 1 --batch-size 4": "samples             5",
+    "bench both --step-ms 0 --seconds 0.1 --batch-size 4": "samples",
+}
+
+
+@pytest.mark.parametrize("command", SAYS)
+def test_commands_are_told_what_it_is(tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options of pack that say what files are mean the same to whatever opens them where they lie."""
+    options = _labelled(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    name, *further = command.split(" -", 1)
+    words = [*name.split(), "flat", *[f"-{each}" for each in "".join(further).split(" -") if each]]
+    words = [part for word in words for part in word.split()]
+    result = CliRunner().invoke(cli, [*words, *options, "--without", "*"])
+
+    assert result.exit_code == 0, result.output
+    assert SAYS[command] in result.output
+    assert [*tmp_path.glob("flat.*.fastio-index")] or name == "info"
+
+
+def test_parts_are_named_to_commands(tmp_path: Path) -> None:
+    """``--split`` and ``--source-kind`` go to the source; without the part, the error says what to type."""
+    root = layouts.voc(tmp_path / "v", {"train": (0, 1, 2), "val": (4, 3)})
+    settle(tmp_path)
+    run = CliRunner()
+
+    assert run.invoke(cli, ["ls", str(root), "--split", "val"]).output.count("JPEGImages/") == 2
+    assert run.invoke(cli, ["ls", str(root), "--split", "val", "--source-kind", "voc"]).output.count("JPEGImages/") == 2
+    said = run.invoke(cli, ["ls", str(root)]).output
+    assert f"where it lies: FastDataset({str(root)!r}, unpacked=Unpacked(split='train'))" in said
+    said = run.invoke(cli, ["verify", str(root), "--against", str(root), "--split", "val"]).output
+    assert "--labels and --source-kind describe SRC; all else, the store knows: drop --split" in said
+    packed = tmp_path / "p.lmdb"
+    pack(open_source(root, split="val"), packed)
+    said = run.invoke(cli, ["index", str(packed), "--split", "val"]).output
+    assert f"{packed}: is packed: drop --split val, which say what an unpacked path is" in said
+
+
+def test_bench_takes_options_beside_a_store(tmp_path: Path) -> None:
+    """They are about what is not packed; a function of the user's has no use for them."""
+    options = _labelled(tmp_path)
+    pack(open_source(tmp_path / "flat"), tmp_path / "s.lmdb")
+    words = ["bench", "io", str(tmp_path / "flat"), str(tmp_path / "s.lmdb"), "--epochs", "1", "--batch-size", "4"]
+    result = CliRunner().invoke(cli, [*words, "--json", *options, "--without", "part"])
+    report = json.loads(result.output[result.output.index("{") :])
+
+    assert ("in place", 5) == (report["kind"], report["samples"])
+    assert ("store", 7) == (report["beside"][0]["kind"], report["beside"][0]["samples"])
+    said = CliRunner().invoke(cli, ["bench", "io", "os:getcwd", *options]).output
+    assert "os:getcwd: --labels has no effect, because a function builds its own loader" in said
+
+
+def test_index_waits_for_what_was_changed_a_moment_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not ask the user to do so."""
+    class_folders(tmp_path / "photos")
+    waited = []
+
+    def settled(seconds: float) -> None:
+        waited.append(seconds)
+        settle(tmp_path)
+
+    monkeypatch.setattr("fastio.store.foreign.index.time.sleep", settled)
+    assert CliRunner().invoke(cli, ["index", str(tmp_path / "photos"), "--no-jump"]).exit_code == 0
+    assert [2] == waited
+    with open_store(tmp_path / "photos") as store:
+        assert store.receipt() is not None
+
+
 def test_info_says_that_it_is_read_in_place(photos: Path) -> None:
     """Beside the command that packs it."""
     said = CliRunner().invoke(cli, ["info", str(photos)]).output
