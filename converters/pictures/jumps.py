@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import count_jpegs, image_kind
+from fastio.codec.headers import read_headers
 from fastio.converters.pictures.probe import decode_problem
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, JumpRule, begin_jump_tables
-from fastio.store.protocol import SampleStore, read_values
+from fastio.store.protocol import IN_PLACE, SampleStore, read_values
 from fastio.types.picture_kinds import JPEG
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
@@ -34,6 +35,7 @@ __all__ = [
     "jump_fields",
     "jump_growth",
     "jump_lines",
+    "picture_sizes",
 ]
 
 
@@ -199,13 +201,24 @@ def jump_growth(store: SampleStore) -> dict[str, float]:
         spans = store.spans(field.name, rows)  # these alone: stores may have billions of samples
         if spans.intervals is not None and spans.intervals.sizes.any():
             continue
-        if np.median(store.shapes(field.name)[rows, :2].min(axis=1)) < PHOTO_SIDE:
+        if np.median(picture_sizes(store, field.name, rows).min(axis=1)) < PHOTO_SIDE:
             continue
         noted = begin_jump_tables(read_values(store, field.name, rows))()[0].intervals
         if noted is None or 2 * np.count_nonzero(noted.sizes) < len(rows):
             continue
         growth[field.name] = 100 * int(noted.sizes.sum()) / int(spans.sizes.sum())
     return growth
+
+
+def picture_sizes(store: SampleStore, name: str, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    """
+    Return height and width ``(n, 2)`` of the pictures of some rows: by the index, or, of files in place of which it
+    knows none, by their headers; 0 where these do not tell.
+    """
+    sizes = np.array(store.shapes(name)[rows, :2])
+    if store.format == IN_PLACE and not sizes.all():
+        sizes = np.where(sizes == 0, read_headers(read_values(store, name, rows)).sizes, sizes)
+    return sizes
 
 
 # Rows at even distances, for looks at a part of a store.

@@ -60,8 +60,8 @@ def ls(
     remote: Remote,
 ) -> None:
     """
-    List the samples of the store PATH, or of files that are not packed. Shows index, size in bytes, label or class,
-    key, and the beginning of a text.
+    List the samples of the store PATH. Shows index, size in bytes, label or class, key, and the beginning of a text.
+    PATH may also be files that are not packed, which the options of fastio pack describe.
 
     Of samples with many fields, it shows the beginning of text, JSON, token ids and boxes, and the columns; --json
     has their values.
@@ -238,8 +238,8 @@ def show(  # noqa: PLR0913 - an option each
     remote: Remote,
 ) -> None:
     """
-    Draw pictures of the store PATH, or of files that are not packed, with their labels. Writes a contact sheet as a
-    PNG.
+    Draw pictures of the store PATH with their labels. Writes a contact sheet as a PNG. PATH may also be files that are
+    not packed, which the options of fastio pack describe.
 
     Masks, boxes and points of the same samples are drawn over the pictures.
 

@@ -52,8 +52,8 @@ def verify(
     remote: Remote,
 ) -> None:
     """
-    Check every checksum of the store PATH, or of files that `fastio index` has read. The exit code is 1 if anything is
-    wrong.
+    Check every checksum of the store PATH. The exit code is 1 if anything is wrong. PATH may also be files that are not
+    packed, which the options of fastio pack describe: they have checksums once fastio index has read them.
 
     \b
     Example:

@@ -163,7 +163,7 @@ def files_in_place(facts: Facts) -> Iterator[Caution]:
     if loader is not None and loader.opens is not None and loader.opens.is_much and loader.data_path is not None:
         yield Caution(
             loader.opens.words(),
-            f"packed into one file, none is opened: `{packing_command(loader.data_path)}`",
+            f"packed into one file, none is opened: `{packing_command(loader.data_path, *(loader.unpacked or ()))}`",
             f"limit: {MUCH:.0%} of the time; measured where files are read",
         )
 

@@ -225,7 +225,8 @@ class LoaderFacts:
     unknown. ``picture_side`` is the median short side of some pictures of a packed store, in pixels, ``jump_percent``
     how many percent of its pictures' bytes start points would add, None if the loader's crops would not decode faster.
     ``placement`` says in lines where the fields of batches of a FastLoader, or samples of a FastDataset, are made.
-    ``opens`` is what files that a FastLoader reads in place cost; None for others.
+    ``opens`` is what files that a FastLoader reads in place cost; None for others. ``unpacked`` are the options of
+    ``fastio pack`` that say what files are which a FastDataset reads in place, None for a packed store and for others.
     """
 
     kind: Literal["DataLoader", "FastLoader", "other"]
@@ -249,6 +250,7 @@ class LoaderFacts:
     jump_percent: float | None = None
     placement: tuple[str, ...] | None = None
     opens: OpensGain | None = None
+    unpacked: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader
 
-from fastio.converters.pictures.jumps import evenly_spaced, jump_fields, jump_growth
+from fastio.converters.pictures.jumps import evenly_spaced, jump_fields, jump_growth, picture_sizes
 from fastio.dataset.fast_dataset import FastDataset, sample_placement
 from fastio.errors import FastioError
 from fastio.loader.fast_loader import FastLoader
@@ -43,6 +43,9 @@ from fastio.measure.machine.disk_kind import disk_kind
 from fastio.measure.trace.trace import StepBreakdown
 from fastio.store import open_store
 from fastio.store.files.local import is_local
+from fastio.store.index.store import SealedStore
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
+from fastio.store.protocol import IN_PLACE
 from fastio.types.metrics import OpensGain
 from fastio.types.units import counted
 
@@ -145,6 +148,7 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
             jump_percent=jump_percent,
             placement=(*source.placement.lines, *source.stats.pictures.lines),
             opens=_opens(source),
+            unpacked=_unpacked_words(source.base),
         )
     if not isinstance(source, DataLoader):
         blocked_s = max(0.0, observation.waited_s - observation.own_cpu_s) / max(1, watch.timer.steps)
@@ -171,6 +175,7 @@ def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
         picture_side=picture_side,
         jump_percent=jump_percent,
         placement=_samples_placement(source),
+        unpacked=_unpacked_words(_innermost(source.dataset)),
     )
 
 
@@ -178,6 +183,12 @@ def _opens(loader: FastLoader) -> OpensGain | None:
     """Return what files in place have cost since the first was read; None for a packed store."""
     opens = loader.stats.opens
     return None if opens is None or not opens.files else opens.gain(time.perf_counter() - opens.begun_s)
+
+
+def _unpacked_words(dataset: Any) -> tuple[str, ...] | None:
+    """Return what ``fastio pack`` is told of the files that a FastDataset reads in place; None for all else."""
+    store = dataset.store if isinstance(dataset, FastDataset) else None
+    return tuple(store.unpacked.words()) if isinstance(store, SealedStore) and store.format == IN_PLACE else None
 
 
 def _samples_placement(source: DataLoader[Any]) -> tuple[str, ...] | None:
@@ -214,7 +225,8 @@ def _packed_pictures(watch: LoaderWatch) -> tuple[float | None, float | None]:
         return None, None
     arguments = watch.arguments or {}
     transform = arguments.get("transforms") or transform_of(dataset)[2]
-    side, jump_percent = look_at_pictures(dataset.store.path)
+    store = dataset.store
+    side, jump_percent = look_at_pictures(store.path, store.unpacked if isinstance(store, SealedStore) else AS_IT_IS)
     is_cropped = (
         any("Crop" in type(step).__name__ for step in _steps(transform)) and arguments.get("decode") != "device"
     )
@@ -398,10 +410,10 @@ def _longer(observation: Observation) -> str:
 _LOOKED_AT = 16  # pictures
 
 
-def look_at_pictures(path: str | os.PathLike[str]) -> tuple[float | None, float | None]:
+def look_at_pictures(path: str | os.PathLike[str], unpacked: Unpacked = AS_IT_IS) -> tuple[float | None, float | None]:
     """
     Return the median short side of a store's pictures, in pixels, and how many percent of their bytes start points
-    would add.
+    would add; ``unpacked`` is what was said of files that are read in place.
 
     The side is None without pictures whose size is known, the percentage if start points would not help. Both are None
     for a store that is behind a URL, or that cannot be read.
@@ -409,10 +421,10 @@ def look_at_pictures(path: str | os.PathLike[str]) -> tuple[float | None, float 
     if not is_local(str(path)):
         return None, None
     try:
-        with open_store(path) as store:
+        with open_store(path, unpacked=unpacked) as store:
             fields = jump_fields(store.schema) if len(store) else []
             rows = evenly_spaced(len(store), _LOOKED_AT)
-            shorter = [store.shapes(field.name)[rows, :2].min(axis=1) for field in fields]
+            shorter = [picture_sizes(store, field.name, rows).min(axis=1) for field in fields]
             sides = [float(np.median(pixels[pixels > 0])) for pixels in shorter if pixels.any()]  # 0: unknown
             return max(sides, default=None), max(jump_growth(store).values(), default=None)
     except (FastioError, OSError):

@@ -230,11 +230,20 @@ def jump_tables(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice 
         return None
     if loader.jump_percent is None:
         return None
+    command = shlex.join(["fastio", "index", loader.data_path, *(loader.unpacked or ())])
+    if loader.unpacked is not None:
+        return Advice(
+            "decode only what crops need: add start points to the index of the files",
+            "decoding is the limit, and where a crop begins in a JPEG is known then, as in a packed store; files are "
+            f"read once and stay as they are: checksums and {percent(loader.jump_percent, 1)} of the pictures' bytes "
+            "are put into the index beside them",
+            f"$ {command}    # used from then on, whenever the path is opened",
+        )
     return Advice(
         "decode only what crops need: add start points to the store",
         "decoding is the limit, and where a crop begins in a JPEG is known then; the store stays as it is, and "
         f"{percent(loader.jump_percent, 1)} of its pictures' bytes are put beside it",
-        f"$ fastio index {shlex.quote(loader.data_path)}    # used from then on, whenever the store is opened",
+        f"$ {command}    # used from then on, whenever the store is opened",
     )
 
 
@@ -420,7 +429,7 @@ def _packed_again(loader: LoaderFacts, out: str, options: str) -> str:
     assert loader.data_path is not None
     script = loader.script or ScriptFacts()
     code = fast_loader(script, out) if loader.kind == "FastLoader" else other_dataset(script, out)
-    command = f"$ fastio pack {shlex.quote(loader.data_path)} {out} {options}"
+    command = f"$ {shlex.join(['fastio', 'pack', loader.data_path, out, *(loader.unpacked or ())])} {options}"
     return command + "\n" + (code or f'# then "{out}" in your FastLoader')
 
 

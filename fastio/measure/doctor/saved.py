@@ -146,6 +146,7 @@ def _doctor(objects: Sequence[Any]) -> Facts:
                 "script": None if script is None else _script(script),
                 "waits": _waits(loader),
                 "opens": None if loader.get("opens") is None else _built(OpensGain, loader["opens"]),
+                "unpacked": None if loader.get("unpacked") is None else tuple(loader["unpacked"]),
             },
         )
     return Facts(

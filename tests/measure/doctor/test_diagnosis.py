@@ -260,6 +260,18 @@ def decoding(loader: LoaderFacts) -> Diagnosis:
     return diagnose(Facts(step=STEP, loader=loader, machine=MachineFacts(cpus=4, process_cpus=3.9, cpu_percent=99.0)))
 
 
+def test_files_without_jump_tables() -> None:
+    """Their index gets them; what packs or indexes files is told what these are."""
+    words = ("--labels", "my labels.csv")
+    said = decoding(replace(PACKED, data_path="pngs", jump_percent=1.31, unpacked=words))
+    jump = next(step for step in said.steps if "fastio index" in step.code)
+    smaller = next(step for step in said.steps if "fastio pack" in step.code)
+
+    assert "add start points to the index of the files" in jump.title
+    assert "$ fastio index pngs --labels 'my labels.csv'    #" in jump.code
+    assert "$ fastio pack pngs small.lmdb --labels 'my labels.csv' --short-side 256\n" in smaller.code
+
+
 def test_a_store_without_jump_tables() -> None:
     """What keeps every byte of the pictures comes before what makes them smaller, and both pack the store itself."""
     said = decoding(replace(PACKED, jump_percent=1.31))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,17 @@ import pytest
 import torch
 from PIL import Image
 
-from fastio import FastLoader
+from fastio import FastDataset, FastLoader, Unpacked
 from fastio.converters import open_source, pack
 from fastio.measure.doctor.cautions import files_in_place
 from fastio.measure.doctor.facts import Facts, LoaderFacts
 from fastio.measure.doctor.gather import _opens, facts_of, look_at_pictures
 from fastio.measure.doctor.session import ObservationPlan, observe
 from fastio.measure.doctor.watch import Watcher
+from fastio.store.foreign.index import index_store
 from fastio.transforms import Normalize, RandomCrop, RandomResizedCrop, Resize
 from fastio.types.metrics import OpensGain
+from tests.converters.sources.test_in_place import settle
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +100,31 @@ def test_sizes_that_a_store_does_not_know(tmp_path: Path) -> None:
     assert look_at_pictures(tmp_path / "a.tar")[0] is None
 
 
+def test_photos_in_place(photos: Path, tmp_path: Path) -> None:
+    """They are opened as they were, with sizes from their headers; once their index has start points, none are told."""
+    shutil.copytree(photos, tmp_path / "photos")
+    rows = "".join(f"{number}.jpg,{number}\n" for number in range(3))
+    (tmp_path / "labels.csv").write_text(f"file,label\n{rows}")
+    settle(tmp_path)
+    options = Unpacked(tmp_path / "labels.csv")
+
+    def training(watcher: Watcher) -> None:
+        del watcher
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+        dataset = FastDataset(tmp_path / "photos", unpacked=options)
+        with FastLoader(dataset, 1, transforms=[RandomCrop(64)], threads=1, device="cpu") as loader:
+            for _ in loader:
+                optimizer.step()
+
+    for is_advised in (True, False):
+        (loader,) = (observe(training, ObservationPlan(seconds=0.1, profiled=0), facts_of).loader,)
+        assert loader is not None
+        assert ("--labels", str(tmp_path / "labels.csv")) == loader.unpacked
+        assert loader.picture_side == 300
+        assert (loader.jump_percent is not None) == is_advised
+        index_store(str(tmp_path / "photos"), unpacked=options)
+
+
 def test_files_in_place_are_counted(photos: Path) -> None:
     """How many files a second were opened, and could be; nothing of the kind for a packed store."""
     with FastLoader(photos, 2, transforms=[RandomCrop(64)]) as loader:
@@ -113,10 +141,12 @@ def test_files_in_place_are_counted(photos: Path) -> None:
 def test_what_packing_would_save(share: float, count: int) -> None:
     """A caution with the figures and the command, if the loader waits for files."""
     gain = OpensGain(possible_per_s=900, needed_per_s=850, share=share)
-    loader = LoaderFacts(kind="FastLoader", name="FastLoader", data_path="photos", opens=gain)
+    words = ("--split", "train")
+    loader = LoaderFacts(kind="FastLoader", name="FastLoader", data_path="photos", opens=gain, unpacked=words)
     cautions = list(files_in_place(Facts(loader=loader)))
 
     assert count == len(cautions)
     for caution in cautions:
         assert "opened and read at up to 900/s here, and 850/s were; 30% of the time" in caution.title
         assert "`fastio pack photos photos" in caution.reason
+        assert caution.reason.endswith(".lmdb --split train`")
