@@ -238,7 +238,7 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
         **rest: Any,
     ) -> None:
         names = split_fields(fields)
-        made = {"shuffle": shuffle, "crop": crop, "augment": augment, "fields": names, "remote": remote}
+        made: dict[str, Any] = {"shuffle": shuffle, "crop": crop, "augment": augment, "fields": names, "remote": remote}
         made["unpacked"] = unpacked
         options = _packed(batch_size, threads, workers, in_place=in_place, **made)
         command(*args, options=options, **rest)

@@ -60,7 +60,10 @@ def _filters(context: click.Context, option: click.Parameter, values: Sequence[s
         raise click.BadParameter(str(exc)) from exc
 
 
-def _options(what: str, field: str = "fields") -> tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]:
+_Option = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def _options(what: str, field: str = "fields") -> tuple[_Option, ...]:
     """
     Return the options that say what files are. ``what`` is the argument that names them, ``field`` the parameter that
     --field becomes.
@@ -117,7 +120,7 @@ def _options(what: str, field: str = "fields") -> tuple[Callable[[Callable[..., 
     )
 
 
-SOURCE_OPTIONS = (
+SOURCE_OPTIONS: tuple[_Option, ...] = (
     *_options("SRC"),
     click.option("--many-classes", is_flag=True, help="Accept nearly as many classes as samples."),
     click.option(
@@ -282,7 +285,7 @@ UNPACKED_NAMES = (
 )
 
 
-def unpacked_options(what: str = "PATH") -> Callable[[Callable[..., None]], Callable[..., None]]:
+def unpacked_options(what: str = "PATH") -> _Option:
     """
     Add the options of ``pack`` that say what files are to a command that opens them where they lie; it gets them as one
     argument ``unpacked``. ``what`` is the argument that names the files.

@@ -141,7 +141,8 @@ def test_nothing_there_is_said_first(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "args", [("pack", "a"), ("pack", "a", "b", "--jobs", "0"), ("info",), ("verify", "a", "--labels", "b")]
+    "args",
+    [("pack", "a"), ("pack", "a", "b", "--jobs", "0"), ("info",), ("verify", "a", "--against", "b", "--split", "c")],
 )
 def test_wrong_usage(args):
     """Exit code 2."""

@@ -155,6 +155,21 @@ class ListedFolder:
         rows[empty, 0], rows[empty, 1:3] = _KEPT, 0
         return rows, owner
 
+    def part(self, start: int, size: int) -> NDArray[np.int64] | None:
+        """
+        Return what ``parts`` does for one span that lies within one file, ``(1, 6)``; None for others.
+
+        A sample that is asked for alone waits for little else than this, which takes a tenth of the time.
+        """
+        number = int(self.bounds.searchsorted(start, side="right")) - 1
+        if number < 1 or size <= 0 or number > len(self.files.sizes):
+            return None
+        begin, file_size = int(self.bounds[number]), int(self.files.sizes[number - 1])
+        if start - begin + size > file_size:
+            return None
+        name, mtime = int(self.files.name_starts[number - 1]), int(self.files.mtimes[number - 1])
+        return np.array([[name, start - begin, size, file_size, mtime, 0]], np.int64)
+
     def what_changed(self, start: int, size: int) -> str | None:
         """Return what is wrong with the files of this span at the moment, in words; None if all are as listed."""
         rows, _ = self.parts(np.array([start]), np.array([size]))
@@ -195,6 +210,10 @@ class ListedFiles:
         is_near: bool = False,
     ) -> _Fetched:
         """Begin to read the spans into memory."""
+        if len(spans) == 1 and len(self._sources) == 1 and spans.shard[0] == 0:
+            row = self._sources[0].part(int(spans.starts[0]), int(spans.sizes[0]))
+            if row is not None:
+                return self._fetch_one(spans, row, pool, ring)
         total = max(1, int(spans.sizes.sum()))
         out = np.empty(total, np.uint8) if ring is None else ring.acquire(total)
         places = np.cumsum(spans.sizes) - spans.sizes
@@ -213,6 +232,25 @@ class ListedFiles:
         memory = _native.Buffers([out] * len(self._sources))
         there = Spans(memory, spans.shard, places, spans.sizes, spans.checksums, spans.intervals)
         return _Fetched(there, reads, self.opens)
+
+    def _fetch_one(
+        self,
+        spans: Spans,
+        row: NDArray[np.int64],
+        pool: _native.ThreadPool | None,
+        ring: _native.BufferRing | None,
+    ) -> _Fetched:
+        """Begin to read one span, which is all or a part of one file."""
+        source, total = self._sources[0], int(row[0, 2])
+        out = np.empty(total, np.uint8) if ring is None else ring.acquire(total)
+        status, errno, spent_ns = np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int64)
+        files = source.files
+        job = _native.read_parts(
+            os.fsencode(source.root), files.names, files.kept, row, out, status, errno, spent_ns, pool
+        )
+        place = np.zeros(1, np.int64)
+        there = Spans(_native.Buffers([out]), spans.shard, place, spans.sizes, spans.checksums, spans.intervals)
+        return _Fetched(there, [_Read(job, status, place, spent_ns)], self.opens)
 
     def read_ahead(
         self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -76,6 +77,21 @@ def test_any_spans(both: tuple[ListedFolder, bytes], bounds: list[list[int]], in
     assert [data[start:stop] for start, stop in bounds] == [view.tobytes() for view in found.views()]
     assert status is None
     assert [data[start:stop] for start, stop in bounds] == [source.read(*each).tobytes() for each in bounds]
+
+
+@given(start=st.integers(-2, WHOLE + 2), size=st.integers(0, WHOLE + 2))
+def test_one_span_of_one_file(both: tuple[ListedFolder, bytes], start: int, size: int) -> None:
+    """The short way gives the row that the way for any spans gives, or leaves it to that."""
+    source, _ = both
+    row = source.part(start, size)
+    ends = np.cumsum([len(KEPT), *map(len, FILES.values())]).tolist()
+    within = any(begin <= start and start + size <= end for begin, end in pairwise(ends))
+
+    assert (row is not None) == (within and size > 0)
+    if row is not None:
+        rows, owner = source.parts(np.array([start]), np.array([size]))
+        assert rows.tolist() == row.tolist()
+        assert [0] == owner.tolist()
 
 
 def test_spans_of_two_folders(tmp_path: Path) -> None:
