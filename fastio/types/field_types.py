@@ -26,7 +26,6 @@ from fastio.types.schema import (
     TOKENS,
     Field,
 )
-from fastio.types.traits import LIST, OPTIONAL
 
 __all__ = ["FIELD_TYPES", "FieldType", "field_of", "type_of"]
 
@@ -72,7 +71,6 @@ _NO_SIZES: Final[Mapping[str, str]] = {
 _ARRAY = re.compile(r"(?P<dtype>[a-z]+[0-9]*)(?:\[(?P<shape>[0-9*, ]*)\])?(?: (?P<word>column))?\Z")
 _POINTS = re.compile(r"points\[([0-9]+)\]\Z")
 _COLOURS = re.compile(r"mask\[([234])\]\Z")
-_LISTED: Final = frozenset((IMAGE, MASK, TEXT, BYTES, TOKENS, RAW, RAGGED))  # codecs that elements of lists may have
 
 
 def field_of(name: str, type_: FieldType) -> Field:
@@ -122,7 +120,7 @@ def type_of(field: Field) -> str:
     ('xyxy', 'float32[512]')
     """
     if field.is_list:
-        return f"{type_of(field.element)}{OPTIONAL if field.is_optional else LIST}"
+        return f"{type_of(field.element)}{'?' if field.is_optional else '[*]'}"
     if field.owner:
         return f"{type_of(replace(field, role=field.geometry))} per {field.owner}"
     for words, known in FIELD_TYPES.items():
@@ -151,10 +149,9 @@ def _of_words(name: str, words: str) -> Field:
         return replace(field, role=f"{field.geometry} per:{owner}".lstrip())
     if words in FIELD_TYPES:
         return Field(name, *FIELD_TYPES[words])
-    for mark in (LIST, OPTIONAL):
-        of = words.removesuffix(mark)
-        if of != words and (mark == OPTIONAL or of in _NO_SIZES or of.endswith("]")):
-            return _list_of(name, of, mark, words)
+    of = words.removesuffix("[*]")
+    if words.endswith("?") or (of != words and (of in _NO_SIZES or of.endswith("]"))):
+        return _list_of(name, words)
     points = _POINTS.match(words)
     if points is not None:
         return Field(name, RAGGED, "<f4", (None, int(points[1]), 2), POINTS)
@@ -174,14 +171,16 @@ def _of_words(name: str, words: str) -> Field:
     return _array(name, match["dtype"], shape, role="", words=words)
 
 
-def _list_of(name: str, of: str, mark: str, words: str) -> Field:
-    """Return the field whose elements have the type ``of``. Raises SchemaError for those that are in no list."""
+def _list_of(name: str, words: str) -> Field:
+    """Return the field of lists that these words mean. Raises SchemaError for elements that are in no list."""
+    is_optional = words.endswith("?")
+    of = words.removesuffix("?" if is_optional else "[*]")
     element = _of_words(name, of)
-    if element.codec in _LISTED and not element.role:
-        return replace(element, codec=element.codec + mark)
-    if of in _NO_SIZES and mark == LIST:
+    if element.traits.is_listable and not element.role:
+        return element.listed(is_optional=is_optional)
+    if of in _NO_SIZES and not is_optional:
         raise SchemaError(f"field {name!r}: {of} takes no [*]: {_NO_SIZES[of]}")
-    what = "be missing" if mark == OPTIONAL else "be listed"
+    what = "be missing" if is_optional else "be listed"
     raise SchemaError(
         f"field {name!r}: {of} cannot {what}: only pictures, masks, text, bytes, token ids and arrays (float32[512], "
         f"float32[*,4]) can; got {words!r}"

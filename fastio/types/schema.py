@@ -125,7 +125,7 @@ class Field:
 
     def _check_list(self) -> None:
         element = self.element
-        if element.is_list or element.is_column or element.traits.is_json or self.role:
+        if not element.traits.is_listable or self.role:
             raise SchemaError(
                 f"field {self.name!r}: expected lists of pictures, masks, text, bytes, token ids or arrays without a "
                 f"role, got {self.codec!r} with the role {self.role!r}"
@@ -164,6 +164,10 @@ class Field:
     def is_optional(self) -> bool:
         """Whether it is a list of one value or none, which samples have as the value or None."""
         return self.codec.endswith(OPTIONAL)
+
+    def listed(self, *, is_optional: bool = False) -> Field:
+        """Return the field of lists of such values, or of one or none. Raises SchemaError if these have no lists."""
+        return replace(self, codec=self.codec + (OPTIONAL if is_optional else LIST))
 
     @property
     def element(self) -> Field:

@@ -57,6 +57,7 @@ class Traits:
     * ``is_ragged``: arrays that differ in their first axis only, which the field's shape gives as None: boxes, points.
     * ``is_plain``: the stored bytes are the elements of the array, C order, little endian: dtype and shape tell their
       size, and containers with types of their own (HDF5, npy files) may name them.
+    * ``is_listable``: a sample may have a list of such values.
     * ``has_fixed_shape``: all values of a field have the field's shape.
     * ``dtypes``: those that a sequence of any length may have, whose shape is ``(None,)``; empty: any dtype.
     * ``extension``: of files that hold one value, for readers who never heard of fastio; "": the field's name.
@@ -72,6 +73,7 @@ class Traits:
     is_json: bool = False
     is_ragged: bool = False
     is_plain: bool = False
+    is_listable: bool = False
     has_fixed_shape: bool = False
     dtypes: tuple[str, ...] = ()
     extension: str = ""
@@ -103,12 +105,14 @@ TRAITS: Final[dict[str, Traits]] = {
         title="encoded pictures",
         codec="fastio.codec.image:ImageCodec",
         is_picture=True,
+        is_listable=True,
     ),
     MASK: Traits(  # an encoded picture; dtype and shape of the field are those of its pixels: (None, None), or 3 axes
         title="masks",
         codec="fastio.codec.mask:MaskCodec",
         is_picture=True,
         is_mask=True,
+        is_listable=True,
     ),
     RAW: Traits(
         title="raw {array}",
@@ -116,6 +120,7 @@ TRAITS: Final[dict[str, Traits]] = {
         is_plain=True,
         has_fixed_shape=True,
         extension="npy",
+        is_listable=True,
     ),
     RAGGED: Traits(
         title="ragged {array}",
@@ -123,6 +128,7 @@ TRAITS: Final[dict[str, Traits]] = {
         is_ragged=True,
         is_plain=True,
         extension="npy",
+        is_listable=True,
     ),
     TOKENS: Traits(
         title="token ids",
@@ -131,6 +137,7 @@ TRAITS: Final[dict[str, Traits]] = {
         is_plain=True,
         dtypes=("<u2", "<u4"),
         extension="npy",
+        is_listable=True,
     ),
     TEXT: Traits(  # without an end mark or byte order mark
         title="text",
@@ -139,6 +146,7 @@ TRAITS: Final[dict[str, Traits]] = {
         is_plain=True,
         dtypes=("|u1",),
         extension="txt",
+        is_listable=True,
     ),
     JSON: Traits(
         title="JSON",
@@ -149,6 +157,7 @@ TRAITS: Final[dict[str, Traits]] = {
     BYTES: Traits(  # anything else, handed over as it is
         title="bytes",
         codec="fastio.codec.copied:RawCodec",
+        is_listable=True,
     ),
     COLUMN: Traits(  # a number, or a small array
         title="one {array} per sample",

@@ -13,6 +13,7 @@ from fastio.types.schema import (
     BYTES,
     COLUMN,
     IMAGE,
+    LISTS_VERSION,
     PER_SAMPLE_VERSION,
     RAW,
     TEXT,
@@ -140,7 +141,7 @@ def test_twice_the_same_name() -> None:
 def test_newer_version() -> None:
     """A newer schema is refused as that."""
     with pytest.raises(SchemaError, match="upgrade fastio"):
-        Schema.from_json({"version": PER_SAMPLE_VERSION + 1, "fields": []})
+        Schema.from_json({"version": LISTS_VERSION + 1, "fields": []})
 
 
 def test_ids_per_sample() -> None:

@@ -440,7 +440,7 @@ def _lines_of_lists(schema: Schema) -> list[str]:
         '    cuts = lambda name: np.cumsum(index(name, "counts", "<u4"))[:-1]',
         f'    sizes = {{name: np.split(index(name, "sizes", "<i8"), cuts(name)) for name in {listed_names(schema)}}}',
         "    cut = lambda value, sizes: [value[stop - size : stop] for size, stop in zip(sizes, np.cumsum(sizes))]",
-        "    listed = lambda i, name: [read[name](part) for part in cut(value(i, name), sizes[name][i])]",
+        "    listed = lambda i, name: list(map(read[name], cut(value(i, name), sizes[name][i])))",
         "    sample = lambda i: {n: listed(i, n) if n in sizes else read[n](value(i, n)) for n in read}",
     ]
 

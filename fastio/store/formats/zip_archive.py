@@ -497,7 +497,7 @@ def _lines_of_lists(schema: Schema) -> list[str]:
     return [
         f"    counts = {{name: {counts} for name in {listed_names(schema)}}}",
         "    left = map(archive.open, members)",
-        "    value = lambda name: read[name](next(left))",
+        "    value = lambda name: next(map(read[name], left))",
         "    listed = lambda name, i: [value(name) for _ in range(counts[name][i])]",
         "    sample = lambda i: {name: listed(name, i) if name in counts else value(name) for name in read}",
         f'    samples = [sample(i) for i in range(len(counts["{schema.lists[0].name}"]))]',
