@@ -24,6 +24,7 @@ from fastio.samplers.clips import ClipSampler as ClipSampler
 from fastio.samplers.pack import PackSampler as PackSampler
 from fastio.samplers.shape_bucket import ShapeBucketSampler as ShapeBucketSampler
 from fastio.samplers.share import Ranks as Ranks
+from fastio.store.beside.joined import beside as beside
 from fastio.store.files.remote_options import Remote as Remote
 from fastio.store.kinds.unpacked import Unpacked as Unpacked
 from fastio.store.opening import open_store as open_store

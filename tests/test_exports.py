@@ -43,6 +43,7 @@ PUBLIC = {
     "Unpacked",
     "Writer",
     "__version__",
+    "beside",
     "open_store",
     "pack",
 }

@@ -17,7 +17,7 @@ import torch
 from click.testing import CliRunner
 from PIL import Image
 
-from fastio import FastLoader
+from fastio import FastLoader, Writer
 from fastio.cli import cli
 from fastio.measure.trackers import CSV
 from fastio.store import open_store
@@ -202,6 +202,10 @@ def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     names: dict[str, Any] = {
         "pairs": [(path, f"A picture, {path.name}.") for path in Path("images").iterdir()],
     }
+    with Writer("photos.lmdb", {"image": "image"}) as photos, Writer("captions.h5", {"caption": "text"}) as captions:
+        for number in range(12):
+            photos.write({"image": Path(f"images/{number}.png")}, key=f"{number}.png")
+            captions.write({"caption": f"Picture {number}."}, key=f"{number}.png")
     for code in examples("fields.md"):
         exec(compile(code, "fields.md", "exec"), names)
 

@@ -15,7 +15,9 @@ from fastio.converters.packing.advice import packing_lines, shuffling_of
 from fastio.converters.pictures.jumps import evenly_spaced, jump_advice, jump_lines
 from fastio.dataset.form import has_many_fields
 from fastio.store import FORMATS, SampleStore
+from fastio.store.beside.joined import BesideStore
 from fastio.store.files.local import is_local
+from fastio.store.formats.format import Format
 from fastio.store.protocol import read_values
 from fastio.store.token_files import keeps_stream
 from fastio.types.picture_kinds import PICTURE_KINDS
@@ -50,6 +52,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
     """Return everything that ``fastio info --json`` prints."""
     payload_bytes = sum(int(store.value_bytes(field.name).sum()) for field in store.schema.payload)
     size_bytes = store.size_bytes
+    form = FORMATS.get(store.format)  # None: several stores side by side
     return {
         "path": store.path,
         "format": store.format,
@@ -61,7 +64,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "size_bytes": size_bytes,
         "payload_bytes": payload_bytes,
         "overhead_bytes_per_sample": round((size_bytes - payload_bytes) / len(store), 1) if len(store) else None,
-        "overhead_reason": FORMATS[store.format].overhead(store.schema),
+        "overhead_reason": form.overhead(store.schema) if form is not None else "",
         "schema": store.schema.to_json(),
         "classes": class_counts(store),
         "labels": _label_statistics(store),
@@ -75,7 +78,9 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "document_counts": store.metadata.get("document_counts"),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
-        "read_without_fastio": _plain_reader(store) if store.schema.payload and is_local(store.path) else "",
+        "read_without_fastio": _plain_reader(store, form)
+        if form is not None and store.schema.payload and is_local(store.path)
+        else "",
         **(_many_fields(store) if has_many_fields(store) else {}),
     }
 
@@ -105,9 +110,9 @@ def _receipt(store: SampleStore) -> str | None:
     return None if number is None else as_hex(number)
 
 
-def _plain_reader(store: SampleStore) -> str:
+def _plain_reader(store: SampleStore, form: Format) -> str:
     """Python that reads this very store without fastio."""
-    form, path = FORMATS[store.format], f"{store.shard_paths[0]!r}"
+    path = f"{store.shard_paths[0]!r}"
     if len(store.shard_paths) > 1:
         shards = f"{path}  # the first of {len(store.shard_paths)} shards"
         together = form.plain_path(store.schema, store.shard_paths)
@@ -288,10 +293,13 @@ def _reader(store: SampleStore) -> str:
             f"dataset = FastDataset({store.path!r})    # {', '.join(f.name for f in store.schema.lists)}: lists\n"
             "loader = torch.utils.data.DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=list)\n"
         )
+    opens, store_text = "", repr(store.path)
+    if isinstance(store, BesideStore):
+        opens, store_text = f"store = {store.opened_by}\n", "store"
     return (
-        "from fastio import FastDataset, FastLoader\n"
-        f"dataset = FastDataset({store.path!r})    # dataset[0] is a dict of {len(names)} fields\n"
-        f"dataset = FastDataset({store.path!r}, fields={chosen!r})    # a tuple; other fields are not read\n"
+        f"from fastio import FastDataset, FastLoader{', beside' if opens else ''}\n{opens}"
+        f"dataset = FastDataset({store_text})    # dataset[0] is a dict of {len(names)} fields\n"
+        f"dataset = FastDataset({store_text}, fields={chosen!r})    # a tuple; other fields are not read\n"
         "loader = FastLoader(dataset, batch_size=32, shuffle=True)\n"
     )
 

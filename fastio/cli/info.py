@@ -12,7 +12,7 @@ import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.group import Failed, Sections
-from fastio.cli.options import REMOTE_NAMES, remote_options
+from fastio.cli.options import BESIDE_NAMES, REMOTE_NAMES, beside_options, remote_options
 from fastio.cli.result import html_option, print_page, wants_html, write_html
 from fastio.cli.screen import printable, problem_table, table
 from fastio.cli.source_kind import no_text, source_kind_option, split_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastio.converters.text import Documents
     from fastio.measure.report.page import PictureGrid
     from fastio.store import SampleStore
+    from fastio.store.beside.joined import Beside
     from fastio.store.files.remote_options import Remote
     from fastio.store.kinds.recognise import Recognised
     from fastio.store.kinds.registry import SourceKind
@@ -44,6 +45,7 @@ _SECTIONS = {
         *SourceArguments.__slots__,
         "text_column",
     ),
+    "Stores beside PATH": BESIDE_NAMES,
     "PATH behind a URL": REMOTE_NAMES,
 }
 
@@ -60,6 +62,7 @@ _SECTIONS = {
     "--text-column", metavar="NAME", help="Describe PATH as text alone: the column with the text, or with token ids."
 )
 @source_options
+@beside_options
 @remote_options
 @html_option
 def info(  # noqa: PLR0913 - an option each
@@ -73,6 +76,7 @@ def info(  # noqa: PLR0913 - an option each
     split: str | None,
     text_column: str | None,
     arguments: SourceArguments,
+    beside: Beside,
     remote: Remote,
 ) -> None:
     """
@@ -102,7 +106,10 @@ def info(  # noqa: PLR0913 - an option each
     if path is None:
         raise click.UsageError("expected PATH or --build")
     asked = SourceAsked(path, kind, split, text_column, arguments)
-    opened = None if asked.words() else _opened(path, remote)
+    if beside.others:
+        opened: SampleStore | None = beside.open(path, remote=remote)
+    else:
+        opened = None if asked.words() else _opened(path, remote)
     if opened is None:
         if only_skipped or expression is not None or wants_html():
             raise click.UsageError(f"{path} is not packed yet: --skipped, --where and --html are for stores")

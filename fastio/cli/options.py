@@ -16,15 +16,18 @@ from fastio.cli.source_options import UNPACKED_NAMES, unpacked_options
 if TYPE_CHECKING:
     from fastio.measure.loop.data import DataOptions
     from fastio.measure.trainer.step import Amp, StepOptions, Workload
+    from fastio.store.beside.joined import Beside
     from fastio.store.files.remote_options import Remote
     from fastio.store.kinds.unpacked import Unpacked
 
 __all__ = [
+    "BESIDE_NAMES",
     "DATA_NAMES",
     "DATA_SECTIONS",
     "MODEL_NAMES",
     "MODEL_OPTION_NAMES",
     "REMOTE_NAMES",
+    "beside_options",
     "command_argument",
     "data_options",
     "for_model",
@@ -172,11 +175,69 @@ def _gathered(storage: Sequence[str], cache_dir: str | None, cache_limit: int | 
         raise click.UsageError(str(exc)) from exc
 
 
+# The options of commands that open a store with others beside it, gathered into one argument.
+
+BESIDE_NAMES = ("beside", "allow", "rename")
+
+_BESIDE_OPTIONS = (
+    click.option(
+        "--beside",
+        multiple=True,
+        metavar="OTHER",
+        help="A store with more fields of the same samples, found by their keys; may be repeated.",
+    ),
+    click.option(
+        "--allow",
+        metavar="WHAT,...",
+        help="With --beside: do not refuse keys that are missing, extra (both left out) or double (the first counts).",
+    ),
+    click.option(
+        "--rename",
+        multiple=True,
+        metavar="NAME=NEW",
+        help="With --beside: another name for a field of OTHER (or OTHER:NAME); NAME= leaves it out; may be repeated.",
+    ),
+)
+
+
+def beside_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add these options to a command, which gets them as one argument ``beside``."""
+
+    @wraps(command)
+    def with_options(*args: Any, beside: Sequence[str], allow: str | None, rename: Sequence[str], **rest: Any) -> None:
+        command(*args, beside=_beside(beside, allow, rename), **rest)
+
+    with_all: Callable[..., None] = with_options
+    for option in reversed(_BESIDE_OPTIONS):
+        with_all = option(with_all)
+    return with_all
+
+
+def _beside(others: Sequence[str], allow: str | None, rename: Sequence[str]) -> Beside:
+    from fastio.store.beside.joined import ODD_KEYS, Beside
+
+    if not others and (allow is not None or rename):
+        raise click.UsageError(f"{'--allow' if allow is not None else '--rename'} is for --beside: add it")
+    allowed = [name for name in ODD_KEYS if name in (split_fields(allow) or ())]
+    unknown = next((name for name in split_fields(allow) or () if name not in ODD_KEYS), None)
+    if unknown is not None:
+        raise click.UsageError(f"--allow {unknown!r}: expected some of {', '.join(ODD_KEYS)}")
+    pairs = [option.partition("=") for option in rename]
+    bad = next((name for name, sign, _ in pairs if not name or not sign), None)
+    if bad is not None:
+        raise click.UsageError(f"--rename {bad!r}: expected NAME=NEW, or NAME= to leave it out")
+    return Beside(tuple(others), tuple(allowed), tuple((name, new or None) for name, _, new in pairs))
+
+
 # The options that all commands share which open DATA as a loader.
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
 DATA_NAMES = ("batch_size", "threads", "workers", "in_place", "shuffle", "crop", "augment", "fields")
-DATA_SECTIONS = {"Loading": DATA_NAMES, "DATA that is not packed, read in place": UNPACKED_NAMES}
+DATA_SECTIONS = {
+    "Loading": DATA_NAMES,
+    "Stores beside DATA": BESIDE_NAMES,
+    "DATA that is not packed, read in place": UNPACKED_NAMES,
+}
 
 _DATA_OPTIONS = (
     click.option(
@@ -222,6 +283,7 @@ def data_options(batch_default: str) -> Callable[[Callable[..., None]], Callable
 def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> Callable[..., None]:
     @unpacked_options("DATA")
     @remote_options
+    @beside_options
     @wraps(command)
     def with_options(  # noqa: PLR0913 - an option each
         *args: Any,
@@ -235,11 +297,12 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
         fields: str | None,
         unpacked: Unpacked,
         remote: Remote,
+        beside: Beside,
         **rest: Any,
     ) -> None:
         names = split_fields(fields)
         made: dict[str, Any] = {"shuffle": shuffle, "crop": crop, "augment": augment, "fields": names, "remote": remote}
-        made["unpacked"] = unpacked
+        made |= {"unpacked": unpacked, "beside": beside}
         options = _packed(batch_size, threads, workers, in_place=in_place, **made)
         command(*args, options=options, **rest)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastio.cli.options import remote_options, split_fields
+from fastio.cli.options import beside_options, remote_options, split_fields
 from fastio.cli.result import html_option, show
 from fastio.cli.screen import SIZE, steps
 
@@ -21,6 +21,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from fastio.measure.plan import EpochPlan, PlanOptions, TrainingPlan
+    from fastio.store.beside.joined import Beside
     from fastio.store.files.remote_options import Remote
 
     _ParamType = click.ParamType[tuple[int, int]]
@@ -98,9 +99,20 @@ class _World(_ParamType):
     "[default: half of this machine's memory]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@beside_options
 @remote_options
 @html_option
-def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, remote: Remote, **settings: Any) -> None:
+def plan(
+    store: str,
+    *,
+    epochs: int,
+    as_json: bool,
+    full: bool,
+    shuffle: bool,
+    beside: Beside,
+    remote: Remote,
+    **settings: Any,
+) -> None:
     """
     Count what the epochs of a training on STORE will read.
 
@@ -115,14 +127,13 @@ def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, r
     from fastio.dataset.fast_dataset import FastDataset
     from fastio.measure.plan import TrainingPlan
     from fastio.measure.report.plan import plan_page
-    from fastio.store import open_store
 
     if full and not shuffle:
         raise click.UsageError("--full with --no-shuffle: drop one of the two")
     names = split_fields(settings.pop("fields"))
     options = _options(settings, shuffle="full" if full else shuffle)
     fields = names[0] if names is not None and len(names) == 1 else names
-    with FastDataset(open_store(store, remote=remote), fields=fields) as dataset:
+    with FastDataset(beside.open(store, remote=remote), fields=fields) as dataset:
         training = TrainingPlan(dataset, options)
         progress = nullcontext() if as_json else steps("planning")
         with progress as on_step, closing(training.epochs(epochs)) as coming:

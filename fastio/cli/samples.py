@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from fastio.cli.group import Sections
-from fastio.cli.options import REMOTE_NAMES, max_pixels_option, remote_options
+from fastio.cli.options import BESIDE_NAMES, REMOTE_NAMES, beside_options, max_pixels_option, remote_options
 from fastio.cli.screen import meter, printable, problem_table
 from fastio.cli.source_options import UNPACKED_NAMES, unpacked_options
 from fastio.errors import FastioError
@@ -22,6 +22,7 @@ from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.store import SampleStore
+    from fastio.store.beside.joined import Beside
     from fastio.store.files.remote_options import Remote
     from fastio.store.kinds.unpacked import Unpacked
     from fastio.types.schema import Field
@@ -38,7 +39,11 @@ _PREVIEW = 60  # characters shown of a text
 _FIELD_PREVIEW = 32  # of each of many fields
 
 
-_SECTIONS = {"PATH that is not packed": UNPACKED_NAMES, "PATH behind a URL": REMOTE_NAMES}
+_SECTIONS = {
+    "Stores beside PATH": BESIDE_NAMES,
+    "PATH that is not packed": UNPACKED_NAMES,
+    "PATH behind a URL": REMOTE_NAMES,
+}
 
 
 @click.command(cls=Sections, sections=_SECTIONS)
@@ -47,6 +52,7 @@ _SECTIONS = {"PATH that is not packed": UNPACKED_NAMES, "PATH behind a URL": REM
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N lines.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @unpacked_options()
+@beside_options
 @remote_options
 @click.pass_context
 def ls(
@@ -57,6 +63,7 @@ def ls(
     limit: int | None,
     as_json: bool,
     unpacked: Unpacked,
+    beside: Beside,
     remote: Remote,
 ) -> None:
     """
@@ -74,11 +81,10 @@ def ls(
     Example:
       fastio ls train.lmdb --limit 10
       fastio ls train.lmdb 'dog/*.jpg'
+      fastio ls train.lmdb --beside captions.h5
       fastio ls ./pngs --labels labels.csv
     """
-    from fastio.store import open_store
-
-    with open_store(path, remote=remote, unpacked=unpacked) as store:
+    with beside.open(path, remote=remote, unpacked=unpacked) as store:
         any_line = False
         for lines in _lines(store, pattern, limit, as_json=as_json):
             any_line = True
@@ -224,6 +230,7 @@ def _sample_form(row: tuple[int, str, int, Any], classes: list[Any]) -> dict[str
 @max_pixels_option
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @unpacked_options()
+@beside_options
 @remote_options
 def show(  # noqa: PLR0913 - an option each
     path: str,
@@ -235,6 +242,7 @@ def show(  # noqa: PLR0913 - an option each
     seed: int | None,
     overwrite: bool,
     unpacked: Unpacked,
+    beside: Beside,
     remote: Remote,
 ) -> None:
     """
@@ -249,7 +257,6 @@ def show(  # noqa: PLR0913 - an option each
       fastio show ./yolo --split train
     """
     from fastio.converters.inspect.contact_sheet import contact_sheet
-    from fastio.store import open_store
 
     if Path(out).suffix.lower() != ".png":
         raise FastioError(f"{out}: the contact sheet is a PNG: choose a name that ends in .png")
@@ -257,7 +264,7 @@ def show(  # noqa: PLR0913 - an option each
         raise FastioError(f"{out}: the folder {Path(out).parent} does not exist; create it first")
     if os.path.lexists(out) and not overwrite:
         raise FastioError(f"{out}: exists; choose another name with -o, or --overwrite")
-    with open_store(path, remote=remote, unpacked=unpacked) as store:
+    with beside.open(path, remote=remote, unpacked=unpacked) as store:
         sheet, problems = contact_sheet(store, count=count, columns=columns, size=size, seed=seed)
     partial = Path(out).with_name(f".{Path(out).name}.partial-{os.getpid()}")
     try:

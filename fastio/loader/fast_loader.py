@@ -45,6 +45,7 @@ from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.pack import PackSampler
 from fastio.samplers.share import Ranks
 from fastio.samplers.wrappers import ClosedBatchSampler, EpochSampler
+from fastio.store.beside.joined import BesideStore
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.metrics import LoaderStats, SourceReport
 from fastio.types.options import explains_names
@@ -64,9 +65,9 @@ class FastLoader:
 
     ``images`` is uint8 ``(B, C, H, W)`` and ``labels`` int64 ``(B,)``: what a DataLoader gives with
     ``transform=PILToTensor()``. Stores without labels give images alone, token ids a dict with a mask, samples of many
-    fields a dict of all of them. ``dataset`` is a path, a FastDataset, torch's Subset or ConcatDataset of these, or a
-    Mixture. A dataset with a ``transform``, or a subclass with its own ``__getitem__``, takes the plain path: Python
-    threads make its samples. Each iteration is one epoch.
+    fields a dict of all of them. ``dataset`` is a path, a FastDataset, torch's Subset or ConcatDataset of these, a
+    Mixture, or what ``fastio.beside`` returns. A dataset with a ``transform``, or a subclass with its own
+    ``__getitem__``, takes the plain path: Python threads make its samples. Each iteration is one epoch.
 
     **Which samples, in which order**
 
@@ -127,7 +128,7 @@ class FastLoader:
     @explains_names(OPTIONS_ELSEWHERE, example="shuffle=True", same=TORCHS_WORDS, groups={"ranks": Ranks})
     def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
         self,
-        dataset: Dataset[Any] | str | Path,
+        dataset: Dataset[Any] | str | Path | BesideStore,
         batch_size: int | None = None,
         *,
         indices: Any = None,

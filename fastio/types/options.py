@@ -52,7 +52,8 @@ def explains_names(
         options = list(inspect.signature(called).parameters.values())[is_method:]
         known = [option.name for option in options]
         unnamed = [option.name for option in options if option.kind is not option.KEYWORD_ONLY]
-        named = example or f"{known[-1]}=..." if len(unnamed) < len(known) else ""
+        takes_any = any(option.kind is option.VAR_POSITIONAL for option in options)
+        named = example or f"{known[-1]}=..." if len(unnamed) < len(known) and not takes_any else ""
         homes = {field: group for group, kind in groups.items() for field in inspect.signature(kind).parameters}
         older = homes.keys() - set(known)
 

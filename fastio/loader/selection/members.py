@@ -15,8 +15,8 @@ from fastio.dataset.fast_dataset import FastDataset, FastSubset, not_a_path
 from fastio.dataset.token_stream import TokenStream, TokenWindows
 from fastio.errors import SchemaError
 from fastio.lazy import is_tensor, torch_class
+from fastio.store.beside.joined import BesideStore, end_to_end
 from fastio.store.index.store import SealedStore
-from fastio.store.index.views import join_stores
 
 __all__ = [
     "as_indices",
@@ -50,6 +50,9 @@ def find_members(dataset: object, *, verify: bool) -> Members:
 
     ``verify`` applies to a store that is opened here.
     """
+    if isinstance(dataset, BesideStore):  # belongs to whoever opened it
+        joined = FastDataset(dataset, verify=verify)
+        return Members(joined, None, (joined,), is_opened=False)
     if isinstance(dataset, (str, Path)):
         opened = FastDataset(dataset, verify=verify)
         return Members(opened, None, (opened,), is_opened=True)
@@ -126,7 +129,7 @@ def _joined(datasets: Sequence[FastDataset], owner: str) -> FastDataset:
             for name in ("transform", "verify"):
                 _check_equal(first, dataset, name, owner)
         return TokenWindows.of_members(windows)
-    stores = []
+    stores: list[SealedStore | BesideStore] = []
     for dataset in datasets:
         if dataset.makes_samples or len(dataset) != len(dataset.store):
             raise TypeError(
@@ -142,7 +145,7 @@ def _joined(datasets: Sequence[FastDataset], owner: str) -> FastDataset:
                 f"{dataset.store.path}: windows of a stream and samples of a store cannot be in one batch: open the "
                 "store as a stream, too: TokenStream(path).windows(...)"
             )
-        if not isinstance(dataset.store, SealedStore):
+        if not isinstance(dataset.store, (SealedStore, BesideStore)):
             raise TypeError(
                 f"{dataset.store.path}: dataset.samples was assigned, and such a dataset cannot be joined with "
                 f"others: use torch's Subset of the dataset as it was opened{_or_torch(owner)}"
@@ -159,8 +162,12 @@ def _joined(datasets: Sequence[FastDataset], owner: str) -> FastDataset:
 
 
 def _joined_store(
-    first: FastDataset, datasets: Sequence[FastDataset], stores: Sequence[SealedStore], *, has_classes: bool
-) -> SealedStore:
+    first: FastDataset,
+    datasets: Sequence[FastDataset],
+    stores: Sequence[SealedStore | BesideStore],
+    *,
+    has_classes: bool,
+) -> SealedStore | BesideStore:
     """Return the store of all samples. Raises SchemaError if samples of one dataset have other fields."""
     for dataset in datasets:
         if dataset.form != first.form and (dataset.form.is_joint or first.form.is_joint):
@@ -168,7 +175,7 @@ def _joined_store(
                 f"{dataset.store.path}: samples have {', '.join(dataset.form.names)}, but in {first.store.path} "
                 f"{', '.join(first.form.names)}: name the fields that all have: FastDataset(..., fields=(...))"
             )
-    store = join_stores(stores, list(first.readers) or [first.reader.field.name], has_classes=has_classes)
+    store = end_to_end(stores, list(first.readers) or [first.reader.field.name], has_classes=has_classes)
     lost = [name for name in first.form.names if name not in store.schema]
     if lost:
         raise SchemaError(

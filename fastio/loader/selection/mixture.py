@@ -27,6 +27,7 @@ from fastio.samplers.order import Division
 from fastio.samplers.position import whole
 from fastio.samplers.share import Share
 from fastio.samplers.shares import whole_weights
+from fastio.store.beside.joined import BesideStore
 from fastio.transforms.batch.recipe import AnyTransform, Colours, as_list, is_geometry
 from fastio.types.options import cannot_be_set, explains_names
 
@@ -75,7 +76,7 @@ class Mixture(Dataset[Any]):
     @explains_names()
     def __init__(
         self,
-        members: Mapping[str, Dataset[Any] | str | Path],
+        members: Mapping[str, Dataset[Any] | str | Path | BesideStore],
         weights: Mapping[str, Weight],
         *,
         batching: Batching = "random",
@@ -91,7 +92,7 @@ class Mixture(Dataset[Any]):
         self.batching = batching
         self._schedule = {0: _exact(weights, tuple(members))}
         self.members: dict[str, Any] = {
-            str(name): FastDataset(member) if isinstance(member, (str, Path)) else member
+            str(name): FastDataset(member) if isinstance(member, (str, Path, BesideStore)) else member
             for name, member in members.items()
         }
         self.transforms = _transforms(transforms, tuple(self.members))

@@ -34,6 +34,7 @@ from fastio.samplers.planned import PlannedSampler
 from fastio.samplers.position import as_array, whole
 from fastio.samplers.share import Share, slices_by_node
 from fastio.samplers.wrappers import MappedSampler, as_elastic
+from fastio.store.beside.joined import BesideStore
 from fastio.store.protocol import SampleStore
 
 __all__ = [
@@ -175,7 +176,7 @@ def select(dataset: object, options: LoaderOptions) -> Selection:
         raise ValueError(f"samples_per_epoch={per_epoch}: only for weights= or a Mixture: drop it")
     members = find_members(dataset, verify=options.work.verify is not False)
     base, indices = members.base, members.chosen
-    shown: Any = base if isinstance(dataset, (str, Path)) else dataset
+    shown: Any = base if isinstance(dataset, (str, Path, BesideStore)) else dataset
     if options.samples.indices is not None:
         picked = as_indices(options.samples.indices, len(members), name="indices")
         indices = picked if indices is None else indices[picked]

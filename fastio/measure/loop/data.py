@@ -22,7 +22,8 @@ from fastio.errors import FastioError, SampleError, SchemaError, SourceError
 from fastio.loader.options import Layout
 from fastio.machine import available_cpus, rank_and_world
 from fastio.measure.loop.user_code import is_function_name, load_function
-from fastio.store import holds_shards, open_store
+from fastio.store import holds_shards
+from fastio.store.beside.joined import NOTHING_BESIDE, Beside
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import IN_PLACE
@@ -61,7 +62,8 @@ class DataOptions:
     flips half of the pictures, and makes ``crop`` resize a random part to that size. ``fields`` are the fields of a
     store that are read (default: those that its samples have). ``layout`` is that of a store's pictures in memory.
     ``drop_last`` leaves out a short batch after whole ones. ``remote`` says how a store behind a URL is read.
-    ``in_place`` reads folders as FastLoader does, and so does ``unpacked``, which says what they are.
+    ``in_place`` reads folders as FastLoader does, and so does ``unpacked``, which says what they are. ``beside`` says
+    which stores have more fields of the same samples.
     """
 
     batch_size: int = 256
@@ -76,10 +78,12 @@ class DataOptions:
     remote: Remote = DEFAULT
     in_place: bool = False
     unpacked: Unpacked = AS_IT_IS
+    beside: Beside = NOTHING_BESIDE
 
     def dataset(self, path: str) -> FastDataset:
-        """Open a store, or files where they lie."""
-        return FastDataset(open_store(path, remote=self.remote, unpacked=self.unpacked), fields=self.dataset_fields)
+        """Open a store with those beside it, or files where they lie."""
+        opened = self.beside.open(path, remote=self.remote, unpacked=self.unpacked)
+        return FastDataset(opened, fields=self.dataset_fields)
 
     @property
     def dataset_fields(self) -> str | tuple[str, ...] | None:
@@ -136,12 +140,13 @@ def open_data(name: str, options: DataOptions) -> Data:
     option does not fit the kind of data, or if the function returns something else.
     """
     if is_function(name):
-        every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields", "in_place", "unpacked")
+        loading = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields")
+        every = (*loading, "in_place", "unpacked", "beside")
         refuse_options(name, "because a function builds its own loader", options, every)
         return _function(name)
     if is_picture_folder(name) and not options.in_place and options.unpacked == AS_IT_IS:
         refuse_options(name, "because processes read files: use --workers, or pack the folder", options, ("threads",))
-        refuse_options(name, "because a folder has pictures and classes only", options, ("fields",))
+        refuse_options(name, "because a folder has pictures and classes only", options, ("fields", "beside"))
         return _folder(name, options)
     refuse_options(name, "because native threads read a store: use --threads", options, ("workers",))
     return _store(name, options)

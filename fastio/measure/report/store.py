@@ -82,8 +82,9 @@ def _epoch(report: Mapping[str, Any], epoch: str) -> list[Part]:
 def _origin(report: Mapping[str, Any]) -> list[Part]:
     """Return what was packed, when and how, what came of its documents, and what was left out."""
     source = report["source"] or {}
-    overhead = f"{number(report['overhead_bytes_per_sample'] or 0)} B a sample on top ({report['overhead_reason']})"
-    parts: list[Part] = [Prose(f"samples take {size(report['payload_bytes'])}; {overhead}")]
+    overhead = f"{number(report['overhead_bytes_per_sample'] or 0)} B a sample on top"
+    reason = f" ({report['overhead_reason']})" if report["overhead_reason"] else ""
+    parts: list[Part] = [Prose(f"samples take {size(report['payload_bytes'])}; {overhead}{reason}")]
     if source:
         labels = f", labels from {source['labels']}" if source.get("labels") else ""
         skipped = f"{number(report['skipped'])} skipped" + (" (--skipped lists them)" if report["skipped"] else "")

@@ -31,7 +31,6 @@ The content is identified by keys, sizes and columns, not by times, which copies
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -56,11 +55,10 @@ from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.listed import FileList, ListedFolder
 from fastio.store.files.local import network_file_system
 from fastio.store.files.mapped_folder import MappedFolder, are_few
-from fastio.store.foreign.sidecar import publish_sidecar
+from fastio.store.foreign.sidecar import index_places, publish_sidecar
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal, split_keys
 from fastio.store.index.sealed import Shard, bytes_from, read_arrays, read_shard
 from fastio.store.kinds.unpacked import Unpacked
-from fastio.store.sets.names import SIDECAR_SUFFIX
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 from fastio.types.units import counted
@@ -441,12 +439,8 @@ def keep_content(shard: Shard, options: Unpacked) -> str:
 
 def _places(path: str, options: Unpacked) -> list[str]:
     """Return where the index of a path may be kept: beside it, or in the cache directory."""
-    real, text = os.path.realpath(path), options.text(path)
-    mark = f".{crc32(text.encode()):08x}" if text else ""
-    beside = f"{real}{mark}{SIDECAR_SUFFIX}"
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - may fail without a home
-    digest = hashlib.sha256(os.fsencode(f"{real}\0{text}")).hexdigest()[:16]
-    return [beside, f"{cache}/fastio/{Path(real).name}-{digest}{SIDECAR_SUFFIX}"]
+    text = options.text(path)
+    return index_places(path, f".{crc32(text.encode()):08x}" if text else "", text)
 
 
 def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, begun_ns: int) -> None:

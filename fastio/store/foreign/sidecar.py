@@ -10,8 +10,10 @@ ctime and is scanned once more.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 from fastio._native import crc32
 from fastio.errors import StoreError
 from fastio.store.files import KINDS, ByteSource
+from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT
 from fastio.store.foreign.scan import BLOCK, header_starts
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, Place, Seal, always_at, byte_view, set_checksum
@@ -35,6 +38,7 @@ from fastio.types.schema import Schema
 
 __all__ = [
     "LEDGER",
+    "index_places",
     "publish_sidecar",
     "read_sidecar",
     "write_sidecar",
@@ -99,6 +103,18 @@ def publish_sidecar(path: str, form: str, schema: Schema, count: int, arrays: Ma
         publish_file(file, replace=True)
     finally:
         file.discard()
+
+
+def index_places(path: str, mark: str, text: str) -> list[str]:
+    """
+    Return where an index may be kept: beside a path of this machine, whose name gets ``mark``, or in the cache
+    directory, under a name made of path and ``text``.
+    """
+    place = os.path.realpath(path) if is_local(path) else path
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - may fail without a home
+    digest = hashlib.sha256(os.fsencode(f"{place}\0{text}")).hexdigest()[:16]
+    in_cache = f"{cache}/fastio/{Path(place).name}-{digest}{SIDECAR_SUFFIX}"
+    return [f"{place}{mark}{SIDECAR_SUFFIX}", in_cache] if is_local(path) else [in_cache]
 
 
 def _stamp(file: ByteSource) -> dict[str, int | str]:

@@ -11,6 +11,7 @@ from fastio.errors import SchemaError
 __all__ = [
     "Described",
     "DescribedSamples",
+    "beside_metadata",
     "common_metadata",
     "merged_metadata",
 ]
@@ -83,6 +84,44 @@ def common_metadata(stores: Sequence[Described], *, has_classes: bool = True) ->
     if tokenizers[0]:
         common["tokenizer"] = _with_counts_of(tokenizers)
     return common
+
+
+def beside_metadata(stores: Sequence[tuple[Described, Mapping[str, str]]]) -> dict[str, Any]:
+    """
+    Return what is known of samples whose fields lie in several stores: the first store's metadata, and of the others
+    the tokenizer and the names of classes. Each store comes with the names of its fields that count, as they are called
+    together, and its own name of each.
+
+    ``beside`` lists what each further store brings. Raises SchemaError if ids would mean other words in two of them.
+    """
+    (first, _), *others = stores
+    joined = dict(first.metadata)
+    classes = dict(joined.get("field_classes") or {})
+    tokenizer, with_ids = joined.get("tokenizer") or {}, first.path
+    for store, names in others:
+        metadata = store.metadata
+        own_classes = metadata.get("field_classes") or {}
+        classes |= {name: own_classes[own] for name, own in names.items() if own in own_classes}
+        if "label" in names.values() and _has_classes(metadata):
+            label = next(name for name, own in names.items() if own == "label")
+            if label == "label":
+                joined["classes"] = metadata["classes"]
+            else:
+                classes[label] = metadata["classes"]
+        theirs = metadata.get("tokenizer") or {}
+        if theirs and tokenizer and _without_counts(theirs) != _without_counts(tokenizer):
+            raise SchemaError(
+                f"{store.path}: was packed with another tokenizer than {with_ids}, so its ids mean other words: "
+                "pack it with the same one"
+            )
+        if theirs and not tokenizer:
+            tokenizer, with_ids = theirs, store.path
+    if classes:
+        joined["field_classes"] = classes
+    if tokenizer:
+        joined["tokenizer"] = tokenizer
+    joined["beside"] = [{"store": store.path, "fields": list(names), "samples": len(store)} for store, names in others]
+    return joined
 
 
 def merged_metadata(stores: Sequence[Described]) -> dict[str, Any]:

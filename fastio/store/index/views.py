@@ -149,21 +149,28 @@ def _read_only(values: NDArray[Any]) -> NDArray[Any]:
 # Joins several stores into one that uses their shards: only the index is copied.
 
 
-def join_stores(stores: Sequence[SealedStore], fields: Sequence[str], *, has_classes: bool = True) -> SealedStore:
+def join_stores(
+    stores: Sequence[SealedStore],
+    fields: Sequence[str],
+    *,
+    has_classes: bool = True,
+    columns: Sequence[str] | None = None,
+) -> SealedStore:
     """
-    Join the samples of ``stores``, one store after the other: these payload fields, and the columns that all have.
+    Join the samples of ``stores``, one store after the other: these payload fields, and the columns that all have, or
+    of these the ones in ``columns``.
 
     Raises SchemaError if a field differs, if only some have labels or checksums, if the tokenizers differ, or if a
     label means different classes in two stores; ``has_classes=False`` drops class names instead of comparing them.
     The stores stay open and belong to whoever opened them.
     """
-    schema = _common_schema(stores, fields)
+    schema = _common_schema(stores, fields, columns)
     for field in fields:
         _check_checksums(stores, field)
     metadata = json.dumps(common_metadata(stores, has_classes=has_classes)).encode()
     shards = [replace(shard, schema=schema, metadata=metadata) for store in stores for shard in store.shards]
     path = " + ".join(store.path for store in stores)
-    opener = _Opener(tuple(stores), tuple(fields), has_classes)
+    opener = _Opener(tuple(stores), tuple(fields), has_classes, columns)
     return SealedStore(path, format_name="joined", shards=shards, opener=opener)
 
 
@@ -174,13 +181,15 @@ class _Opener:
     stores: tuple[SealedStore, ...]
     fields: tuple[str, ...]
     has_classes: bool
+    columns: Sequence[str] | None
 
     def __call__(self, path: str) -> SealedStore:
-        return join_stores(self.stores, self.fields, has_classes=self.has_classes)
+        return join_stores(self.stores, self.fields, has_classes=self.has_classes, columns=self.columns)
 
 
-def _common_schema(stores: Sequence[SealedStore], fields: Sequence[str]) -> Schema:
+def _common_schema(stores: Sequence[SealedStore], fields: Sequence[str], columns: Sequence[str] | None) -> Schema:
     first = stores[0]
+    has_label = columns is None or _LABEL in columns
     for store in stores[1:]:
         known = {field.name: field for field in store.schema.fields}
         for field in fields:
@@ -191,14 +200,14 @@ def _common_schema(stores: Sequence[SealedStore], fields: Sequence[str]) -> Sche
                     f"{first.schema[field]}; stores of one loader must hold the same kind of samples: pack them the "
                     "same way"
                 )
-        if (_LABEL in store.schema) != (_LABEL in first.schema):
+        if has_label and (_LABEL in store.schema) != (_LABEL in first.schema):
             without, with_ = (first, store) if _LABEL in store.schema else (store, first)
             raise SchemaError(
                 f"{without.path}: has no labels, but {with_.path} has: pack it with labels, or load them one by one"
             )
-    columns = [_common_column(stores, column.name) for column in first.schema.columns]
-    kept = [column for column in columns if column is not None]
-    if _LABEL in first.schema and _LABEL not in {column.name for column in kept}:
+    wanted = [column.name for column in first.schema.columns if columns is None or column.name in columns]
+    kept = [column for column in (_common_column(stores, name) for name in wanted) if column is not None]
+    if has_label and _LABEL in first.schema and _LABEL not in {column.name for column in kept}:
         kinds = ", ".join(f"{store.schema[_LABEL]} in {store.path}" for store in stores)
         raise SchemaError(
             f"column {_LABEL!r} is {kinds}: labels of different kinds cannot form a batch: pack them the same way"

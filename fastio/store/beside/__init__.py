@@ -1,0 +1,1 @@
+"""Fields that come later: stores of the same samples, read as one."""
