@@ -1,3 +1,5 @@
+from fastio.computing.computed import compute as compute
+from fastio.computing.computed import computed_source as computed_source
 from fastio.converters.write.pack import pack as pack
 from fastio.converters.write.writer import Writer as Writer
 from fastio.dataset.fast_dataset import FastDataset as FastDataset

@@ -44,6 +44,8 @@ PUBLIC = {
     "Writer",
     "__version__",
     "beside",
+    "compute",
+    "computed_source",
     "open_store",
     "pack",
 }

@@ -17,7 +17,7 @@ LAYERS = (
     {"__main__"},
     {"cli"},
     {"measure.doctor", "measure.report"},
-    {"ray", "measure.trainer"},
+    {"ray", "computing", "measure.trainer"},
     {"converters", "integrations", "measure"},
     {"loader"},
     {"transforms"},

@@ -32,6 +32,7 @@ _ABOUT_STORES = {
     "stage": "fastio.cli.stores",
 }
 _ABOUT_TRAINING = {
+    "compute": "fastio.cli.compute",
     "doctor": "fastio.cli.doctor",
     "plan": "fastio.cli.plan",
     "bench": "fastio.cli.bench",
@@ -48,6 +49,7 @@ TERMINATED = 143  # the exit code that a shell reports for SIGTERM
 # listed only read.
 _LEFT = {
     "pack": "; the new store was not written, and an existing one under this name is unchanged",
+    "compute": "; the new store was not written, and an existing one under this name is unchanged",
     "seal": "; the set was not written",
     "merge": "; the set was not written",
     "repair": "; shards that were mended before stay so, the others are as they were",

@@ -177,15 +177,16 @@ def _gathered(storage: Sequence[str], cache_dir: str | None, cache_limit: int | 
 
 # The options of commands that open a store with others beside it, gathered into one argument.
 
-BESIDE_NAMES = ("beside", "allow", "rename")
+BESIDE_NAMES = ("beside", "on", "allow", "rename")
 
 _BESIDE_OPTIONS = (
     click.option(
         "--beside",
         multiple=True,
         metavar="OTHER",
-        help="A store with more fields of the same samples, found by their keys; may be repeated.",
+        help="A store or typed table with more fields of the same samples, found by their keys; may be repeated.",
     ),
+    click.option("--on", metavar="COLUMN", help="The column of a table OTHER that has the keys.  [default: key]"),
     click.option(
         "--allow",
         metavar="WHAT,...",
@@ -204,8 +205,10 @@ def beside_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add these options to a command, which gets them as one argument ``beside``."""
 
     @wraps(command)
-    def with_options(*args: Any, beside: Sequence[str], allow: str | None, rename: Sequence[str], **rest: Any) -> None:
-        command(*args, beside=_beside(beside, allow, rename), **rest)
+    def with_options(
+        *args: Any, beside: Sequence[str], on: str | None, allow: str | None, rename: Sequence[str], **rest: Any
+    ) -> None:
+        command(*args, beside=_beside(beside, on, allow, rename), **rest)
 
     with_all: Callable[..., None] = with_options
     for option in reversed(_BESIDE_OPTIONS):
@@ -213,11 +216,12 @@ def beside_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_all
 
 
-def _beside(others: Sequence[str], allow: str | None, rename: Sequence[str]) -> Beside:
+def _beside(others: Sequence[str], on: str | None, allow: str | None, rename: Sequence[str]) -> Beside:
     from fastio.store.beside.joined import ODD_KEYS, Beside
 
-    if not others and (allow is not None or rename):
-        raise click.UsageError(f"{'--allow' if allow is not None else '--rename'} is for --beside: add it")
+    given = [name for name, value in (("--on", on), ("--allow", allow), ("--rename", rename)) if value]
+    if not others and given:
+        raise click.UsageError(f"{given[0]} is for --beside: add it")
     allowed = [name for name in ODD_KEYS if name in (split_fields(allow) or ())]
     unknown = next((name for name in split_fields(allow) or () if name not in ODD_KEYS), None)
     if unknown is not None:
@@ -226,7 +230,7 @@ def _beside(others: Sequence[str], allow: str | None, rename: Sequence[str]) -> 
     bad = next((name for name, sign, _ in pairs if not name or not sign), None)
     if bad is not None:
         raise click.UsageError(f"--rename {bad!r}: expected NAME=NEW, or NAME= to leave it out")
-    return Beside(tuple(others), tuple(allowed), tuple((name, new or None) for name, _, new in pairs))
+    return Beside(tuple(others), tuple(allowed), tuple((name, new or None) for name, _, new in pairs), on or "key")
 
 
 # The options that all commands share which open DATA as a loader.

@@ -421,7 +421,8 @@ def test_what_an_interrupted_command_leaves(folder, monkeypatch, command, said):
     def interrupt(*_, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fastio.store.open_store", interrupt)
+    for place in ("fastio.store.open_store", "fastio.store.beside.joined.open_store"):
+        monkeypatch.setattr(place, interrupt)
     output = run(command, folder / "s.lmdb", *([folder / "out"] if command == "unpack" else []), code=130).output
 
     assert output.startswith(f"error: {said}")

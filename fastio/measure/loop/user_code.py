@@ -54,11 +54,12 @@ def is_function_name(text: str) -> bool:
     return bool(colon) and function.isidentifier() and (module.endswith(".py") or _is_dotted(module))
 
 
-def load_function(name: str, *, what: str) -> Callable[[], Any]:
+def load_function(name: str, *, what: str, arguments: int | None = 0) -> Callable[..., Any]:
     """
     Import the module (the working directory is searched first) and return its function.
 
-    Raises FastioError if there is no such module or function; ``what`` is in words what the function has to do.
+    Raises FastioError if there is no such module or function, or if it does not take so many arguments (None: any);
+    ``what`` is in words what the function has to do.
     Exceptions of the module itself pass through.
     """
     module_name, _, function_name = name.rpartition(":")
@@ -70,10 +71,12 @@ def load_function(name: str, *, what: str) -> Callable[[], Any]:
         raise FastioError(f"{name}: {module_name} has no function {function_name!r}{near}; expected one that {what}")
     signature = _signature(function)
     try:
-        signature.bind()
+        if arguments is not None:
+            signature.bind(*[None] * arguments)
     except TypeError as exc:
-        raise FastioError(f"{name}: fastio calls it without arguments, but its signature is {signature}") from exc
-    checked: Callable[[], Any] = function
+        given = "with one argument" if arguments else "without arguments"
+        raise FastioError(f"{name}: fastio calls it {given}, but its signature is {signature}") from exc
+    checked: Callable[..., Any] = function
     return checked
 
 

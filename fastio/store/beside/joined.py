@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.store.files import Read, StoreFiles, files_of
+from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.files.several import SeveralFiles
 from fastio.store.index.elements import Elements
 from fastio.store.index.metadata import beside_metadata
 from fastio.store.index.store import SealedStore, number_of_all
 from fastio.store.index.views import join_stores
+from fastio.store.kinds.names import is_table_name
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.opening import open_store
 from fastio.types.options import explains_names
@@ -50,7 +53,7 @@ ODD_KEYS: tuple[Allowed, ...] = get_args(Allowed)
 def beside(
     store: str | os.PathLike[str] | SealedStore,
     *others: str | os.PathLike[str] | SealedStore,
-    on: Literal["key"] = "key",
+    on: str = "key",
     allow: Allowed | Sequence[Allowed] = (),
     fields: Mapping[str, str | None] | None = None,
     read: Read = "auto",
@@ -71,15 +74,20 @@ def beside(
     the first ones, unless ``allow`` names them. Then samples that miss a field, and extra ones, are left out, and
     of double ones in ``others`` the first counts.
 
+    One of ``others`` may be a table with types: JSON lines, JSON, Parquet or Arrow. ``on`` names its column with the
+    keys of ``store``; the other columns are fields. Its rows are packed into the cache directory, once for each version
+    of the file, with the types that ``fastio.pack`` infers.
+
     ``fields`` gives fields of ``others`` another name, ``{"caption": "long_caption"}``, or leaves them out,
     ``{"label": None}``; ``{"captions.h5:label": None}`` is for one of several. ``read`` and ``remote`` are those
     of ``open_store``, for paths.
 
     Raises SchemaError for keys that do not match and for two fields of one name, StoreError and its kinds for a store
-    that does not open, ValueError and TypeError for options that make no sense.
+    that does not open, SourceError and SampleError for a table that cannot be read, ValueError and TypeError for
+    options that make no sense.
     """
-    if on != "key":
-        raise ValueError(f"on={on!r}: samples are matched by their keys: on='key'")
+    if on != "key" and not any(map(_is_table, others)):
+        raise ValueError(f"on={on!r}: names the column of a table; samples of stores are matched by their keys")
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
     unknown = [each for each in allowed if each not in ODD_KEYS]
     if unknown:
@@ -91,8 +99,11 @@ def beside(
     opened: list[SealedStore] = []
     mine: list[SealedStore] = []
     try:
-        for each in (store, *others):
-            if isinstance(each, (str, os.PathLike)):
+        for number, each in enumerate((store, *others)):
+            if number and isinstance(each, (str, os.PathLike)) and _is_table(each):
+                mine.append(_open_packed(os.fspath(each), on))
+                opened.append(mine[-1])
+            elif isinstance(each, (str, os.PathLike)):
                 mine.append(open_store(each, read=read, remote=remote))
                 opened.append(mine[-1])
             elif isinstance(each, SealedStore):
@@ -104,6 +115,22 @@ def beside(
         for one in mine:
             one.close()
         raise
+
+
+def _open_packed(path: str, key: str) -> SealedStore:
+    """Open the rows of a table as a store."""
+    from fastio.store.kinds.registry import later  # with what stores do without
+
+    opened: SealedStore = later("fastio.converters.write.table:open_packed")(path, key)
+    return opened
+
+
+def _is_table(path: object) -> bool:
+    """Whether this is a table of this machine, whose rows have to be packed."""
+    if not isinstance(path, (str, os.PathLike)):
+        return False
+    text = os.fspath(path)
+    return is_local(text) and is_table_name(Path(text).name) and Path(text).is_file()
 
 
 def _join(
@@ -193,6 +220,7 @@ class Beside:
     others: tuple[str, ...] = ()
     allow: tuple[Allowed, ...] = ()
     fields: tuple[tuple[str, str | None], ...] = ()
+    on: str = "key"
 
     def open(self, path: str, *, remote: Remote = DEFAULT, unpacked: Unpacked = AS_IT_IS) -> SealedStore | BesideStore:
         """Open a store, with the others beside it if there are any."""
@@ -200,7 +228,7 @@ class Beside:
         if not self.others:
             return opened
         try:
-            return beside(opened, *self.others, allow=self.allow, fields=dict(self.fields), remote=remote)
+            return beside(opened, *self.others, on=self.on, allow=self.allow, fields=dict(self.fields), remote=remote)
         except BaseException:
             opened.close()
             raise

@@ -209,7 +209,7 @@ def test_missing_and_extra_keys_are_refused(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"allow": "lost"}, "expected some of 'missing', 'extra', 'double'"),
-        ({"on": "position"}, "on='position': samples are matched by their keys"),
+        ({"on": "position"}, "on='position': names the column of a table; samples of stores are matched by their keys"),
         (
             {"fields": {"pose": "x"}},
             r"fields=\{'pose': \.\.\.\}: no such field beside; there is caption, latent, score",

@@ -1,0 +1,107 @@
+"""A table beside a store: its rows as a packed store, made once and kept in the cache directory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fastio.converters.sources.tables.rows import TableFile
+from fastio.converters.write.writer import Writer
+from fastio.errors import FastioError, SchemaError, SourceError, StoreError
+from fastio.store import open_store
+from fastio.store.files.local import identity_of
+from fastio.store.index.store import SealedStore
+
+__all__ = ["open_packed"]
+
+_RULES = 1  # by which rows become samples
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9_]+")
+
+
+def open_packed(path: str, key: str) -> SealedStore:
+    """
+    Open the rows of a table (JSON lines, JSON, Parquet, Arrow) as samples: ``key`` is the column with their keys, the
+    others are fields, with types as ``fastio.pack`` infers them.
+
+    They are packed into the cache directory, once for each version of the file. Raises SourceError for rows that cannot
+    be read and a column that is not there, SchemaError for values whose type is unclear, SampleError for a row that
+    does not fit, and StoreError if the cache directory cannot be written to.
+    """
+    place = os.path.realpath(path)
+    version = {name: value for name, value in identity_of(Path(place).stat()).items() if name != "inode"}
+    bound = {"rules": _RULES, "table": place, "key": key, "version": version}
+    out = _place(place, key)
+    with suppress(StoreError):  # none yet, or a damaged one: packed anew
+        store = open_store(out)
+        if store.metadata.get("packed_table") == bound:
+            return store
+        store.close()
+    table = TableFile(path)
+    if not table.is_typed:
+        raise SourceError(
+            f"{path}: the cells of a .{table.kind} have no types: pack it (fastio pack), and give the store instead"
+        )
+    names = _names(table, key)
+    try:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        with Writer(out, list(names.values()), overwrite=True, metadata={"packed_table": bound}) as writer:
+            for row_key, row in _rows(table, key, names):
+                writer.write(row, key=row_key)
+    except (FastioError, OSError) as exc:
+        exc.add_note(
+            f"{path}: read as a table beside a store; with a type for each field: fastio.pack(rows, 'NAME.h5')"
+        )
+        if isinstance(exc, OSError):
+            raise StoreError(
+                f"{out}: the rows of {path} cannot be kept there ({exc.strerror or exc}): set XDG_CACHE_HOME"
+            ) from exc
+        raise
+    return open_store(out)
+
+
+def _place(path: str, key: str) -> str:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - may fail without a home
+    digest = hashlib.sha256(os.fsencode(f"{path}\0{key}")).hexdigest()[:16]
+    return f"{cache}/fastio/{Path(path).name}-{digest}.h5"
+
+
+def _names(table: TableFile, key: str) -> dict[str, str]:
+    """Return the name of the field of each column but the key's."""
+    first = next((row for _, row in table.rows() if not isinstance(row, str)), None)
+    if first is None:
+        raise SourceError(f"{table.path}: has no row that can be read")
+    if key not in first:
+        raise SourceError(
+            f"{table.path}: has no column {key!r}; on=COLUMN (--on COLUMN) says which one has the keys of the samples: "
+            f"there is {', '.join(first)}"
+        )
+    names: dict[str, str] = {}
+    for title in first:
+        if title != key:
+            name = _NOT_IN_NAMES.sub("_", title.lower()).strip("_")
+            names[title] = name if name[:1].isalpha() else f"x_{name}"
+    twice = next((title for title in names if list(names.values()).count(names[title]) > 1), None)
+    if twice is not None:
+        raise SchemaError(f"{table.path}: several columns would be the field {names[twice]!r}: rename {twice!r}")
+    if not names:
+        raise SourceError(f"{table.path}: has no column but {key!r}, so nothing to read beside a store")
+    return names
+
+
+def _rows(table: TableFile, key: str, names: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield key and values of each row."""
+    for number, row in table.rows():
+        if isinstance(row, str):
+            raise SourceError(f"{table.path}:{number}: {row}")
+        value = row.get(key)
+        if not isinstance(value, (str, int)) or isinstance(value, bool):
+            raise SourceError(f"{table.path}:{number}: has {value!r:.60} in the column {key!r}, expected a key")
+        other = next((title for title in row if title != key and title not in names), None)
+        if other is not None:
+            raise SourceError(f"{table.path}:{number}: has a column {other!r}, which the first row lacks")
+        yield str(value), {name: row.get(title) for title, name in names.items()}

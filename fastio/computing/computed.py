@@ -1,0 +1,351 @@
+"""``compute``: a function of batches, run over all samples of a store, makes a store of the same keys."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio._native import crc32
+from fastio.converters import Part, pack
+from fastio.converters.fields.arrays import is_tensor
+from fastio.converters.fields.values import encode_values
+from fastio.converters.packing.options import Progress
+from fastio.converters.packing.record import PackReport
+from fastio.converters.sources.listed import Indices, ListedSource, Values
+from fastio.converters.sources.options import source_record
+from fastio.converters.write.fields import Fields, FieldsAsked, infer_field
+from fastio.dataset.fast_dataset import FastDataset
+from fastio.errors import FastioError, SampleError, SchemaError
+from fastio.loader.fast_loader import FastLoader
+from fastio.store import SampleStore, open_store
+from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.types.options import explains_names
+from fastio.types.schema import Schema
+
+__all__ = ["BatchFunction", "compute", "computed_source"]
+
+BatchFunction = Callable[[Any], Any]
+_RECORDED = "computed"  # what the metadata of a result calls where its values are from
+
+
+@explains_names(groups={"remote": Remote})
+def compute(  # noqa: PLR0913 - an option of the command each
+    store: str | os.PathLike[str] | SampleStore,
+    out: str | os.PathLike[str],
+    function: BatchFunction,
+    *,
+    fields: FieldsAsked = None,
+    read: str | Sequence[str] | None = None,
+    transforms: Sequence[Any] | None = None,
+    batch_size: int = 64,
+    threads: int = 0,
+    on_error: Literal["raise", "skip"] = "raise",
+    shard_bytes: int | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    part: Part | None = None,
+    progress: Progress | None = None,
+    remote: Remote = DEFAULT,
+) -> PackReport:
+    """
+    Run ``function`` over all samples of ``store`` and write what it returns as the store ``out``, with the same keys::
+
+        def embed(images):  # uint8 (B, 3, 224, 224)
+            with torch.no_grad():
+                return {"embedding": model(images.float() / 255)}  # (B, 512)
+
+
+        fastio.compute("photos.lmdb", "embeddings.h5", embed, read="image", transforms=[Resize(256), CenterCrop(224)])
+
+    ``fastio.beside(store, out)`` then reads the new fields with the others.
+
+    ``function`` gets batches as FastLoader makes them, in the order of the store: ``read`` names the fields (default:
+    all), ``transforms`` are run by its native threads. It returns a dict of values by field: arrays or tensors
+    ``(B, ...)``, or lists of B values, such as captions. Numbers ``(B,)`` become columns, rows arrays of their shape,
+    strings text; ``fields`` says otherwise, as for ``fastio.Writer``. ``transforms`` and ``read`` may be attributes of
+    the function. A bad sample of ``store``, and one for which the function raises ``SampleError("why")``, stops the run
+    or is left out and listed, as ``on_error`` says; other exceptions of the function pass through.
+
+    A file appears when it is complete. A set of shards (``out-%06d.tar``) goes on after an interruption by ``resume``,
+    and many machines make its parts, as in ``fastio.converters.pack``, which explains the other options. A shard does
+    not depend on who makes it if the function's values depend on nothing but its batch.
+
+    Raises SchemaError for values that fit no field, SourceError for a bad sample, FastioError for a function that
+    returns something else, and what opening ``store`` and writing ``out`` raise.
+    """
+    opened = open_store(store, remote=remote) if isinstance(store, (str, os.PathLike)) else store
+    try:
+        source = computed_source(
+            opened,
+            function,
+            fields=fields,
+            read=read,
+            transforms=transforms,
+            batch_size=batch_size,
+            threads=threads,
+        )
+        return pack(
+            source,
+            out,
+            on_error=on_error,
+            shard_bytes=shard_bytes,
+            overwrite=overwrite,
+            resume=resume,
+            part=part,
+            progress=progress,
+            remote=remote,
+            jump=False,
+        )
+    finally:
+        if opened is not store:
+            opened.close()
+
+
+def computed_source(
+    store: str | os.PathLike[str] | SampleStore,
+    function: BatchFunction,
+    *,
+    fields: FieldsAsked = None,
+    read: str | Sequence[str] | None = None,
+    transforms: Sequence[Any] | None = None,
+    batch_size: int = 64,
+    threads: int = 0,
+) -> ListedSource:
+    """
+    Return what ``compute`` packs, as a source: ``fastio.ray.pack(partial(computed_source, "photos.lmdb", embed), out)``
+    has the shards made on a Ray cluster. The function is called for one batch, which tells the fields.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r}: expected a whole number from 1 on")
+    if not callable(function):
+        raise TypeError(f"function={function!r:.60}: expected a function of a batch, got {type(function).__name__}")
+    opened = open_store(store) if isinstance(store, (str, os.PathLike)) else store
+    read = getattr(function, "read", None) if read is None else read
+    transforms = getattr(function, "transforms", None) if transforms is None else transforms
+    dataset = FastDataset(opened, fields=read)
+    work = _Work(dataset, function, tuple(transforms or ()), batch_size, threads)
+    schema, sample_bytes = work.schema(Fields.of(fields))
+    name = Path(opened.path.rstrip("/")).name
+    record = source_record("python", name, computed_by=_name_of(function), reads=list(dataset.form.names))
+    definition = {
+        "function": _name_of(function),
+        "definition": _definition(function),
+        "store": f"{opened.identity & 0xFFFFFFFF:08x}",
+        "reads": list(dataset.form.names),
+        "transforms": [repr(transform) for transform in work.transforms],
+        "batch_size": batch_size,
+    }
+    return ListedSource(
+        path=opened.path,
+        kind="python",
+        schema=schema,
+        metadata={"classes": None, "source": record, _RECORDED: definition},
+        keys_at=opened.keys,
+        sizes=np.full(len(opened), sample_bytes, np.int64),
+        read=_Computed(work, schema).begin,
+        disk_bytes=opened.size_bytes,
+        files_opened=len(opened.shard_paths),
+        paths=lambda: opened.shard_paths,
+        is_by_name=False,
+    )
+
+
+def _name_of(function: BatchFunction) -> str:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    module = (named.__module__ or "").rpartition(".")[2]
+    return f"{module}:{named.__qualname__}"
+
+
+def _definition(function: BatchFunction) -> str:
+    """Return a checksum of what the function says, by which shards of another one are known; "" if that is unknown."""
+    try:
+        text = inspect.getsource(function if hasattr(function, "__qualname__") else type(function))
+    except (OSError, TypeError):
+        return ""
+    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The function, and the batches that it gets."""
+
+    dataset: FastDataset
+    function: BatchFunction
+    transforms: tuple[Any, ...]
+    batch_size: int
+    threads: int
+
+    def loader(self, indices: Indices, batch_size: int) -> FastLoader:
+        """Return the batches of these samples, in this order; ``skipped`` has bad ones."""
+        return FastLoader(
+            self.dataset,
+            batch_size,
+            indices=indices,
+            transforms=self.transforms or None,
+            threads=self.threads,
+            on_error="skip",
+        )
+
+    def values(self, batch: Any) -> dict[str, list[Any]]:
+        """Return what the function makes of a batch: a value a sample, by field."""
+        name, count = _name_of(self.function), self.samples_of(batch)
+        made = self.function(batch)
+        if not isinstance(made, Mapping) or not made:
+            raise FastioError(
+                f"{name} returned {type(made).__name__}, expected a dict of values by field, such as "
+                '{"embedding": ...}'
+            )
+        values = {str(field): _one_by_one(each) for field, each in made.items()}
+        for field, each in values.items():
+            if len(each) != count:
+                raise FastioError(
+                    f"{name} returned {len(each)} values of {field!r} for a batch of {count} samples, expected one for "
+                    "each"
+                )
+        return values
+
+    def samples_of(self, batch: Any) -> int:
+        """Return how many samples a batch has."""
+        first = batch[0] if self.dataset.form.kind in ("pair", "tuple") else batch
+        return len(next(iter(first.values())) if isinstance(first, Mapping) else first)
+
+    def schema(self, asked: Fields) -> tuple[Schema, int]:
+        """Return the fields of what the function returns for a first batch, and the bytes of a sample's values."""
+        store = self.dataset.store
+        made: dict[str, list[Any]] | None = None
+        for start in range(0, len(store), self.batch_size):
+            with self.loader(np.arange(start, min(start + self.batch_size, len(store))), self.batch_size) as loader:
+                for batch in loader:
+                    try:
+                        made = self.values(batch)
+                    except SampleError:
+                        continue
+            if made is not None:
+                break
+        if made is None:
+            raise SchemaError(f"{store.path}: none of its samples is good, so nothing tells what the function returns")
+        named = asked.named or dict.fromkeys(made)
+        lacking = next((name for name in named if name not in made), None)
+        if lacking is not None:
+            raise SchemaError(
+                f"{_name_of(self.function)} returns {', '.join(made)}, and no {lacking!r}, which fields= asks for"
+            )
+        schema = Schema(tuple(field or infer_field(name, made[name]) for name, field in named.items()))
+        encoded = [encode_values(field, made[field.name]).spans for field in schema.payload]
+        sizes = [spans.sizes.mean() for spans in encoded if spans is not None and len(spans)]
+        return schema, int(np.ceil(sum(sizes)))
+
+
+def _one_by_one(values: Any) -> list[Any]:
+    """Return the values of a batch as a list."""
+    if is_tensor(values):
+        whole = values.detach().cpu()
+        values = (whole.float() if str(whole.dtype) == "torch.bfloat16" else whole).numpy()
+    if isinstance(values, np.ndarray):
+        return list(values)
+    if not isinstance(values, (list, tuple)):
+        raise FastioError(
+            f"a value of {type(values).__name__}: expected an array, a tensor or a list, one for a sample"
+        )
+    return list(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """Makes values of samples when a packer reads them; see ``ListedSource.read``."""
+
+    work: _Work
+    schema: Schema
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin nothing: batches are made, ahead of the function, while values are waited for."""
+        del pool
+        return lambda: self._values(indices)
+
+    def _values(self, indices: Indices) -> Values:
+        rows: list[dict[str, list[Any]] | None] = []  # of a batch; None: the function refuses one of its samples
+        counts: list[int] = []
+        with self.work.loader(indices, self.work.batch_size) as loader:
+            for batch in loader:
+                counts.append(self.work.samples_of(batch))
+                try:
+                    rows.append(self.work.values(batch))
+                except SampleError:
+                    rows.append(None)
+            problems = {_position(indices, error.index): _words(error) for error in loader.skipped}
+        good = np.setdiff1d(np.arange(len(indices)), np.fromiter(problems, np.int64, len(problems)))
+        if len(good) != sum(counts):
+            raise AssertionError(f"{sum(counts)} samples in batches, expected {len(good)}")
+        made: dict[int, Mapping[str, Any]] = {}
+        for positions, values in zip(_runs(good, counts), rows, strict=True):
+            if values is None:
+                for position in positions.tolist():
+                    self._alone(indices, position, made, problems)
+            else:
+                made.update(_samples(positions, values))
+        return self._encoded(len(indices), made, problems)
+
+    def _alone(
+        self, indices: Indices, position: int, made: dict[int, Mapping[str, Any]], problems: dict[int, str]
+    ) -> None:
+        """Compute one sample, which may be the one that the function refuses."""
+        with self.work.loader(indices[position : position + 1], 1) as loader:
+            for batch in loader:
+                try:
+                    made.update(_samples(np.array([position]), self.work.values(batch)))
+                except SampleError as exc:
+                    problems[position] = f"is refused by {_name_of(self.work.function)}: {exc}"
+
+    def _encoded(self, count: int, made: Mapping[int, Mapping[str, Any]], problems: dict[int, str]) -> Values:
+        spans, columns = {}, {}
+        for field in self.schema.fields:
+            lacking = next((sample for sample in made.values() if field.name not in sample), None)
+            if lacking is not None:
+                raise FastioError(
+                    f"{_name_of(self.work.function)} returned {', '.join(lacking)} for a batch, and no {field.name!r}, "
+                    "which it returned for the first one"
+                )
+            blank = next((sample[field.name] for sample in made.values()), None)
+            if blank is None:
+                blank = _blank(field.dtype, field.shape)
+            encoded = encode_values(field, [made[at][field.name] if at in made else blank for at in range(count)])
+            for position, words in encoded.problems.items():
+                problems.setdefault(position, words)
+            if encoded.spans is not None:
+                spans[field.name] = encoded.spans
+            elif encoded.column is not None:
+                columns[field.name] = encoded.column
+        return Values(spans, problems, columns)
+
+
+def _blank(dtype: str, shape: Sequence[int | None]) -> Any:
+    """Return a value in the place of bad ones, where there is no good one; nobody sees it."""
+    zeros = np.zeros([size or 0 for size in shape], dtype)
+    return zeros if shape else zeros[()]
+
+
+def _position(indices: Indices, index: int) -> int:
+    return int(np.flatnonzero(indices == index)[0])
+
+
+def _words(error: SampleError) -> str:
+    """Return what is wrong with a sample, without its path and key."""
+    return str(error).partition("): ")[2] or str(error)
+
+
+def _runs(positions: NDArray[np.int64], counts: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+    """Return the positions of the samples of each batch."""
+    return iter(np.split(positions, np.cumsum(counts)[:-1]) if counts else ())
+
+
+def _samples(positions: NDArray[np.int64], values: Mapping[str, list[Any]]) -> dict[int, Mapping[str, Any]]:
+    rows = zip(*values.values(), strict=True)
+    return {at: dict(zip(values, row, strict=True)) for at, row in zip(positions.tolist(), rows, strict=True)}

@@ -1,0 +1,280 @@
+"""A function over a store: what it returns lies in a store of the same keys, whoever makes which part of it."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from fastio import FastDataset, FastLoader, Writer, beside, compute, open_store
+from fastio.cli import cli
+from fastio.converters import Part
+from fastio.errors import FastioError, SampleError, SchemaError, SourceError, StoreError
+from fastio.transforms import Resize
+from tests.conftest import encode, pictures
+
+COUNT = 30
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> str:
+    """Photos of unequal sizes, each with its number."""
+    with Writer(tmp_path / "photos.lmdb", {"image": "image", "number": "int"}) as writer:
+        for number in range(COUNT):
+            (pixels,) = pictures(1, (20 + number % 3, 24, 3), seed=number)
+            writer.write({"image": encode(pixels), "number": number}, key=f"a/{number:03d}.png")
+    return str(tmp_path / "photos.lmdb")
+
+
+def describe(batch: Any) -> dict[str, Any]:
+    """Values of all kinds, each a function of one sample."""
+    images, numbers = batch["image"].float(), batch["number"]
+    return {
+        "embedding": images.mean((2, 3)),
+        "latent": (images[:, :1, :2, :2] / 4).to(torch.bfloat16),
+        "score": numbers.double() / 4,
+        "caption": [f"number {number}" for number in numbers.tolist()],
+        "tags": [list(range(number % 4 + 1)) for number in numbers.tolist()],
+        "extra": [{"even": number % 2 == 0} for number in numbers.tolist()],
+    }
+
+
+OPTIONS: dict[str, Any] = {"transforms": [Resize((8, 8))], "batch_size": 7}
+
+
+def values(path: str) -> list[Any]:
+    """All samples of a computed store, comparable."""
+    with open_store(path) as store:
+        dataset = FastDataset(store)
+        return [{name: np.asarray(value).tolist() for name, value in sample.items()} for sample in dataset]
+
+
+@pytest.mark.parametrize("name", ["out.lmdb", "out.h5", "out.tar", "out-%03d.tar"])
+def test_values_of_all_kinds(photos: str, tmp_path: Path, name: str) -> None:
+    """Each sample has what the function makes of it, under its key; read beside the photos."""
+    out = str(tmp_path / name)
+    report = compute(photos, out, describe, shard_bytes=20_000 if "%" in name else None, **OPTIONS)
+
+    expected = describe(next(iter(FastLoader(photos, COUNT, transforms=OPTIONS["transforms"]))))
+    assert (COUNT, []) == (report.packed, report.skipped)
+    with beside(photos, out) as both:
+        assert both.members[1].rows is None
+        assert both.keys(range(COUNT)) == open_store(photos).keys(range(COUNT))
+        for number, sample in enumerate(FastDataset(both)):
+            assert (number, number / 4, f"number {number}") == (sample["number"], sample["score"], sample["caption"])
+            assert list(range(number % 4 + 1)) == sample["tags"].tolist()
+            assert {"even": number % 2 == 0} == sample["extra"]
+            assert expected["embedding"][number].tolist() == sample["embedding"].tolist()
+            assert expected["latent"][number].float().tolist() == sample["latent"].tolist()
+
+
+def test_columns_alone(photos: str, tmp_path: Path) -> None:
+    """Scores without anything else: a column that where() and samplers know."""
+    compute(photos, tmp_path / "scores.h5", lambda batch: {"score": batch["number"] * 2.0}, **OPTIONS)
+    with beside(photos, tmp_path / "scores.h5") as both:
+        assert [28, 29] == FastDataset(both).where("score >= 56").indices
+
+
+def test_types_that_are_asked_for(photos: str, tmp_path: Path) -> None:
+    """Only these fields, as these types."""
+    fields = {"embedding": "float16[3]"}
+    compute(photos, tmp_path / "out.h5", describe, fields=fields, **OPTIONS)
+    with open_store(tmp_path / "out.h5") as store:
+        assert [("embedding", "<f2", (3,))] == [(each.name, each.dtype, each.shape) for each in store.schema.fields]
+    with pytest.raises(SchemaError, match=r"returns embedding, .* and no 'pose', which fields= asks for"):
+        compute(photos, tmp_path / "more.h5", describe, fields={"pose": "float32[2]"}, **OPTIONS)
+
+
+# Interrupted, in parts, by others.
+
+
+class StoppedError(RuntimeError):
+    """What ends a run."""
+
+
+def test_an_interrupted_run_goes_on(photos: str, tmp_path: Path) -> None:
+    """Finished shards stay and are not computed again; the bytes are those of a run without a stop."""
+    seen: list[int] = []
+
+    def stops(batch: Any, *, at: int) -> dict[str, Any]:
+        seen.extend(batch["number"].tolist())
+        if at in seen[-len(batch["number"]) :] and len(seen) > 7:
+            raise StoppedError
+        return describe(batch)
+
+    out, whole = str(tmp_path / "out-%03d.tar"), str(tmp_path / "whole-%03d.tar")
+    options = {**OPTIONS, "shard_bytes": 20_000}
+    with pytest.raises(StoppedError) as stopped:
+        compute(photos, out, partial(stops, at=20), **options)
+    assert "finished and stay: go on with --resume" in "".join(stopped.value.__notes__)
+    with pytest.raises(StoreError):
+        open_store(out)
+    seen.clear()
+    report = compute(photos, out, partial(stops, at=-1), resume=True, **options)
+    assert report.kept_samples > 0
+    assert len(seen) == COUNT - report.kept_samples + 7
+    compute(photos, whole, partial(stops, at=-1), **options)
+    assert values(out) == values(whole)
+    shards = [sorted(path.read_bytes() for path in tmp_path.glob(f"{name}-0*.tar")) for name in ("out", "whole")]
+    assert shards[0] == shards[1]
+
+
+def test_a_single_file_is_whole_or_not_there(photos: str, tmp_path: Path) -> None:
+    """A run that ends early leaves nothing under the name."""
+
+    def stops(batch: Any) -> dict[str, Any]:
+        if 20 in batch["number"]:
+            raise StoppedError
+        return describe(batch)
+
+    with pytest.raises(StoppedError):
+        compute(photos, tmp_path / "out.h5", stops, **OPTIONS)
+    assert ["photos.lmdb"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_parts_make_the_same_set(photos: str, tmp_path: Path) -> None:
+    """Three processes would; the last one seals."""
+    out, whole = str(tmp_path / "out-%03d.tar"), str(tmp_path / "whole-%03d.tar")
+    reports = [
+        compute(photos, out, describe, part=Part(index, 3), shard_bytes=20_000, **OPTIONS) for index in (2, 0, 1)
+    ]
+    compute(photos, whole, describe, shard_bytes=20_000, **OPTIONS)
+
+    assert [True, True, False] == [bool(report.missing) for report in reports]
+    assert values(out) == values(whole)
+
+
+def test_shards_of_another_function_are_refused(photos: str, tmp_path: Path) -> None:
+    """--resume does not mix values of two functions, or of two stores."""
+
+    def other(batch: Any) -> dict[str, Any]:
+        return describe(batch)
+
+    out = str(tmp_path / "out-%03d.tar")
+    compute(photos, out, describe, part=Part(0, 2), shard_bytes=20_000, **OPTIONS)
+    with pytest.raises(StoreError, match="its shards were packed from another state of the source"):
+        compute(photos, out, other, resume=True, shard_bytes=20_000, **OPTIONS)
+
+
+# What goes wrong.
+
+
+def refuses(batch: Any) -> dict[str, Any]:
+    """Some samples are none for this function."""
+    if {5, 17} & set(batch["number"].tolist()):
+        raise SampleError("has no face")
+    return {"embedding": batch["image"].float().mean((2, 3))}
+
+
+def test_samples_that_the_function_refuses(photos: str, tmp_path: Path) -> None:
+    """Named, though a whole batch was asked for; left out and listed with on_error="skip"."""
+    with pytest.raises(SourceError, match=r"a/005\.png.*is refused by .*refuses: has no face"):
+        compute(photos, tmp_path / "out.h5", refuses, **OPTIONS)
+    report = compute(photos, tmp_path / "out.h5", refuses, on_error="skip", **OPTIONS)
+
+    assert ["a/005.png", "a/017.png"] == [problem.key for problem in report.skipped]
+    with open_store(tmp_path / "out.h5") as store:
+        assert COUNT - 2 == len(store)
+        assert ["a/005.png", "a/017.png"] == [entry["key"] for entry in store.metadata["skipped"]]
+    with pytest.raises(SchemaError, match=r"2 keys \('a/005\.png', 'a/017\.png'\)"):
+        beside(photos, tmp_path / "out.h5")
+    with beside(photos, tmp_path / "out.h5", allow="missing") as both:
+        assert COUNT - 2 == len(both)
+
+
+def test_damaged_photos(photos: str, tmp_path: Path) -> None:
+    """A bad sample of the store is a problem with its key, whatever batch it is in."""
+    data = bytearray(Path(photos).read_bytes())
+    with open_store(photos) as store:
+        spans = store.spans("image", np.array([9]))
+        data[int(spans.starts[0]) + 60] ^= 0xFF
+    Path(photos).write_bytes(data)
+    report = compute(photos, tmp_path / "out.h5", describe, on_error="skip", **OPTIONS)
+
+    assert ["a/009.png"] == [problem.key for problem in report.skipped]
+    assert COUNT - 1 == report.packed
+    assert [number for number in range(COUNT) if number != 9] == [
+        int(sample["caption"].split()[-1]) for sample in FastDataset(open_store(tmp_path / "out.h5"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda batch: batch["image"], "returned Tensor, expected a dict of values by field"),
+        (lambda batch: {"x": [1, 2]}, "returned 2 values of 'x' for a batch of 7 samples"),
+        (lambda batch: {"x": 1}, "a value of int: expected an array, a tensor or a list"),
+        (
+            lambda batch: {"x" if 0 in batch["number"] else "y": batch["number"]},
+            "returned y for a batch, and no 'x', which it returned for the first one",
+        ),
+    ],
+)
+def test_what_a_function_must_return(photos: str, tmp_path: Path, function: Any, words: str) -> None:
+    """One line each."""
+    with pytest.raises(FastioError, match=words):
+        compute(photos, tmp_path / "out.h5", function, **OPTIONS)
+
+
+# The command.
+
+SCRIPT = """
+from fastio.transforms import Resize
+
+def mean(images):
+    return {"mean": images.float().mean((2, 3))}
+
+mean.read, mean.transforms = "image", [Resize((8, 8))]
+
+class Mean:
+    read = "image"
+    def __init__(self): self.calls = 0
+    def __call__(self, images): return mean(images)
+
+class NotCalled:
+    pass
+
+def two(a, b):
+    pass
+"""
+
+
+def test_the_command(photos: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function and a class, a type, a set in parts; what it prints works."""
+    monkeypatch.chdir(tmp_path)
+    Path("means.py").write_text(SCRIPT)
+    result = CliRunner().invoke(cli, ["compute", photos, "a.h5", "means.py:mean", "--field", "mean=float16[3]"])
+    assert result.exit_code == 0, result.output
+    assert "a.h5: computed 30 samples in" in result.output
+    assert f"fastio.beside({photos!r}, 'a.h5')" in result.output
+    words = ["compute", photos, "b-%03d.tar", "means.py:Mean", "--crop", "8", "--shard-size", "20kB"]
+    for part in ("0/2", "1/2"):
+        result = CliRunner().invoke(cli, [*words, "--part", part])
+        assert result.exit_code == 0, result.output
+    listed = CliRunner().invoke(cli, ["info", photos, "--beside", "a.h5", "--json"])
+    assert "mean" in json.loads(listed.output)["fields"]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("means.py:NotCalled", "its objects cannot be called"),
+        ("means.py:two", "fastio calls it with one argument"),
+        ("means.py:moan", "has no function 'moan'"),
+        ("means", "expected MODULE:FUNCTION"),
+    ],
+)
+def test_functions_that_are_none(
+    photos: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, words: str
+) -> None:
+    """One line each, before anything is read."""
+    monkeypatch.chdir(tmp_path)
+    Path("means.py").write_text(SCRIPT)
+    result = CliRunner().invoke(cli, ["compute", photos, "a.h5", function])
+    assert (1, True) == (result.exit_code, words in result.output), result.output

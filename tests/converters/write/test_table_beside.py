@@ -1,0 +1,113 @@
+"""Tables beside a store: their rows are found by a column of keys, and packed once for each version of the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fastio import FastDataset, FastLoader, Writer, beside
+from fastio.cli import cli
+from fastio.converters.write import table
+from fastio.errors import FastioError, SchemaError
+
+ROWS = [{"file_name": f"a/{number}.png", "Caption": f"caption {number}", "score": number / 2} for number in range(6)]
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Numbers in the place of photos; the cache is a folder of the test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with Writer(tmp_path / "photos.lmdb", {"photo": "float32[2]"}) as writer:
+        for number in range(6):
+            writer.write({"photo": [number, 0]}, key=f"a/{number}.png")
+    return str(tmp_path / "photos.lmdb")
+
+
+def written(path: Path, rows: list[dict[str, Any]]) -> str:
+    """A table of these rows."""
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows))
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        whole = arrow.Table.from_pylist(rows)
+        if path.suffix == ".parquet":
+            pytest.importorskip("pyarrow.parquet").write_table(whole, path)
+        else:
+            pytest.importorskip("pyarrow.feather").write_feather(whole, str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "parquet", "feather"])
+def test_rows_are_found_by_their_keys(photos: str, tmp_path: Path, suffix: str) -> None:
+    """In any order; titles become names of fields; a loader and a command read them."""
+    other = written(tmp_path / f"captions.{suffix}", ROWS[::-1])
+    with beside(photos, other, on="file_name") as both:
+        assert ["photo", "caption", "score"] == [field.name for field in both.schema.fields]
+        assert [row["Caption"] for row in ROWS] == [sample["caption"] for sample in FastDataset(both)]
+        assert 6 == sum(len(batch["caption"]) for batch in FastLoader(both, 4, shuffle=True))
+    result = CliRunner().invoke(cli, ["ls", photos, "--beside", other, "--on", "file_name", "--limit", "1"])
+    assert "caption: 'caption 0'  score: 0" in result.output
+
+
+def test_packed_once_for_each_version(photos: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second opening reads no row; a changed table is packed anew."""
+    other = written(tmp_path / "captions.jsonl", ROWS)
+    beside(photos, other, on="file_name").close()
+    with monkeypatch.context() as patch:
+        patch.setattr(table, "Writer", None)
+        beside(photos, other, on="file_name").close()
+    written(tmp_path / "captions.jsonl", [{**row, "Caption": "another"} for row in ROWS])
+    with beside(photos, other, on="file_name") as both:
+        assert "another" == FastDataset(both)[3]["caption"]
+
+
+def test_a_damaged_packed_table_is_packed_again(photos: str, tmp_path: Path) -> None:
+    """Whoever cuts the file in the cache loses nothing."""
+    other = written(tmp_path / "captions.jsonl", ROWS)
+    beside(photos, other, on="file_name").close()
+    (kept,) = (tmp_path / "cache" / "fastio").glob("*.h5")
+    kept.write_bytes(kept.read_bytes()[:-100])
+    with beside(photos, other, on="file_name") as both:
+        assert "caption 3" == FastDataset(both)[3]["caption"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (
+            [{"id": 1, "caption": "a"}],
+            r"captions\.jsonl: has no column 'key'; on=COLUMN \(--on COLUMN\) .* id, caption",
+        ),
+        ([{"key": 1.5, "caption": "a"}], r"captions\.jsonl:1: has 1\.5 in the column 'key', expected a key"),
+        (
+            [{"key": "a", "b": "a"}, {"key": "b", "c": 1}],
+            r"captions\.jsonl:2: has a column 'c', which the first row lacks",
+        ),
+        ([{"key": "a", "b": "a", "B": "c"}], "several columns would be the field 'b'"),
+        ([{"key": "a"}], "has no column but 'key'"),
+        ([], "has no row that can be read"),
+        ([{"key": "a", "b": "a"}, {"key": "b", "b": 1}], "field 'b'"),
+    ],
+)
+def test_tables_that_do_not_fit(photos: str, tmp_path: Path, rows: list[dict[str, Any]], words: str) -> None:
+    """One line that names the table, or the row; nothing is kept."""
+    other = written(tmp_path / "captions.jsonl", rows)
+    with pytest.raises(FastioError, match=words):
+        beside(photos, other)
+    assert [] == list(tmp_path.glob("cache/fastio/*.h5"))
+
+
+def test_keys_that_do_not_match_and_cells_without_types(photos: str, tmp_path: Path) -> None:
+    """Refused as those of stores are; a .csv is packed first."""
+    other = written(tmp_path / "captions.jsonl", ROWS[:4])
+    with pytest.raises(SchemaError, match="has 2 keys"):
+        beside(photos, other, on="file_name")
+    (tmp_path / "captions.csv").write_text("key,caption\na/0.png,x\n")
+    with pytest.raises(FastioError, match=r"captions\.csv: the cells of a \.csv have no types: pack it"):
+        beside(photos, tmp_path / "captions.csv")
