@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import h5py
 import lmdb
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from click.testing import CliRunner
@@ -21,7 +22,9 @@ from PIL import Image
 from fastio import FastLoader
 from fastio.cli import cli
 from tests.conftest import encode, pictures
+from tests.converters.sources.arrow.picture_tables import FEATURES, with_features, write_saved
 from tests.converters.sources.shard_files import KINDS as SHARDS
+from tests.converters.sources.test_in_place import settle
 
 GUIDES = Path(__file__).parent.parent / "fastio" / "guide" / "moving"
 PAGES = sorted(path.name for path in GUIDES.glob("*.md") if path.name != "README.md")
@@ -29,9 +32,9 @@ COUNT = 24
 # What the machine of a test lacks, and what would only take time here.
 INSTEAD = {"num_workers=8": "num_workers=0", "num_workers=4": "num_workers=0", "224": "32", ", 256, ": ", 8, "}
 # What a page needs besides the test environment, and a word of lines of others that need a process group or a server.
-NEEDS = {"imagefolder.md": "torchvision", "webdataset.md": "webdataset"}
+NEEDS = {"imagefolder.md": "torchvision", "webdataset.md": "webdataset", "huggingface.md": "datasets"}
 ELSEWHERE = ("DistributedSampler", "s3://")
-COMPARED = ("imagefolder.md", "webdataset.md", "lmdb_scripts.md", "hdf5_scripts.md")
+COMPARED = ("imagefolder.md", "webdataset.md", "huggingface.md", "lmdb_scripts.md", "hdf5_scripts.md")
 
 
 class Block(NamedTuple):
@@ -80,6 +83,11 @@ def names(sources: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPat
         file["data"] = np.frombuffer(b"".join(photo for photo, _ in photos), np.uint8)
         file["offsets"] = np.concatenate([[0], np.cumsum([len(photo) for photo, _ in photos])])
         file["label"] = labels
+    images = [{"bytes": photo, "path": f"{number}.jpg"} for number, (photo, _) in enumerate(photos)]
+    table = with_features(pa.table({"image": images, "label": labels}), FEATURES)
+    state = dict.fromkeys(["_format_columns", "_format_type", "_output_all_columns"])  # of the library's own
+    write_saved(Path("saved"), [table], _fingerprint="0", _format_kwargs={}, **state)
+    settle(tmp_path)
     return {
         "photos": photos,
         "pixels": sources["pixels"],

@@ -13,7 +13,7 @@ from pathlib import Path
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store.address import Address
 from fastio.store.files import Read, check_read
-from fastio.store.files.local import check_address, is_local
+from fastio.store.files.local import check_address, expanded, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.formats import named, names_store
 from fastio.store.index.store import SealedStore
@@ -54,7 +54,7 @@ def open_store(
     """
     check_read(read)
     check_address(path)
-    path = os.fspath(path)
+    path = expanded(os.fspath(path))
     if not is_local(path):
         from fastio.store.opening_urls import open_url
 

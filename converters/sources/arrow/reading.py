@@ -415,8 +415,9 @@ def check_cached(folder: str, names: Sequence[str], counts: Sequence[int]) -> No
     if not is_cached(folder):
         return
     info = _json(Path(folder, "dataset_info.json"))
-    splits, stem = info.get("splits"), f"{info.get('dataset_name')}-"
-    for name, each in splits.items() if isinstance(splits, Mapping) else ():
+    noted, stem = info.get("splits"), f"{info.get('dataset_name')}-"
+    splits: Mapping[str, Any] = noted if isinstance(noted, Mapping) else {}
+    for name, each in splits.items():
         of_split = re.compile(f"{re.escape(stem + name)}(?:-[0-9]+-of-([0-9]+))?\\.arrow")
         found = [match for file in names if (match := of_split.fullmatch(file))]
         if 0 < len(found) < len(names):

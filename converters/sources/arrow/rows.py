@@ -17,6 +17,7 @@ from fastio.converters.sources.optional import pyarrow
 from fastio.errors import SourceError
 
 __all__ = [
+    "Piece",
     "TableFiles",
     "TableRows",
 ]
@@ -24,6 +25,16 @@ __all__ = [
 
 _MOST_DECODED = 16 << 20  # bytes that decompressed batches of Arrow may take
 _Batch = tuple[int, Any]  # the number of its first row, and the record batch
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A record batch, the number of its first row, its file's number, and all bytes of that; see ``OpenTable``."""
+
+    start: int
+    batch: Any
+    file: int
+    memory: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +105,10 @@ class TableFiles:
 
     def batches(self, group: int = 0, columns: Sequence[str] | None = None) -> Iterator[_Batch]:
         """Yield the record batches from a group on, with checked offsets, each with the number of its first row."""
+        return ((piece.start, piece.batch) for piece in self.pieces(group, columns))
+
+    def pieces(self, group: int = 0, columns: Sequence[str] | None = None) -> Generator[Piece, None, None]:
+        """Yield the same, each with its file."""
         columns = self.columns if columns is None else columns
         start = 0
         for number in range(int(self.group_files[group]) if len(self.group_files) else 0, len(self.places)):
@@ -104,7 +119,7 @@ class TableFiles:
                 for batch in file.batches:
                     for name in columns:
                         sound(batch, name)
-                    yield start, batch
+                    yield Piece(start, batch, number, file.memory)
                     start += batch.num_rows
                 if start != int(self.file_starts[number] + self.file_rows[number]):
                     raise SourceError(f"{self.places[number]}: changed while it was being read: it has other rows now")
@@ -135,7 +150,7 @@ class TableRows:
     """
 
     files: TableFiles
-    _stream: Generator[_Batch, None, None] | None = None
+    _stream: Generator[Piece, None, None] | None = None
     _first: int = 0
     _batch: Any = None
     _mapped: list[_Batch] | None = None
@@ -165,8 +180,9 @@ class TableRows:
             group = int(np.searchsorted(self.files.group_starts, row, side="right")) - 1
             if self._stream is None or row < last or self.files.group_starts[group] > last:
                 self.close()
-                self._stream = self.files.batches(group)  # type: ignore[assignment]
-            self._first, self._batch = next(self._stream)  # type: ignore[arg-type]
+                self._stream = self.files.pieces(group)
+            piece = next(self._stream)
+            self._first, self._batch = piece.start, piece.batch
 
     def map_in_place(self) -> None:
         """Keep all batches at hand if their values lie in mapped files, which takes no memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from fastio import _native
+from fastio._native import Buffers
 from fastio.converters.fields.types import FieldChoice, field_rank, name_from_column, refuse_equal_names, value_at
 from fastio.converters.fields.values import EncodedField
 from fastio.converters.labels.columns import ALL_OTHERS, LabelOptions
 from fastio.converters.labels.file import look_like_captions
 from fastio.converters.labels.values import TableLabels
 from fastio.converters.sources.arrow.columns import columns_of, is_bytes, plain_type, type_at
+from fastio.converters.sources.arrow.placed import PlacedColumn, PlacedField, in_arrow, in_parquet
 from fastio.converters.sources.arrow.reading import (
     check_cached,
     chosen_rows,
@@ -49,6 +51,7 @@ from fastio.store.kinds.names import ARROW_SUFFIXES, PARQUET_SUFFIXES, has_colum
 from fastio.store.kinds.scan import Problem, SourcePath
 from fastio.types.field_types import FIELD_TYPES, type_of
 from fastio.types.schema import Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = [
     "holds_pictures",
@@ -186,12 +189,23 @@ def _place_at(columns: Sequence[Column], rows: TableFiles, index: int, name: str
 
 
 @dataclass(frozen=True, slots=True)
+class _InPlace:
+    """Where the values of fields lie in the files, why those of others do not, and what reads those."""
+
+    placed: Mapping[str, PlacedField]
+    unfit: Mapping[str, str]
+    rows: TableRows
+    buffers: Any
+
+
+@dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads rows and encodes their fields."""
 
     columns: Sequence[Column]
     rows: TableRows
     rule: TableLabels | None
+    in_place: dict[bool, _InPlace] = field(default_factory=dict)  # found once, with checksums compared and without
 
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """Begin to read rows; see ``ListedSource.read``."""
@@ -200,12 +214,48 @@ class _Reader:
             return lambda: values
         return lambda: self._values(indices)  # Arrow knows no native pool: rows that wait would only take memory
 
-    def _values(self, indices: Indices) -> Values:
-        slices = self.rows.slices(indices)
+    def places(self, indices: Indices, *, check: bool) -> Values:
+        """Return where the values of some rows lie, and those that lie in no file; see ``Placer``."""
+        found = self.in_place.get(check)
+        if found is None:
+            found = self.in_place[check] = self._in_place(check=check)
+        values, places = self._values(indices, found), self.rows.files.places
+        return replace(values, files=dict.fromkeys(found.placed, places), unfit=found.unfit)
+
+    def _in_place(self, *, check: bool) -> _InPlace:
+        """Return where the values of all rows lie, of fields that may lie in the files."""
+        files = self.rows.files
+        of_bytes = [
+            PlacedColumn(each.field, each.path, each.where)
+            for each in self.columns
+            if not (each.field.is_column or each.kind or each.is_label)
+        ]
+        found = in_parquet(files, of_bytes, check=check) if files.kind == "parquet" else in_arrow(files, of_bytes)
+        placed = {name: each for name, each in found.items() if not each.unfit}
+        unfit = {each.field.name: f"are {each.kind.what} ({each.where})" for each in self.columns if each.kind}
+        unfit |= {name: each.unfit for name, each in found.items() if each.unfit}
+        names = dict.fromkeys(each.path[0] for each in self.columns if each.field.name not in placed)
+        rows = TableRows(replace(files, columns=list(names))) if files.kind == "parquet" else self.rows
+        return _InPlace(placed, unfit, rows, Buffers([Path(place).stat().st_size for place in files.places]))
+
+    def _values(self, indices: Indices, in_place: _InPlace | None = None) -> Values:
+        """Return the values of some rows; of those that lie ``in_place``, where."""
+        found = in_place or _InPlace({}, {}, self.rows, None)
+        is_read = any(column.field.name not in found.placed for column in self.columns)
+        slices = found.rows.slices(indices) if is_read else []
         positions = np.concatenate([at for _, at in slices]) if slices else np.zeros(0, np.int64)
         back = np.argsort(positions, kind="stable")
         spans, columns, problems = {}, {}, dict[int, str]()
         for column in self.columns:
+            there = found.placed.get(column.field.name)
+            if there is not None:
+                spans[column.field.name] = Spans(
+                    found.buffers, there.files[indices], there.starts[indices], there.sizes[indices]
+                )
+                for i, row in enumerate(indices.tolist() if there.problems else ()):
+                    if row in there.problems:
+                        problems.setdefault(i, there.problems[row])
+                continue
             whole = joined([self._encoded(column, batch) for batch, _ in slices])
             for i, sentence in whole.problems.items():
                 problems.setdefault(int(positions[i]), sentence)

@@ -26,7 +26,11 @@ __all__ = [
     "encode_array",
     "field_by_type",
     "joined",
+    "stays_bytes",
 ]
+
+
+_NULL = "has null in the column {}; --without leaves a column out"
 
 
 def encode_array(field: Field, array: Any, *, where: str) -> EncodedField:
@@ -36,6 +40,9 @@ def encode_array(field: Field, array: Any, *, where: str) -> EncodedField:
     Null is a problem of its sample, except in JSON. The result equals that of ``encode_values`` on the values as Python
     objects, but text is checked to be UTF-8.
     """
+    words = _of_dictionary(field, array, where)
+    if words is not None:
+        return words
     array, missing = plain_array(array), dict[int, str]()
     if is_picture_struct(array.type):
         array, missing = _picture_bytes(array, where)
@@ -43,9 +50,41 @@ def encode_array(field: Field, array: Any, *, where: str) -> EncodedField:
     if len(nulls) == 0 or field.traits.is_json:
         return _encoded(field, array)
     for i in nulls.tolist():
-        missing.setdefault(i, f"has null in the column {where!r}; --without leaves a column out")
+        missing.setdefault(i, _NULL.format(repr(where)))
     present = np.flatnonzero(_bits(array.is_valid()))
+    if stays_bytes(field, array.type):  # where they lie, which drop_null would copy
+        spans = _encoded(field, array).spans
+        assert spans is not None
+        return _scattered(field, EncodedField(spans=spans.at(present)), present, len(array), missing)
     return _scattered(field, _encoded(field, array.drop_null()), present, len(array), missing)
+
+
+def _of_dictionary(field: Field, array: Any, where: str) -> EncodedField | None:
+    """Values that are the same bytes as those of a dictionary; None for any other column."""
+    types = pyarrow("to read tables").types
+    if not types.is_dictionary(array.type) or not len(array.dictionary):
+        return None
+    if not stays_bytes(field, array.dictionary.type):
+        return None
+    words = encode_array(field, array.dictionary, where=where)
+    assert words.spans is not None
+    present = np.flatnonzero(_bits(array.indices.is_valid()))
+    chosen = array.indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+    if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(words.spans):
+        raise SourceError(
+            f"column {where!r}: value {chosen.max():,} of {len(words.spans):,} in its dictionary: damaged"
+        )
+    missing = dict.fromkeys(np.setdiff1d(np.arange(len(array)), present).tolist(), _NULL.format(repr(where)))
+    problems = {i: words.problems[k] for i, k in enumerate(chosen.tolist()) if k in words.problems}
+    return _scattered(
+        field, EncodedField(spans=words.spans.at(chosen), problems=problems), present, len(array), missing
+    )
+
+
+def stays_bytes(field: Field, type_: Any) -> bool:
+    """Return whether values of this type are bytes that are packed as they are."""
+    traits = field.traits
+    return is_bytes(type_) and not traits.is_json and (traits.is_picture or not traits.is_plain)
 
 
 def decode_array(kind: ColumnKind, field: Field, array: Any, *, where: str) -> EncodedField:
@@ -127,7 +166,7 @@ def _scattered(
 def _encoded(field: Field, array: Any) -> EncodedField:
     """Values without nulls (JSON may have some)."""
     arrow, traits = pyarrow("to read tables"), field.traits
-    if is_bytes(array.type) and not traits.is_json and (traits.is_picture or not traits.is_plain):
+    if stays_bytes(field, array.type):
         return EncodedField(spans=Spans.of(*value_bytes(arrow, array)))
     if traits.is_text and not array_type(array.type):
         return _text(arrow, field, array)

@@ -24,6 +24,7 @@ __all__ = [
     "check_folder_here",
     "check_identity",
     "check_range",
+    "expanded",
     "identity_of",
     "is_local",
     "network_file_system",
@@ -64,6 +65,13 @@ def path_text(path: object, expected: str) -> str:
         value = "" if path is None else f"{path!r:.60}: "
         raise TypeError(f"{value}expected {expected}, got {'None' if path is None else type(path).__name__}")
     return text
+
+
+def expanded(path: str) -> str:
+    """Return a path in which ``~`` is the user's home, as in a shell, unless a file has that name."""
+    if not path.startswith("~") or os.path.lexists(path):
+        return path
+    return os.path.expanduser(path)  # noqa: PTH111 - may fail without a home
 
 
 def check_address(path: str | os.PathLike[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastio.errors import SourceError
-from fastio.store.files.local import is_local, path_text
+from fastio.store.files.local import expanded, is_local, path_text
 from fastio.store.foreign.other_libraries import library_of
 from fastio.store.formats import names_store, shard_suffixes
 from fastio.store.kinds.names import is_of_part, is_pattern, matching, plain_name
@@ -76,9 +76,8 @@ def recognise(  # noqa: PLR0913 - an option each
     is brought here as ``remote`` says; without it, URLs are refused. Raises SourceError if the path is nothing that is
     known, saying what was seen in it, or if it could be meant in two ways.
     """
-    path = path_text(
-        path, "one path to pack: a folder, a file, or a pattern such as 'data/*.parquet' for several files"
-    )
+    expected = "one path to pack: a folder, a file, or a pattern such as 'data/*.parquet' for several files"
+    path = expanded(path_text(path, expected))
     if not is_local(path):
         if remote is None:
             raise SourceError(

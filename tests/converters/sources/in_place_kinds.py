@@ -9,9 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
 
 from fastio import Unpacked
 from fastio.store.kinds.unpacked import AS_IT_IS
+from tests.converters.sources.arrow.picture_tables import (
+    picture_table,
+    write_file,
+    write_parquet,
+    write_saved,
+    write_stream,
+)
 from tests.converters.sources.shard_files import dictionary, write_litdata, write_mds
 from tests.converters.sources.tfrecord.records import example, write_records
 from tests.converters.trees import picture
@@ -109,4 +119,60 @@ def _given(i: int) -> dict[str, Any]:
     return {"image": picture(i), "ids": ids, "text": f"é {i}".encode(), "box": box, "label": i % 3}
 
 
-KINDS: dict[str, Callable[[Path, int], Made]] = {"tfrecord": tfrecord, "mds": mds, "litdata": litdata}
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table as pyarrow reads them."""
+    rows = table.to_pylist()
+    return [{"image": row["image"]["bytes"], "caption": row["caption"].encode(), "label": row["label"]} for row in rows]
+
+
+def _table(count: int) -> pa.Table:
+    return picture_table(count, caption=[f"é {i}" for i in range(count)])
+
+
+def arrow_stream(folder: Path, count: int) -> Made:
+    """A stream of several batches, as ``datasets`` writes them."""
+    folder.mkdir()
+    path = write_stream(folder / "a.arrow", _table(count), 5)
+    with pa.memory_map(str(path)) as file:
+        return Made(path, _rows(pa.ipc.open_stream(file).read_all()))
+
+
+def arrow_files(folder: Path, count: int) -> Made:
+    """Two Arrow files."""
+    folder.mkdir()
+    table, half = _table(count), count // 2
+    paths = [
+        write_file(folder / f"a-{i}.feather", part) for i, part in enumerate((table.slice(0, half), table.slice(half)))
+    ]
+    return Made(folder, [row for path in paths for row in _rows(pa.feather.read_table(path))])
+
+
+def saved(folder: Path, count: int) -> Made:
+    """A dataset that was saved, of two files."""
+    half = count // 2
+    write_saved(folder, [_table(count).slice(0, half), _table(count).slice(half)])
+    tables = [pa.ipc.open_stream(path).read_all() for path in sorted(folder.glob("*.arrow"))]
+    return Made(folder, [row for table in tables for row in _rows(table)])
+
+
+def parquet(**options: Any) -> Callable[[Path, int], Made]:
+    """A Parquet file of several row groups, not compressed."""
+
+    def make(folder: Path, count: int) -> Made:
+        folder.mkdir()
+        path = write_parquet(folder / "a.parquet", _table(count), 5, compression="none", **options)
+        return Made(path, _rows(pq.read_table(path)))
+
+    return make
+
+
+KINDS: dict[str, Callable[[Path, int], Made]] = {
+    "tfrecord": tfrecord,
+    "mds": mds,
+    "litdata": litdata,
+    "arrow-stream": arrow_stream,
+    "arrow-files": arrow_files,
+    "datasets": saved,
+    "parquet": parquet(),
+    "parquet-plain": parquet(use_dictionary=False, data_page_version="2.0", write_page_checksum=True),
+}

@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
+from fastio import FastDataset, Unpacked
 from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.converters.labels.columns import LabelOptions
-from fastio.errors import SourceError
+from fastio.errors import SourceError, StoreError
 from tests.converters.sources.arrow.picture_tables import (
     FEATURES,
     picture_table,
@@ -326,3 +327,16 @@ def test_what_the_library_loads(tmp_path: Path, datasets: Any) -> None:
 
     assert [row["image"]["bytes"] for row in raw] == [each["image"] for each in stored(tmp_path / "a.lmdb").values()]
     assert raw["label"] == [each["label"] for each in stored(tmp_path / "a.lmdb").values()]
+
+
+def test_the_cache_below_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dataset in the cache is read where it lies, by a path that begins with ~."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cached(tmp_path / ".cache/huggingface/datasets/beans/default/0.0.0/ab45", {"train": 4, "test": 3})
+    unpacked = Unpacked(split="test")
+    dataset = FastDataset("~/.cache/huggingface/datasets/beans/default/0.0.0/ab45", unpacked=unpacked)
+
+    assert [f"beans-test/{i}" for i in range(3)] == [*dataset.keys]
+    assert [0, 1, 2] == dataset.column("label").tolist()
+    with pytest.raises(StoreError, match=r"holds several splits, .*choose one with --split"):
+        FastDataset("~/.cache/huggingface/datasets/beans/default/0.0.0/ab45")
