@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.store.files.byte_source import Fetched, StoreFiles
+from fastio.store.files.mapped import InPlaceFiles
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -61,7 +62,10 @@ def fetch_together(
 
     Values that lie side by side in a file, such as the members of one sample in a tar, are read by one call.
     """
-    if not wanted or (files.in_place and (pool is None or is_near)):
+    is_there = isinstance(files, InPlaceFiles) and (
+        pool is None or is_near
+    )  # files of others are compared with the index
+    if not wanted or is_there:
         return FetchedFields(wanted, None)
     together = joined_spans(list(wanted.values()))
     return FetchedFields(wanted, files.fetch(together, pool=pool, ring=ring, is_near=is_near))
