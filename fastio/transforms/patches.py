@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 from numbers import Real
 from typing import Any, Literal, NoReturn, get_args
@@ -269,7 +270,7 @@ class Patchify(LoaderTransform):
         self.check(grids, np.array([pixels.shape[:2]]))
         made = {
             "patches": lines.reshape(len(lines), -1),
-            "patch_coord": self._coordinates(grids, np.array([0, len(lines)])),
+            "patch_coord": self._places(grids)[0].copy(),
             "patch_valid": np.ones(len(lines), np.bool_),
             "grid_thw": _thw(grids)[0],
         }
@@ -328,7 +329,7 @@ class Patchify(LoaderTransform):
         if self.packed:
             return {
                 "patches": patches,
-                "patch_coord": output.of(self._coordinates(grids, places)),
+                "patch_coord": output.of(np.concatenate([_NOWHERE, *self._places(grids)])),
                 "grid_thw": output.of(_thw(grids)),
                 "cu_seqlens": output.of(places.astype(np.int32)),
                 "max_seqlen": int(counts.max(initial=0)),
@@ -336,7 +337,8 @@ class Patchify(LoaderTransform):
         longest = int(places[-1]) // max(len(grids), 1)
         is_valid = np.arange(longest) < counts[:, None]
         coordinates = np.zeros((len(grids), longest, 2), np.int64)
-        coordinates[is_valid] = self._coordinates(grids, np.append(0, np.cumsum(counts)))
+        for row, own in zip(coordinates, self._places(grids), strict=True):
+            row[: len(own)] = own
         return {
             "patches": patches.reshape(len(grids), longest, -1),
             "patch_coord": output.of(coordinates),
@@ -344,14 +346,10 @@ class Patchify(LoaderTransform):
             "grid_thw": output.of(_thw(grids)),
         }
 
-    def _coordinates(self, grids: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return row and column of each patch, of pictures one behind the other."""
-        merge, counts = _LAYOUTS[self.order][0], grids.prod(axis=1)
-        numbers = np.arange(places[-1], dtype=np.int64) - np.repeat(places[:-1], counts)
-        block, within = np.divmod(numbers, merge * merge)
-        down, across = np.divmod(block, np.repeat(grids[:, 1] // merge, counts))
-        row, column = np.divmod(within, merge)
-        return np.stack((down * merge + row, across * merge + column), axis=1)
+    def _places(self, grids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return row and column of each patch, ``(N, 2)``, of each picture."""
+        merge = _LAYOUTS[self.order][0]
+        return [_coordinates(rows, columns, merge) for rows, columns in grids.tolist()]
 
     def as_pictures(self, patches: Any) -> Any:
         """
@@ -371,6 +369,20 @@ class Patchify(LoaderTransform):
             is_array = isinstance(pictures, np.ndarray)
             pictures = pictures.transpose(0, 2, 3, 1) if is_array else pictures.permute(0, 2, 3, 1)
         return pictures.reshape(tuple(shape))
+
+
+_NOWHERE = np.empty((0, 2), np.int64)
+
+
+@lru_cache(maxsize=1024)  # pictures of a data set have few grids
+def _coordinates(rows: int, columns: int, merge: int) -> NDArray[np.int64]:
+    """Return row and column of each patch of one picture, block by block."""
+    block, within = np.divmod(np.arange(rows * columns, dtype=np.int64), merge * merge)
+    down, across = np.divmod(block, columns // merge)
+    row, column = np.divmod(within, merge)
+    places = np.stack((down * merge + row, across * merge + column), axis=1)
+    places.flags.writeable = False
+    return places
 
 
 def _thw(grids: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -666,7 +666,9 @@ class BatchBuffers:
         if self._ring is None:
             pinned = pinned_memory(dtype)(tuple(shape))
             return pinned.numpy(), pinned
-        rows = self._ring.acquire(size_bytes).view(dtype).reshape(shape)
+        # Batches of several sizes share pieces: a fresh one costs a page fault for each 4 KiB.
+        room = self._largest_bytes if size_bytes > self._largest_bytes // 2 else size_bytes
+        rows = self._ring.acquire(room)[:size_bytes].view(dtype).reshape(shape)
         return rows, self._output.of(rows)
 
     @property
