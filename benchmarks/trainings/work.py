@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 __all__ = [
-    "CLASSES", "CROPS", "FRAMES", "IGNORED", "MEAN", "SHAPES", "STD", "STRIDE", "TRAININGS", "Batch", "Check", "Crop",
-    "Epochs", "OutputError", "Training", "Work", "arrays_of", "from_json", "nearest_shape", "photos_of", "scenes_of",
-    "to_json", "videos_of",
+    "CLASSES", "CROPS", "FRAMES", "IGNORED", "MEAN", "PATCH", "PATCHES", "SHAPES", "STD", "STRIDE", "TRAININGS",
+    "Batch", "Check", "Crop", "Epochs", "OutputError", "Training", "Work", "arrays_of", "from_json",
+    "nearest_shape", "patches_of", "photos_of", "scenes_of", "to_json", "videos_of",
 ]  # fmt: skip
 
 # A list of arrays, and the number of samples in them.
@@ -29,6 +29,7 @@ STD = (0.229, 0.224, 0.225)
 SHAPES = ((256, 256), (224, 288), (288, 224), (192, 320), (320, 192), (160, 352), (352, 160))
 
 FRAMES, STRIDE = 8, 2  # of a clip
+PATCH, PATCHES = 16, 576  # the side of a patch, and how many a photo has at most
 CLASSES = 1000
 IGNORED = 255  # a mask beyond the edges of its picture
 
@@ -112,6 +113,19 @@ def _bucket(arrays: list[Any], samples: int) -> float:
     return _pictures(arrays, [(samples, 3, *pictures.shape[-2:])], "uint8")
 
 
+def _patched(arrays: list[Any], samples: int) -> float:
+    """Normalised patches, row and column of each, and which there are: nearly as many as fit."""
+    patches, places, valid = arrays
+    found = [(array.shape, str(array.dtype)) for array in arrays]
+    shape = (samples, PATCHES)
+    if found != [((*shape, 3 * PATCH * PATCH), "float32"), ((*shape, 2), "int64"), (shape, "bool")]:
+        raise OutputError(f"a batch of {found}, expected {PATCHES} patches of {PATCH} x {PATCH} a photo")
+    if valid.mean() < 0.9 or (places[valid].max(0) < PATCHES**0.5 / 2).any():
+        raise OutputError(f"{valid.mean():.0%} of the patches are there, at places up to {places[valid].max(0)}")
+    channels = patches[valid].reshape(-1, PATCH * PATCH, 3).mean((0, 1), dtype="float64")
+    return float((255 * (channels * STD + MEAN)).mean())
+
+
 def _segmented(arrays: list[Any], samples: int) -> float:
     """Pictures and masks of 512 x 512, with edges around the smaller scenes."""
     pictures, masks = arrays
@@ -157,6 +171,7 @@ TRAININGS = {
     "simclr-colours": Training("SimCLR with ColorJitter and grey", _views([(2, 224)])),
     "randaugment": Training("crop, flip, RandAugment", _views([(1, 224)])),
     "buckets": Training("aspect-ratio buckets of 256 x 256 pixels", _bucket),
+    "naflex": Training("NaFlex: 576 patches a photo, flip, Normalize", _patched),
     "segmentation": Training("segmentation, edges 255", _segmented, "scenes", "scenes", batch=8),
     "rotation": Training("segmentation with rotation, edges 255", _segmented, "scenes", "scenes", batch=8),
     "mosaic": Training("Mosaic(640) with boxes", _mosaics, "photos", "mosaics"),
@@ -217,3 +232,9 @@ class Epochs:
 def arrays_of(loader: Iterable[Any], split: Callable[[Any], Batch]) -> Epochs:
     """A loader whose batches become arrays and a number of samples."""
     return Epochs(lambda: map(split, loader))
+
+
+def patches_of(batch: Any) -> Batch:
+    """The arrays of a batch of patches and labels, as timm names them."""
+    patches, labels = batch
+    return [patches[name] for name in ("patches", "patch_coord", "patch_valid")], len(labels)

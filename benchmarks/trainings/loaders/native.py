@@ -17,6 +17,8 @@ from benchmarks.trainings.work import (
     FRAMES,
     IGNORED,
     MEAN,
+    PATCH,
+    PATCHES,
     SHAPES,
     STD,
     STRIDE,
@@ -25,6 +27,7 @@ from benchmarks.trainings.work import (
     Epochs,
     Work,
     arrays_of,
+    patches_of,
     photos_of,
 )
 from fastio import transforms as t
@@ -99,6 +102,11 @@ def _buckets(work: Work) -> Epochs:
     return arrays_of(loader, _pictures)
 
 
+def _naflex(work: Work) -> Epochs:
+    steps = [t.RandomHorizontalFlip(), t.ResizeToTokens(PATCHES, PATCH), t.Patchify(PATCH, PATCHES)]
+    return arrays_of(_loader(work, "naflex", transforms=[*steps, t.Normalize(MEAN, STD)]), patches_of)
+
+
 def _scenes(training: str, work: Work) -> Epochs:
     crop = [t.RandomCrop(512, pad_if_needed=True, fill=128, mask_fill=IGNORED), t.RandomHorizontalFlip()]
     turn = [t.RandomRotation(10, "bilinear", fill=128, mask_fill=IGNORED)] if training == "rotation" else []
@@ -141,6 +149,7 @@ LOADERS: dict[str, dict[str, Callable[[Work], Iterable[Batch]]]] = {
         "simclr-colours": _simclr_colours,
         "randaugment": _randaugment,
         "buckets": _buckets,
+        "naflex": _naflex,
         "segmentation": partial(_scenes, "segmentation"),
         "rotation": partial(_scenes, "rotation"),
         "mosaic": _mosaic,

@@ -7,6 +7,7 @@ Two ways to write colours: transforms of Pillow's pictures, and of uint8 tensors
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +27,8 @@ from benchmarks.trainings.work import (
     FRAMES,
     IGNORED,
     MEAN,
+    PATCH,
+    PATCHES,
     STD,
     STRIDE,
     TRAININGS,
@@ -34,6 +37,7 @@ from benchmarks.trainings.work import (
     Work,
     arrays_of,
     nearest_shape,
+    patches_of,
     photos_of,
     scenes_of,
     videos_of,
@@ -160,6 +164,41 @@ def _buckets(work: Work) -> Epochs:
     return arrays_of(loader, lambda batch: ([batch], len(batch)))
 
 
+def _size_for(width: int, height: int) -> tuple[int, int]:
+    """Height and width of as many patches as fit, proportions kept: halved until the factor is known."""
+    low, high = 0.0, 100.0
+    while high - low >= 1e-5:
+        factor = (low + high) / 2
+        count = math.ceil(height * factor / PATCH) * math.ceil(width * factor / PATCH)
+        low, high = (factor, high) if count <= PATCHES else (low, factor)
+    return math.ceil(height * low / PATCH) * PATCH, math.ceil(width * low / PATCH) * PATCH
+
+
+def _naflex(work: Work) -> Epochs:
+    """Patches cut by reshape, padded by the collate."""
+    end = v2.Compose([v2.RandomHorizontalFlip(), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    normalize = v2.Normalize(MEAN, STD)
+
+    def read(item: Any) -> tuple[torch.Tensor, torch.Tensor, int]:
+        picture = _open(item[0])
+        height, width = _size_for(*picture.size)
+        picture = normalize(end(picture.resize((width, height), Image.Resampling.BICUBIC)))
+        rows, columns = height // PATCH, width // PATCH
+        patches = picture.reshape(3, rows, PATCH, columns, PATCH).permute(1, 3, 2, 4, 0).reshape(rows * columns, -1)
+        return patches, torch.cartesian_prod(torch.arange(rows), torch.arange(columns)), item[1]
+
+    def collate(samples: Any) -> Any:
+        patches = torch.zeros(len(samples), PATCHES, 3 * PATCH * PATCH)
+        places = torch.zeros(len(samples), PATCHES, 2, dtype=torch.int64)
+        valid = torch.zeros(len(samples), PATCHES, dtype=torch.bool)
+        for row, (own, at, _) in enumerate(samples):
+            patches[row, : len(own)], places[row, : len(own)], valid[row, : len(own)] = own, at, True
+        named = {"patches": patches, "patch_coord": places, "patch_valid": valid}
+        return named, torch.tensor([label for _, _, label in samples])
+
+    return arrays_of(_loader(photos_of(work), read, work, "naflex", collate_fn=collate), patches_of)
+
+
 def _scenes(training: str, work: Work) -> Epochs:
     fill = {tv_tensors.Image: 128, tv_tensors.Mask: IGNORED}
     crop = [v2.RandomCrop(512, pad_if_needed=True, fill=fill), v2.RandomHorizontalFlip()]
@@ -240,6 +279,7 @@ LOADERS: dict[str, dict[str, Callable[[Work], Iterable[Batch]]]] = {
         "simclr-colours": partial(_simclr_colours, tensors=False),
         "randaugment": partial(_randaugment, tensors=False),
         "buckets": _buckets,
+        "naflex": _naflex,
         "segmentation": partial(_scenes, "segmentation"),
         "rotation": partial(_scenes, "rotation"),
         "mosaic": _mosaic,

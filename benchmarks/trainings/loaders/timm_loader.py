@@ -1,4 +1,4 @@
-"""timm: its transforms of Pillow's pictures, its Mixup and its sampler for repeated augmentation."""
+"""timm: its transforms of Pillow's pictures, its NaFlex loader, its Mixup, its sampler for repeated augmentation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,24 @@ from typing import Any
 import torch
 from timm.data import Mixup, create_transform
 from timm.data.distributed_sampler import RepeatAugSampler
+from timm.data.naflex_dataset import NaFlexMapDatasetWrapper
+from timm.data.naflex_transforms import ResizeToSequence
 from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
 
-from benchmarks.trainings.work import CLASSES, MEAN, STD, Batch, Epochs, Work, arrays_of, photos_of
+from benchmarks.trainings.work import (
+    CLASSES,
+    MEAN,
+    PATCH,
+    PATCHES,
+    STD,
+    Batch,
+    Epochs,
+    Work,
+    arrays_of,
+    patches_of,
+    photos_of,
+)
 
 __all__ = ["LOADERS"]
 
@@ -68,6 +83,25 @@ def _repeats(work: Work) -> Epochs:
     return arrays_of(_loader(work, transform, sampler=sampler), _first)
 
 
+def _naflex(work: Work) -> Epochs:
+    """Its loader for such models, at one length, with its own transforms."""
+
+    def transform(max_seq_len: int, patch_size: tuple[int, int]) -> Any:
+        resize = ResizeToSequence(patch_size[0], max_seq_len)
+        steps = [transforms.RandomHorizontalFlip(), resize, transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+        return transforms.Compose(steps)
+
+    dataset = NaFlexMapDatasetWrapper(
+        _Photos(work, lambda picture: picture),
+        patch_size=PATCH,
+        seq_lens=(PATCHES,),
+        max_tokens_per_batch=PATCHES * work.batch_size,
+        transform_factory=transform,
+        batch_divisor=1,
+    )
+    return arrays_of(DataLoader(dataset, batch_size=None, num_workers=work.workers), patches_of)
+
+
 LOADERS: dict[str, dict[str, Callable[[Work], Iterable[Batch]]]] = {
-    "timm": {"randaugment": _randaugment, "mix": _mix, "repeats": _repeats}
+    "timm": {"randaugment": _randaugment, "naflex": _naflex, "mix": _mix, "repeats": _repeats}
 }
