@@ -20,6 +20,7 @@ from fastio.converters.sources.files import file_source
 from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.errors import SourceError
+from fastio.store.kinds.layouts import damaged_layout
 from fastio.store.kinds.names import SPLITS
 from fastio.store.kinds.scan import NOTE, Folder, Problem, SourcePath, is_hidden, scan_tree, shown
 from fastio.types.picture_kinds import count_beyond_imagefolder, kind_by_name
@@ -301,6 +302,10 @@ def _add_files_beside(found: Folder, top: Folder) -> None:
 def open_detected(place: SourcePath, options: SourceOptions) -> ListedSource:
     """Open class folders where the user did not say that folders are classes: SourceError if they are hardly that."""
     refuse_splits(place.path, place.top.folders)
+    near, pictures = damaged_layout(place)
+    if near:
+        command = f"fastio pack {shlex.quote(str(Path(place.path, pictures)))} {shlex.quote(f'{place.name}.lmdb')}"
+        raise SourceError(f"{place.path}: {near}; `{command}` packs its pictures without labels")
     source = open_imagefolder(place, options)
     refuse_fields(place.path, source.metadata["classes"], source.keys, source.problems)
     refuse_one_class(place.path, source.metadata["classes"], source.keys, source.problems)

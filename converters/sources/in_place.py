@@ -123,6 +123,10 @@ def content_of(source: Source | StreamedSource, path: str, *, check: bool = Fals
     if refusal := samples.placed.refusal(source, parts):
         return refusal
     indices = samples.indices
+    problems = sorted([*source.problems, *samples.problems], key=attrgetter("key"))
+    if not len(indices):
+        first_one = f"; e.g. {problems[0].key} {problems[0].problem}" if problems else ""
+        raise SourceError(f"{path}: no sample in {counted(len(problems), 'file or row', 'files or rows')}{first_one}")
     names = {name: _below(root, reader.path, reader.keys_at(indices)) for name, reader in whole.items()}
     values = {
         field.name: _of_files(whole[field.name].sizes[indices], names[field.name], samples.skips.get(field.name))
@@ -133,12 +137,8 @@ def content_of(source: Source | StreamedSource, path: str, *, check: bool = Fals
     own = {each for reader in whole.values() for each in paths_below(reader.path, reader.keys_at(indices))}
     read = {os.path.relpath(os.path.realpath(each), root) for each in source.files() if each not in own}
     read |= set(_links_to(root, {os.path.realpath(reader.path) for reader in whole.values()} - {root}))
-    problems = sorted([*source.problems, *samples.problems], key=attrgetter("key"))
     waiting = _waiting(path, problems)
     is_open = all(os.access(f"{path}/{key}", os.R_OK) for key in waiting if Path(path, key).is_dir())
-    if not len(indices):
-        first_one = f"; e.g. {problems[0].key} {problems[0].problem}" if problems else ""
-        raise SourceError(f"{path}: no sample in {counted(len(problems), 'file or row', 'files or rows')}{first_one}")
     return FolderContent(
         schema=source.schema,
         keys=source.keys_at(indices),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,18 @@ from fastio.converters.sources.npy import parse_npy, read_npy_header
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.tables.names import describe_names
 from fastio.errors import SourceError
-from fastio.store.kinds.scan import IMAGES, Folder, Problem, SourcePath, Wanted, is_hidden, scan_root, scan_tree, shown
+from fastio.store.kinds.scan import (
+    IMAGES,
+    Folder,
+    Problem,
+    SourcePath,
+    Wanted,
+    is_hidden,
+    names_in,
+    scan_root,
+    scan_tree,
+    shown,
+)
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Field, Schema
@@ -321,6 +333,9 @@ def stem_of(key: str) -> str:
     return above + slash + (name.rpartition(".")[0] or name)
 
 
+_MOST_SEEN = 1000  # entries of a folder among which one of nearly the same name is looked for
+
+
 def find_folder(choice: FieldChoice, bases: Sequence[str]) -> FieldFolder:
     """
     Return the folder that ``choice.where`` names in exactly one of the folders ``bases``.
@@ -342,8 +357,13 @@ def find_folder(choice: FieldChoice, bases: Sequence[str]) -> FieldFolder:
     if places:
         both = " or ".join(repr(path) for path in places.values())
         raise SourceError(f"--field {choice}: could be {both}: write the whole path, or add --root DIR")
-    tried = ", ".join(dict.fromkeys(os.path.normpath(base) for base in bases))
-    raise SourceError(f"--field {choice}: there is no folder {folder!r} in {tried}; expected NAME=FOLDER")
+    tried: dict[str, str] = {}
+    for base in bases:
+        tried.setdefault(os.path.realpath(base), os.path.relpath(base) if base != "." else "the current folder")
+    there = sorted({f"{name}/" for base in tried for name in names_in(base, _MOST_SEEN)[0] if not is_hidden(name)})
+    near = get_close_matches(folder, there, n=1)
+    hint = f": did you mean {near[0]!r}?" if near else "; expected NAME=FOLDER"
+    raise SourceError(f"--field {choice}: there is no folder {folder!r} in {' or '.join(tried.values())}{hint}")
 
 
 def scan_files(folder: FieldFolder, *, without: Sequence[str] = ()) -> FieldFolder:

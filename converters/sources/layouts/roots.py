@@ -83,7 +83,7 @@ def find_root(path: str, root: str | None, names: Sequence[Any]) -> str:
     if len(roots) == 1:
         return roots[0]
     both = f"{' and '.join(map(repr, roots))} hold them equally"
-    found = both if roots else f"no folder in or beside {str(here)!r} does"
+    found = both if roots else f"no folder in or beside {str(Path(path).parent)!r} does"
     first = repr(some[0]) if some else "none"
     raise SourceError(f"{path}: which folder holds its images (the first is {first})? {found}: name it with --root DIR")
 

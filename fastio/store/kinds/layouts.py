@@ -151,6 +151,37 @@ def yolo_signs(place: SourcePath) -> str:
     return "a yaml of YOLO" if yolo_configs(place) else "images and labels of YOLO" if yolo_folders(place) else ""
 
 
+def damaged_layout(place: SourcePath) -> tuple[str, str]:
+    """
+    Return which layout a folder is near that is none of it, by its folders, and what is missing; and its folder of
+    pictures. "" for others.
+
+    Class folders may be called as folders of datasets are: this is asked where they are hardly classes.
+    """
+    names = {name.lower(): name for name in visible(place.top.folders)} if place.is_folder else {}
+    labels = names.get("labels", "")
+    is_there = any(map(kind_by_name, names_in(f"{place.path}/{names.get('images')}", _MOST_ENTRIES)[1]))
+    if labels and is_there and (text := _first_in(f"{place.path}/{labels}", ".txt")):
+        lines = _head(f"{place.path}/{labels}/{text}", _LINE_BYTES).decode("utf-8", "replace").strip().splitlines()
+        begins = f"{lines[0]!r:.60}" if lines else "no line"
+        words = f"{labels}/{text} has {begins}, expected 'class x y width height' in numbers"
+        return f"looks like a dataset of YOLO, but {words}: correct its labels", names["images"]
+    folder = next((names[name] for name in _VOC_FOLDERS if name in names), "")
+    if folder and (xml := _first_in(f"{place.path}/{folder}", ".xml")):
+        pictures = next((names[name] for name in ("jpegimages", "images") if name in names), "")
+        words = f"{folder}/{xml} does not begin with <annotation>: correct its XMLs"
+        return (f"looks like a dataset of Pascal VOC, but {words}", pictures) if pictures else ("", "")
+    if (pictures := names.get("leftimg8bit", "")) and "gtfine" not in names:
+        parts = names_in(f"{place.path}/{pictures}")[0]
+        part = parts[0] if parts else "train"
+        return f"looks like Cityscapes, but has no masks: add gtFine/{part}", f"{pictures}/{part}"
+    return "", ""
+
+
+def _first_in(folder: str, suffix: str) -> str:
+    return next((name for name in names_in(folder, _MOST_LABELS)[1] if name.lower().endswith(suffix)), "")
+
+
 _VOC_FOLDERS = ("annotations", "annotation", "xmls", "xml")
 _VOC_BEGINS = re.compile(rb"<annotation[\s>]")
 
@@ -208,13 +239,18 @@ def _listed_first(path: str) -> str:
 
 
 def picture_lists(place: SourcePath) -> list[str]:
-    """Return the texts in a folder of which each line names a picture in it or below, with its label or without."""
+    """
+    Return the texts in a folder of which each line names a picture in it or below, with its label or without; where no
+    such picture is there, and no other file is, those that name some: no text is made of names alone.
+    """
     if not place.is_folder:
         return []
     names = [each.key for each in place.top.left_out if text_kind(each.key) == 1][:_MOST_LISTS]
     firsts = {name: first for name in names if (first := _listed_first(f"{place.path}/{name}"))}
     folders = [place.path, *(f"{place.path}/{name}" for name in visible(place.top.folders)[:_MOST_FOLDERS])]
-    return [name for name, first in firsts.items() if any(Path(folder, first).is_file() for folder in folders)]
+    here = [name for name, first in firsts.items() if any(Path(folder, first).is_file() for folder in folders)]
+    is_all = not (place.top.keys or place.top.problems or place.top.folders) and len(firsts) == len(place.top.left_out)
+    return here or ([*firsts] if is_all else [])
 
 
 def list_signs(place: SourcePath) -> str:

@@ -399,7 +399,7 @@ def test_explicit_options_are_recorded(tmp_path):
     ("folder", "beside"),
     [
         ("images", "lists/a.xml"),
-        ("JPEGImages", "Annotations/a.xml"),
+        ("JPEGImages", "Annotations/a.mat"),
         ("train", "annotations/a.xml"),
         ("train", "data.yaml"),
         ("labels", "classes.names"),
