@@ -248,7 +248,9 @@ class RowArray:
 
     ``name`` is the one in the container. ``dtype`` is "O" for values of any length: bytes, ``str`` or arrays.
     ``rows(indices)`` returns ``(n, *shape[1:])``. If the rows lie in a file one after the other, in C order and little
-    endian, ``file`` is that file and ``start`` the byte of row 0, and nobody needs to copy them.
+    endian, ``file`` is that file and ``start`` the byte of row 0, and nobody needs to copy them. ``located(indices)``
+    returns starts and sizes (n,) of rows that lie elsewhere in ``container``, each in one piece; None if they do not.
+    ``unfit`` says why rows do not lie in a file of the user's as they are.
     """
 
     name: str
@@ -258,6 +260,9 @@ class RowArray:
     file: ByteSource | None = None
     start: int = 0
     is_string: bool = False  # bytes are meant to be text
+    container: str = ""
+    located: Callable[[Indices], tuple[NDArray[np.int64], NDArray[np.int64]] | None] | None = None
+    unfit: str = ""
 
     @property
     def leaf(self) -> str:
@@ -386,6 +391,46 @@ class ArrayField:
         if self.is_in_place and self.array.file is not None:
             return _begin_rows(self, self.array.file, indices, pool)
         return partial(self._read, indices)
+
+    def places(self, indices: Indices, *, check: bool) -> Values:
+        """Say where rows lie in their file; see ``Placer``."""
+        field, array = self.field, self.array
+        places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+        path = array.container
+        if self.is_in_place and array.file is not None and not array.unfit:
+            path = array.file.path
+            places = array.start + indices * field.nbytes, np.full(len(indices), field.nbytes, np.int64)
+        elif array.located is not None and self._keeps_bytes:
+            places = array.located(indices)
+        if places is None:
+            values = self._read(indices)
+            return values if field.is_column else replace(values, unfit={field.name: self._unfit})
+        starts, sizes = places
+        spans = Spans(_native.Buffers([0]), np.zeros(len(indices), np.int32), starts, sizes)
+        bad = np.flatnonzero(~field.fits(sizes)).tolist()
+        problems = {i: f"has a field {field.name!r} of {sizes[i]:,} bytes, which are no {field}" for i in bad}
+        return Values({field.name: spans}, problems, files={field.name: [path]})
+
+    @property
+    def _keeps_bytes(self) -> bool:
+        """Whether the bytes of a row are, as they are, a value of the field."""
+        field, array = self.field, self.array
+        if array.dtype.kind == "O":
+            return field.traits.is_picture or not (field.is_column or field.traits.is_plain or field.traits.is_json)
+        is_same = field.dtype == array.dtype.str and field.shape == array.shape[1:]
+        return field.traits.is_array and is_same and not array.is_turned
+
+    @property
+    def _unfit(self) -> str:
+        """Why rows do not lie in a file as values of the field, in words that follow "its values"."""
+        array = self.array
+        if array.unfit:
+            return array.unfit
+        if array.is_turned:
+            return "have their channels first, which packing moves last"
+        if array.dtype.str.startswith(">"):
+            return "are big-endian"
+        return "have to be turned into others to be read"
 
     def _read(self, indices: Indices) -> Values:
         try:

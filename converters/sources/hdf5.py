@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.sources.arrays import ArraysOf, RowArray, array_source
+from fastio.converters.sources.hdf5_places import rows_at, values_at
 from fastio.converters.sources.listed import Indices, ListedSource
 from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.source import LARGE_BYTES, check_memory, size_problem
@@ -35,8 +36,9 @@ def open_hdf5(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
     Open the datasets of a file as arrays, called by their paths: ``train/x``.
 
-    Those that are contiguous and little endian are read where they lie; chunked and compressed ones, strings and values
-    of any length by h5py. Links to other files are not followed.
+    Those that are contiguous and little endian are read where they lie, others by h5py. Chunks that nothing has
+    compressed, and values of any length, can be read in place as well: see ``hdf5_places``. Links to other files are
+    not followed.
     """
     import h5py
 
@@ -110,7 +112,24 @@ def _array(file: ByteSource, name: str, dataset: h5py.Dataset) -> RowArray:
     start = _start(file, dataset, shape, plain)
     if start is not None:
         return RowArray(name, shape, plain, _reader(file.path, name, dataset), file, start)
-    return RowArray(name, shape, plain, _reader(file.path, name, dataset), is_string=is_string)
+    located = values_at if dtype.kind == "O" else rows_at
+    return RowArray(
+        name,
+        shape,
+        plain,
+        _reader(file.path, name, dataset),
+        is_string=is_string,
+        container=file.path,
+        located=None if dtype.kind in "SU" or dtype.str.startswith(">") else located(file, dataset),
+        unfit=_unfit(dataset),
+    )
+
+
+def _unfit(dataset: h5py.Dataset) -> str:
+    """Why rows do not lie in the file as they are, in words that follow "its values"; "" for other reasons."""
+    if dataset.id.get_create_plist().get_nfilters():
+        return f"are {'compressed' if dataset.compression else 'filtered'} in chunks"
+    return "are cut into chunks" if dataset.chunks and dataset.chunks[1:] != dataset.shape[1:] else ""
 
 
 def _start(file: ByteSource, dataset: h5py.Dataset, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int | None:

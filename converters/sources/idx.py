@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.source import check_memory
 from fastio.converters.sources.streams import opened
-from fastio.errors import SourceError
+from fastio.errors import SourceError, StoreError
+from fastio.store.files import ByteSource, open_file
 from fastio.store.kinds.layouts import idx_files
 from fastio.store.kinds.scan import Problem, SourcePath, names_in
 
@@ -43,13 +45,14 @@ def open_idx(place: SourcePath, options: SourceOptions) -> ListedSource:
         raise SourceError(f"{place.path}: expected a file such as train-images-idx3-ubyte(.gz), or a folder with some")
     part, (images, labels) = chosen_part(place.path, parts, options.split, "part")
     folder = place.path if place.is_folder else str(Path(place.path).parent)
-    pixels = _read(f"{folder}/{images}")
+    pixels, file, start = _read(f"{folder}/{images}")
     if pixels.dtype != np.uint8 or pixels.ndim != 3:
         raise SourceError(f"{folder}/{images}: expected pixels uint8 (n, height, width), got {_words(pixels)}")
-    arrays, files = [_array("image", pixels[..., None])], [f"{folder}/{images}"]
+    image = RowArray("image", (*pixels.shape, 1), pixels.dtype, pixels[..., None].__getitem__, file, start)
+    arrays, files = [image if file is not None else replace(image, unfit="are compressed")], [f"{folder}/{images}"]
     if labels:
         files.append(f"{folder}/{labels}")
-        numbers = _read(files[-1])
+        numbers, _, _ = _read(files[-1])
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or len(numbers) != len(pixels):
             raise SourceError(f"{files[-1]}: expected {len(pixels):,} whole numbers, got {_words(numbers)}")
         arrays.append(_array("label", numbers.astype(np.int64)))
@@ -63,8 +66,11 @@ def open_idx(place: SourcePath, options: SourceOptions) -> ListedSource:
     return array_source(place, ArraysOf(_KIND, arrays, others, disk_bytes, files), options)
 
 
-def _read(path: str) -> NDArray[np.generic]:
-    """Return the numbers of an idx file, big-endian ones as they are. Raises SourceError that says what is wrong."""
+def _read(path: str) -> tuple[NDArray[np.generic], ByteSource | None, int]:
+    """
+    Return the numbers of an idx file, big-endian ones as they are; the file, None if it is compressed, and the byte
+    that they begin at. Raises SourceError that says what is wrong.
+    """
     with opened(path) as stream:
         head = stream.read(4)
         dtype = _DTYPES.get(head[2]) if len(head) == 4 and head[:2] == b"\0\0" else None
@@ -73,11 +79,15 @@ def _read(path: str) -> NDArray[np.generic]:
         if dtype is None or not sizes or len(sizes) != axes:
             raise SourceError(f"{path}: is no idx file: it begins with {head!r}; download it again")
         expected = math.prod(sizes) * np.dtype(dtype).itemsize
-        if not path.endswith((".gz", ".zst")) and Path(path).stat().st_size != 4 + 4 * axes + expected:
-            there = Path(path).stat().st_size - 4 - 4 * axes
-            raise SourceError(
-                f"{path}: says {sizes} numbers, {expected:,} bytes, but holds {there:,}; download it again"
-            )
+        start = 4 + 4 * axes
+        if not path.lower().endswith((".gz", ".zst")):
+            file = _opened(path)
+            if file.size != start + expected:
+                there = file.size - start
+                raise SourceError(
+                    f"{path}: says {sizes} numbers, {expected:,} bytes, but holds {there:,}; download it again"
+                )
+            return file.read(start, file.size).view(dtype).reshape(sizes), file, start
         try:
             check_memory(expected)
         except MemoryError as exc:
@@ -88,7 +98,14 @@ def _read(path: str) -> NDArray[np.generic]:
     if len(data) != expected:
         some = "more" if len(data) > expected else f"{len(data):,}"
         raise SourceError(f"{path}: says {sizes}, {expected:,} bytes, but holds {some}; download it again")
-    return np.frombuffer(data, dtype).reshape(sizes)
+    return np.frombuffer(data, dtype).reshape(sizes), None, 0
+
+
+def _opened(path: str) -> ByteSource:
+    try:
+        return open_file(path)
+    except StoreError as exc:
+        raise SourceError(str(exc)) from exc
 
 
 def _words(array: NDArray[np.generic]) -> str:

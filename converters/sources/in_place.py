@@ -116,11 +116,11 @@ def content_of(source: Source | StreamedSource, path: str, *, check: bool = Fals
     if not (parts.whole or parts.placers):
         return ""
     first = _Placed.of(source, parts, source.indices[:1], check=False)
-    if refusal := first.refusal(source, parts):
+    if len(source.indices) and (refusal := first.refusal(source, parts)):
         return refusal
     root, whole = root_of(path), parts.whole
     samples = _Samples.of(source, parts, check=check)
-    if refusal := samples.placed.refusal(source, parts):
+    if len(source.indices) and (refusal := samples.placed.refusal(source, parts)):
         return refusal
     indices = samples.indices
     problems = sorted([*source.problems, *samples.problems], key=attrgetter("key"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import UNKNOWN
 from fastio.types.schema import RAW, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = [
     "open_lmdb",
@@ -44,6 +45,7 @@ _COUNT = b"num-samples"
 _OCR = re.compile(rb"(image|label)-0*(\d+)\Z")
 _BOOKKEEPING = re.compile(rb"__\w+__\Z|num[-_]samples\Z|length\Z|keys\Z|_header\Z")
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_CHANNELS_FIRST = "have their channels first, which packing moves last"
 _PARTS = ("image", "label")  # of a pickled pair
 
 
@@ -91,24 +93,14 @@ class _Pile:
 
     def in_place(self, field: Field, rows: NDArray[np.int64]) -> Read:
         """Return how to read a field whose values are those of these rows, where they lie."""
+        return _WholeValues(self, field, rows).begin
 
-        def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
-            chosen = rows[indices]
-            starts, sizes = self.values.starts[chosen], self.values.sizes[chosen]
-            wait = begin_in_place(self.files, starts, sizes, pool)
-
-            def finish() -> Values:
-                there, unread = wait()
-                problems = dict.fromkeys(unread, "cannot be read")
-                if field.traits.is_text or field.traits.is_json or field.is_column:
-                    return _encoded(field, [view.tobytes() for view in there.views()], problems)
-                bad = np.flatnonzero(~field.fits(sizes)).tolist()
-                problems |= {i: f"has {sizes[i]:,} bytes, which are no {field}" for i in bad if i not in problems}
-                return Values({field.name: there}, problems)
-
-            return finish
-
-        return begin
+    def places(self, field: Field, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Values:
+        """Return values of a field that lie in the file; see ``Placer``."""
+        spans = Spans(self.files.buffers, np.zeros(len(starts), np.int32), starts, sizes)
+        bad = np.flatnonzero(~field.fits(sizes)).tolist()
+        problems = {i: f"has {sizes[i]:,} bytes, which are no {field}" for i in bad}
+        return Values({field.name: spans}, problems, files={field.name: [self.file.path]})
 
     def source(
         self,
@@ -141,6 +133,41 @@ class _Pile:
             left_out=left_out,
             paths=lambda: [self.file.path],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeValues:
+    """A field whose values are those of some rows, where they lie."""
+
+    pile: _Pile
+    field: Field
+    rows: NDArray[np.int64]
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to read some values; see ``ListedSource.read``."""
+        field, (starts, sizes) = self.field, self._located(indices)
+        wait = begin_in_place(self.pile.files, starts, sizes, pool)
+
+        def finish() -> Values:
+            there, unread = wait()
+            problems = dict.fromkeys(unread, "cannot be read")
+            if field.traits.is_text or field.traits.is_json or field.is_column:
+                return _encoded(field, [view.tobytes() for view in there.views()], problems)
+            values = self.pile.places(field, starts, sizes)
+            return Values({field.name: there}, {**values.problems, **problems})
+
+        return finish
+
+    def places(self, indices: Indices, *, check: bool) -> Values:
+        """Say where values lie; see ``Placer``."""
+        field = self.field
+        if field.traits.is_text or field.traits.is_json or field.is_column:
+            return self.begin(indices, None)()
+        return self.pile.places(field, *self._located(indices))
+
+    def _located(self, indices: Indices) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        chosen = self.rows[indices]
+        return self.pile.values.starts[chosen], self.pile.values.sizes[chosen]
 
 
 def _opener(pile: _Pile, options: SourceOptions) -> Callable[[_Pile, SourceOptions], ListedSource]:
@@ -260,7 +287,14 @@ def _caffe(pile: _Pile, _options: SourceOptions) -> ListedSource:
             raise ValueError("is a Datum without a label")
         return [_picture_of(sample, field), sample.label]
 
-    return pile.source(rows, fields, _parsed(pile, fields, rows, values_of), others)
+    reader = _Parsed(pile, fields, rows, values_of, _data_at if field.traits.is_picture else None, _CHANNELS_FIRST)
+    return pile.source(rows, fields, reader.begin, others)
+
+
+def _data_at(message: bytes) -> tuple[int, int]:
+    """Where the picture of a Datum lies in it, and its size."""
+    sample = parse_caffe_sample(message)
+    return sample.data_at, len(sample.data)
 
 
 def _picture_of(sample: CaffeSample, field: Field) -> Any:
@@ -288,8 +322,8 @@ def _pickled(pile: _Pile, _options: SourceOptions) -> ListedSource:
 
     ordered = sorted(fields, key=lambda field: field.is_column)
     order = [names.index(field.name) for field in ordered]
-    read = _parsed(pile, ordered, rows, lambda message: [values_of(message)[i] for i in order])
-    return pile.source(rows, ordered, read, others)
+    reader = _Parsed(pile, ordered, rows, lambda message: [values_of(message)[i] for i in order], None, "are pickled")
+    return pile.source(rows, ordered, reader.begin, others)
 
 
 def _unpickled(message: bytes) -> dict[str, Any]:
@@ -321,15 +355,37 @@ def _field_of_value(pile: _Pile, name: str, value: Any) -> Field:
     raise SourceError(f"{pile.file.path}: the first pickle holds {type(value).__name__} as {name!r}: no field holds it")
 
 
-def _parsed(
-    pile: _Pile, fields: Sequence[Field], rows: NDArray[np.int64], values_of: Callable[[bytes], list[Any]]
-) -> Read:
-    """Return how to read samples that are parsed one by one; ``values_of`` raises ValueError in words after the key."""
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """
+    Samples that are parsed one by one; ``values_of`` raises ValueError in words after the key. ``first_at`` says where
+    in a sample the bytes of its first field lie, if they lie there as they are; otherwise ``unfit`` says why not.
+    """
 
-    def begin(indices: Indices, _pool: _native.ThreadPool | None) -> Callable[[], Values]:
-        return lambda: _parse(pile, fields, rows[indices], values_of)
+    pile: _Pile
+    fields: Sequence[Field]
+    rows: NDArray[np.int64]
+    values_of: Callable[[bytes], list[Any]]
+    first_at: Callable[[bytes], tuple[int, int]] | None
+    unfit: str
 
-    return begin
+    def begin(self, indices: Indices, _pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to read some samples; see ``ListedSource.read``."""
+        return lambda: _parse(self.pile, self.fields, self.rows[indices], self.values_of)
+
+    def places(self, indices: Indices, *, check: bool) -> Values:
+        """Say where the values of the first field lie; see ``Placer``."""
+        rows, field = self.rows[indices], self.fields[0]
+        values = _parse(self.pile, self.fields, rows, self.values_of)
+        if self.first_at is None:
+            return replace(values, unfit={field.name: self.unfit})
+        starts, sizes = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        for i, row in enumerate(rows.tolist()):
+            if i not in values.problems:
+                at, sizes[i] = self.first_at(self.pile.value(row))
+                starts[i] = self.pile.values.starts[row] + at
+        there = self.pile.places(field, starts, sizes)
+        return replace(values, spans={**values.spans, **there.spans}, files=there.files)
 
 
 def _parse(
@@ -382,7 +438,8 @@ class CaffeSample:
     A picture and its label.
 
     ``data`` is an encoded picture if ``is_encoded``, else ``channels * height * width`` bytes, channels first (blue,
-    green, red if OpenCV read them). ``floats`` are as many numbers instead. ``label`` is None if there is none.
+    green, red if OpenCV read them), from the byte ``data_at`` of the message on. ``floats`` are as many numbers
+    instead. ``label`` is None if there is none.
     """
 
     channels: int
@@ -392,6 +449,7 @@ class CaffeSample:
     label: int | None
     floats: NDArray[np.float32]
     is_encoded: bool
+    data_at: int
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -402,7 +460,7 @@ class CaffeSample:
 def parse_caffe_sample(message: bytes) -> CaffeSample:
     """Parse a Datum. Raises ValueError that says what is wrong, in words that follow "is not a Datum of Caffe: "."""
     numbers: dict[int, int] = {}
-    data, floats = b"", [b""]
+    data, floats, data_at = b"", [b""], 0
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -415,9 +473,9 @@ def parse_caffe_sample(message: bytes) -> CaffeSample:
         size, at = (4, at) if wire == _FIXED32 else _varint(message, at)
         if at + size > len(message):
             raise ValueError("it is cut off")
-        value, at = message[at : at + size], at + size
+        value, start, at = message[at : at + size], at, at + size
         if number == _DATA:
-            data = value
+            data, data_at = value, start
         else:
             floats.append(value)
     joined = b"".join(floats)
@@ -432,6 +490,7 @@ def parse_caffe_sample(message: bytes) -> CaffeSample:
         None if label is None else _signed(label),
         np.frombuffer(joined, "<f4"),
         bool(numbers.get(_ENCODED, 0)),
+        data_at,
     )
     _check(sample)
     return sample

@@ -123,7 +123,7 @@ def _row_array(
     is_plain = not is_fortran or len(shape) == 1
     if is_plain and not dtype.str.startswith(">"):
         return RowArray(name, shape, dtype, rows.__getitem__, file, start)
-    return RowArray(name, shape, dtype, rows.__getitem__)
+    return RowArray(name, shape, dtype, rows.__getitem__, unfit="" if is_plain else "are in Fortran order")
 
 
 def _npz(path: str) -> ArraysOf:
@@ -149,13 +149,14 @@ def _npz(path: str) -> ArraysOf:
 
 def _in_member(path: str, members: ZipMembers, member: ZipMember, name: str) -> RowArray | Problem:
     """An array of an archive: in place if it is stored, otherwise inflated into an unnamed file on disk."""
-    file, start = members.file, member.start
+    file, start, unfit = members.file, member.start, ""
     title = f"{path}: {member.name}"
     if not member.is_stored:
-        file, start = _unpacked(title, members.file, member), 0
+        file, start, unfit = _unpacked(title, members.file, member), 0, "are compressed"
     head = file.read(start, start + min(member.size, _MOST_HEADER)).tobytes()
     shape, is_fortran, dtype, header = _header(title, io.BytesIO(head), member.size)
-    return _row_array(file, name, shape, dtype, start + header, is_fortran=is_fortran)
+    array = _row_array(file, name, shape, dtype, start + header, is_fortran=is_fortran)
+    return array if isinstance(array, Problem) else replace(array, unfit=array.unfit or unfit)
 
 
 def _unpacked(title: str, file: ByteSource, member: ZipMember) -> ByteSource:

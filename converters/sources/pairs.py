@@ -45,6 +45,7 @@ __all__ = [
     "FieldFiles",
     "fitted",
     "is_mask_name",
+    "keeps_bytes",
     "open_pairs",
     "stem_of",
     "suggested_field",
@@ -444,10 +445,13 @@ class FieldFiles:
 
 def fitted(field: Field, wait: Callable[[], Values]) -> Callable[[], Values]:
     """Return how to wait for the contents of whole files, and make the values of ``field`` of them."""
+    return wait if keeps_bytes(field) else lambda: _encoded(field, wait())
+
+
+def keeps_bytes(field: Field) -> bool:
+    """Return whether the content of a file is a value of the field as it is."""
     traits = field.traits
-    if traits.is_picture or not (traits.is_plain or traits.is_json):
-        return wait
-    return lambda: _encoded(field, wait())
+    return traits.is_picture or not (traits.is_plain or traits.is_json)
 
 
 def is_mask_name(name: str) -> bool:

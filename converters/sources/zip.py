@@ -18,7 +18,7 @@ from fastio.converters.sources.files import IMAGE_FIELD, LABEL_FIELD
 from fastio.converters.sources.folders import refuse_fields, refuse_splits
 from fastio.converters.sources.listed import Indices, ListedSource, Read, Values, names_at, read_together
 from fastio.converters.sources.options import SourceOptions, source_record
-from fastio.converters.sources.pairs import fitted, is_mask_name, stem_of
+from fastio.converters.sources.pairs import fitted, is_mask_name, keeps_bytes, stem_of
 from fastio.converters.sources.source import joined_checksums
 from fastio.converters.sources.tables.names import describe_names
 from fastio.converters.sources.zip_members import MemberReader, ZipMember, ZipMembers, inflated, open_members
@@ -260,7 +260,7 @@ def _paired(
         MemberReader.of(of.name, tree.members.file, tuple(tree.files[name] for name in files))
         for of, files in zip(fields, names, strict=True)
     ]
-    read = read_together([_fitted(of, reader) for of, reader in zip(fields, readers, strict=True)])
+    read = read_together([_FittedMembers(of, reader).begin for of, reader in zip(fields, readers, strict=True)])
     choices = [str(FieldChoice(p.choice.name, p.choice.where, of)) for p, of in zip(parts, fields, strict=True)]
     described = {
         part.choice.name: describe_names(names[0], files) for part, files in list(zip(parts, names, strict=True))[1:]
@@ -269,11 +269,22 @@ def _paired(
     return _listed(place, tree, names[0], fields, readers, read, metadata, {})
 
 
-def _fitted(of: Field, reader: MemberReader) -> Read:
-    def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
-        return fitted(of, reader.begin(indices, pool))
+@dataclass(frozen=True, slots=True)
+class _FittedMembers:
+    """Members as the field keeps them: text and JSON checked, arrays without the header of their .npy file."""
 
-    return begin
+    of: Field
+    reader: MemberReader
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to read some members; see ``ListedSource.read``."""
+        return fitted(self.of, self.reader.begin(indices, pool))
+
+    def places(self, indices: Indices, *, check: bool) -> Values:
+        """Say where members lie that are values as they are; see ``Placer``."""
+        if keeps_bytes(self.of):
+            return self.reader.places(indices, check=check)
+        return self.begin(indices, None)()
 
 
 def _part(tree: _ZipTree, choice: FieldChoice) -> _FieldNames:

@@ -220,6 +220,18 @@ class MemberReader:
 
         return finish
 
+    def places(self, indices: Indices, *, check: bool) -> Values:
+        """Say where members lie, with their checksums, if all are stored; see ``Placer``."""
+        starts, sizes, _ = self.located[indices].T.copy()
+        deflated = np.flatnonzero(self.located[:, 2] == 0)
+        if len(deflated):
+            words = f"are deflated, such as {self.members[int(deflated[0])].name}"
+            return Values(self.begin(indices, None)().spans, unfit={self.field_name: words})
+        problems = self.begin(indices, None)().problems if check else {}
+        shard = np.zeros(len(indices), np.int32)
+        spans = Spans(self.files.buffers, shard, starts, sizes, self.checksums[indices])
+        return Values({self.field_name: spans}, problems, files={self.field_name: [self.file.path]})
+
     def _inflate(self, indices: Indices, sizes: NDArray[np.int64]) -> Values:
         try:
             check_memory(int(sizes.sum()))

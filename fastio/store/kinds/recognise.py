@@ -221,6 +221,7 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> tuple[S
 
 # Text, which names alone indicate.
 
+_OF_LMDB = "data.mdb"  # beside which BasicSR keeps a .txt of names
 _MOST_LISTED = 1000  # folders looked into: links may lead in circles
 
 
@@ -269,7 +270,7 @@ def _kind_of_folder(path: str) -> str | None:
     except OSError:
         return None  # whoever opens it says why
     shards = tuple(shard_suffixes())
-    if any(kind_by_name(name) or name.endswith(shards) for name in names):
+    if any(kind_by_name(name) or name.endswith(shards) or name == _OF_LMDB for name in names):
         return None
     for each in _texts():
         if each.is_text_file is not None and any(map(each.is_text_file, names)):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import struct
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
+import lmdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
@@ -23,7 +27,7 @@ from tests.converters.sources.arrow.picture_tables import (
     write_stream,
 )
 from tests.converters.sources.shard_files import dictionary, write_litdata, write_mds
-from tests.converters.sources.tfrecord.records import example, write_records
+from tests.converters.sources.tfrecord.records import example, sized, write_records
 from tests.converters.trees import picture
 
 __all__ = ["KINDS", "Made"]
@@ -166,6 +170,169 @@ def parquet(**options: Any) -> Callable[[Path, int], Made]:
     return make
 
 
+def hdf5_contiguous(folder: Path, count: int) -> Made:
+    """Pixels and labels as h5py writes arrays."""
+    folder.mkdir()
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["image"], file["label"] = _pixels(count), np.arange(count) % 3
+    return _of_hdf5(folder)
+
+
+def hdf5_chunked(folder: Path, count: int) -> Made:
+    """Pixels in chunks of five rows, which can grow."""
+    folder.mkdir()
+    with h5py.File(folder / "a.h5", "w", userblock_size=512) as file:
+        file.create_dataset("image", data=_pixels(count), chunks=(5, 4, 6, 3), maxshape=(None, 4, 6, 3))
+        file["label"] = np.arange(count) % 3
+    return _of_hdf5(folder)
+
+
+def hdf5_any_length(folder: Path, count: int) -> Made:
+    """Encoded pictures as arrays of bytes that differ in length, and text."""
+    folder.mkdir()
+    with h5py.File(folder / "a.h5", "w") as file:
+        pictures = file.create_dataset("image", (count,), h5py.vlen_dtype(np.uint8))
+        captions = file.create_dataset("caption", (count,), h5py.string_dtype())
+        for i in range(count):
+            pictures[i], captions[i] = np.frombuffer(picture(i) + bytes(97 * i), np.uint8), f"é {i}"
+        file["label"] = np.arange(count) % 3
+    return _of_hdf5(folder)
+
+
+def hdf5_any_length_chunked(folder: Path, count: int) -> Made:
+    """The same in chunks, behind a user block."""
+    folder.mkdir()
+    with h5py.File(folder / "a.h5", "w", userblock_size=512, libver="latest") as file:
+        pictures = file.create_dataset("image", (count,), h5py.vlen_dtype(np.uint8), chunks=(5,), maxshape=(None,))
+        for i in range(count):
+            pictures[i] = np.frombuffer(picture(i), np.uint8)
+    return _of_hdf5(folder)
+
+
+def _pixels(count: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(count).integers(0, 256, (count, 4, 6, 3), np.uint8)
+
+
+def _of_hdf5(folder: Path) -> Made:
+    with h5py.File(folder / "a.h5") as file:
+        columns = {name: dataset[:] for name, dataset in file.items()}
+    return Made(
+        folder / "a.h5", [{name: _plain(each[i]) for name, each in columns.items()} for i in _positions(columns)]
+    )
+
+
+def _positions(columns: Mapping[str, Any]) -> range:
+    return range(len(next(iter(columns.values()))))
+
+
+def _plain(value: Any) -> Any:
+    """The bytes of an array, a number as it is."""
+    return value.item() if isinstance(value, np.integer) else value if isinstance(value, bytes) else value.tobytes()
+
+
+def lmdb_pictures(folder: Path, count: int) -> Made:
+    """Pictures under their names, as BasicSR writes them: a folder with a list of them beside."""
+    path = folder / "train.lmdb"
+    folder.mkdir()
+    names = [f"{i:04d}" for i in range(count)]
+    _put(path, {name: picture(i) + bytes(99 * i) for i, name in enumerate(names)})
+    (path / "meta_info.txt").write_text("".join(f"{name}.png (4,4,3) 1\n" for name in names))
+    return Made(path, [{"image": value} for value in _got(path)])
+
+
+def lmdb_numbered(folder: Path, count: int) -> Made:
+    """Pictures and texts by number, as for text recognition."""
+    entries = {f"image-{i + 1:09d}": picture(i) for i in range(count)}
+    entries |= {f"label-{i + 1:09d}": f"word {i}".encode() for i in range(count)}
+    _put(folder, {**entries, "num-samples": b"%d" % count})
+    values = _got(folder)
+    return Made(folder, [{"image": values[i], "text": values[count + i]} for i in range(count)])
+
+
+def lmdb_caffe(folder: Path, count: int) -> Made:
+    """Encoded pictures in Caffe's Datum, one of them on pages of its own."""
+    values = [picture(i) + bytes(5000 * (i == 3)) for i in range(count)]
+    behind = [bytes([5 << 3, i % 3, 7 << 3, 1]) for i in range(count)]
+    datums = [sized(4, value) + label for value, label in zip(values, behind, strict=True)]
+    _put(folder, {f"{i:08d}": each for i, each in enumerate(datums)})
+    fields = [(datum, _varint(datum, 1)) for datum in _got(folder)]
+    pictures = [datum[start : start + size] for datum, (size, start) in fields]
+    labels = [datum[start + size + 1] for datum, (size, start) in fields]
+    return Made(folder, [{"image": one, "label": two} for one, two in zip(pictures, labels, strict=True)])
+
+
+def _put(path: Path, entries: Mapping[str, bytes]) -> None:
+    path.mkdir()
+    with lmdb.open(str(path), map_size=1 << 22) as env, env.begin(write=True) as txn:
+        for key, value in entries.items():
+            txn.put(key.encode(), value)
+
+
+def _got(path: Path) -> list[bytes]:
+    """Values in the order of their keys."""
+    with lmdb.open(str(path), readonly=True, lock=False) as env, env.begin() as txn:
+        return [value for _, value in txn.cursor()]
+
+
+def zip_classes(folder: Path, count: int) -> Made:
+    """Stored pictures in folders of their classes."""
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        for i in range(count):
+            archive.writestr(f"top/c{i % 3}/{i:04d}.png", picture(i))
+    with zipfile.ZipFile(folder / "a.zip") as archive:
+        names = sorted(archive.namelist())
+        samples = [{"image": archive.read(name), "label": int(name[5])} for name in names]
+    return Made(folder / "a.zip", samples)
+
+
+def zip_fields(folder: Path, count: int) -> Made:
+    """Stored pictures, their masks, and deflated JSON."""
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        for i in range(count):
+            archive.writestr(f"images/{i:04d}.png", picture(i))
+            archive.writestr(f"masks/{i:04d}.png", picture(i, mode="L"))
+            archive.writestr(f"notes/{i:04d}.json", json.dumps({"n": i}), zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(folder / "a.zip") as archive:
+        stems = sorted(Path(name).stem for name in archive.namelist() if name.startswith("images/"))
+        places = {"image": "images/{}.png", "mask": "masks/{}.png", "notes": "notes/{}.json"}
+        samples = [{field: archive.read(place.format(stem)) for field, place in places.items()} for stem in stems]
+    return Made(folder / "a.zip", samples, Unpacked(fields=["mask=masks/", "notes=notes/"]))
+
+
+def npy_folder(folder: Path, count: int) -> Made:
+    """A file for each array."""
+    folder.mkdir()
+    np.save(folder / "x.npy", _pixels(count))
+    np.save(folder / "points.npy", np.random.default_rng(1).normal(size=(count, 5, 2)))
+    np.save(folder / "y.npy", np.arange(count) % 3)
+    titles = {"image": "x", "points": "points", "label": "y"}
+    columns = {field: np.load(folder / f"{name}.npy") for field, name in titles.items()}
+    return Made(folder, [{name: _plain(each[i]) for name, each in columns.items()} for i in _positions(columns)])
+
+
+def npz(folder: Path, count: int) -> Made:
+    """An archive of NumPy, not compressed."""
+    folder.mkdir()
+    np.savez(folder / "a.npz", x=_pixels(count), y=np.arange(count) % 3)
+    columns = dict(zip(("image", "label"), np.load(folder / "a.npz").values(), strict=True))
+    return Made(
+        folder / "a.npz", [{name: _plain(each[i]) for name, each in columns.items()} for i in _positions(columns)]
+    )
+
+
+def idx(folder: Path, count: int) -> Made:
+    """MNIST's files of pixels and of labels."""
+    folder.mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (count, 5, 5), np.uint8)
+    head = struct.pack(">4B4I", 0, 0, 8, 3, count, 5, 5, 0)[:-4]
+    (folder / "train-images-idx3-ubyte").write_bytes(head + pixels.tobytes())
+    labels = struct.pack(">4BI", 0, 0, 8, 1, count) + bytes(i % 3 for i in range(count))
+    (folder / "train-labels-idx1-ubyte").write_bytes(labels)
+    return Made(folder, [{"image": pixels[i].tobytes(), "label": i % 3} for i in range(count)])
+
+
 KINDS: dict[str, Callable[[Path, int], Made]] = {
     "tfrecord": tfrecord,
     "mds": mds,
@@ -175,4 +342,16 @@ KINDS: dict[str, Callable[[Path, int], Made]] = {
     "datasets": saved,
     "parquet": parquet(),
     "parquet-plain": parquet(use_dictionary=False, data_page_version="2.0", write_page_checksum=True),
+    "hdf5, contiguous": hdf5_contiguous,
+    "hdf5, chunks": hdf5_chunked,
+    "hdf5, any length": hdf5_any_length,
+    "hdf5, any length, chunks": hdf5_any_length_chunked,
+    "lmdb, pictures": lmdb_pictures,
+    "lmdb, numbered": lmdb_numbered,
+    "lmdb, Caffe": lmdb_caffe,
+    "zip, classes": zip_classes,
+    "zip, fields": zip_fields,
+    "npy": npy_folder,
+    "npz": npz,
+    "idx": idx,
 }

@@ -30,8 +30,8 @@ from tests.converters.sources.test_pairs import ALL, npy, pairs
 from tests.converters.trees import class_folders, flat, pickled, picture
 
 PACKED_FIRST = {"store", "tokens"}
-PACKED_FIRST |= {"npy", "cifar", "hdf5", "lmdb", "zip", "idx"}
-PACKED_FIRST |= {"parquet"}  # whose pages are compressed
+PACKED_FIRST |= {"cifar"}  # whose channels come first
+PACKED_FIRST |= {"hdf5", "zip", "parquet"}  # compressed here
 _OF_PLACE = ("skipped", "left_out")
 
 

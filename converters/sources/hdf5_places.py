@@ -1,0 +1,155 @@
+"""
+Where the rows of HDF5 datasets lie in their file: in chunks without filters, and, of any length, in the global heap.
+
+A dataset of values of any length holds a reference for each, little endian:
+
+    uint32 elements | address of a heap collection (8 bytes) | uint32 object
+
+A collection is "GCOL", version 1, three bytes, uint64 size; then objects of uint16 number, uint16 references, four
+bytes, uint64 size and their bytes up to a multiple of eight. The object 0 is free space. Nothing here is trusted: an
+address or a size that leaves the file is a row that cannot be located.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.store.files import ByteSource
+
+if TYPE_CHECKING:
+    import h5py
+
+__all__ = ["Located", "rows_at", "values_at"]
+
+Located = Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], NDArray[np.int64]] | None]
+
+_ADDRESS_BYTES = 8
+_REFERENCE = np.dtype([("count", "<u4"), ("address", "<u8"), ("object", "<u4")])
+_COLLECTION = struct.Struct("<4sB3xQ")
+_OBJECT = struct.Struct("<HH4xQ")
+_NO_ADDRESS = (1 << 64) - 1
+
+
+def rows_at(file: ByteSource, dataset: h5py.Dataset) -> Located | None:
+    """
+    Return where rows of a fixed size lie, if each lies whole in a chunk that no filter has changed.
+
+    The function returns starts and sizes. None: they do not, or some chunk was never written.
+    """
+    row_bytes = math.prod(dataset.shape[1:]) * int(dataset.dtype.itemsize)
+    starts = _row_starts(file, dataset, row_bytes)
+    if starts is None:
+        return None
+    return lambda indices: (starts[indices], np.full(len(indices), row_bytes, np.int64))
+
+
+def values_at(file: ByteSource, dataset: h5py.Dataset) -> Located | None:
+    """
+    Return where the values of any length of a dataset lie, if its references can be read.
+
+    The function returns starts and sizes; None if one of these values cannot be located.
+    """
+    sizes = dataset.file.id.get_create_plist().get_sizes()
+    if sizes[0] != _ADDRESS_BYTES or len(dataset.shape) != 1:
+        return None
+    starts = _row_starts(file, dataset, _REFERENCE.itemsize)
+    if starts is None:
+        return None
+    heap = _Heap(file, int(dataset.file.userblock_size), _element_bytes(dataset))
+
+    def located(indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        raw = b"".join(file.read(at, at + _REFERENCE.itemsize).tobytes() for at in starts[indices].tolist())
+        return heap.places(np.frombuffer(raw, _REFERENCE))
+
+    return located
+
+
+def _element_bytes(dataset: h5py.Dataset) -> int:
+    """The bytes of one element of a value of any length."""
+    import h5py
+
+    base = h5py.check_vlen_dtype(dataset.dtype)
+    return 1 if base is None else int(np.dtype(base).itemsize)
+
+
+def _row_starts(file: ByteSource, dataset: h5py.Dataset, row_bytes: int) -> NDArray[np.int64] | None:
+    """Where each row begins; None if rows are cut, filtered, or not all there."""
+    count = int(dataset.shape[0])
+    if dataset.id.get_create_plist().get_nfilters():
+        return None
+    if dataset.chunks is None:
+        start = dataset.id.get_offset()
+        starts = None if start is None else int(start) + row_bytes * np.arange(count)
+    else:
+        starts = _chunked(dataset, count, row_bytes)
+    if starts is None or not count or (starts < 0).any() or int(starts.max()) > file.size - row_bytes:
+        return None
+    return starts
+
+
+def _chunked(dataset: h5py.Dataset, count: int, row_bytes: int) -> NDArray[np.int64] | None:
+    rows, *rest = dataset.chunks
+    if tuple(rest) != tuple(dataset.shape[1:]):
+        return None
+    found = dataset.id.get_num_chunks()
+    if found != -(-count // rows):
+        return None
+    chunk_starts = np.full(found, -1, np.int64)
+    for number in range(found):
+        info = dataset.id.get_chunk_info(number)
+        if info.byte_offset is None or info.filter_mask:
+            return None
+        chunk_starts[info.chunk_offset[0] // rows] = info.byte_offset
+    at = np.arange(count)
+    starts: NDArray[np.int64] = chunk_starts[at // rows] + at % rows * row_bytes
+    return None if (chunk_starts < 0).any() else starts
+
+
+@dataclass(frozen=True, slots=True)
+class _Heap:
+    """The global heap of a file, whose addresses begin at ``base``; elements of values have ``element_bytes``."""
+
+    file: ByteSource
+    base: int
+    element_bytes: int
+
+    def places(self, references: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        """Return starts and sizes of the values that these refer to; None if one is not there."""
+        starts = np.zeros(len(references), np.int64)
+        sizes = references["count"].astype(np.int64) * self.element_bytes
+        collections: dict[int, dict[int, tuple[int, int]]] = {}
+        for i, (count, address, number) in enumerate(references.tolist()):
+            if not count:
+                continue
+            if address not in collections:
+                collections[address] = {} if address == _NO_ADDRESS else self._objects(self.base + address)
+            start, size = collections[address].get(number, (0, -1))
+            if size != sizes[i]:
+                return None
+            starts[i] = start
+        return starts, sizes
+
+    def _objects(self, at: int) -> dict[int, tuple[int, int]]:
+        """Start and size of each object of a collection, by its number; nothing if there is no collection."""
+        found: dict[int, tuple[int, int]] = {}
+        if at + _COLLECTION.size > self.file.size:
+            return found
+        magic, version, size = _COLLECTION.unpack(self.file.read(at, at + _COLLECTION.size).tobytes())
+        end = at + size
+        if magic != b"GCOL" or version != 1 or end > self.file.size:
+            return found
+        at += _COLLECTION.size
+        while at + _OBJECT.size <= end:
+            number, _, size = _OBJECT.unpack(self.file.read(at, at + _OBJECT.size).tobytes())
+            if number == 0 or size > end - at - _OBJECT.size:
+                break
+            found[number] = at + _OBJECT.size, size
+            at += _OBJECT.size + -(-size // 8) * 8
+        return found
