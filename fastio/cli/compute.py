@@ -12,14 +12,13 @@ from fastio.cli.group import Sections
 from fastio.cli.options import (
     BESIDE_NAMES,
     REMOTE_NAMES,
-    WholeNumber,
     beside_options,
     max_pixels_option,
     remote_options,
     split_fields,
 )
 from fastio.cli.pack_options import part_option
-from fastio.cli.screen import SIZE, meter, printable, problem_table
+from fastio.cli.screen import SIZE, WholeNumber, meter, printable, problem_table
 from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
