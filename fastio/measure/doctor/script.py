@@ -25,6 +25,7 @@ from fastio.measure.doctor.facts import ScriptFacts
 from fastio.measure.doctor.recipe import code_of, is_of_pixels, output_dtype, output_sizes, recipe_of
 from fastio.measure.doctor.transform_timers import WHOLE_PICTURE, step_name, steps_of, transform_of
 from fastio.measure.loop.user_code import is_users_code
+from fastio.store.beside.joined import BesideStore
 from fastio.store.files.local import is_local
 from fastio.store.index.views import SelectedStore
 from fastio.store.kinds.recognise import recognise
@@ -117,6 +118,8 @@ def fast_loader_script(arguments: Mapping[str, Any], name: str | None) -> Script
     passed = []
     for key, value in arguments.items():
         is_dataset = key == "dataset" and hasattr(value, "store")
+        if is_dataset and isinstance(value.store, BesideStore):  # which no path stands for
+            return ScriptFacts(loader=name)
         text = _literal(str(value.store.path) if is_dataset else value)
         if text is None:
             return ScriptFacts(loader=name)
@@ -198,10 +201,11 @@ def _packed(loader: DataLoader[Any], names: Mapping[str, str], dataset: Any) -> 
     """Return an expression for what FastLoader reads in the place of a FastDataset that has a transform."""
     if not isinstance(dataset, FastDataset):
         return None
-    if is_local(dataset.store.path) and not isinstance(dataset.store, SelectedStore):
+    if is_local(dataset.store.path) and not isinstance(dataset.store, (SelectedStore, BesideStore)):
         return json.dumps(dataset.store.path, ensure_ascii=False)
     behind = ".dataset" if isinstance(loader.dataset, Subset) else ""
-    return f"FastDataset({names.get('dataset') or _of_loader(names, 'dataset')}{behind}.store)"
+    fields = "" if dataset.fields is None else f", fields={dataset.fields!r}"
+    return f"FastDataset({names.get('dataset') or _of_loader(names, 'dataset')}{behind}.store{fields})"
 
 
 def _reads(dataset: Any) -> str | None:

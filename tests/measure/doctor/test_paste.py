@@ -280,6 +280,16 @@ colours = [ColorJitter(0.4), RandAugment()]
 transform = Compose([RandomResizedCrop(32), *colours, ToTensor(), Normalize([0.5] * 3, [0.25] * 3)])
 photos = FastDataset("packed.lmdb", transform)
 """
+BESIDE = (
+    COLOURS
+    + """
+from fastio import Writer, beside
+with Writer("scores.h5", {"score": "float32[1]"}, overwrite=True) as out:
+    for key in FastDataset("packed.lmdb").keys:
+        out.write({"score": [0]}, key=key)
+photos = FastDataset(beside("packed.lmdb", "scores.h5"), transform, fields=("image", "label"))
+"""
+)
 PACKED = {
     "all": (
         COLOURS + "loader = DataLoader(photos, batch_size=4, shuffle=True)",
@@ -292,6 +302,10 @@ PACKED = {
     "a selection": (
         COLOURS + "photos.samples = photos.samples[:8]\nloader = DataLoader(photos, 4)",
         "loader = FastLoader(FastDataset(photos.store), batch_size=4, transforms=[",
+    ),
+    "beside other fields": (
+        BESIDE + "loader = DataLoader(photos, 4)",
+        "loader = FastLoader(FastDataset(photos.store, fields=('image', 'label')), batch_size=4, transforms=[",
     ),
     "a step of one's own": (
         COLOURS + "transform.transforms[1] = OwnCrop()\nloader = DataLoader(photos, batch_size=4)",
