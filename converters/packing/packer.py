@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from fastio import _native
 from fastio.converters.packing.append import check_classes, classes_at, relabelled
@@ -57,6 +57,7 @@ __all__ = [
     "pack",
     "pack_set",
     "plan_for",
+    "plan_for_stream",
 ]
 
 
@@ -244,6 +245,19 @@ SHARD_BYTES = 1 << 30
 PackShards = Callable[[PlannedSet, Sequence[int]], Iterable[int]]
 
 
+class MissingShards(Protocol):
+    """Makes the shards of a stream that are missing: see ``StreamShards``."""
+
+    count: int | None
+
+    def pack(self) -> Iterable[int]:
+        """Yield the number of each shard when it is finished."""
+        ...
+
+
+PackStream = Callable[[PlannedSet, Mapping[int, PlannedShard]], MissingShards]  # with those that are there
+
+
 def pack_here(planned: PlannedSet, numbers: Sequence[int]) -> Iterable[int]:
     """Make shards in this process, one after the other."""
     return planned.pack(numbers, planned.options.progress)
@@ -256,10 +270,11 @@ def pack_set(
     options: PackOptions,
     *,
     make: PackShards = pack_here,
+    stream: PackStream | None = None,
 ) -> PackReport:
     """
-    Pack a source to shards; ``pack`` says how. ``make`` may have the shards made elsewhere: the rest, what is kept,
-    refused, removed and sealed, stays the same.
+    Pack a source to shards; ``pack`` says how. ``make`` may have the shards made elsewhere, and ``stream`` those of a
+    stream, by parts: the rest, what is kept, refused, removed and sealed, stays the same.
     """
     begun = time.perf_counter()
     check_set(out, options.shard_bytes)
@@ -269,17 +284,18 @@ def pack_set(
         source = relabelled(source, classes)
     plan: PackPlan | StreamPlan
     if is_streamed(source):
-        shard_bytes, form = options.shard_bytes or SHARD_BYTES, target_format(out)
-        plan = plan_of_stream(source, form, shard_bytes=shard_bytes, by_text=options.part is not None)
+        plan = plan_for_stream(source, out, options, by_text=options.part is not None or stream is not None)
     else:
         plan = plan_for(source, out, pictures, options)
     if options.resume or options.part is not None:
         plan = _as_begun(plan, out, options)
     with PlannedSet.begin(plan, source, out, options) as planned:
-        return _packed_stream(planned, begun) if is_streamed(source) else _packed(planned, make, begun)
+        if is_streamed(source):
+            return _packed_stream(planned, stream or StreamShards, begun)
+        return _packed(planned, make, begun)
 
 
-def _packed_stream(planned: PlannedSet, begun: float) -> PackReport:
+def _packed_stream(planned: PlannedSet, stream_of: PackStream, begun: float) -> PackReport:
     """Make the shards of a stream that are missing, and the set once all are there."""
     source, options = planned.source, planned.options
     part = options.part or Part(0, 1)
@@ -290,7 +306,7 @@ def _packed_stream(planned: PlannedSet, begun: float) -> PackReport:
         warn_of_newer_files(planned, kept)
     if kept and options.progress is not None:
         options.progress(sum(shard.member.count for shard in kept.values()), 0)
-    stream = StreamShards(planned, kept)
+    stream = stream_of(planned, kept)
     made = _made(planned, stream.pack(), kept=len(kept))
     opened = {number: open_shard(planned.folder, planned.name(number), planned.target.format) for number in made}
     shards = {**kept, **opened}
@@ -366,6 +382,12 @@ def plan_for(source: Source, out: str, pictures: Transcode | Raw | None, options
     if not len(plan):
         raise nothing_left(source, source.problems)
     return plan if options.jump is False else plan.with_jump(JumpRule())
+
+
+def plan_for_stream(source: StreamedSource, out: str, options: PackOptions, *, by_text: bool) -> StreamPlan:
+    """Return the plan by which a stream is packed to ``out``; ``by_text`` for parts."""
+    shard_bytes = options.shard_bytes or SHARD_BYTES
+    return plan_of_stream(source, target_format(out), shard_bytes=shard_bytes, by_text=by_text)
 
 
 def _as_begun(plan: PackPlan | StreamPlan, out: str, options: PackOptions) -> PackPlan | StreamPlan:

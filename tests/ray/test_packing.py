@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import fastio.ray
-from fastio.converters import open_source, pack
-from fastio.converters.text import Encoder, Sequences, TextSamples, open_text
-from fastio.errors import SourceError, StoreError
+from fastio.converters import Part, open_source, pack
+from fastio.errors import StoreError
 from fastio.store import open_store
 from tests.conftest import encode, pictures
 from tests.ray import pack_jobs
@@ -58,15 +56,111 @@ def test_tasks_make_what_one_process_makes(
     assert [300, report["payload_bytes"]] == report["told"]
 
 
-def test_documents_of_text_are_refused(tmp_path: Path) -> None:
-    """The driver would read and pack them alone, without a word."""
-    (tmp_path / "a.txt").write_text("one\ntwo\n")
+TEXT_BYTES = 4_000  # of a shard of text
 
-    def opened() -> TextSamples:
-        return TextSamples(open_text(str(tmp_path / "a.txt")), Encoder(None, Sequences()))
 
-    with pytest.raises(SourceError, match=r"documents of text are one stream.*`fastio pack SRC DST --part I/N`"):
-        fastio.ray.pack(opened, tmp_path / "out-%06d.tar")
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text of 40,000 lines in several pieces."""
+    path = tmp_path_factory.mktemp("text") / "lines.txt"
+    path.write_text("".join(f"line {number} {'x' * (number % 40)}\n" for number in range(40_000)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def text_alone(lines: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes pack of it, one after the other."""
+    folder = tmp_path_factory.mktemp("text_alone")
+    for part in (Part(0, 2), Part(1, 2)):
+        pack(pack_jobs.text_of(str(lines)), folder / "out-%06d.tar", shard_bytes=TEXT_BYTES, part=part)
+    return folder
+
+
+@pytest.mark.parametrize("concurrency", [None, 1, 5])
+def test_tasks_pack_text_as_parts_do(
+    cluster: Cluster, lines: Path, text_alone: Path, tmp_path: Path, concurrency: int | None
+) -> None:
+    """Every shard and the set object, to the bit, by any number of tasks; all documents are counted."""
+    report = cluster.run(
+        pack_jobs.run_text, str(lines), f"{tmp_path}/out-%06d.tar", shard_bytes=TEXT_BYTES, concurrency=concurrency
+    )
+
+    assert bytes_of(text_alone) == bytes_of(tmp_path)
+    assert len(bytes_of(text_alone)) > 4
+    assert (40_000, len(bytes_of(text_alone)) - 1) == (report["packed"], report["shards"])
+    assert [40_000, report["payload_bytes"]] == report["told"]
+
+
+def test_killed_workers_pack_text_once(cluster: Cluster, lines: Path, text_alone: Path, tmp_path: Path) -> None:
+    """The part of a killed worker goes on with the shards that it has finished."""
+    deaths, out = tmp_path / "deaths", tmp_path / "out"
+    deaths.mkdir()
+    out.mkdir()
+    for number, pieces in enumerate((1, 3)):
+        (deaths / f"{number}-{pieces}").touch()
+
+    cluster.run(
+        pack_jobs.run_text,
+        str(lines),
+        f"{out}/out-%06d.tar",
+        shard_bytes=TEXT_BYTES,
+        deaths=str(deaths),
+        concurrency=2,
+    )
+
+    assert [] == list(deaths.iterdir())
+    assert bytes_of(text_alone) == bytes_of(out)
+
+
+def test_text_goes_on_or_starts_anew(cluster: Cluster, lines: Path, text_alone: Path, tmp_path: Path) -> None:
+    """Whole shards stay with resume; with overwrite all are made again, behind those that the set lists."""
+    first, second, *_ = names = sorted(bytes_of(text_alone))
+    (tmp_path / first).write_bytes((text_alone / first).read_bytes())
+    (tmp_path / second).write_bytes((text_alone / second).read_bytes()[:-1])
+    out, inode = f"{tmp_path}/out-%06d.tar", (tmp_path / first).stat().st_ino
+    with pytest.raises(JobError, match=r"resume"):
+        cluster.run(pack_jobs.run_text, str(lines), out, shard_bytes=TEXT_BYTES)
+
+    cluster.run(pack_jobs.run_text, str(lines), out, shard_bytes=TEXT_BYTES, resume=True)
+
+    assert bytes_of(text_alone) == bytes_of(tmp_path)
+    assert inode == (tmp_path / first).stat().st_ino
+    report = cluster.run(pack_jobs.run_text, str(lines), out, shard_bytes=TEXT_BYTES, overwrite=True)
+    assert (40_000, len(names) - 1) == (report["packed"], report["shards"])
+
+
+def test_parts_that_are_forgotten_or_differ(cluster: Cluster, lines: Path, tmp_path: Path) -> None:
+    """No set is made: the error names what is missing, or that nodes see different texts."""
+    out, other = tmp_path / "out", tmp_path / "other.txt"
+    out.mkdir()
+    other.write_text("another\n")
+    with pytest.raises(
+        JobError, match=r"shards are missing although all parts have ended, e.g. out-000001.tar"
+    ) as caught:
+        cluster.run(pack_jobs.run_text, str(lines), f"{out}/out-%06d.tar", shard_bytes=TEXT_BYTES, forgets=1)
+    assert "StoreError" == caught.value.kinds[0]
+    assert not (out / "out.fastio-set").exists()
+    with pytest.raises(JobError, match=r"another node sees another source .*stream differ"):
+        cluster.run(
+            pack_jobs.run_text, str(lines), f"{tmp_path}/b-%06d.tar", shard_bytes=TEXT_BYTES, others_see=str(other)
+        )
+
+
+def test_a_bad_document_ends_the_pack(cluster: Cluster, tmp_path: Path) -> None:
+    """Nothing stays; or it is listed."""
+    source, out = tmp_path / "a.txt", tmp_path / "out"
+    out.mkdir()
+    source.write_bytes(b"".join(b"line %d\n" % number for number in range(900)) + b"\xff\n")
+    with pytest.raises(JobError, match=r"a.txt:901") as caught:
+        cluster.run(pack_jobs.run_text, str(source), f"{out}/out-%06d.tar", shard_bytes=TEXT_BYTES)
+    assert "SourceError" == caught.value.kinds[0]
+    assert {} == bytes_of(out)
+
+    report = cluster.run(
+        pack_jobs.run_text, str(source), f"{out}/out-%06d.tar", shard_bytes=TEXT_BYTES, on_error="skip"
+    )
+
+    assert (900, 1) == (report["packed"], len(report["skipped"]))
 
 
 def test_killed_workers_leave_nothing_twice(cluster: Cluster, photos: Path, alone: Path, tmp_path: Path) -> None:
