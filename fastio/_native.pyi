@@ -542,7 +542,7 @@ class TokenFiller:
         With ``pieces``, sample i is several parts of spans: those from ``pieces[0][i]`` up to
         ``pieces[0][i + 1]``. Part j is ``pieces[2][j]`` bytes from byte ``pieces[1][j]`` of span
         j on, whose CRC-32 is that of the whole span; its first position is ``pieces[3][j]``, 0
-        where a document begins.
+        where a document begins. Where samples have one part each, so has what lies beside them.
         """
 
     @property

@@ -37,8 +37,10 @@ from fastio.loader.producer.field_options import (
 )
 from fastio.loader.producer.memory_cache import keep_in_memory
 from fastio.loader.producer.mosaics import Mosaics
+from fastio.loader.producer.tokens import TokenProducer
 from fastio.loader.selection.mixture import MemberTransforms
 from fastio.loader.selection.selection import Selection, select
+from fastio.samplers.pack import PackSampler
 from fastio.samplers.shape_bucket import ShapeBucketSampler
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
@@ -164,6 +166,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     _check_functions(base, stages, pixels, work)
     steps, delivery = _steps(pixels, stages, seed, clips, are_arrays=work.output is Output.ARRAYS)
     context = replace(_context(stages, options, work, delivery), clips=clips, steps=steps, seed=seed)
+    context = _with_parts(context, selection, options)
     reads_store = pixels.cache is None
     late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
     values = {**stages.described, "quality": pixels.quality, **_described(base)}
@@ -181,6 +184,21 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
         placement,
         clips.frames if clips else 1,
     )
+
+
+def _with_parts(context: ProducerContext, selection: Selection, options: LoaderOptions) -> ProducerContext:
+    """Return a context that knows which parts of samples a PackSampler plans. Raises ValueError where none can come."""
+    sampler = options.samples.batch_sampler
+    if not isinstance(sampler, PackSampler) or sampler.split is None:
+        return context
+    if context.collate is None or not TokenProducer.accepts(context):
+        raise ValueError(
+            "the PackSampler splits samples (too_long='split'): expected token ids as they are stored, without a "
+            "transform, and collate='pack'"
+        )
+    lengths = selection.base.lengths
+    sampler.check_lengths(lengths if selection.indices is None else lengths[selection.indices])
+    return replace(context, split=sampler.split)
 
 
 def _placement(

@@ -70,7 +70,8 @@ class Batches:
     ``padding`` samples of this rank are among the repeated, or those at the positions ``padding``, int64, ascending.
     ``windows`` says what to read ahead if samples come from
     many positions at once; None: the samples themselves. ``random_ids``, one per index, tell repetitions of the same
-    sample apart (see ``repeats``); None: no sample is repeated.
+    sample apart (see ``repeats``); None: no sample is repeated. ``parts`` are the numbers of the parts of samples that
+    come instead of whole ones, int64, one per index (see ``Split``); None: whole ones.
     """
 
     order: NDArray[np.int64] | Computed
@@ -80,6 +81,7 @@ class Batches:
     windows: Windows | None = None
     random_ids: NDArray[np.int64] | None = None
     padding: int | NDArray[np.int64] = 0
+    parts: NDArray[np.int64] | None = None
 
     @property
     def indices(self) -> NDArray[np.int64]:
@@ -115,7 +117,8 @@ class Batches:
         windows = None if self.windows is None else self.windows.after(first)
         ids = None if self.random_ids is None else self.random_ids[first:last]
         order = self.order.part(first, last) if isinstance(self.order, Computed) else self.order[first:last]
-        return Batches(order, cuts - first, windows=windows, random_ids=ids)
+        parts = None if self.parts is None else self.parts[first:last]
+        return Batches(order, cuts - first, windows=windows, random_ids=ids, parts=parts)
 
     def after(self, start: int) -> Batches:
         """Return the batches from ``start`` on, with what the last step repeats and drops if any is left."""

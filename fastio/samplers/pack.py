@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
-from fastio.samplers.batches import Batches
+from fastio.samplers.batches import Batches, random_ids
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import Draws, PlannedSampler, shuffled
 from fastio.samplers.position import plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
 from fastio.types.rows_report import RowsReport
+from fastio.types.split import Split
 
 __all__ = ["PackSampler"]
 
 Packing = Literal["mixed", "longest_first"]
-TooLong = Literal["refuse", "drop", "cut"]
+TooLong = Literal["refuse", "drop", "cut", "split"]
 
 _WINDOW_SAMPLES = 1 << 16
 _MOST_TOKENS = (1 << 31) - 2
@@ -40,9 +41,10 @@ class PackSampler(PlannedSampler):
 
     * ``lengths``: one integer for each sample, ``(n,)``.
     * ``too_long``: what becomes of samples of more than ``max_tokens``. "refuse" raises ValueError, "drop" leaves them
-      out, and "cut" has their first ``max_tokens`` tokens alone, in batches of ``collate="pack"``. ``report()`` names
-      them, and so does a warning. ``fastio pack --too-long split --overlap N`` splits them, and so do windows:
-      ``TokenStream.windows(max_tokens, documents="inside", stride=...)``.
+      out, and "cut" has their first ``max_tokens`` tokens alone, in batches of ``collate="pack"``. "split" makes parts
+      of them, for FastLoader: each of ``max_tokens``, but for the last, and beginning with the last ``overlap`` tokens
+      of the one before. A part is a sample of its own: its positions begin with 0, its first token does not count in
+      the loss, and it comes anywhere in the epoch. ``report()`` names these samples, and so does a warning.
     * ``rows``: how many rows make a batch; None for one without an axis of rows. See ``PackCollate``.
     * ``packing="mixed"`` takes samples as they come, and closes each row with two that leave nothing free, so that
       lengths in a row differ as they do overall. The last sixteenth of a window is packed best fit decreasing.
@@ -54,10 +56,11 @@ class PackSampler(PlannedSampler):
     * A step is one batch per rank. If the last step has too few rows, ``uneven`` decides: "pad" and "repeat" repeat
       rows of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.
     * ``rank``, ``world_size`` and ``ranks`` as in FastLoader.
-    * Apart from those, each sample comes exactly once per epoch. All ranks compute the same plan.
+    * Apart from those, each sample, or each part of one, comes exactly once per epoch. All ranks compute the same plan.
     * ``report(epoch)`` says how full rows are, and how mixed; so does a loader's ``stats.packing``.
     * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
-      have had, and the other samples are packed anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
+      have had, and the other samples are packed anew. ``lengths``, ``seed`` and ``shuffle`` must stay, and while
+      samples are split, ``max_tokens`` and ``overlap``.
     """
 
     @explains_names(groups={"ranks": Ranks})
@@ -69,6 +72,7 @@ class PackSampler(PlannedSampler):
         rows: int | None = None,
         packing: Packing = "mixed",
         too_long: TooLong = "refuse",
+        overlap: int = 0,
         window: int = _WINDOW_SAMPLES,
         shuffle: bool = True,
         seed: int = 0,
@@ -82,11 +86,15 @@ class PackSampler(PlannedSampler):
         self.rows = rows
         self.packing: Packing = packing
         self.too_long: TooLong = too_long
+        self.overlap = overlap
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
         self.uneven: Uneven = uneven
         self._rule().check_longest(self._lengths)
+        whole("overlap", overlap, f"0 to {max_tokens - 1} (max_tokens={max_tokens})", least=0, below=max_tokens)
+        if overlap and too_long != "split":
+            raise ValueError(f"overlap={overlap} is for too_long='split', got too_long={too_long!r}")
         self._too_long = np.flatnonzero(self._lengths > max_tokens)
         self._latest: tuple[int, RowsReport] | None = None
         if len(self._too_long):
@@ -95,7 +103,7 @@ class PackSampler(PlannedSampler):
 
     def _warn(self) -> None:
         listed = ", ".join(map(str, self._too_long[:_NAMED])) + (", ..." if len(self._too_long) > _NAMED else "")
-        fate = "are left out" if self.too_long == "drop" else "lose their ends"
+        fate = {"drop": "are left out", "cut": "lose their ends", "split": "are split"}[self.too_long]
         log.warning(
             "PackSampler: %d of %d samples have more than %d tokens and %s: %s; report() has all",
             len(self._too_long),
@@ -111,6 +119,47 @@ class PackSampler(PlannedSampler):
     def _rule_of(self, options: Mapping[str, Any]) -> PackRule:
         return PackRule(**options)
 
+    @property
+    def split(self) -> Split | None:
+        """How samples are divided into parts; None if none is."""
+        return Split(self.max_tokens, self.overlap) if self.too_long == "split" and len(self._too_long) else None
+
+    def check_lengths(self, lengths: NDArray[np.int64]) -> None:
+        """Raise ValueError if samples are split by other lengths than these: tokens would not come."""
+        if self.split is None or np.array_equal(lengths, self._lengths):
+            return
+        index = int((lengths != self._lengths).argmax())
+        raise ValueError(
+            f"too_long='split': sample {index} has {lengths[index]} tokens, but the PackSampler was told "
+            f"{self._lengths[index]}: expected PackSampler(dataset.lengths, ...) of this dataset"
+        )
+
+    def _parts(self) -> NDArray[np.int64]:
+        """How many parts each sample has."""
+        split = self.split
+        return np.ones(len(self._lengths), np.int64) if split is None else split.counts(self._lengths)
+
+    def _units(self, epoch: int) -> NDArray[np.int32]:
+        split = self.split
+        if split is None:
+            return self._lengths
+        samples, numbers = _of_parts(self._parts())
+        return split.bounds(self._lengths[samples].astype(np.int64), numbers)[1].astype(np.int32)
+
+    def _samples_of(self, units: Batches, epoch: int) -> Batches:
+        if self.split is None:
+            return units
+        samples, numbers = (each[units.indices] for each in _of_parts(self._parts()))
+        return replace(units, order=samples, parts=numbers, random_ids=random_ids(samples, numbers))
+
+    def _lists(self) -> Iterator[list[int]]:
+        if self.split is not None:
+            raise ValueError(
+                "too_long='split': a DataLoader takes whole samples: expected FastLoader(dataset, "
+                "batch_sampler=sampler, collate='pack')"
+            )
+        return super()._lists()
+
     def report(self, epoch: int | None = None) -> RowsReport:
         """Return what the rows of an epoch are like, by default of the one planned last; the latest answer is kept."""
         if epoch is None:
@@ -122,14 +171,15 @@ class PackSampler(PlannedSampler):
         return latest[1]
 
     def _worked_out(self, epoch: int) -> RowsReport:
-        rule = self._rule()
-        steps = rule.steps(self._lengths, None, Draws(int(self.seed), epoch if self.shuffle else None))
-        lengths = rule.used(self._lengths)[steps.order]
+        rule, units = self._rule(), self._units(epoch)
+        steps = rule.steps(units, None, Draws(int(self.seed), epoch if self.shuffle else None))
+        lengths = rule.used(units)[steps.order]
         rows = len(steps.cuts) - 1
         places = rows * self.max_tokens
-        none = self._too_long[:0]
-        dropped, cut = (self._too_long, none) if self.too_long == "drop" else (none, self._too_long)
-        tokens = int(lengths.sum(dtype=np.int64))
+        tokens, stored = int(lengths.sum(dtype=np.int64)), int(self._lengths.sum(dtype=np.int64))
+        dropped, cut, split = (
+            self._too_long if self.too_long == fate else self._too_long[:0] for fate in ("drop", "cut", "split")
+        )
         return RowsReport(
             rows=rows,
             samples=len(lengths),
@@ -137,12 +187,16 @@ class PackSampler(PlannedSampler):
             mixing=_mixing(lengths.astype(np.float64), steps.cuts),
             dropped=dropped,
             cut=cut,
-            lost_tokens=int(self._lengths.sum(dtype=np.int64)) - tokens,
+            lost_tokens=max(0, stored - tokens),
+            split=split,
+            repeated_tokens=max(0, tokens - stored),
         )
 
     def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
         """Return all samples of an epoch: see WholeEpochs; None if some are dropped for equal ranks."""
         every = super().whole(epoch, dropped)
+        if every is not None and self.split is not None:
+            return np.repeat(every, self._parts())
         if every is None or self.too_long != "drop":
             return every
         return np.delete(every, self._too_long)
@@ -150,9 +204,17 @@ class PackSampler(PlannedSampler):
     def configuration(self) -> dict[str, Any]:
         """Return what must be equal for a history to mean the same samples."""
         own = super().configuration()
+        if self.split is not None:
+            return {**own, "split": plain(asdict(self.split))}
         if self.too_long != "drop" or not len(self._too_long):
             return own
         return {**own, "dropped_crc32": _native.crc32(self._too_long)}
+
+
+def _of_parts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the sample of each part, and its number within that."""
+    samples = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    return samples, np.arange(len(samples)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _mixing(lengths: NDArray[np.float64], cuts: NDArray[np.int64]) -> float:
@@ -204,7 +266,8 @@ class PackRule:
             index = int(lengths.argmax())
             raise ValueError(
                 f"max_tokens={self.max_tokens}: sample {index} alone has {lengths[index]} tokens: raise "
-                "max_tokens, choose too_long='drop' or 'cut', or cut texts when packing (fastio pack --max-length)"
+                "max_tokens, choose too_long='drop', 'cut' or 'split', or cut texts when packing (fastio pack "
+                "--max-length)"
             )
 
     def used(self, lengths: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,8 @@ class RowsReport:
       length, and nan that there is nothing to compare.
     * ``dropped`` and ``cut`` are the samples, int64, ascending, that have more tokens than a row (``too_long``): they
       do not come, or without their last tokens. ``lost_tokens`` are the tokens of both that do not come.
-      ``dataset.store.keys(report.dropped)`` are their names.
+      ``dataset.store.keys(report.dropped)`` are their names. ``split`` are those that come in parts, each of which
+      counts among ``samples``; ``repeated_tokens`` are the tokens that come twice, where parts overlap.
     """
 
     rows: int
@@ -33,6 +35,8 @@ class RowsReport:
     dropped: NDArray[np.int64]
     cut: NDArray[np.int64]
     lost_tokens: int
+    split: NDArray[np.int64] = dataclass_field(default_factory=lambda: np.empty(0, np.int64))
+    repeated_tokens: int = 0
 
     def __str__(self) -> str:
         """
@@ -46,4 +50,7 @@ class RowsReport:
         line += "" if np.isnan(self.mixing) else f", lengths mixed {self.mixing:.2f}"
         left = [(self.dropped, "dropped"), (self.cut, "cut")]
         words = [f"{counted(len(each), 'sample')} {what}" for each, what in left if len(each)]
-        return line + (f"; {', '.join(words)}: {counted(self.lost_tokens, 'token')} lost" if words else "")
+        line += f"; {', '.join(words)}: {counted(self.lost_tokens, 'token')} lost" if words else ""
+        if not len(self.split):
+            return line
+        return f"{line}; {counted(len(self.split), 'sample')} split: {counted(self.repeated_tokens, 'token')} twice"

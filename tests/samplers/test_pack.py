@@ -206,7 +206,11 @@ def test_resume_at_every_batch(step: int, world_size: int, epoch: int) -> None:
         ([4], {"max_tokens": 1 << 31}, "max_tokens=2147483648: expected 1 to 2147483646"),
         ([4], {"max_tokens": 8, "uneven": "skip"}, "uneven='skip'"),
         ([4], {"max_tokens": 8, "rows": 0}, "rows=0: expected 1 or more, or None"),
-        ([4], {"max_tokens": 8, "too_long": "split"}, "too_long='split': expected one of 'refuse', 'drop', 'cut'"),
+        (
+            [4],
+            {"max_tokens": 8, "too_long": "halve"},
+            "too_long='halve': expected one of 'refuse', 'drop', 'cut', 'split'",
+        ),
         ([4], {"max_tokens": 8, "packing": "best"}, "packing='best': expected one of 'mixed', 'longest_first'"),
     ],
 )

@@ -86,6 +86,8 @@ def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> 
     PackSampler plans them. Raises ValueError for a wish that the dataset or the sampler does not allow.
     """
     collate = _wished_collate(dataset, wish, sampler)
+    if isinstance(sampler, PackSampler) and sampler.split is not None:
+        return _of_parts(dataset, wish, collate)
     if not isinstance(sampler, PackSampler) or sampler.too_long != "cut":
         return collate
     if collate is None or collate.longest != sampler.max_tokens:
@@ -93,6 +95,16 @@ def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> 
             f"collate={wish!r}: the PackSampler cuts samples (too_long='cut'): expected collate='pack', or a "
             f"PackCollate or ChunkCollate with longest={sampler.max_tokens}"
         )
+    return collate
+
+
+def _of_parts(dataset: FastDataset, wish: CollateWish, collate: TokenCollate | None) -> TokenCollate:
+    """Return the collate for parts of samples. Raises ValueError where they cannot be laid out."""
+    said = "the PackSampler splits samples (too_long='split')"
+    if isinstance(dataset, TokenWindows):
+        raise ValueError(f"{said}: windows of a stream are split by its windows(size, stride=...)")
+    if collate is None or collate.longest is not None:
+        raise ValueError(f"collate={wish!r}: {said}: expected collate='pack', or a PackCollate without longest=")
     return collate
 
 

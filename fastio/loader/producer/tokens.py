@@ -30,7 +30,7 @@ from fastio.dataset.token_collate import (
 )
 from fastio.dataset.token_reader import TokenReader
 from fastio.dataset.token_stream import WindowReader
-from fastio.dataset.window_store import Draw, LocatedWindows, WindowStore
+from fastio.dataset.window_store import Draw, LocatedWindows, Pieces, WindowStore
 from fastio.errors import SampleError
 from fastio.lazy import torch
 from fastio.loader.forks import PerProcess
@@ -47,6 +47,7 @@ from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, calle
 from fastio.types.runs import mask_of_runs
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
+from fastio.types.split import Split
 
 __all__ = [
     "JOB_BYTES",
@@ -199,7 +200,8 @@ def _start(context: ProducerContext) -> _Fillers:
     pool = _native.ThreadPool(options.threads)
     filler = TokenFiller(context, tokens, context.collate, pool, kept=_KEPT, beside=beside, columns=columns)
     every = (tokens.field.name, *(reader.field.name for reader in beside))
-    return _Fillers(filler, TokenSource(dataset, every, checksums=options.verify or dataset.store.files.holds))
+    checksums = options.verify or dataset.store.files.holds
+    return _Fillers(filler, TokenSource(dataset, every, checksums=checksums, split=context.split))
 
 
 def _spread(batches: Batches) -> Batches:
@@ -257,8 +259,7 @@ class TokenFiller:
 
     def batches(self, located: Located, *, verify: bool, repair: Repair | None = None) -> _native.TokenBatches:
         """Return these batches, of which none has begun yet; ``repair`` makes those with bad samples."""
-        batches, spans = located.batches, located.spans
-        pieces = None if located.windows is None else located.windows.pieces
+        batches, spans, pieces = located.batches, located.spans, located.pieces
         return self._native.batches(
             spans,
             np.ascontiguousarray(batches.cuts),
@@ -438,7 +439,8 @@ _READ_AHEAD_BYTES = 64 << 20
 class Located:
     """
     Samples of some batches in readable memory, with what lies beside their ids, by field; ``unread`` is the status of
-    each span, if some could not be read. ``windows`` says which part of a stream samples are, if they are.
+    each span, if some could not be read. ``windows`` says which part of a stream samples are, if they are, and
+    ``parts`` which part of their span.
     """
 
     batches: Batches
@@ -446,6 +448,12 @@ class Located:
     unread: NDArray[np.int32] | None = None
     beside: tuple[Spans, ...] = ()
     windows: LocatedWindows | None = None
+    parts: Pieces | None = None
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """What of the spans samples consist of; None: each of a whole one."""
+        return self.parts if self.windows is None else self.windows.pieces
 
     def part(self, number: int) -> Located:
         """Return one of the batches."""
@@ -463,13 +471,17 @@ class Located:
             windows, spans = windows.at(samples)
         unread = None if self.unread is None else self.unread[spans]
         beside = tuple(each.at(samples) for each in self.beside)
-        return Located(batches, self.spans.at(spans), unread, beside, windows)
+        parts = None if self.parts is None else self.parts.at(samples)[0]
+        return Located(batches, self.spans.at(spans), unread, beside, windows, parts)
 
     def emptied(self, is_good: NDArray[np.bool_]) -> Located:
         """Return the samples of one batch, of which the bad ones have no ids."""
         beside = tuple(_emptied(each, is_good) for each in self.beside)
         if self.windows is None or self.windows.pieces is None:
-            return replace(self, spans=_emptied(self.spans, is_good), unread=None, beside=beside)
+            parts = self.parts
+            if parts is not None:
+                parts = replace(parts, starts=parts.starts * is_good, sizes=parts.sizes * is_good)
+            return replace(self, spans=_emptied(self.spans, is_good), unread=None, beside=beside, parts=parts)
         return replace(self, unread=None, windows=self.windows.emptied(is_good))
 
 
@@ -481,6 +493,7 @@ class PendingRead:
     fetched: FetchedFields
     names: tuple[str, ...]  # of the ids, and of what lies beside them
     windows: LocatedWindows | None = None
+    parts: Pieces | None = None
 
     def wait(self) -> Located:
         """Wait for the samples, and return where they are."""
@@ -489,7 +502,7 @@ class PendingRead:
         for _, other in others:
             if other is not None:
                 unread = other if unread is None else np.where(unread == _native.OK, other, unread)
-        return Located(self.batches, spans, unread, tuple(beside for beside, _ in others), self.windows)
+        return Located(self.batches, spans, unread, tuple(beside for beside, _ in others), self.windows, self.parts)
 
 
 class TokenSource:
@@ -500,11 +513,15 @@ class TokenSource:
     read all of it at the start, or if that is more than half of the available memory, the samples of each look-up:
     page faults would wait for each of them.
 
-    ``checksums``: samples come with those to compare them with, now or as they arrive from an object store.
+    ``checksums``: samples come with those to compare them with, now or as they arrive from an object store. ``split``
+    says which parts of samples come, if not whole ones.
     """
 
-    def __init__(self, dataset: FastDataset, names: tuple[str, ...], *, checksums: bool) -> None:
+    def __init__(
+        self, dataset: FastDataset, names: tuple[str, ...], *, checksums: bool, split: Split | None = None
+    ) -> None:
         self._checksums = checksums
+        self._split, self._tokens = split, dataset.ids_reader
         self._store = dataset.store
         self._names = names
         self._pool = _native.ThreadPool(self._store.files.threads)
@@ -549,7 +566,16 @@ class TokenSource:
             wanted = {name: self._store.spans(name, batches.indices, checksums=self._checksums) for name in self._names}
         is_near = self._is_whole or is_read
         fetched = fetch_together(self._store.files, wanted, pool=self._pool, ring=self._staging, is_near=is_near)
-        return PendingRead(batches, fetched, self._names, windows)
+        parts = None if batches.parts is None else self._parts(batches.parts, wanted[self._names[0]])
+        return PendingRead(batches, fetched, self._names, windows, parts)
+
+    def _parts(self, numbers: NDArray[np.int64], spans: Spans) -> Pieces:
+        """Return these parts of samples, as bytes of their spans; each is a document of its own."""
+        assert self._split is not None
+        assert self._tokens is not None
+        firsts, tokens = self._split.bounds(self._tokens.lengths(spans), numbers)
+        item_bytes = self._tokens.item_bytes
+        return Pieces(np.arange(len(numbers) + 1), firsts * item_bytes, tokens * item_bytes, np.zeros_like(firsts))
 
     def close(self) -> None:
         """Stop the threads; what was not yet requested from the kernel is dropped."""

@@ -812,7 +812,9 @@ nb::object batches(nb::handle_t<TokenFiller> self, const Spans& spans, const Int
     for (std::size_t i = 0; i < count; ++i) {
       if (sizes.data()[i] < 0) throw nb::value_error("pieces: a size below 0");
     }
-    if (!beside.empty() || labels) throw nb::value_error("pieces: there is nothing beside them");
+    if ((!beside.empty() || labels) && piece_cuts.size() - 1 != count) {
+      throw nb::value_error("pieces: what lies beside them needs one a sample");
+    }
     const auto& rules = nb::cast<TokenFiller&>(self).rules;
     if (rules.longest != 0) throw nb::value_error("pieces: a longest of 0 alone goes with them");
     pieces = TokenPieces{piece_cuts, starts, sizes, origins};
@@ -920,7 +922,8 @@ void bind_token_batches(nb::module_& m) {
           "span\n"
           "j on, whose CRC-32 is that of the whole span; its first position is ``pieces[3][j]``, "
           "0\n"
-          "where a document begins.")
+          "where a document begins. Where samples have one part each, so has what lies beside "
+          "them.")
       .def_prop_ro("job_batches", &TokenFiller::job_batches,
                    "Batches that a job fills, on average.")
       .def_prop_ro("largest_bytes", &TokenFiller::largest, "The largest piece of memory taken.");

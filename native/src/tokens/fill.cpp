@@ -80,16 +80,17 @@ class FillTokensTask final : public Task {
   [[nodiscard]] Status fill(std::size_t i, std::size_t next, std::size_t start, std::size_t width,
                             Compared& compared) const noexcept {
     const Bytes span = spans_[i];
-    const std::size_t whole = span.size() / to_.item_bytes;
-    const std::size_t count = to_.longest == 0 ? whole : std::min(whole, to_.longest);
-    if (whole * to_.item_bytes != span.size() || count > width) return Status::bad_shape;
+    const std::size_t ids = span.size() / to_.item_bytes;
+    const std::size_t count = to_.longest == 0 ? ids : std::min(ids, to_.longest);
+    if (ids * to_.item_bytes != span.size() || count > width) return Status::bad_shape;
+    if (wholes_ && wholes_[i].size() % to_.item_bytes != 0) return Status::bad_shape;
     if (to_.checksums != nullptr && !is_as_packed(i, compared)) return Status::bad_checksum;
     const std::size_t first = start + (to_.at_end ? width - count : 0);
     const std::uint32_t highest = widen_(span.data(), count, to_.ids + first);
     if (to_.vocabulary != 0 && count > 0 && highest >= to_.vocabulary) return Status::corrupt;
     for (const BesideSlots& each : beside_) {
       prefetch(each.values[next]);
-      if (!lay_beside(each, i, first, count, whole)) return Status::failed;
+      if (!lay_beside(each, i, first, part_of(i, count))) return Status::failed;
     }
     if (to_.mask != nullptr) std::fill_n(to_.mask + first, count, std::uint8_t{1});
     if (to_.positions != nullptr) {
@@ -101,22 +102,35 @@ class FillTokensTask final : public Task {
     return Status::ok;
   }
 
-  /// Writes what a sample has beside the first `count` of its `whole` ids; false where that cannot
-  /// be read, or is not as long.
+  /// Ids of a sample: `count` of `whole`, from `from` on.
+  struct Part {
+    std::size_t from, count, whole;
+  };
+
+  /// The ids of sample i that are laid out, `count` from where its span begins.
+  [[nodiscard]] Part part_of(std::size_t i, std::size_t count) const noexcept {
+    if (!wholes_ || spans_[i].empty()) return {0, count, spans_[i].size() / to_.item_bytes};
+    const auto before = static_cast<std::size_t>(spans_[i].data() - wholes_[i].data());
+    return {before / to_.item_bytes, count, wholes_[i].size() / to_.item_bytes};
+  }
+
+  /// Writes what a sample has beside a part of its ids; false where that cannot be read, or is not
+  /// as long as all of its ids.
   [[nodiscard]] bool lay_beside(const BesideSlots& to, std::size_t i, std::size_t first,
-                                std::size_t count, std::size_t whole) const noexcept {
+                                Part part) const noexcept {
     const Bytes value = to.values[i];
-    if (to.kind == BesideKind::copy && to.checksums != nullptr && count == whole) {
-      if (value.size() != whole * to.item_bytes) return false;
+    if (to.kind == BesideKind::copy && to.checksums != nullptr && part.count == part.whole) {
+      if (value.size() != part.whole * to.item_bytes) return false;
       return copy_(value, to.out + first * to.item_bytes) == to.checksums[i];
     }
     if (to.checksums != nullptr && crc32_(value) != to.checksums[i]) return false;
-    if (to.kind == BesideKind::loss) return mark_counted(value, slots_of(to), first, count, whole);
-    if (value.size() != whole * to.item_bytes) return false;
+    if (to.kind == BesideKind::loss) return mark_counted(value, slots_of(to), first, part);
+    if (value.size() != part.whole * to.item_bytes) return false;
+    const std::uint8_t* values = value.data() + part.from * to.item_bytes;
     if (to.kind == BesideKind::widen) {
-      (void)widen_ids(to.item_bytes, simd_level())(value.data(), count, slots_of(to) + first);
-    } else if (count > 0) {
-      std::memcpy(to.out + first * to.item_bytes, value.data(), count * to.item_bytes);
+      (void)widen_ids(to.item_bytes, simd_level())(values, part.count, slots_of(to) + first);
+    } else if (part.count > 0) {
+      std::memcpy(to.out + first * to.item_bytes, values, part.count * to.item_bytes);
     }
     return true;
   }
@@ -127,27 +141,28 @@ class FillTokensTask final : public Task {
 
   /// Writes the ids that count in the loss; false where that is not known.
   [[nodiscard]] bool mark_counted(Bytes runs, std::int64_t* targets, std::size_t first,
-                                  std::size_t count, std::size_t whole) const noexcept {
+                                  Part part) const noexcept {
     if (runs.size() % sizeof(std::int32_t) != 0) return false;
     std::size_t at = 0;
     for (std::size_t run = 0; run < runs.size() / sizeof(std::int32_t); ++run) {
       std::int32_t length = 0;
       std::memcpy(&length, runs.data() + run * sizeof length, sizeof length);
-      if (length < 0 || static_cast<std::size_t>(length) > whole - at) return false;
+      if (length < 0 || static_cast<std::size_t>(length) > part.whole - at) return false;
       const auto end = at + static_cast<std::size_t>(length);
-      if (at < count) {
-        const std::size_t size = std::min(end, count) - at;
-        std::int64_t* out = targets + first + at;
+      const std::size_t from = std::max(at, part.from);
+      const std::size_t to = std::min(end, part.from + part.count);
+      if (from < to) {
+        const std::size_t slot = first + from - part.from;
         if (run % 2 == 1) {
-          loops_.copy(to_.ids + first + at, size, out);
+          loops_.copy(to_.ids + slot, to - from, targets + slot);
         } else {
-          loops_.repeat(ignored, size, out);
+          loops_.repeat(ignored, to - from, targets + slot);
         }
       }
       at = end;
     }
-    if (to_.positions != nullptr && count > 0) targets[first] = ignored;
-    return at == whole;
+    if (to_.positions != nullptr && part.count > 0) targets[first] = ignored;
+    return at == part.whole;
   }
 
   void pad(std::size_t first, std::size_t count) const noexcept {

@@ -62,8 +62,9 @@ struct TokenSlots {
 /// A task that writes every slot wholly. A span that is no whole number of ids or longer than its
 /// slot is `bad_shape`, a wrong CRC-32 `bad_checksum`, an id beyond the vocabulary `corrupt`, and
 /// what lies `beside` not to be read or not of as many ids `failed`; the slot of such a sample
-/// holds padding alone. With `wholes`, spans are parts of these, whose CRC-32s are compared.
-/// Owns `spans`, `beside` and `wholes`, nothing else; `slots` is read while it runs.
+/// holds padding alone. With `wholes`, spans are parts of these, whose CRC-32s are compared; of
+/// what lies beside a whole, the same part comes. Owns `spans`, `beside` and `wholes`, nothing
+/// else; `slots` is read while it runs.
 [[nodiscard]] std::unique_ptr<Task> fill_tokens_task(std::unique_ptr<Bytes[]> spans,
                                                      const TokenSlots& slots,
                                                      std::vector<BesideSlots> beside = {},
