@@ -287,12 +287,6 @@ def _reader(store: SampleStore) -> str:
             f"stream = TokenStream({store.path!r})\n"
             "loader = FastLoader(stream.windows(1025, random=True), batch_size=32, shuffle=True)\n"
         )
-    if store.schema.lists:
-        return (
-            "from fastio import FastDataset\n"
-            f"dataset = FastDataset({store.path!r})    # {', '.join(f.name for f in store.schema.lists)}: lists\n"
-            "loader = torch.utils.data.DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=list)\n"
-        )
     opens, store_text = "", repr(store.path)
     if isinstance(store, BesideStore):
         opens, store_text = f"store = {store.opened_by}\n", "store"

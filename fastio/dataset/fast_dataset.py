@@ -169,13 +169,16 @@ class FastDataset(Dataset[Any]):
         self.store, self.form, self._tv_types = store, form, tv_types
         self.readers: Mapping[str, RowReader] = readers
         sources = {name: reader.store for name, reader in readers.items()}
-        self._lists = {name: source for name, source in sources.items() if isinstance(source, Elements)}
+        self.lists: Mapping[str, Elements] = {
+            name: source for name, source in sources.items() if isinstance(source, Elements)
+        }
         self.reader = readers.get(main) or _reader(store, main, self.mode)
         self._payload = {name: FieldValues(reader) for name, reader in readers.items()}
         self._column_names = form.columns(store.schema)
         self._columns: dict[str, NDArray[Any]] = {}
         self.parallel = None if beside is None else tuple(readers[name] for name in beside)
-        self.token_reader = None if (form.is_joint and not counts_loss) or not names else self._payload[main].tokens
+        has_more = (form.is_joint and not counts_loss) or main in self.lists
+        self.token_reader = None if has_more or not names else self._payload[main].tokens
         self.ids_reader = self._payload[main].tokens if beside is not None else self.token_reader
 
     @property
@@ -201,7 +204,7 @@ class FastDataset(Dataset[Any]):
 
         No transform, no subclass and no choice of fields makes something else of them.
         """
-        if self.transform is not None or self.makes_samples:
+        if self.transform is not None or self.makes_samples or self.lists:
             return False
         if self.form.is_joint:
             return self.token_reader is not None
@@ -257,7 +260,7 @@ class FastDataset(Dataset[Any]):
 
     def _values(self, indices: NDArray[np.int64], used: dict[str, Spans] | None = None) -> dict[str, list[Any]]:
         """Return the values of each field of the form, before any transform; their spans are added to ``used``."""
-        lists = {name: elements.of(indices) for name, elements in self._lists.items()}
+        lists = {name: elements.of(indices) for name, elements in self.lists.items()}
         rows = {name: lists[name][0] if name in lists else indices for name in self.readers}
         wanted = {name: reader.store.spans(name, rows[name]) for name, reader in self.readers.items()}
         arrived = fetch_together(self.store.files, wanted).wait()
@@ -266,7 +269,7 @@ class FastDataset(Dataset[Any]):
             if status is not None:
                 raise self.readers[name].unreadable(rows[name], spans, status)
             read = self._payload[name].read(rows[name], spans, verify=self.verify) if len(rows[name]) else []
-            values[name] = self._lists[name].grouped(read, lists[name][1]) if name in lists else read
+            values[name] = self.lists[name].grouped(read, lists[name][1]) if name in lists else read
             if used is not None:
                 used[name] = spans
         self._add_numbers(values, indices)
@@ -330,10 +333,10 @@ class FastDataset(Dataset[Any]):
         return self._transformed(int(chosen[0]), tuple(values[name][0] for name in self.form.names), is_blank=True)
 
     def _readable_or_blank(self, name: str, chosen: NDArray[np.int64]) -> Any:
-        if name not in self._lists:
+        if name not in self.lists:
             return self._value_or_blank(name, chosen)
-        which, counts = self._lists[name].of(chosen)
-        return self._lists[name].grouped([self._value_or_blank(name, each) for each in which.reshape(-1, 1)], counts)[0]
+        which, counts = self.lists[name].of(chosen)
+        return self.lists[name].grouped([self._value_or_blank(name, each) for each in which.reshape(-1, 1)], counts)[0]
 
     def _value_or_blank(self, name: str, chosen: NDArray[np.int64]) -> Any:
         values = self._payload[name]

@@ -28,7 +28,7 @@ class Form:
     The fields of a sample by ``names``, and how they are handed over.
 
     * "value": the value of the one field
-    * "pair": a payload field and the column "label", as ``(value, label)``
+    * "pair": a payload field without lists and the column "label", as ``(value, label)``
     * "tuple": the values in the order of ``names``
     * "dict": the values by name
     """
@@ -96,7 +96,7 @@ class Form:
 
 def _is_pair(schema: Schema, names: Sequence[str]) -> bool:
     is_labelled = len(names) == 2 and names[1] == LABEL
-    return is_labelled and schema[LABEL].is_column and not schema[names[0]].is_column
+    return is_labelled and schema[LABEL].is_column and not schema[names[0]].is_column and not schema[names[0]].is_list
 
 
 def has_many_fields(store: SampleStore) -> bool:

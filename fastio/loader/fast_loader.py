@@ -46,6 +46,7 @@ from fastio.samplers.pack import PackSampler
 from fastio.samplers.share import Ranks
 from fastio.samplers.wrappers import ClosedBatchSampler, EpochSampler
 from fastio.store.beside.joined import BesideStore
+from fastio.store.protocol import value_spans
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.metrics import LoaderStats, SourceReport
 from fastio.types.options import explains_names
@@ -454,4 +455,4 @@ class LoaderReceipts:
     def _has_checksums(self) -> bool:
         store = self._base.store
         some = np.arange(min(1, len(store)), dtype=np.int64)
-        return all(store.spans(name, some).checksums is not None for name in self._base.readers)
+        return all(value_spans(store, name, some)[0].checksums is not None for name in self._base.readers)

@@ -42,6 +42,7 @@ from fastio.loader.selection.mixture import MemberTransforms
 from fastio.loader.selection.selection import Selection, select
 from fastio.samplers.pack import PackSampler
 from fastio.samplers.shape_bucket import ShapeBucketSampler
+from fastio.store.index.seal import counts_name
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous, Finishing, ToDtype
@@ -148,7 +149,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     """
     selection = select(dataset, options)
     base, pixels, seed = selection.base, options.pixels, options.order.seed
-    _check_lists(base)
+    _check_lists(base, options)
     _check_blank(base, options.work.on_error)
     _check_fields(base, pixels)
     _check_buckets(base, options)
@@ -165,6 +166,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
         raise ValueError(f"{stages.patches!r} does not go with clips: frames are cut one by one: drop one")
     _check_functions(base, stages, pixels, work)
     steps, delivery = _steps(pixels, stages, seed, clips, are_arrays=work.output is Output.ARRAYS)
+    _check_stages_of_lists(base, stages, steps)
     context = replace(_context(stages, options, work, delivery), clips=clips, steps=steps, seed=seed)
     context = _with_parts(context, selection, options)
     reads_store = pixels.cache is None
@@ -639,16 +641,44 @@ def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:
     return [*transforms[: ours[-1] + 1], Contiguous(), *transforms[ours[-1] + 1 :]]
 
 
-def _check_lists(dataset: FastDataset) -> None:
-    """SchemaError for fields of lists, which no producer makes batches of."""
-    schema, names = dataset.store.schema, dataset.form.names
-    lists = [schema[name] for name in names if schema[name].is_list]
-    if lists:
-        others = tuple(name for name in names if not schema[name].is_list)
-        leave = f", or leave it out: FastDataset(path, fields={others})" if others else ""
+def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
+    """SchemaError for what does not go with fields of lists, whose pictures are transformed each by itself."""
+    schema, pixels = dataset.store.schema, options.pixels
+    lists = [schema[name] for name in dataset.form.names if schema[name].is_list]
+    if not lists or dataset.makes_samples:
+        return
+    taken = next((counts_name(field.name) for field in lists if counts_name(field.name) in dataset.form.names), None)
+    steps = [step for step in pixels.every_transform if isinstance(step, (Mosaic, Patchify))]
+    unfit = {
+        "a dataset with a transform": dataset.transform is not None,
+        "views=": pixels.views is not None,
+        "repeats=": pixels.repeats != 1,
+        "cache=": pixels.cache is not None,
+        "decode=": pixels.decode != "cpu",
+        str(steps[0] if steps else ""): bool(steps),
+        "transforms= with masks in lists": pixels.transforms is not None
+        and any(f.element.traits.is_mask for f in lists),
+        f"the field {taken!r}": taken is not None,
+    }
+    reason = next((what for what, is_there in unfit.items() if is_there), None)
+    if reason is not None:
+        others = tuple(name for name in dataset.form.names if not schema[name].is_list)
+        leave = f", or leave the lists out: FastDataset(path, fields={others})" if others else ""
+        raise SchemaError(f"{dataset.store.path}: {reason} does not go with {lists[0]} yet: drop it{leave}")
+
+
+def _check_stages_of_lists(dataset: FastDataset, stages: _Stages, steps: BatchSteps | None) -> None:
+    """SchemaError for what is done to whole batches, or by member, which knows one picture a sample."""
+    if not dataset.lists or dataset.makes_samples:
+        return
+    left = stages.later[stages.coloured :]
+    is_fixed = Recipe(left, seed=0).is_fixed and (not left or dataset.form.kind == "dict")
+    if stages.members is not None or steps is not None or not is_fixed:
+        name = next(iter(dataset.lists))
         raise SchemaError(
-            f"{dataset.store.path}: FastLoader makes no batches of {lists[0]} yet: pass the FastDataset to torch's "
-            f"DataLoader, with a collate_fn of yours{leave}"
+            f"{dataset.store.path}: pictures of lists, such as {name!r}, take transforms that native threads run while "
+            "they decode, and behind them, in batches that are dicts, Normalize and the like; give others to the batch "
+            "in the loop"
         )
 
 

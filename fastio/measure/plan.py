@@ -27,6 +27,7 @@ from fastio.samplers.lanes import Windows
 from fastio.samplers.memory import PageCache, held_memory, page_cache
 from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.store.files.fetch import joined_spans
+from fastio.store.protocol import extents
 from fastio.types.metrics import HeldReads
 from fastio.types.shuffle_report import ShuffleReport
 from fastio.types.spans import Spans
@@ -240,7 +241,7 @@ class ReadCounter:
     def _in_chunks(self, batches: Batches) -> tuple[int, int]:
         first = np.arange(0, len(batches), self._chunks.chunk_batches(batches), dtype=np.int64)
         store, count = self._dataset.store, len(self._fields)
-        spans = joined_spans([store.spans(name, batches.indices, checksums=False) for name in self._fields])
+        spans = joined_spans([extents(store, name, batches.indices) for name in self._fields])
         if count > 1:
             spans = spans.at(np.arange(len(spans)).reshape(count, -1).T.reshape(-1))
         return _counted(spans, np.append(batches.cuts[first], batches.cuts[-1]) * count)

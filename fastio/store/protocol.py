@@ -14,7 +14,7 @@ from fastio._native import TRUNCATED
 from fastio.errors import SchemaError, StoreError
 from fastio.store.files import Fetched, StoreFiles
 from fastio.types.schema import Schema
-from fastio.types.spans import ListSpans, Spans
+from fastio.types.spans import ListSpans, Spans, firsts_of
 
 if TYPE_CHECKING:
     from fastio.store.index.elements import Elements
@@ -25,6 +25,7 @@ __all__ = [
     "SampleStore",
     "SampleWriter",
     "all_fetched",
+    "extents",
     "read_values",
     "refuse_lists",
     "value_spans",
@@ -208,6 +209,23 @@ def value_spans(
     elements = store.elements(field)
     which, counts = elements.of(np.asarray(indices, np.int64))
     return elements.spans(field, which, checksums=checksums), counts
+
+
+def extents(store: SampleStore, field: str, indices: NDArray[np.int64]) -> Spans:
+    """
+    Return one run of bytes for each of these samples, for reading ahead: its value, or from the first element of its
+    list to the end of the last one, with what lies between; without checksums.
+    """
+    spans, counts = value_spans(store, field, indices, checksums=False)
+    if counts is None:
+        return spans
+    if not len(spans):
+        none = np.zeros(len(counts), np.int64)
+        return Spans(spans.buffers, none.astype(np.int32), none, none)
+    firsts = firsts_of(counts)
+    first, last = np.minimum(firsts[:-1], len(spans) - 1), np.maximum(firsts[1:] - 1, 0)
+    sizes = np.where(counts > 0, spans.starts[last] + spans.sizes[last] - spans.starts[first], 0)
+    return Spans(spans.buffers, spans.shard[first], spans.starts[first], sizes)
 
 
 def refuse_lists(store: SampleStore, what: str) -> None:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fastio import FastDataset, FastLoader, SampleError, SchemaError, Writer
+from fastio import FastDataset, SampleError, SchemaError, Writer
 from fastio.cli import cli
 from fastio.converters.inspect.contact_sheet import contact_sheet, shown_lists
 from fastio.store import open_store
@@ -210,18 +210,16 @@ def test_lists_of_files_are_inferred(tmp_path: Path) -> None:
 
 
 def test_one_field_of_lists_and_labels(tmp_path: Path) -> None:
-    """A list and a label are a pair; what is of one picture a sample is refused in one line."""
+    """A list and a label are a dict; what is of one picture a sample is refused in one line."""
     with Writer(tmp_path / "s.lmdb", {"images": "image[*]", "label": "label"}) as out:
         for i in range(3):
             out.write({"images": [picture(j) for j in range(i)], "label": i})
     dataset = FastDataset(tmp_path / "s.lmdb")
 
-    assert [(0, 0), (1, 1), (2, 2)] == [(len(images), label) for images, label in dataset]
+    assert [(0, 0), (1, 1), (2, 2)] == [(len(each["images"]), each["label"]) for each in dataset]
     assert [0, 1, 2] == dataset.store.elements("images").counts.tolist()
     with pytest.raises(SchemaError, match=r"sizes are those of one picture a sample, but lists of encoded pictures"):
         dataset.sizes()
-    with pytest.raises(SchemaError, match=r"FastLoader makes no batches of lists of encoded pictures in 'images' yet"):
-        FastLoader(dataset, 2)
     assert dataset.lengths.tolist() == [sum(len(picture(j)) for j in range(i)) for i in range(3)]
     assert 2 == len(dataset.where("size_bytes > 0"))
 

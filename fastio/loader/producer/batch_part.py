@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +25,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class BatchPart:
     """
-    The samples of one batch, or of all batches of a chunk; ``rows`` has what is known of the fields that become rows.
+    The samples of one batch, or of all batches of a chunk; ``rows`` has what is known of the fields that become rows,
+    ``elements`` of those fields of lists whose elements do.
 
     ``is_proved``: the batches before it have said, for receipts, which samples all batches of the chunk have.
     """
@@ -36,10 +37,11 @@ class BatchPart:
     epoch: int
     checked: CheckedSamples
     is_proved: bool = False
+    elements: Mapping[str, RowChunk] = field(default_factory=dict)
 
     def at(self, part: slice, *, is_proved: bool = False) -> BatchPart:
         """Return another batch of the chunk."""
-        return BatchPart(self.chunk, self.rows, part, self.epoch, self.checked, is_proved)
+        return BatchPart(self.chunk, self.rows, part, self.epoch, self.checked, is_proved, self.elements)
 
     def __len__(self) -> int:
         return int(self.part.stop - self.part.start)

@@ -14,11 +14,14 @@ from fastio import _native
 from fastio.loader.forks import PerProcess
 from fastio.samplers.batches import Batches
 from fastio.store.files.fetch import FetchedFields, fetch_together
-from fastio.store.protocol import SampleStore
-from fastio.types.spans import Spans
+from fastio.store.index.elements import Elements
+from fastio.store.index.store import list_checksums
+from fastio.store.protocol import SampleStore, value_spans
+from fastio.types.spans import Spans, firsts_of
 
 __all__ = [
     "CheckedSamples",
+    "ChunkElements",
     "ChunkReader",
     "EncodedValues",
     "Proof",
@@ -41,17 +44,43 @@ class EncodedValues:
         return EncodedValues(self.spans.at(part), None if self.unread is None else self.unread[part])
 
 
+_SPREAD = 0x1E3779B97F4A7C15  # odd: elements of one sample get numbers far apart
+_MOST_ID = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkElements:
+    """
+    The elements that a chunk's samples have in a field of lists, as the samples of ``batches``: random numbers of
+    transforms depend on sample and position, those of the first element on the sample alone. ``firsts`` says where the
+    elements of each sample begin, ``(samples + 1,)``.
+    """
+
+    batches: Batches
+    firsts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, elements: Elements, batches: Batches) -> Self:
+        """Look up the elements of these samples."""
+        which, counts = elements.of(batches.indices)
+        firsts = firsts_of(counts)
+        position = np.arange(len(which)) - np.repeat(firsts[:-1], counts)
+        ids = (np.repeat(batches.ids, counts) + position * _SPREAD) & _MOST_ID
+        return cls(Batches(which, firsts[batches.cuts], random_ids=ids), firsts)
+
+
 @dataclass(frozen=True, slots=True)
 class SampleChunk:
     """
     The samples of a few batches, looked up at once: a look-up per batch would cost more than the batch.
 
-    ``is_last`` in the epoch.
+    ``is_last`` in the epoch. Of the fields in ``lists``, ``values`` are those of all elements, sample after sample.
     """
 
     batches: Batches
     values: Mapping[str, EncodedValues]
     is_last: bool
+    lists: Mapping[str, ChunkElements] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +137,9 @@ class ChunkReader:
             now, ahead = ahead, self._begin(batches.part(first + step, first + 2 * step), is_read=is_read)
             arrived = now.fetched.here().wait()
             values = {name: EncodedValues(*arrived[name]) for name in self._fields}
-            yield SampleChunk(now.batches, values, is_last=first + step >= len(batches))
+            names = [name for name in self._fields if self._store.schema[name].is_list]
+            lists = {name: ChunkElements.of(self._store.elements(name), now.batches) for name in names}
+            yield SampleChunk(now.batches, values, is_last=first + step >= len(batches), lists=lists)
 
     def chunk_batches(self, batches: Batches) -> int:
         """Return the batches in a chunk, by the size of samples: those of the first batches stand for all."""
@@ -118,7 +149,7 @@ class ChunkReader:
         return int(max(1, self._store.files.chunk_bytes * len(some) // size_bytes))
 
     def _spans(self, batches: Batches) -> dict[str, Spans]:
-        return {name: self._store.spans(name, batches.indices) for name in self._fields}
+        return {name: value_spans(self._store, name, batches.indices)[0] for name in self._fields}
 
     def _begin(self, batches: Batches, *, is_read: bool) -> _Ahead:
         """Begin to bring these samples into memory; ``is_read``: somebody else has them read ahead already."""
@@ -149,9 +180,23 @@ class CheckedSamples:
     checksums: Mapping[str, NDArray[np.uint32]] | None
 
     @classmethod
-    def of(cls, indices: NDArray[np.int64], spans: Mapping[str, Spans], *, verify: bool) -> Self:
-        """Return what is known of samples with these spans by field, if ``verify`` compares them."""
+    def of(
+        cls,
+        indices: NDArray[np.int64],
+        spans: Mapping[str, Spans],
+        *,
+        verify: bool,
+        firsts: Mapping[str, NDArray[np.int64]] | None = None,
+    ) -> Self:
+        """
+        Return what is known of samples with these spans by field, if ``verify`` compares them.
+
+        ``firsts`` says, for fields of lists, where the elements of each sample begin among their spans.
+        """
         known = {name: values.checksums for name, values in spans.items() if values.checksums is not None}
+        known |= {
+            name: list_checksums(known[name], np.diff(each)) for name, each in (firsts or {}).items() if name in known
+        }
         return cls(indices, known if verify and len(known) == len(spans) else None)
 
     @classmethod

@@ -121,7 +121,7 @@ def field_options(
     pixels, seed, sampler = options.pixels, options.order.seed, options.samples.batch_sampler
     leader = _leader(dataset)
     has_transforms = bool(transforms) or members is not None or mosaics is not None or patches is not None
-    if has_transforms and leader is None:
+    if has_transforms and leader is None and not any(dataset.readers[name].is_picture for name in dataset.lists):
         raise SchemaError(
             f"{dataset.store.path}: transforms= is for pictures and masks, but the samples have only "
             f"{', '.join(dataset.form.names)}: drop it, or add a picture to the dataset's fields="
@@ -269,7 +269,11 @@ def _check_owners(dataset: FastDataset) -> None:
 
 def _leader(dataset: FastDataset) -> str | None:
     """Return the field from whose size plans are made."""
-    readers = [reader for reader in (dataset.reader, *dataset.readers.values()) if reader.field.name in dataset.readers]
+    readers = [
+        reader
+        for reader in (dataset.reader, *dataset.readers.values())
+        if reader.field.name in dataset.readers and reader.field.name not in dataset.lists
+    ]
     for reader in readers:
         if reader.is_picture:
             return reader.field.name

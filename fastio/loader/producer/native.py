@@ -25,6 +25,7 @@ from fastio.loader.output import nbytes_of
 from fastio.loader.producer.batch_part import BatchPart, PendingFields
 from fastio.loader.producer.chunks import CheckedSamples, ChunkReader, SampleChunk
 from fastio.loader.producer.decoding import BatchBuffers, RowDecoder, RowField, pinned_memory
+from fastio.loader.producer.lists import PendingElements, PendingLists
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
 from fastio.loader.producer.producer import (
     FinishedBatch,
@@ -49,6 +50,7 @@ from fastio.loader.producer.tokens import (
 )
 from fastio.loader.producer.values import PendingRagged, PendingValues, begin_check
 from fastio.samplers.batches import Batches
+from fastio.store.index.seal import counts_name
 from fastio.transforms.batch.functions import FailedSamplesError
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called, steps_of
@@ -78,11 +80,13 @@ class NativeProducer:
     def __init__(self, context: ProducerContext) -> None:
         self._context = context
         dataset = context.dataset
-        self._rows = _row_fields(context)
+        self._rows, self._elements = _row_fields(context)
         self._pillow_count = PillowCount(dataset.store.path)
         self._chunks = ChunkReader(dataset.store, list(dataset.readers))
         self._columns = _columns(context)
-        self._machinery = PerProcess(partial(_start, context, self._rows, self._columns, self._pillow_count))
+        self._machinery = PerProcess(
+            partial(_start, context, self._rows, self._elements, self._columns, self._pillow_count)
+        )
 
     @staticmethod
     def accepts(context: ProducerContext) -> bool:
@@ -93,7 +97,7 @@ class NativeProducer:
     def placement(self) -> Placement:
         """Native threads for rows and token ids; what Python makes of the others, it makes as the loop waits."""
         context = self._context
-        placed = {name: _stages(context, self._rows, name) for name in context.dataset.form.names}
+        placed = {name: _stages(context, self._rows, self._elements, name) for name in context.dataset.form.names}
         placed |= {name: [Stage(_BY_NUMPY)] for name in context.field_options.adds}
         return Placement(placed)
 
@@ -135,8 +139,13 @@ class NativeProducer:
         self._pillow_count.tell()  # of an epoch before this one
         for chunk in self._chunks.chunks(batches):
             rows = self._rows.look_up(chunk.batches, chunk.values, epoch=epoch)
+            elements = {
+                name: row_field.look_up(chunk.lists[name].batches, chunk.values[name], epoch=epoch)
+                for name, row_field in self._elements.items()
+            }
             checked, first = self._checked(chunk), 0
-            whole = BatchPart(chunk, rows, slice(0, len(chunk.batches.indices)), epoch, checked)
+            every = slice(0, len(chunk.batches.indices))
+            whole = BatchPart(chunk, rows, every, epoch, checked, elements=elements)
             group = self._group(whole)
             if group is not None:
                 yield from group
@@ -166,11 +175,12 @@ class NativeProducer:
         if self._context.compared is not None:
             return CheckedSamples.kept(chunk.batches.indices, self._context.compared)
         spans = {name: values.spans for name, values in chunk.values.items()}
-        return CheckedSamples.of(chunk.batches.indices, spans, verify=self._context.options.verify)
+        firsts = {name: elements.firsts for name, elements in chunk.lists.items()}
+        return CheckedSamples.of(chunk.batches.indices, spans, verify=self._context.options.verify, firsts=firsts)
 
 
-def _row_fields(context: ProducerContext) -> RowFields:
-    """Return the fields that become rows, and what is done with them."""
+def _row_fields(context: ProducerContext) -> tuple[RowFields, dict[str, RowField]]:
+    """Return the fields that become rows, and what is done with them; and those of lists whose elements do."""
     options = context.field_options
     fields = {}
     for name, reader in context.dataset.readers.items():
@@ -180,15 +190,16 @@ def _row_fields(context: ProducerContext) -> RowFields:
             is_planar = options.is_planar and fused is not None and reader.is_picture and patches is None
             is_list = reader.is_picture and options.views is not None and options.views.is_list
             fields[name] = RowField(reader, fused, is_planar, options.others.get(name, ()), is_list, patches)
+    elements = {name: fields.pop(name) for name in context.dataset.lists if name in fields}
     leader = options.leader if options.is_joint else None
     lead = None if leader is None else options.fused[leader]
     boxes = None
     if lead is not None and lead.looks_at_boxes is not None:
         boxes = next(reader for reader in context.dataset.readers.values() if reader.field.is_box)
-    return RowFields(fields, leader, context.options.output, options.mosaics, boxes)
+    return RowFields(fields, leader, context.options.output, options.mosaics, boxes), elements
 
 
-def _stages(context: ProducerContext, rows: RowFields, name: str) -> list[Stage]:
+def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, RowField], name: str) -> list[Stage]:
     """Return where a field is made: as ``_Machinery`` makes it."""
     dataset, options = context.dataset, context.field_options
     if name not in dataset.readers:
@@ -197,6 +208,10 @@ def _stages(context: ProducerContext, rows: RowFields, name: str) -> list[Stage]
         return [Stage(IN_THE_INDEX), *made]
     reader, collate = dataset.readers[name], options.collates.get(name)
     traits, follows = reader.field.traits, f"moved with {rows.leader}"
+    if name in elements:
+        return [Stage(NATIVE, elements[name].steps)]
+    if name in dataset.lists:
+        return [Stage(_BY_PYTHON, ("lists",))]
     if name in rows.fields:
         steps = rows.fields[name].steps
         made = [Stage(NATIVE, (follows,) if not steps and reader.is_mask and rows.leader else steps)]
@@ -235,7 +250,8 @@ def _columns(context: ProducerContext) -> dict[str, NDArray[Any]]:
 class _Machinery:
     """
     Begins batches: ``rows`` by ``decoders``, and of what Python must see, ``tokens``, ``preferences`` of prompts and
-    answers, ``ragged`` arrays, and ``others``, which are text, JSON and bytes.
+    answers, ``ragged`` arrays, and ``others``, which are text, JSON and bytes; of fields of lists the rows of
+    ``elements``, and ``lists`` of anything else.
     """
 
     context: ProducerContext
@@ -250,11 +266,14 @@ class _Machinery:
     preferences: PreferenceFields | None
     ragged: Sequence[RowReader]
     others: Sequence[RowReader]
+    elements: Mapping[str, RowDecoder]
+    lists: Sequence[RowReader]
 
     @property
     def buffer_bytes(self) -> int:
         """Bytes of batches: in progress, with the training loop, and free."""
-        buffers = [*self.canvases.values(), *(each for decoder in self.decoders.values() for each in decoder.buffers)]
+        decoders = [*self.decoders.values(), *self.elements.values()]
+        buffers = [*self.canvases.values(), *(each for decoder in decoders for each in decoder.buffers)]
         rows = sum(each.allocated_bytes for each in buffers)
         return rows + sum(tokens.filler.allocated_bytes for tokens in self.tokens if tokens.filler is not None)
 
@@ -271,6 +290,8 @@ class _Machinery:
             or self.preferences
             or self.ragged
             or self.others
+            or self.elements
+            or self.lists
             or fields.adds
             or fields.mosaics
             or fields.patches
@@ -326,20 +347,29 @@ class _Machinery:
             if self.ragged:
                 output, collates = options.output, fields.collates
                 pending.append(PendingRagged(self.ragged, collates, part, checked, rows, output))
-        return pending
+        for name, decoder in self.elements.items():
+            chunk = part.elements[name]
+            pending.append(PendingElements(decoder.field, decoder, chunk, part, self.pillow_count, options.output))
+        verify, output = options.verify, options.output
+        return [*pending, *(PendingLists(reader, part, verify=verify, output=output) for reader in self.lists)]
 
 
 def _start(
-    context: ProducerContext, rows: RowFields, columns: Mapping[str, NDArray[Any]], pillow_count: PillowCount
+    context: ProducerContext,
+    rows: RowFields,
+    elements: Mapping[str, RowField],
+    columns: Mapping[str, NDArray[Any]],
+    pillow_count: PillowCount,
 ) -> _Machinery:
     """Threads and memory for the calling process."""
     options = context.options
     pool, pillow = _native.ThreadPool(options.threads), PillowThreads(options.threads)
-    decoders = {
-        name: RowDecoder(field, pool, _buffers(context, field), pillow, options.verify)
-        for name, field in rows.fields.items()
-    }
-    readers = [reader for reader in context.dataset.readers.values() if not reader.has_rows]
+
+    def decoder(field: RowField) -> RowDecoder:
+        return RowDecoder(field, pool, _buffers(context, field), pillow, options.verify)
+
+    lists = [reader for reader in context.dataset.readers.values() if reader.field.name in context.dataset.lists]
+    readers = [reader for reader in context.dataset.readers.values() if not (reader.has_rows or reader in lists)]
     collates = context.field_options.collates
     joint = {
         reader.field.name: TokenReader(reader)
@@ -357,7 +387,7 @@ def _start(
         pillow,
         pillow_count,
         rows,
-        decoders,
+        {name: decoder(field) for name, field in rows.fields.items()},
         canvases={
             name: BatchBuffers(options.depth + 2, options.output)
             for name, field in rows.fields.items()
@@ -371,6 +401,8 @@ def _start(
         preferences=preferences,
         ragged=[reader for reader in readers if reader.field.traits.is_ragged],
         others=[reader for reader in readers if not (reader.field.traits.is_tokens or reader.field.traits.is_ragged)],
+        elements={name: decoder(field) for name, field in elements.items()},
+        lists=[reader for reader in lists if not reader.has_rows],
     )
 
 
@@ -522,7 +554,9 @@ class _FieldsBatch:
         batch: dict[str, Any] = {}
         for name in form.names:
             how = options.collates.get(name)
-            if isinstance(how, PreferenceCollate):
+            if name in self._part.elements:
+                batch[name], batch[counts_name(name)] = values[name]
+            elif isinstance(how, PreferenceCollate):
                 batch |= _named(name, values) if how.apart else values.get(name, {})
             elif is_padded(how):
                 batch[name], batch[mask_name(name)] = values[name]

@@ -21,6 +21,7 @@ from fastio.samplers.lanes import Windows, ranges
 from fastio.samplers.memory import WHOLE_BYTES
 from fastio.store.files import Prefetch
 from fastio.store.files.fetch import joined_spans
+from fastio.store.protocol import extents
 from fastio.types.metrics import HeldReads
 from fastio.types.spans import Spans
 
@@ -170,7 +171,7 @@ class WindowReader:
     def _spans(self, samples: NDArray[np.int64]) -> Spans:
         """Return the spans of these samples: of the first sample all fields, then of the second, ..."""
         store, fields = self._dataset.store, len(self._fields)
-        spans = joined_spans([store.spans(name, samples, checksums=False) for name in self._fields])
+        spans = joined_spans([extents(store, name, samples) for name in self._fields])
         return spans if fields == 1 else spans.at(np.arange(len(spans)).reshape(fields, -1).T.reshape(-1))
 
     def sizes(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -395,7 +396,7 @@ class HeldReader:
     def _spans(self, samples: NDArray[np.int64]) -> Spans:
         """Return the spans of these samples, field after field."""
         store = self._dataset.store
-        return joined_spans([store.spans(name, samples, checksums=False) for name in self._dataset.readers])
+        return joined_spans([extents(store, name, samples) for name in self._dataset.readers])
 
 
 def _blocks(windows: Windows, *, slack: int) -> Windows:

@@ -39,6 +39,7 @@ __all__ = [
     "PendingAdded",
     "PendingRowFields",
     "RowFields",
+    "laid_out",
 ]
 
 
@@ -196,9 +197,9 @@ class PendingRowFields:
         if field.patches is not None:
             return self._patches(field.patches, name, rows, kept)
         if self.pieces is not None and name in self._canvases:
-            return self._laid_out(field, self._mosaics(name, np.asarray(rows.rows[0]), self.pieces))
+            return laid_out(field, self._mosaics(name, np.asarray(rows.rows[0]), self.pieces), output)
         values = rows.blanked() if kept is None else rows.at(kept, output)
-        values = [self._laid_out(field, each) for each in values]
+        values = [laid_out(field, each, output) for each in values]
         return values if field.is_list else values[0]
 
     def _patches(
@@ -229,19 +230,20 @@ class PendingRowFields:
             pieces.paste(rows, canvases, fill)
         return values
 
-    def _laid_out(self, field: RowField, values: Any) -> Any:
-        output = self._fields.output
-        if field.reader.is_mask and field.reader.dtype != np.uint8:
-            values = output.of(np.asarray(values).astype(np.int32))  # torch computes little with uint16
-        has_channels = field.reader.is_picture or field.reader.is_mask
-        is_channels_last = values.ndim == 4 and has_channels and not field.is_planar
-        # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.
-        return output.channels_first(values) if is_channels_last else values
-
     def cancel(self) -> None:
         """See PendingFields."""
         for decoding in self._decoding.values():
             decoding.cancel()
+
+
+def laid_out(field: RowField, values: Any, output: Output) -> Any:
+    """Return the rows of a field as batches have them."""
+    if field.reader.is_mask and field.reader.dtype != np.uint8:
+        values = output.of(np.asarray(values).astype(np.int32))  # torch computes little with uint16
+    has_channels = field.reader.is_picture or field.reader.is_mask
+    is_channels_last = values.ndim == 4 and has_channels and not field.is_planar
+    # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.
+    return output.channels_first(values) if is_channels_last else values
 
 
 # The fields that KeepGeometry and KeepCrop add to a batch: where the pictures of its samples were moved.

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Buffers, pick_spans
+from fastio._native import Buffers, checksum, pick_spans
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.index.elements import Elements
-from fastio.store.index.seal import counts_name, set_checksum
+from fastio.store.index.seal import set_checksum
 from fastio.store.index.sealed import Intervals, Shard
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.types.receipt_sum import MODULUS, sum_indices, sum_samples
@@ -33,6 +33,7 @@ __all__ = [
     "JoinedIndex",
     "SealedStore",
     "check_set",
+    "list_checksums",
     "number_of",
     "number_of_all",
 ]
@@ -148,7 +149,7 @@ class SealedStore:
         if field in content.index.elements:
             raise SchemaError(
                 f"{self.path}: field {field!r} holds {self.schema[field]}, several values a sample: only FastDataset, "
-                "info, ls, show, verify and merge read such fields yet"
+                "FastLoader, info, ls, show, verify and merge read such fields yet"
             )
         return _picked(content, field, self._ends, self._checked(np.asarray(indices)), checksums=checksums)
 
@@ -423,14 +424,18 @@ def _sum_of(store: _Indexed, field: str, chosen: NDArray[np.int64]) -> int | Non
 
 
 def _sum_of_lists(store: _Indexed, field: str, chosen: NDArray[np.int64]) -> int | None:
-    """Return the sum over all elements of these samples, each with its sample's index, and over their numbers."""
+    """As ``_sum_of``, of lists, whose checksums are those of their elements' checksums."""
     elements = store.elements(field)
     which, counts = elements.of(chosen)
     checksums = elements.spans(field, which).checksums
-    if checksums is None:
-        return None
-    owners = np.repeat(chosen, counts)
-    return sum_samples(field, owners, checksums) + sum_samples(counts_name(field), chosen, counts.astype(np.uint32))
+    return None if checksums is None else sum_samples(field, chosen, list_checksums(checksums, counts))
+
+
+def list_checksums(checksums: NDArray[np.uint32], counts: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Return one number per list for receipts, ``(n,)``: the CRC-32 of the CRC-32s of its elements."""
+    found = np.empty(len(counts), np.uint32)
+    checksum(Spans.joined(np.ascontiguousarray(checksums).view(np.uint8), 4 * counts), found).wait()
+    return found
 
 
 def number_of_all(store: _Indexed, fields: Sequence[str] | None = None) -> int | None:

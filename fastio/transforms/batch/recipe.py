@@ -119,6 +119,16 @@ class Recipe:
     def __bool__(self) -> bool:
         return bool(self._stages or self.own)
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it does the same to each picture, whatever its sample: no random numbers, mixes and functions."""
+        stages = self._stages.values()
+        is_mixing = any(isinstance(stage, _Single) and mixes_of(stage.transform) for stage in stages)
+        has_functions = (
+            bool(self.own) or self.next is not None or any(isinstance(t, PerSample) for t in self.transforms)
+        )
+        return not (is_mixing or has_functions or any(stage.draws for stage in stages))
+
     def draw(
         self, parts: Sequence[torch.Tensor], indices: NDArray[np.int64], epoch: int, blanks: Collection[int] = ()
     ) -> list[Parameters]:
@@ -133,7 +143,9 @@ class Recipe:
         pictures = parts[_pictures(parts)]
         shape = pictures.shape
         if len(indices) * len(self._seeds) != shape[0]:
-            raise SchemaError(f"{shape[0]} pictures in a batch of {len(indices)} samples")
+            if not self.is_fixed:
+                raise SchemaError(f"{shape[0]} pictures in a batch of {len(indices)} samples")
+            indices = np.zeros(shape[0], np.int64)  # pictures of lists, of which each gets the same
         channels, size = shape[1], (shape[2], shape[3])
         samples = np.tile(split_ids(indices)[0], len(self._seeds))
         are_blank = np.tile(np.isin(np.arange(len(indices)), list(blanks)), len(self._seeds))

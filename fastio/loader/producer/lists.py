@@ -1,0 +1,158 @@
+"""Fields of lists in a batch: the elements of all its samples, one behind the other, and how many each sample has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.codec import describe_status
+from fastio.dataset.field_values import FieldValues
+from fastio.dataset.row_reader import RowReader
+from fastio.errors import SampleError
+from fastio.loader.output import Output
+from fastio.loader.producer.batch_part import BatchPart
+from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
+from fastio.loader.producer.pillow_threads import PillowCount
+from fastio.loader.producer.rows import laid_out
+from fastio.store.index.elements import Elements
+from fastio.types.spans import elements_of
+
+__all__ = [
+    "PendingElements",
+    "PendingLists",
+]
+
+
+_ANY_PICTURE = (256, 256, 3)  # height, width and channels: where a chunk has no picture, all results have one shape
+
+
+def _part_of(part: BatchPart, name: str) -> tuple[slice, NDArray[np.int64]]:
+    """Return which elements of its chunk belong to a batch, and where those of each sample begin among them."""
+    firsts = part.chunk.lists[name].firsts[part.part.start : part.part.stop + 1]
+    return slice(int(firsts[0]), int(firsts[-1])), firsts - firsts[0]
+
+
+def _by_sample(errors: Mapping[int, SampleError], firsts: NDArray[np.int64]) -> dict[int, SampleError]:
+    """Return one error of each sample that has a bad element, by the position of the sample."""
+    found: dict[int, SampleError] = {}
+    for position, error in errors.items():
+        found.setdefault(int(np.searchsorted(firsts, position, side="right")) - 1, error)
+    return found
+
+
+class PendingElements:
+    """
+    A field of lists whose elements become rows of one array, pictures or arrays of fixed shape; see PendingFields.
+
+    The batch has ``(N, ...)`` of all N elements, and how many each sample has, int64 ``(B,)``. Raises SchemaError for
+    pictures that do not fit together.
+    """
+
+    def __init__(
+        self, field: RowField, decoder: RowDecoder, chunk: RowChunk, part: BatchPart, count: PillowCount, output: Output
+    ) -> None:
+        self._field, self._chunk, self._output, self._count = field, chunk, output, count
+        self._name = field.reader.field.name
+        elements, self._firsts = _part_of(part, self._name)
+        self._is_last = part.is_last
+        self._decoding: DecodingRows | None = None
+        self._decoded = DecodedRows([], [])
+        if elements.stop > elements.start:
+            self._decoding = decoder.begin(RowPart(chunk, elements))
+        else:
+            rows, value = decoder.buffers[0].take_rows((0, *self._shape()), field.reader.dtype)
+            self._decoded = DecodedRows([rows], [value])
+
+    def _shape(self) -> tuple[int, ...]:
+        """Return the shape of rows for a batch that has none: that of others, if it is known without them."""
+        field, chunk = self._field, self._chunk
+        if chunk.shape is not None:
+            return chunk.shape
+        stored = np.array([_ANY_PICTURE], np.int64)
+        if field.fused is not None:
+            stored = field.fused.plan(np.zeros(1, np.int64), stored, epoch=chunk.epoch).shapes
+        return field.row_shape(stored[0])
+
+    def errors(self) -> dict[int, SampleError]:
+        """See PendingFields."""
+        if self._decoding is not None:
+            self._decoded = self._decoding.result()
+            if self._field.reader.field.traits.is_picture:
+                self._count.add(int(self._firsts[-1]), self._decoded.kinds, is_last=self._is_last)
+        return _by_sample(self._decoded.errors, self._firsts)
+
+    def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
+        """See PendingFields."""
+        counts = np.diff(self._firsts)
+        if kept is None:
+            value = self._decoded.blanked()[0]
+        else:
+            elements, counts = elements_of(self._firsts, kept)
+            value = self._decoded.at(elements, self._output)[0]
+        return {self._name: (laid_out(self._field, value, self._output), self._output.of(counts))}
+
+    def cancel(self) -> None:
+        """See PendingFields."""
+        if self._decoding is not None:
+            self._decoding.cancel()
+
+
+class PendingLists:
+    """
+    A field of lists of texts, bytes, token ids or ragged arrays, which become a list of lists, as a FastDataset has
+    them: of values that may be missing, a list of these and None. See PendingFields.
+    """
+
+    def __init__(self, reader: RowReader, part: BatchPart, *, verify: bool, output: Output) -> None:
+        self._reader, self._part, self._verify, self._output = reader, part, verify, output
+        self._elements, self._firsts = _part_of(part, reader.field.name)
+        self._values: list[Any] = []
+
+    def errors(self) -> dict[int, SampleError]:
+        """See PendingFields."""
+        name, values = self._reader.field.name, FieldValues(self._reader)
+        encoded = self._part.chunk.values[name].at(self._elements)
+        indices = self._part.chunk.lists[name].batches.indices[self._elements]
+        read = partial(values.read, verify=self._verify)
+        if encoded.unread is None:
+            try:
+                self._values = read(indices, encoded.spans) if len(indices) else []
+                return {}
+            except SampleError:
+                pass  # some value is bad: find out which
+        errors: dict[int, SampleError] = {}
+        self._values = []
+        for position in range(len(indices)):
+            one, index = encoded.spans.part(position, position + 1), indices[position : position + 1]
+            status = 0 if encoded.unread is None else int(encoded.unread[position])
+            try:
+                if status:
+                    raise self._reader.error(indices, encoded.spans, position, describe_status(status))
+                self._values += read(index, one)
+            except SampleError as exc:
+                errors[position] = exc
+                self._values.append(values.blank(index, one))
+        return _by_sample(errors, self._firsts)
+
+    def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
+        """See PendingFields."""
+        values, counts = self._values, np.diff(self._firsts)
+        if kept is not None:
+            elements, counts = elements_of(self._firsts, kept)
+            values = [values[position] for position in elements.tolist()]
+        store = self._reader.store
+        assert isinstance(store, Elements)
+        return {self._reader.field.name: store.grouped([self._given(value) for value in values], counts)}
+
+    def _given(self, value: Any) -> Any:
+        """Return an array as the loader's output has it; text and bytes as they are."""
+        if isinstance(value, (str, bytes)):
+            return value
+        return self._output.of(np.asarray(value))
+
+    def cancel(self) -> None:
+        """Do nothing: values are made when the loop waits for them."""

@@ -1,0 +1,224 @@
+"""Fields of lists in FastLoader: flat elements with counts, drawn by sample and position, and proved as others are."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from fastio import FastDataset, FastLoader, SampleError, SchemaError, Writer, open_store
+from fastio.transforms import (
+    MixUp,
+    Normalize,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    RandomRotation,
+)
+
+COUNTS = [2, 0, 1, 3, 0, 0, 1, 4, 2, 0, 1]
+CROPS = [RandomResizedCrop(16), RandomHorizontalFlip()]
+
+
+def picture(number: int, form: str = "PNG", *, size: int = 0) -> bytes:
+    """A picture of noise, of a size of its own unless one is given."""
+    height, width = (size, size) if size else (20 + number % 7, 30 - number % 5)
+    pixels = np.random.default_rng(number).integers(0, 255, (height, width, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, form)
+    return file.getvalue()
+
+
+def write(path: Path, counts: Iterable[int] = COUNTS, *, size: int = 0, form: str = "PNG") -> Path:
+    """A store of lists of so many pictures, with what belongs beside them."""
+    fields = {"images": "image[*]", "control": "image?", "refs": "text[*]", "ids": "tokens16[*]", "label": "label"}
+    with Writer(path, {**fields, "rows": "float32[*,2]?", "vectors": "float32[3][*]"}, overwrite=True) as out:
+        for i, count in enumerate(counts):
+            sample = {
+                "images": [picture(10 * i + j, form, size=size) for j in range(count)],
+                "control": picture(1000 + i, form, size=size) if i % 2 else None,
+                "refs": [f"{i}.{j}" for j in range(i % 3)],
+                "ids": [list(range(j + 1)) for j in range(i % 4)],
+                "rows": np.full((i % 3, 2), i) if i % 2 else None,
+                "vectors": [[i, j, 0] for j in range(count)],
+                "label": i,
+            }
+            out.write(sample, key=f"s{i}")
+    return path
+
+
+def by_sample(batches: Iterable[dict[str, Any]], name: str = "images") -> dict[int, list[Any]]:
+    """The pictures of each sample by its label."""
+    found: dict[int, list[Any]] = {}
+    for batch in batches:
+        parts = torch.split(torch.as_tensor(batch[name]), torch.as_tensor(batch[f"{name}_counts"]).tolist())
+        for label, part in zip(batch["label"].tolist(), parts, strict=True):
+            assert label not in found
+            found[label] = part.tolist()
+    return found
+
+
+@pytest.mark.parametrize("suffix", [".lmdb", ".h5", ".tar", ".zip"])
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF"])
+def test_batches_are_those_of_the_dataset(tmp_path: Path, suffix: str, form: str) -> None:
+    """Without transforms, elements are those of FastDataset, also those that Pillow decodes; counts say whose."""
+    path = write(tmp_path / f"s{suffix}", size=24, form=form)
+    dataset = FastDataset(path)
+    with FastLoader(path, 4, shuffle=True, seed=1) as loader:
+        batches = list(loader)
+        assert loader.receipt().is_exact
+    pixels = by_sample(batches)
+    control = by_sample(batches, "control")
+    for batch in batches:
+        for at, label in enumerate(batch["label"].tolist()):
+            sample = dataset[label]
+            assert [np.asarray(each).transpose(2, 0, 1).tolist() for each in sample["images"]] == pixels[label]
+            has_control = sample["control"] is not None
+            assert [1 if has_control else 0] == [len(control[label])]
+            assert sample["refs"] == batch["refs"][at]
+            assert [ids.tolist() for ids in sample["ids"]] == [ids.tolist() for ids in batch["ids"][at]]
+            rows = batch["rows"][at]
+            assert (None if rows is None else rows.tolist()) == (
+                None if sample["rows"] is None else sample["rows"].tolist()
+            )
+    assert torch.cat([batch["images_counts"] for batch in batches]).sum() == sum(COUNTS)
+    assert all(batch["images_counts"].dtype == torch.int64 for batch in batches)
+    assert [[i, j, 0] for i, count in enumerate(COUNTS) for j in range(count)] == sorted(
+        row for batch in batches for row in batch["vectors"].tolist()
+    )
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.integers(1, 5), st.integers(1, 5), st.integers(0, 2))
+def test_draws_are_of_sample_and_position(
+    tmp_path: Path, counts: list[int], first: int, second: int, epoch: int
+) -> None:
+    """Batches of any size, in any order and of any threads give an element the same pixels in an epoch."""
+    path = write(tmp_path / "s.lmdb", counts)
+    found = []
+    for size, shuffle, threads in ((first, True, 1), (second, False, 2)):
+        with FastLoader(path, size, shuffle=shuffle, transforms=CROPS, threads=threads) as loader:
+            loader.set_epoch(epoch)
+            found.append(by_sample(loader))
+
+    assert found[0] == found[1]
+    assert dict(enumerate(counts)) == {i: len(each) for i, each in found[0].items()}
+
+
+def test_elements_draw_for_themselves(tmp_path: Path) -> None:
+    """One picture twice in a sample has two crops; the first has the crop that a field of one picture has."""
+    data = picture(3, size=64)
+    with Writer(tmp_path / "s.lmdb", {"image": "image", "images": "image[*]", "label": "label"}) as out:
+        for i in range(4):
+            out.write({"image": data, "images": [data] * 3, "label": i})
+    with FastLoader(tmp_path / "s.lmdb", 4, transforms=CROPS) as loader:
+        (batch,) = loader
+    images = batch["images"].reshape(4, 3, 3, 16, 16)
+
+    assert torch.equal(batch["image"], images[:, 0])
+    assert not any(torch.equal(images[i, j], images[i, k]) for i in range(4) for j, k in ((0, 1), (1, 2), (0, 2)))
+    with FastLoader(tmp_path / "s.lmdb", 4, transforms=CROPS) as loader:
+        loader.set_epoch(1)
+        assert not torch.equal(next(iter(loader))["images"], batch["images"])
+
+
+def test_normalize_and_arrays(tmp_path: Path) -> None:
+    """Normalize follows the decoders for each element; output="numpy" has arrays; batches may have no element."""
+    path = write(tmp_path / "s.lmdb", [0, 0, 2, 1, 0, 0])
+    steps = [*CROPS, Normalize([0.5] * 3, [0.25] * 3)]
+    with FastLoader(path, 2, transforms=steps) as normalized, FastLoader(path, 2, transforms=CROPS) as plain:
+        for batch, raw in zip(normalized, plain, strict=True):
+            torch.testing.assert_close(batch["images"], (raw["images"] / 255 - 0.5) / 0.25)
+            assert batch["images"].shape[1:] == (3, 16, 16)
+    with FastLoader(path, 2, transforms=CROPS, output="numpy") as loader:
+        arrays = list(loader)
+    assert all(isinstance(each[name], np.ndarray) for each in arrays for name in ("images", "images_counts", "vectors"))
+    assert [0, 3, 0] == [len(each["images"]) for each in arrays]
+    with FastLoader(FastDataset(path, fields="images"), 3, transforms=CROPS) as loader:
+        assert [(2, [0, 0, 2]), (1, [1, 0, 0])] == [(len(images), counts.tolist()) for images, counts in loader]
+
+
+def damage(path: Path, sample: int, position: int) -> None:
+    """Change a byte of one picture of a sample."""
+    with open_store(path) as store:
+        elements = store.elements("images")
+        which, _ = elements.of(np.array([sample]))
+        span = elements.spans("images", which[position : position + 1])
+        place = int(span.starts[0] + span.sizes[0] // 2)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("suffix", [".lmdb", ".tar"])
+def test_a_bad_element(tmp_path: Path, suffix: str) -> None:
+    """It is an error that names sample and element; "skip" leaves the sample out, "zero" blanks this picture alone."""
+    path = write(tmp_path / f"s{suffix}")
+    with FastLoader(path, 4, transforms=CROPS) as loader:
+        good = by_sample(loader)
+    damage(path, 7, 2)
+
+    with (
+        FastLoader(path, 4, transforms=CROPS) as loader,
+        pytest.raises(SampleError, match=r"'images' 3 of 4") as caught,
+    ):
+        list(loader)
+    assert (7, "s7", "images") == (caught.value.index, caught.value.key, caught.value.field)
+    with FastLoader(path, 4, transforms=CROPS, on_error="skip") as loader:
+        assert {i: each for i, each in good.items() if i != 7} == by_sample(loader)
+        receipt = loader.receipt()
+        assert ["s7"] == [error.key for error in loader.skipped]
+        assert not receipt.is_exact
+    with FastLoader(path, 4, transforms=CROPS, on_error="zero") as loader:
+        found = by_sample(loader)
+    assert not np.any(found[7][2])
+    good[7][2] = found[7][2]
+    assert good == found
+
+
+@pytest.mark.parametrize("read", ["map", "pread"])
+def test_resumed_on_other_ranks(tmp_path: Path, read: Any) -> None:
+    """What one rank has begun, two finish: each sample once, with the pixels of one rank, and an exact receipt."""
+    path = write(tmp_path / "s.h5", [i % 3 for i in range(24)])
+    with FastLoader(path, 3, shuffle=True, transforms=CROPS) as loader:
+        whole = by_sample(loader)
+    with FastLoader(FastDataset(path, read=read), 3, shuffle=True, transforms=CROPS) as loader:
+        batches = list(islice(loader, 2))
+        state = loader.state_dict()
+    for rank in range(2):
+        with FastLoader(path, 2, shuffle=True, transforms=CROPS, rank=rank, world_size=2) as loader:
+            loader.load_state_dict(state)
+            batches += list(loader)
+    assert whole == by_sample(batches)
+    with FastLoader(path, 3, shuffle=True, transforms=CROPS) as loader:
+        loader.load_state_dict(state)
+        list(loader)
+        assert loader.receipt().is_exact
+
+
+def test_what_does_not_go_with_lists(tmp_path: Path) -> None:
+    """Each option that knows one picture a sample is refused in one line."""
+    path = write(tmp_path / "s.lmdb", size=24)
+    dataset = FastDataset(path)
+    unfit: list[tuple[dict[str, Any], str]] = [
+        ({"views": [(1, CROPS), (1, CROPS)]}, "views= does not go with lists of encoded pictures in 'images' yet"),
+        ({"repeats": 2, "transforms": CROPS}, "repeats= does not go with"),
+        ({"cache": "ram"}, "cache= does not go with"),
+        ({"transforms": [*CROPS, MixUp(num_classes=11)]}, "take transforms that native threads run"),
+        ({"transforms": [*CROPS, lambda batch: batch]}, "take transforms that native threads run"),
+    ]
+    for options, sentence in unfit:
+        with pytest.raises(SchemaError, match=sentence):
+            FastLoader(dataset, 4, **options)
+    with pytest.raises(SchemaError, match="a dataset with a transform does not go with"):
+        FastLoader(FastDataset(path, transform=lambda sample: sample), 4)
+    with FastLoader(dataset, 4, transforms=[RandomRotation(10), *CROPS]) as loader:
+        assert sum(COUNTS) == sum(len(batch["images"]) for batch in loader)
