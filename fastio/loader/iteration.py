@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -29,9 +28,7 @@ from fastio.samplers.batches import Batches
 from fastio.samplers.share import say_uneven
 from fastio.store.files.listed import ListedFiles
 from fastio.store.index.store import SealedStore
-from fastio.store.protocol import SampleStore
 from fastio.types.metrics import LoaderStats, Opens
-from fastio.types.picture_kinds import JPEG, kinds_by_name
 
 __all__ = [
     "BatchIteration",
@@ -43,7 +40,6 @@ log = logging.getLogger(__name__)
 
 # Batches without a look at anything else; the checksums of their chunks are kept until then, 12 bytes a sample.
 _RUN = 64
-_LOOKED_AT = 16  # samples
 _MANY_FILES = 1000  # read in an epoch, from which on it says what packing would save
 
 
@@ -163,13 +159,11 @@ class BatchIteration:
         self._is_gain_told = True
         gain, store = opens.since(before).gain(elapsed_s), self._selection.base.store
         words = store.unpacked.words() if isinstance(store, SealedStore) else []
-        tip = f"; {shlex.join(['fastio', 'index', self._path, *words])} makes crops decode faster"
-        tip = tip if _lacks_points(store) else ""
         if gain.is_much:
             command = pack_command(self._path, *words)
-            log.warning("%s: %s: packed, it would not: %s%s", self._path, gain.words(), command, tip)
+            log.warning("%s: %s: packed, it would not: %s", self._path, gain.words(), command)
         else:
-            log.info("%s: %s: packing would hardly load faster%s", self._path, gain.words(), tip)
+            log.info("%s: %s: packing would hardly load faster", self._path, gain.words())
 
     def _advise(self, error: SampleError | UnequalSizesError) -> None:
         """Add to an error that ends the loop what the user can do about it."""
@@ -281,14 +275,6 @@ class BatchIteration:
         pool, stats = self._producer.pool, self._stats
         assert pool is not None
         tuner.look(pool, now_s=perf_counter(), loading_s=stats.loading_s, batches=stats.batches)
-
-
-def _lacks_points(store: SampleStore) -> bool:
-    """Whether most pictures of files in place are JPEGs, by their names, of which the index has no start points."""
-    rows = np.arange(min(len(store), _LOOKED_AT))
-    field = next((each for each in store.schema.payload if each.traits.is_image), None)
-    jpegs = sum(kind == JPEG for kind in kinds_by_name(store.keys(rows)))
-    return field is not None and 2 * jpegs > len(rows) and store.spans(field.name, rows).intervals is None
 
 
 def _held_reader(wiring: Wiring) -> HeldReader | None:

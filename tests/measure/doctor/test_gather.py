@@ -100,7 +100,7 @@ def test_sizes_that_a_store_does_not_know(tmp_path: Path) -> None:
     assert look_at_pictures(tmp_path / "a.tar")[0] is None
 
 
-def test_photos_in_place(photos: Path, tmp_path: Path) -> None:
+def test_photos_in_place(photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """They are opened as they were, with sizes from their headers; once their index has start points, none are told."""
     shutil.copytree(photos, tmp_path / "photos")
     rows = "".join(f"{number}.jpg,{number}\n" for number in range(3))
@@ -123,6 +123,7 @@ def test_photos_in_place(photos: Path, tmp_path: Path) -> None:
         assert loader.picture_side == 300
         assert (loader.jump_percent is not None) == is_advised
         index_store(str(tmp_path / "photos"), unpacked=options)
+    assert f"`fastio index {tmp_path / 'photos'} --labels {tmp_path / 'labels.csv'}` adds them" in caplog.text
 
 
 def test_files_in_place_are_counted(photos: Path) -> None:
