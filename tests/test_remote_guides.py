@@ -19,6 +19,8 @@ from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from tests.conftest import as_spans, encode, pictures
+from tests.converters.sources.shard_files import KINDS as SHARDS
+from tests.converters.sources.tfrecord.records import example, write_records
 from tests.servers.fixtures import Bucket
 from tests.test_guide_examples import GUIDE, examples
 
@@ -40,15 +42,23 @@ def run(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             writer.append(batch)
     for prefix in ("", "train/"):
         folder, _ = folder_of(f"{bucket.url}/{prefix}", Remote(bucket.options))
-        for path in (tmp_path / "made").iterdir():
+        for path in [*(tmp_path / "made").iterdir()]:
             if not prefix or path.suffix != ".lmdb":
                 folder.put(path.name, path)
+    mds, chunks = (SHARDS[kind](tmp_path / "made" / kind, values) for kind in ("mds", "litdata"))
+    records = [example({"image": value, "label": 1}) for value in values]
+    write_records(tmp_path / "made" / "train-0.tfrecord", records)
+    for prefix, files in {"mds/": mds, "mds/train/": mds, "chunks/": chunks, "": tmp_path / "made"}.items():
+        folder, _ = folder_of(f"{bucket.url}/{prefix}", Remote(bucket.options))
+        for path in files.glob("*.tfrecord" if not prefix else "*"):
+            folder.put(path.name, path)
     last = sorted(path.name for path in (tmp_path / "made").glob("*.tar"))[-1]
     for name, value in bucket.server.environment().items():
         monkeypatch.setenv(name, value)
     for name in ("SCRATCH", "HOME", "TMPDIR"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.lmdb").symlink_to(tmp_path / "made" / "train.lmdb")
 

@@ -49,11 +49,13 @@ _AT_ONCE = 4096  # samples whose places and kept values are read together
 _MOST_KEPT = 64 << 10  # bytes of a value beside a picture, on average
 
 
-def list_samples(found: Recognised, options: Unpacked, path: str, *, check: bool = False) -> FolderContent | str:
+def list_samples(
+    found: Recognised, options: Unpacked, path: str, *, check: bool = False, many_classes: bool = False
+) -> FolderContent | str:
     """
     Return the samples of what ``path`` is, ``found``, by what ``options`` say of it; see ``content_of``.
 
-    Raises SourceError as ``open_source``.
+    ``many_classes``: labels may be nearly as many names as samples. Raises SourceError as ``open_source``.
     """
     begun_ns = time.time_ns()
     source = open_source(
@@ -65,6 +67,7 @@ def list_samples(found: Recognised, options: Unpacked, path: str, *, check: bool
             filters=_filters(options),
             ignore_columns=options.without,
             header=options.header,
+            many_classes=many_classes,
         ),
         fields=[parse_choice(words) for words in options.fields],
         root=options.root,

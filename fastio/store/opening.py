@@ -58,7 +58,7 @@ def open_store(
     if not is_local(path):
         from fastio.store.opening_urls import open_url
 
-        return open_url(path, read, remote)
+        return open_url(path, read, remote, unpacked)
     way = Way(read, remote, partial(open_store, read=read, remote=remote, unpacked=unpacked))
     if named(path) is None or Path(path).is_dir():
         from fastio.store.opening_files import open_as_kept

@@ -7,14 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from fastio.errors import StoreCorrupt, StoreIncomplete, StoreNotFound
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.address import Address
 from fastio.store.files import Read
 from fastio.store.files.remote.range_cache import RangeCache
 from fastio.store.files.remote_options import Remote
+from fastio.store.formats import named
 from fastio.store.formats.format import Format
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
+from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.shards import Way, open_set, open_shard, store_of
 from fastio.store.staging.staged import StageInUse
 
@@ -24,11 +26,26 @@ _OPENED_AT_ONCE = 16  # shards, each of which takes some requests
 _Opened = TypeVar("_Opened")
 
 
-def open_url(url: str, read: Read, remote: Remote, *, is_again: bool = False) -> SealedStore:
-    """Open the store at a URL. Opening it again, as a worker process does, uses a stage, but begins none."""
+def open_url(
+    url: str, read: Read, remote: Remote, unpacked: Unpacked = AS_IT_IS, *, is_again: bool = False
+) -> SealedStore:
+    """
+    Open the store at a URL, or containers of other programs where they lie, as ``unpacked`` says.
+
+    Opening it again, as a worker process does, uses a stage, but begins none.
+    """
     stage = StageInUse(remote.stage, remote) if remote.stage is not None else None
-    way = Way(read, remote, partial(open_url, read=read, remote=remote, is_again=True), stage)
-    store = _open_by(way, url)
+    way = Way(read, remote, partial(open_url, read=read, remote=remote, unpacked=unpacked, is_again=True), stage)
+    try:
+        store = _open_by(way, url)
+    except (StoreCorrupt, StoreIncomplete):
+        raise
+    except StoreError as exc:
+        if named(url) is not None:
+            raise
+        from fastio.store.foreign.behind_url import open_containers
+
+        return open_containers(url, unpacked, way, exc)
     if stage is not None and not is_again:
         stage.begin(url)
     return store

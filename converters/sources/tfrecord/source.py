@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import image_kind
 from fastio.converters.fields.types import FieldChoice, field_rank, name_from_column, refuse_equal_names
-from fastio.converters.fields.values import EncodedField, encode_values
+from fastio.converters.fields.values import EncodedField, document_problems, encode_values
 from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.labels.file import look_like_captions
 from fastio.converters.labels.values import TableLabels
@@ -264,7 +264,7 @@ _Example = Mapping[str, Feature]
 
 def lies_in_record(field: Field) -> bool:
     """Return whether the values of a field are those of a feature as they lie in their records."""
-    return not field.is_column and not field.traits.is_plain and not field.traits.is_json
+    return not field.is_column and (field.traits.is_text or not (field.traits.is_plain or field.traits.is_json))
 
 
 def encode_features(chosen: FeatureField, examples: Sequence[_Example], spans: Spans) -> EncodedField:
@@ -275,7 +275,7 @@ def encode_features(chosen: FeatureField, examples: Sequence[_Example], spans: S
     """
     field, name = chosen.field, chosen.feature
     if lies_in_record(field):
-        return _in_records(name, examples, spans)
+        return _in_records(field, name, examples, spans)
     problems = dict[int, str]()
     values = list[Any]()
     good = list[int]()
@@ -310,8 +310,8 @@ def feature_value(feature: Feature | None) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _in_records(name: str, examples: Sequence[_Example], spans: Spans) -> EncodedField:
-    """Values of bytes where they lie in their files."""
+def _in_records(field: Field, name: str, examples: Sequence[_Example], spans: Spans) -> EncodedField:
+    """Values of bytes where they lie in their files; texts are checked for being UTF-8."""
     starts, sizes = np.zeros(len(examples), np.int64), np.zeros(len(examples), np.int64)
     problems = dict[int, str]()
     for i, example in enumerate(examples):
@@ -324,7 +324,10 @@ def _in_records(name: str, examples: Sequence[_Example], spans: Spans) -> Encode
             problems[i] = f"has {len(feature.parts)} values in the feature {name!r}, expected one"
         else:
             starts[i], sizes[i] = feature.parts[0][0], feature.parts[0][1] - feature.parts[0][0]
-    return EncodedField(spans=Spans(spans.buffers, spans.shard, starts, sizes), problems=problems)
+    found = Spans(spans.buffers, spans.shard, starts, sizes)
+    if field.traits.is_text:
+        problems |= {i: f"{words} (feature {name!r})" for i, words in document_problems(found, field).items()}
+    return EncodedField(spans=found, problems=problems)
 
 
 def _value(chosen: FeatureField, feature: Feature | None) -> Any:

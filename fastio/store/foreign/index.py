@@ -25,10 +25,11 @@ from fastio.store.address import Address
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.store.foreign.behind_url import index_containers
 from fastio.store.foreign.folder import SETTLED_NS, count_files, keep_content, open_kept, with_content
 from fastio.store.foreign.sidecar import write_sidecar
 from fastio.store.foreign.tar import check_foreign_set, scan_foreign
-from fastio.store.formats import FORMATS, names_store
+from fastio.store.formats import FORMATS, named, names_store
 from fastio.store.index.seal import find_seal, read_seal
 from fastio.store.index.sealed import Shard, bytes_from
 from fastio.store.index.store import SealedStore
@@ -47,12 +48,14 @@ from fastio.store.write.locks import claimed
 
 __all__ = [
     "IndexReport",
+    "copy_source",
     "index_foreign",
     "index_store",
+    "look_at",
 ]
 
 
-_look_at = later("fastio.converters.pictures.probe:look_at")  # which knows what is wrong with pictures, in words
+look_at = later("fastio.converters.pictures.probe:look_at")  # which knows what is wrong with pictures, in words
 
 Progress = Callable[[int, int], object]  # called with the pictures that are done, and how many there are
 
@@ -84,6 +87,11 @@ def index_store(
     is_here = folder is None and is_local(path) and Path(path).exists()
     if is_here and (not names_store(path) or is_container_of_others(path)):
         return _index_files(path, unpacked, jump=jump, progress=progress)
+    if folder is None and not is_local(path) and named(path) is None:
+        made = index_containers(path, options, unpacked, jump=jump)
+        if made is not None:
+            place, listed, bad = made
+            return replace(report_of(path, listed, [*bad]), path=place, problems=bad, files=len(listed))
     if unpacked != AS_IT_IS:
         raise StoreError(f"{path}: is packed: drop {' '.join(unpacked.words())}, which say what an unpacked path is")
     is_packed = _is_packed(path)
@@ -121,7 +129,7 @@ def _index_files(path: str, unpacked: Unpacked, *, jump: bool, progress: Progres
     if open_kept(path, unpacked) is None:
         time.sleep(SETTLED_NS / 1e9)
         shard = list_again(path, unpacked)
-    shard, bad = with_content(shard, partial(_look_at, reads_codes=jump))
+    shard, bad = with_content(shard, partial(look_at, reads_codes=jump))
     problems = {shard.key(i): words for i, words in sorted(bad.items())}
     if jump and any(each.traits.is_image for each in shard.schema.payload):
         (shard,), report = _noted(path, [shard], progress)
@@ -335,7 +343,7 @@ def _indexed(source: ByteSource, *, jump: bool) -> tuple[Shard, list[str]]:
         return with_points(shard) if jump else (shard, [])
     with tempfile.NamedTemporaryFile(prefix="fastio-", suffix=".tar") as scratch:
         with writing(scratch.name):
-            _copy(source, scratch.fileno())
+            copy_source(source, scratch.fileno())
         shard, damaged = scan_foreign(open_file(scratch.name, "pread"), path=source.path), list[str]()
         if jump:
             shard, damaged = with_points(shard)
@@ -351,7 +359,7 @@ def _is_sealed(source: ByteSource) -> bool:
     return True
 
 
-def _copy(source: ByteSource, descriptor: int) -> None:
+def copy_source(source: ByteSource, descriptor: int) -> None:
     """Copy all bytes of a file into an open one, some blocks at a time."""
     starts = iter(range(0, source.size, _BLOCK_BYTES))
 

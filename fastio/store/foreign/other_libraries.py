@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-__all__ = ["INDEX_NAME", "indexed_format", "library_of"]
+__all__ = ["INDEX_NAME", "ShardEntry", "indexed_format", "library_of", "shards_in"]
 
 INDEX_NAME = "index.json"
 
@@ -70,10 +72,44 @@ def indexed_format(folder: str) -> str:
         return ""
     if not isinstance(index, dict):
         return ""
+    return _format_of(index)
+
+
+def _format_of(index: dict[str, Any]) -> str:
     shards, chunks = index.get("shards"), index.get("chunks")
     if isinstance(shards, list) and all(isinstance(each, dict) and "format" in each for each in shards) and shards:
         return str(shards[0]["format"])
     return _LITDATA if isinstance(chunks, list) and isinstance(index.get("config"), dict) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """A shard in a list: ``name``, and ``index``, an ``index.json`` that lists it alone; "" where there is none."""
+
+    name: str
+    index: str = ""
+    is_empty: bool = False
+
+
+def shards_in(raw: bytes) -> list[ShardEntry]:
+    """Return the shards that the bytes of an ``index.json`` list, if it is of a format that is read; else none."""
+    try:
+        index = json.loads(raw)
+    except (ValueError, RecursionError):
+        return []
+    found = _format_of(index) if isinstance(index, dict) else ""
+    if found not in _READ:
+        return []
+    is_chunk = found == _LITDATA
+    listed, count, title = ("chunks", "chunk_size", "filename") if is_chunk else ("shards", "samples", "basename")
+    entries = list[ShardEntry]()
+    for each in index[listed]:
+        file = each if is_chunk else each.get("raw_data")
+        name = file.get(title) if isinstance(file, dict) else None
+        if not isinstance(name, str):
+            return []
+        entries.append(ShardEntry(name, json.dumps({**index, listed: [each]}), each.get(count) == 0))
+    return entries
 
 
 def _of_index(found: str) -> str:

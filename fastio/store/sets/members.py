@@ -20,6 +20,7 @@ from fastio.store.formats.format import Format
 from fastio.store.index.seal import Seal, counts_name, find_seal, split_keys
 from fastio.store.index.sealed import Intervals, Shard, bytes_from, intervals_of
 from fastio.store.index.store import JoinedIndex
+from fastio.store.protocol import IN_PLACE
 from fastio.store.sets.set_object import SetMember, SetObject
 from fastio.types.spans import firsts_of
 from fastio.types.units import counted
@@ -146,13 +147,14 @@ def open_members(set_object: SetObject, *, read: Read = "auto", options: Remote 
     """
     folder, _ = folder_of(set_object.path, options)
     form = FORMATS.get(set_object.format)
-    if form is None:
+    if form is None and set_object.format != IN_PLACE:
         raise StoreError(f"{set_object.path}: a set of {set_object.format!r} shards, a format that this fastio lacks")
     sources: list[ByteSource] = []
     seals: list[Seal | None] = []
     for member in set_object.members:
         path = folder.full(member.name)
         if is_local(path):
+            assert form is not None, "containers of other programs are listed behind URLs alone"
             file = _opened(path, set_object, member, read)
             seals.append(_checked_seal(file, set_object, member, form))
             file.release()

@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastio import FastDataset
+from fastio import Remote
 from fastio.converters import open_source, pack
+from fastio.store import open_store
+from fastio.store.folders import folder_of
+from fastio.store.protocol import read_values
 from tests.converters.trees import picture
+from tests.servers.fixtures import Bucket
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of their libraries
 COUNT = 1000
@@ -63,14 +67,27 @@ def litdata(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("write", [mds, litdata])
-def test_samples_are_those_of_the_library(write: Any, tmp_path: Path) -> None:
-    """1,000 samples: bytes, labels, text, numbers and arrays."""
+def test_samples_are_those_of_the_library(
+    write: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,000 samples, packed, in place and over S3: bytes, labels, text, numbers and arrays."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     theirs = list(write(tmp_path / "set"))
     pack(open_source(tmp_path / "set"), tmp_path / "o.lmdb")
+    remote, _ = folder_of(f"{bucket.url}/set/", Remote(bucket.options))
+    for path in (tmp_path / "set").iterdir():
+        remote.put(path.name, path)
+    for place in (tmp_path / "o.lmdb", tmp_path / "set", f"{bucket.url}/set"):
+        compare(theirs, place, Remote(bucket.options))
 
-    with FastDataset(tmp_path / "o.lmdb").store as store:
+
+def compare(theirs: list[dict[str, Any]], place: Any, remote: Remote) -> None:
+    """The samples of a store are those of the library."""
+    with open_store(place, remote=remote) as store:
         every = np.arange(COUNT)
-        values = {f.name: [v.tobytes() for v in store.spans(f.name, every).views()] for f in store.schema.payload}
+        values = {
+            f.name: [v.tobytes() for v in read_values(store, f.name, every).views()] for f in store.schema.payload
+        }
         assert [each["image"] for each in theirs] == values["image"]
         assert [each["text"].encode() for each in theirs] == values["text"]
         assert [np.asarray(each["tokens"]).tobytes() for each in theirs] == values["tokens"]

@@ -1,0 +1,134 @@
+"""MDS, LitData and TFRecord in an object store: samples, the index that is kept, and what is noticed."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from fastio import FastDataset, FastLoader, Remote, SampleError
+from fastio.errors import StoreError
+from fastio.store import open_store
+from fastio.store.folders import folder_of
+from fastio.store.foreign.index import index_store
+from fastio.store.index.verify import verify_store
+from fastio.transforms import RandomResizedCrop
+from tests.converters.sources.in_place_kinds import KINDS
+from tests.converters.sources.shard_files import write_mds
+from tests.converters.sources.test_in_place import same
+from tests.converters.trees import picture
+from tests.servers.fixtures import Bucket
+
+COUNT = 12
+BEHIND_URLS = pytest.mark.parametrize("kind", ["mds", "litdata", "tfrecord"])
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache directory of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "fastio"
+
+
+def uploaded(bucket: Bucket, folder: Path) -> str:
+    """The URL of a folder with the same files."""
+    remote, _ = folder_of(f"{bucket.url}/set/", Remote(bucket.options))
+    for path in folder.iterdir():
+        remote.put(path.name, path, replace=True)
+    return f"{bucket.url}/set"
+
+
+@BEHIND_URLS
+def test_samples_are_those_of_the_files(
+    kind: str, bucket: Bucket, tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fields, keys, labels and bytes are those in place here; all is read once, and one line says so."""
+    KINDS[kind](tmp_path / "set", COUNT)
+    url, remote = uploaded(bucket, tmp_path / "set"), Remote(bucket.options)
+    with open_store(tmp_path / "set") as here:
+        for _ in range(2):
+            with open_store(url, remote=remote) as there:
+                same(here, there)
+                assert not verify_store(there)
+                assert there.path == url
+            assert ["once, to find the samples" in each.message for each in caplog.records] == [True]
+    assert [".fastio-set"] == [path.suffix for path in cache.iterdir()]
+
+
+@BEHIND_URLS
+def test_batches_are_those_of_the_files(kind: str, bucket: Bucket, tmp_path: Path) -> None:
+    """Fully shuffled and resumed in the middle, by a process that opens it anew, with start points: the same."""
+    KINDS[kind](tmp_path / "set", COUNT)
+    url, remote = uploaded(bucket, tmp_path / "set"), Remote(bucket.options, cache_dir=tmp_path / "ranges")
+    assert COUNT == index_store(url, options=remote).samples
+    batches = []
+    for dataset in (FastDataset(url, remote=remote), FastDataset(tmp_path / "set")):
+        again = pickle.loads(pickle.dumps(dataset))
+        assert again.keys == dataset.keys
+        with FastLoader(dataset, 5, shuffle="full", seed=2, transforms=[RandomResizedCrop(8)], threads=2) as loader:
+            numbered = [next(iter(loader.numbered()))]
+            loader.load_state_dict(loader.state_dict())
+            numbered += loader.numbered()
+            batches.append([(each.indices.tolist(), each.batch) for each in numbered])
+    for (numbers, there), (others, here) in zip(*batches, strict=True):
+        assert numbers == others
+        assert there.keys() == here.keys()
+        for name, value in here.items():
+            assert str(value) == str(there[name])
+
+
+def test_names_of_classes_are_joined(bucket: Bucket, tmp_path: Path) -> None:
+    """Shards with other names of classes have one list of them; fields are those of the first shard."""
+    names = ["dog", "cat", "bee", "ant"]
+    samples = [{"x": picture(i), "label": names[i // 4 % 4].encode()} for i in range(16)]
+    write_mds(tmp_path / "set", {"x": "png", "label": "str"}, samples)
+    with open_store(uploaded(bucket, tmp_path / "set"), remote=Remote(bucket.options)) as there:
+        assert sorted(names) == there.metadata["classes"]
+        assert [sorted(names).index(names[i // 4 % 4]) for i in range(16)] == there.column("label").tolist()
+
+
+def test_others_are_noticed(bucket: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Another list of shards is read anew; a shard that was damaged since is an error of its samples."""
+    KINDS["mds"](tmp_path / "set", 8)
+    url, remote = uploaded(bucket, tmp_path / "set"), Remote(bucket.options)
+    assert 8 == len(FastDataset(url, remote=remote))
+    KINDS["mds"](tmp_path / "more", COUNT)
+    uploaded(bucket, tmp_path / "more")
+    caplog.clear()
+    dataset = FastDataset(url, remote=remote)
+    assert COUNT == len(dataset)
+    assert "once, to find the samples" in caplog.text
+
+    shard = tmp_path / "more" / "shard.00000.mds"
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    uploaded(bucket, tmp_path / "more")
+    again = FastDataset(url, remote=remote)
+    with pytest.raises(SampleError, match=r"shard\.00000"):
+        [again[i] for i in range(4)]
+    assert ["shard.00000/3"] == [each.key for each in verify_store(again.store)]
+
+
+def test_a_shard_that_differs_from_its_list(bucket: Bucket, tmp_path: Path) -> None:
+    """It is named by its URL, and no index is kept."""
+    KINDS["mds"](tmp_path / "set", 8)
+    shard = tmp_path / "set" / "shard.00001.mds"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    url, remote = uploaded(bucket, tmp_path / "set"), Remote(bucket.options)
+    with pytest.raises(StoreError, match=rf"{url}.*shard\.00001\.mds: has .* bytes"):
+        FastDataset(url, remote=remote)
+
+
+def test_what_is_no_container(bucket: Bucket, tmp_path: Path) -> None:
+    """The error is that of a store that is not there; a stage is refused."""
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "index.json").write_text("{}")
+    url = uploaded(bucket, tmp_path / "set")
+    with pytest.raises(StoreError, match=url):
+        open_store(url, remote=Remote(bucket.options))
+    KINDS["litdata"](tmp_path / "b", 4)
+    uploaded(bucket, tmp_path / "b")
+    with pytest.raises(StoreError, match="drop stage="):
+        open_store(url, remote=Remote(bucket.options, stage=tmp_path / "stage"))
