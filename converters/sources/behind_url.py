@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.converters.labels.file import look_like_captions
+from fastio.converters.pictures.probe import look_at
 from fastio.converters.sources.in_place import list_samples
 from fastio.errors import SourceError, StoreError, StoreNotFound
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.remote_options import Remote
 from fastio.store.foreign.folder import FolderContent, with_content
-from fastio.store.foreign.index import copy_source, look_at
+from fastio.store.foreign.index import copy_source
 from fastio.store.foreign.other_libraries import INDEX_NAME, ShardEntry, shards_in
 from fastio.store.index.seal import split_keys
 from fastio.store.index.sealed import Shard

@@ -111,11 +111,9 @@ def open_mds(place: SourcePath, options: SourceOptions) -> ListedSource:
 
 def _columns(folder: str, entry: dict[str, Any]) -> list[tuple[str, str, int | None]]:
     """Name, encoding and size of each column, as an index or a shard says. Raises SourceError."""
-    lists = [entry.get(f"column_{what}") for what in ("names", "encodings", "sizes")]
-    names, encodings, sizes = lists
-    is_right = isinstance(names, list) and isinstance(encodings, list) and isinstance(sizes, list)
+    names, encodings, sizes = (entry.get(f"column_{what}") for what in ("names", "encodings", "sizes"))
     if (
-        not is_right
+        not (isinstance(names, list) and isinstance(encodings, list) and isinstance(sizes, list))
         or not names
         or not len(names) == len(encodings) == len(sizes)
         or not all(isinstance(name, str) and is_utf8(name) for name in names)
@@ -124,7 +122,8 @@ def _columns(folder: str, entry: dict[str, Any]) -> list[tuple[str, str, int | N
         or len(set(names)) < len(names)
     ):
         raise SourceError(
-            f"{folder}: column_names, column_encodings and column_sizes are not those of MDS: {lists!r:.200}"
+            f"{folder}: column_names, column_encodings and column_sizes are not those of MDS: "
+            f"{[names, encodings, sizes]!r:.200}"
         )
     return list(zip(names, encodings, sizes, strict=True))
 

@@ -240,7 +240,8 @@ class SampleShards:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Bytes of each sample."""
-        return self._stops - self._starts
+        sizes: NDArray[np.int64] = self._stops - self._starts
+        return sizes
 
     def locate(self, indices: Indices) -> LocatedValues:
         """Find the values of some samples by the sizes before them; those that differ from the offsets are problems."""

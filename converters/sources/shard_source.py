@@ -16,7 +16,7 @@ from fastio.converters.fields.values import EncodedField, document_problems, enc
 from fastio.converters.labels.columns import ALL_OTHERS, LABEL_TITLES
 from fastio.converters.labels.file import look_like_captions
 from fastio.converters.labels.values import TableLabels
-from fastio.converters.sources.column_kinds.kind import field_of_bytes
+from fastio.converters.sources.column_kinds.kind import begins_picture, field_of_bytes
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at
 from fastio.converters.sources.options import SourceOptions, source_record
@@ -58,7 +58,8 @@ def shard_source(
 
     row_keys = RowKeys.of([each.name for each in shards.shards], shards.counts, (suffix,))
     order, left_out = passing(row_keys, columns.row_filter, values_of, where=path)
-    problems, keys_at = list[Problem](), row_keys.at
+    problems = list[Problem]()
+    keys_at: Callable[[Indices], list[str]] = row_keys.at
     if columns.key_column is not None:
         keys, problems = unique_keys(row_keys, columns.key_column, order, values_of)
         keys_at, order = names_at(keys), order[np.array([bool(keys[i]) for i in order.tolist()], bool)]
@@ -273,7 +274,7 @@ def _field(place: str, name: str, seen: _Seen) -> Field:
     _refuse(place, seen)
     encoding = seen.encoding
     if encoding.form == "bytes":
-        return field_of_bytes(name, next(filter(None, seen.heads), None))
+        return field_of_bytes(name, next(filter(begins_picture, seen.heads), b""))
     words = {"text": "text", "json": "json", "pixels": "image", "integer text": "int", "float text": "float"}
     if encoding.form in words:
         return field_of(name, words[encoding.form])
@@ -281,12 +282,13 @@ def _field(place: str, name: str, seen: _Seen) -> Field:
         return field_of(name, (encoding.dtype, ()))
     kinds = {(each.dtype, each.shape[1:], len(each.shape)) for each in seen.arrays}
     if len(kinds) != 1:
-        shapes = ", ".join(f"{each.dtype} {each.shape}" for each in seen.arrays[:3]) or "none that can be read"
+        listed = ", ".join(f"{each.dtype} {each.shape}" for each in seen.arrays[:3]) or "none that can be read"
         raise SourceError(
-            f"{place}: column {seen}: expected arrays of one shape, or that differ in their first size, got {shapes}; "
+            f"{place}: column {seen}: expected arrays of one shape, or that differ in their first size, got {listed}; "
             f"--without {seen.name} leaves it out"
         )
-    (dtype, inner, _), shapes = kinds.pop(), {each.shape for each in seen.arrays}
+    dtype, inner, _ = kinds.pop()
+    shapes = {each.shape for each in seen.arrays}
     try:
         return field_of(name, (dtype, shapes.pop() if len(shapes) == 1 else (None, *inner)))
     except SchemaError as exc:

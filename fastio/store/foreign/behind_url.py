@@ -1,7 +1,7 @@
 """
 Containers of other programs behind URLs: their index is a set object in the cache directory
 (``$XDG_CACHE_HOME/fastio``, ``~/.cache/fastio``) that lists the objects where they lie, with the place and the CRC-32
-of every value.
+of every value; its name ends in ``.fastio-index``, as those of other indexes there.
 
 It is made once, by reading all of them, and used while the ``index.json`` there, or the names and sizes of TFRecord
 files, are what they were; each value is compared with its CRC-32 whenever it is read.

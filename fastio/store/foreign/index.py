@@ -51,11 +51,10 @@ __all__ = [
     "copy_source",
     "index_foreign",
     "index_store",
-    "look_at",
 ]
 
 
-look_at = later("fastio.converters.pictures.probe:look_at")  # which knows what is wrong with pictures, in words
+_look_at = later("fastio.converters.pictures.probe:look_at")  # which knows what is wrong with pictures, in words
 
 Progress = Callable[[int, int], object]  # called with the pictures that are done, and how many there are
 
@@ -129,7 +128,7 @@ def _index_files(path: str, unpacked: Unpacked, *, jump: bool, progress: Progres
     if open_kept(path, unpacked) is None:
         time.sleep(SETTLED_NS / 1e9)
         shard = list_again(path, unpacked)
-    shard, bad = with_content(shard, partial(look_at, reads_codes=jump))
+    shard, bad = with_content(shard, partial(_look_at, reads_codes=jump))
     problems = {shard.key(i): words for i, words in sorted(bad.items())}
     if jump and any(each.traits.is_image for each in shard.schema.payload):
         (shard,), report = _noted(path, [shard], progress)

@@ -53,7 +53,7 @@ def test_samples_are_those_of_the_files(
                 assert not verify_store(there)
                 assert there.path == url
             assert ["once, to find the samples" in each.message for each in caplog.records] == [True]
-    assert [".fastio-set"] == [path.suffix for path in cache.iterdir()]
+    assert [".fastio-index"] == [path.suffix for path in cache.iterdir()]
 
 
 @BEHIND_URLS

@@ -39,6 +39,15 @@ def test_pictures_and_labels(kind: str, tmp_path: Path) -> None:
     assert expected == samples
 
 
+def test_a_picture_among_bytes(tmp_path: Path) -> None:
+    """One of the first values that is a picture makes the column one of pictures; what is none is a problem."""
+    samples = [{"x": b"note"}, *({"x": picture(i)} for i in range(4))]
+    _, found, problems = packed(write_mds(tmp_path / "set", {"x": "bytes"}, samples), tmp_path / "o.lmdb", skip=True)
+
+    assert ["shard.00000/0"] == list(problems)
+    assert [{"image": picture(i)} for i in range(4)] == list(found.values())
+
+
 @BOTH
 def test_parts_are_folders(kind: str, tmp_path: Path) -> None:
     """A root of train and val asks which is meant; one part alone is meant."""
