@@ -177,7 +177,7 @@ def _gathered(storage: Sequence[str], cache_dir: str | None, cache_limit: int | 
 
 # The options of commands that open a store with others beside it, gathered into one argument.
 
-BESIDE_NAMES = ("beside", "on", "allow", "rename")
+BESIDE_NAMES = ("beside", "on", "stems", "allow", "rename")
 
 _BESIDE_OPTIONS = (
     click.option(
@@ -186,6 +186,7 @@ _BESIDE_OPTIONS = (
         metavar="OTHER",
         help="A store or typed table with more fields of the same samples, found by their keys; may be repeated.",
     ),
+    click.option("--stems", is_flag=True, help="With --beside: compare keys without extensions: 1.jpg is 1.txt."),
     click.option("--on", metavar="COLUMN", help="The column of a table OTHER that has the keys.  [default: key]"),
     click.option(
         "--allow",
@@ -206,9 +207,15 @@ def beside_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_options(
-        *args: Any, beside: Sequence[str], on: str | None, allow: str | None, rename: Sequence[str], **rest: Any
+        *args: Any,
+        beside: Sequence[str],
+        on: str | None,
+        stems: bool,
+        allow: str | None,
+        rename: Sequence[str],
+        **rest: Any,
     ) -> None:
-        command(*args, beside=_beside(beside, on, allow, rename), **rest)
+        command(*args, beside=_beside(beside, on, allow, rename, stems=stems), **rest)
 
     with_all: Callable[..., None] = with_options
     for option in reversed(_BESIDE_OPTIONS):
@@ -216,10 +223,11 @@ def beside_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_all
 
 
-def _beside(others: Sequence[str], on: str | None, allow: str | None, rename: Sequence[str]) -> Beside:
+def _beside(others: Sequence[str], on: str | None, allow: str | None, rename: Sequence[str], *, stems: bool) -> Beside:
     from fastio.store.beside.joined import ODD_KEYS, Beside
 
-    given = [name for name, value in (("--on", on), ("--allow", allow), ("--rename", rename)) if value]
+    asked = {"--on": on, "--stems": stems, "--allow": allow, "--rename": rename}
+    given = [name for name, value in asked.items() if value]
     if not others and given:
         raise click.UsageError(f"{given[0]} is for --beside: add it")
     allowed = [name for name in ODD_KEYS if name in (split_fields(allow) or ())]
@@ -230,7 +238,9 @@ def _beside(others: Sequence[str], on: str | None, allow: str | None, rename: Se
     bad = next((name for name, sign, _ in pairs if not name or not sign), None)
     if bad is not None:
         raise click.UsageError(f"--rename {bad!r}: expected NAME=NEW, or NAME= to leave it out")
-    return Beside(tuple(others), tuple(allowed), tuple((name, new or None) for name, _, new in pairs), on or "key")
+    return Beside(
+        tuple(others), tuple(allowed), tuple((name, new or None) for name, _, new in pairs), on or "key", stems
+    )
 
 
 # The options that all commands share which open DATA as a loader.

@@ -55,7 +55,7 @@ def test_bench_reads_both(pair: list[str]) -> None:
     ("words", "said"),
     [
         (["--allow", "lost"], "--allow 'lost': expected some of missing, extra, double"),
-        (["--rename", "caption"], "--rename 'caption': expected NAME=NEW"),
+        (["--stems", "--rename", "caption"], "--rename 'caption': expected NAME=NEW"),
     ],
 )
 def test_options_that_make_no_sense(pair: list[str], words: list[str], said: str) -> None:

@@ -54,6 +54,7 @@ def beside(
     store: str | os.PathLike[str] | SealedStore,
     *others: str | os.PathLike[str] | SealedStore,
     on: str = "key",
+    stems: bool = False,
     allow: Allowed | Sequence[Allowed] = (),
     fields: Mapping[str, str | None] | None = None,
     read: Read = "auto",
@@ -73,6 +74,8 @@ def beside(
     *extra*, and those that come several times in one of them are *double*: all are refused, with their number and
     the first ones, unless ``allow`` names them. Then samples that miss a field, and extra ones, are left out, and
     of double ones in ``others`` the first counts.
+
+    With ``stems``, keys are compared without their extensions: ``a/1.jpg`` is ``a/1.txt`` of a folder of captions.
 
     One of ``others`` may be a table with types: JSON lines, JSON, Parquet or Arrow. ``on`` names its column with the
     keys of ``store``; the other columns are fields. Its rows are packed into the cache directory, once for each version
@@ -110,7 +113,7 @@ def beside(
                 opened.append(each)
             else:
                 raise TypeError(f"beside() takes paths and opened stores, got {type(each).__name__}")
-        return _join(opened, allowed, dict(fields or {}))
+        return _join(opened, allowed, dict(fields or {}), stems=bool(stems))
     except BaseException:
         for one in mine:
             one.close()
@@ -134,12 +137,12 @@ def _is_table(path: object) -> bool:
 
 
 def _join(
-    stores: Sequence[SealedStore], allowed: tuple[Allowed, ...], renamed: Mapping[str, str | None]
+    stores: Sequence[SealedStore], allowed: tuple[Allowed, ...], renamed: Mapping[str, str | None], *, stems: bool
 ) -> BesideStore:
     from fastio.store.beside.key_map import map_of  # with what commands on one store do without
 
     first, *others = stores
-    matches = [map_of(first, other) for other in others]
+    matches = [map_of(first, other, stems=stems) for other in others]
     for other, match in zip(others, matches, strict=True):
         _check(first, other, match, allowed)
     kept = _kept(matches)
@@ -153,7 +156,8 @@ def _join(
         Member(store, {name: own for name, own in table.items() if name is not None}, own_rows)
         for store, table, own_rows in zip(stores, names, rows, strict=True)
     ]
-    return BesideStore(members, again=_SideBySide(tuple(stores), allowed, tuple(renamed.items())))
+    again = _SideBySide(tuple(stores), allowed, tuple(renamed.items()), stems)
+    return BesideStore(members, again=again, stems=stems)
 
 
 def _kept(matches: Sequence[KeyMatch]) -> NDArray[np.int64] | None:
@@ -221,6 +225,7 @@ class Beside:
     allow: tuple[Allowed, ...] = ()
     fields: tuple[tuple[str, str | None], ...] = ()
     on: str = "key"
+    stems: bool = False
 
     def open(self, path: str, *, remote: Remote = DEFAULT, unpacked: Unpacked = AS_IT_IS) -> SealedStore | BesideStore:
         """Open a store, with the others beside it if there are any."""
@@ -228,7 +233,15 @@ class Beside:
         if not self.others:
             return opened
         try:
-            return beside(opened, *self.others, on=self.on, allow=self.allow, fields=dict(self.fields), remote=remote)
+            return beside(
+                opened,
+                *self.others,
+                on=self.on,
+                stems=self.stems,
+                allow=self.allow,
+                fields=dict(self.fields),
+                remote=remote,
+            )
         except BaseException:
             opened.close()
             raise
@@ -276,13 +289,15 @@ class _SideBySide:
     stores: tuple[SealedStore, ...]
     allowed: tuple[Allowed, ...]
     renamed: tuple[tuple[str, str | None], ...]
+    stems: bool = False
 
     def __call__(self) -> BesideStore:
-        return _join(self.stores, self.allowed, dict(self.renamed))
+        return _join(self.stores, self.allowed, dict(self.renamed), stems=self.stems)
 
     def __str__(self) -> str:
         """Return the call that does it."""
-        options = [f"allow={self.allowed!r}"] if self.allowed else []
+        options = ["stems=True"] if self.stems else []
+        options += [f"allow={self.allowed!r}"] if self.allowed else []
         options += [f"fields={dict(self.renamed)!r}"] if self.renamed else []
         return f"beside({', '.join([*(repr(each.path) for each in self.stores), *options])})"
 
@@ -296,9 +311,9 @@ class BesideStore:
 
     format = "beside"
 
-    def __init__(self, members: Sequence[Member], *, again: Callable[[], BesideStore]) -> None:
+    def __init__(self, members: Sequence[Member], *, again: Callable[[], BesideStore], stems: bool = False) -> None:
         self.members = tuple(members)
-        self._again = again
+        self._again, self._stems = again, stems
         self.path = " + ".join(member.store.path for member in members)
         self.schema = Schema(tuple(_fields(members)))
         first = members[0]
@@ -334,7 +349,7 @@ class BesideStore:
         parts = [
             [member.store.identity, sorted(member.names.items()), number_of_rows(member)] for member in self.members
         ]
-        return zlib.crc32(json.dumps(parts).encode("ascii"))
+        return zlib.crc32(json.dumps([parts, self._stems]).encode("ascii"))
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
         """Return the keys of these samples: those of the first store."""

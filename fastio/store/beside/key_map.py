@@ -4,8 +4,9 @@ The map from the samples of one store to those of another with the same keys, ma
 It lies beside the other store as ``<name>.<8 digits>.fastio-index``, or in the cache directory where that cannot be
 written to or the store is behind a URL: an array ``rows`` (n,) of int32 or int64 (absent if each sample is the one at
 its own place), ``metadata`` as JSON, a header and the seal, as other indexes beside files. The metadata say which two
-contents it belongs to (the identity of each store), and how many keys did not match. A map of other contents is made
-anew, since another store took the name; a damaged one is, too, and a warning says so.
+contents it belongs to (the identity of each store), whether keys count without extensions, and how many keys did not
+match. A map of other contents is made anew, since another store took the name; a damaged one is, too, and a warning
+says so.
 """
 
 from __future__ import annotations
@@ -38,20 +39,21 @@ _REMAKE = "it is made anew"
 _LOG = logging.getLogger(__name__)
 
 
-def map_of(first: SealedStore, other: SealedStore) -> KeyMatch:
+def map_of(first: SealedStore, other: SealedStore, *, stems: bool = False) -> KeyMatch:
     """
-    Return how the samples of ``first`` and ``other`` match: as it is kept, or by matching all keys now.
+    Return how the samples of ``first`` and ``other`` match (see ``match_keys``): as it is kept, or by matching all keys
+    now.
 
     Raises StoreError where the files for matching cannot be written.
     """
-    bound = _bound(first, other)
-    places = index_places(other.path, f".{crc32(_mark(first)):08x}", first.path)
+    bound = _bound(first, other, stems=stems)
+    places = index_places(other.path, f".{crc32(_mark(first, stems=stems)):08x}", f"{first.path}{' stems' * stems}")
     for place in places:
         kept = _read(place, bound, len(first), len(other))
         if kept is not None:
             return kept
     try:
-        match = match_keys(first, other)
+        match = match_keys(first, other, stems=stems)
     except OSError as exc:
         raise StoreError(
             f"{other.path}: its keys cannot be matched with those of {first.path} ({exc.strerror or exc}): free "
@@ -61,14 +63,15 @@ def map_of(first: SealedStore, other: SealedStore) -> KeyMatch:
     return match
 
 
-def _mark(first: SealedStore) -> bytes:
-    return first.path.rpartition("/")[2].encode("utf-8", "surrogateescape")
+def _mark(first: SealedStore, *, stems: bool) -> bytes:
+    return first.path.rpartition("/")[2].encode("utf-8", "surrogateescape") + b"\0stems" * stems
 
 
-def _bound(first: SealedStore, other: SealedStore) -> dict[str, Any]:
+def _bound(first: SealedStore, other: SealedStore, *, stems: bool) -> dict[str, Any]:
     """What a map belongs to."""
     return {
         "rules": _RULES,
+        "stems": stems,
         "first": {"identity": first.identity, "samples": len(first)},
         "other": {"identity": other.identity, "samples": len(other)},
     }

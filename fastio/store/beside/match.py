@@ -58,10 +58,14 @@ class KeyMatch:
     double: Odd = field(default_factory=Odd)
 
 
-def match_keys(first: SealedStore, other: SealedStore) -> KeyMatch:
-    """Match the samples of two stores by their keys. May raise OSError where TMPDIR is full."""
+def match_keys(first: SealedStore, other: SealedStore, *, stems: bool = False) -> KeyMatch:
+    """
+    Match the samples of two stores by their keys; with ``stems``, by what these are without their extensions.
+
+    May raise OSError where TMPDIR is full.
+    """
     with closing(_native.ThreadPool(available_cpus())) as pool:
-        ours, theirs = _Keys(first, pool), _Keys(other, pool)
+        ours, theirs = _Keys(first, pool, stems=stems), _Keys(other, pool, stems=stems)
         # A store that fastio packed has no key twice; two of another kind might have theirs in other orders.
         if ours.is_unique and theirs.is_unique and ours.count == theirs.count and _in_order(ours, theirs):
             return KeyMatch(None)
@@ -69,12 +73,13 @@ def match_keys(first: SealedStore, other: SealedStore) -> KeyMatch:
 
 
 class _Keys:
-    """The keys of a store as spans of bytes."""
+    """The keys of a store as spans of bytes; with ``stems``, without their extensions."""
 
-    def __init__(self, store: SealedStore, pool: _native.ThreadPool) -> None:
+    def __init__(self, store: SealedStore, pool: _native.ThreadPool, *, stems: bool) -> None:
         self._store, self._pool = store, pool
         self._shards = list(store.shards)
-        self.is_unique = all(shard.is_sealed for shard in self._shards)
+        self.is_unique = not stems and all(shard.is_sealed for shard in self._shards)
+        self._extensions = [_extensions(shard) for shard in self._shards] if stems else None
         self._firsts = np.cumsum([0, *(shard.count for shard in self._shards)])
         self.count = int(self._firsts[-1])
         self._buffers = Buffers([byte_view(shard.keys) for shard in self._shards])
@@ -83,9 +88,9 @@ class _Keys:
         """Return a key."""
         return self._store.keys([row])[0]
 
-    def texts(self, rows: NDArray[np.int64]) -> list[str]:
-        """Return some keys."""
-        return self._store.keys(rows)
+    def values(self, rows: NDArray[np.int64]) -> list[bytes]:
+        """Return what is compared of some keys."""
+        return [view.tobytes() for view in self.spans(rows).views()]
 
     def pieces(self) -> Iterator[slice]:
         """Yield the rows of keys that are looked at together."""
@@ -101,6 +106,8 @@ class _Keys:
             positions = order[cuts[number] : cuts[number + 1]]
             local = rows[positions] - self._firsts[number]
             starts[positions], sizes[positions] = _places(self._shards[number], local)
+            if self._extensions is not None:
+                sizes[positions] -= self._extensions[number][local]
         return Spans(self._buffers, which.astype(np.int32), starts, sizes)
 
     def digests(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -134,6 +141,27 @@ def _places(shard: Shard, local: NDArray[np.int64]) -> tuple[NDArray[np.int64], 
         return local * shard.keys.dtype.itemsize, np.char.str_len(shard.keys[local]).astype(np.int64)
     starts = shard.key_starts[local]
     return starts, shard.key_starts[local + 1] - 1 - starts
+
+
+def _extensions(shard: Shard) -> NDArray[np.int32]:
+    """Return how many bytes the extension of each key of a shard has, with its dot; 0 for none."""
+    found = np.zeros(shard.count, np.int32)
+    whole = byte_view(shard.keys)
+    for start in range(0, shard.count, _PIECE):
+        rows = np.arange(start, min(start + _PIECE, shard.count))
+        starts, sizes = _places(shard, rows)
+        ends = starts + sizes
+        piece = whole[int(starts[0]) : int(ends[-1])]
+        dots, slashes = (_last(piece, sign, ends - starts[0]) + starts[0] for sign in b"./")
+        first = np.maximum(starts, slashes + 1)  # of the name, whose first dot may hide it
+        found[rows] = np.where(dots > first, ends - dots, 0)
+    return found
+
+
+def _last(data: NDArray[np.uint8], sign: int, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where ``sign`` comes last before each of these ends; far below 0 where it does not."""
+    places = np.concatenate((np.array([-(1 << 62)]), np.flatnonzero(data == sign)))
+    return places[np.searchsorted(places, ends) - 1]
 
 
 def _in_order(ours: _Keys, theirs: _Keys) -> bool:
@@ -258,13 +286,14 @@ class _Found:
 
     def _by_text(self, rows: NDArray[np.int64], others: NDArray[np.int64]) -> None:
         """Match keys of which some share a digest: in most cases, because they are the same."""
-        of_text: dict[str, int] = {}
-        seen: set[str] = set()
-        double: set[str] = set()
-        for text, other in zip(self._theirs.texts(others), others.tolist(), strict=True):
+        of_text: dict[bytes, int] = {}
+        seen: set[bytes] = set()
+        double: set[bytes] = set()
+        their_values = self._theirs.values(others)
+        for text, other in zip(their_values, others.tolist(), strict=True):
             if of_text.setdefault(text, other) != other:
                 double.add(text)
-        for text, row in zip(self._ours.texts(rows), rows.tolist(), strict=True):
+        for text, row in zip(self._ours.values(rows), rows.tolist(), strict=True):
             if text in seen:
                 double.add(text)
             seen.add(text)
@@ -274,10 +303,8 @@ class _Found:
             else:
                 self.rows[row] = other
         for text in double:
-            self.double.add_text(text)
-        unmet = [
-            other for text, other in zip(self._theirs.texts(others), others.tolist(), strict=True) if text not in seen
-        ]
+            self.double.add_text(text.decode("utf-8", "surrogateescape"))
+        unmet = [other for text, other in zip(their_values, others.tolist(), strict=True) if text not in seen]
         self.extra.add(np.array(unmet, np.int64))
 
 

@@ -85,6 +85,32 @@ def test_as_a_dict_matches(keys: list[str], data: Any, suffixes: tuple[str, str]
         check(first, other, suffixes, shard_bytes=2_000)
 
 
+@settings(max_examples=40, deadline=None)
+@given(keys=_KEYS, data=st.data(), suffixes=st.tuples(st.sampled_from(["lmdb", "tar"]), st.sampled_from(["h5", "tar"])))
+def test_stems_as_pathlib_sees_them(keys: list[str], data: Any, suffixes: tuple[str, str]) -> None:
+    """What comes before the last dot of a name that begins with something else; a dict of these is what matches."""
+    other = data.draw(st.permutations(keys))
+    with TemporaryDirectory() as folder, mock.patch.object(match, "_PIECE", 4):
+        paths = [Path(folder, f"{name}.{suffix}") for name, suffix in zip("ab", suffixes, strict=True)]
+        for path, own in zip(paths, (keys, other), strict=True):
+            write(path, own)
+        with open_store(paths[0]) as a, open_store(paths[1]) as b:
+            found = match_keys(a, b, stems=True)
+    of_other = {stem(key): number for number, key in reversed(list(enumerate(other)))}
+    expected = [of_other[stem(key)] for key in keys]
+    assert expected == (list(range(len(keys))) if found.rows is None else found.rows.tolist())
+    assert (0, 0) == (found.missing.count, found.extra.count)
+    counts = [list(map(stem, keys)).count(each) for each in {*map(stem, keys)}]
+    assert sum(count > 1 for count in counts) == found.double.count
+
+
+def stem(key: str) -> str:
+    """A key without its extension."""
+    folder, slash, name = key.rpartition("/")
+    before, dot, _ = name.rpartition(".")
+    return folder + slash + (before if dot and before else name)
+
+
 def test_equal_order_needs_no_rows(tmp_path: Path) -> None:
     """The map is None then, whatever the layout of the keys."""
     keys = [f"{number:05d}.jpg" for number in range(100)]

@@ -222,6 +222,26 @@ def test_options_that_make_no_sense(pair: tuple[str, str], options: dict[str, An
         beside(*pair, **options)
 
 
+def test_keys_without_extensions(tmp_path: Path) -> None:
+    """Photos and captions in files of one name: matched where that is asked for, and in maps of their own."""
+    for name, suffix, fields in (("a.h5", "png", {"image": "image"}), ("b.tar", "txt", {"caption": "text"})):
+        with Writer(tmp_path / name, fields) as writer:
+            for number in range(COUNT) if suffix == "png" else reversed(range(COUNT)):
+                writer.write({each: sample(number)[each] for each in fields}, key=f"dir.1/{number}.{suffix}")
+    paths = tmp_path / "a.h5", tmp_path / "b.tar"
+    with pytest.raises(SchemaError, match="has 20 keys"):
+        beside(*paths)
+    with beside(*paths, stems=True) as joined, pickle.loads(pickle.dumps(joined)) as again:
+        for store in (joined, again):
+            assert [f"caption of {number}" for number in range(COUNT)] == [
+                each["caption"] for each in FastDataset(store)
+            ]
+        assert joined.identity == again.identity
+        assert "stems=True" in joined.opened_by
+    with pytest.raises(SchemaError, match="has 20 keys"):
+        beside(*paths)
+
+
 def test_two_fields_of_one_name(pair: tuple[str, str], tmp_path: Path) -> None:
     """Refused with both stores and what to do; renamed, or left out, they are two or one."""
     other = write(tmp_path / "other.h5", list(range(COUNT)), {"caption": "text", "score": "float32"}, words="!")
@@ -292,7 +312,8 @@ def test_a_map_that_names_other_samples_is_not_used(pair: tuple[str, str], caplo
 
     first, other = map(open_store, pair)
     rows = np.arange(COUNT, dtype=np.int32) + 1
-    key_map._keep([str(map_path) for map_path in [_place(pair)]], KeyMatch(rows), key_map._bound(first, other), pair[1])
+    bound = key_map._bound(first, other, stems=False)
+    key_map._keep([str(_place(pair))], KeyMatch(rows), bound, pair[1])
     with caplog.at_level(logging.WARNING), beside(first, other) as joined:
         assert "caption of 3" == FastDataset(joined)[3]["caption"]
     assert "names samples that there are not" in caplog.text
