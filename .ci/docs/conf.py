@@ -29,6 +29,7 @@ autodoc_mock_imports = ["accelerate", "lightning", "numba", "obstore", "pytorch_
 nitpick_ignore_regex = [("py:class", r"[A-Z]|.*\.Picture|Outside")]  # type variables, and a name for three words
 # Types that pass between our own parts; a user neither makes nor reads one.
 _INTERNAL = (
+    *("store.beside.joined.Member", "computing.computed.ComputedSource"),
     *("_native.BatchCounts", "_native.Buffers", "_native.ThreadPool", "dataset.iterable.BatchReadable"),
     *("store.kinds.recognise.Recognised", "store.kinds.unknown.Near", "converters.sources.source.DocumentCounts"),
     *("converters.sources.source.StreamedSource", "dataset.token_collate.TokenCollate"),

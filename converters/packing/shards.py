@@ -283,6 +283,7 @@ _OF_STREAMS = {
 }
 _OTHERS = {
     "schema": "fields or their types differ",
-    "metadata": "classes, or what else is known of the source, differ (its name, label file, --shuffle, tokenizer)",
+    "metadata": "classes, or what else is known of the source, differ (its name, label file, --shuffle, tokenizer, or "
+    "the function that computes it)",
     "problems": "other files are left out, or cannot be packed",
 }

@@ -181,6 +181,6 @@ def _line(report: PackReport) -> str:
     skipped = f", left out {counted(len(report.skipped), 'sample')} (listed above)" if report.skipped else ""
     left = f"; {counted(len(report.missing), 'shard')} of others are missing" if report.missing else ""
     return (
-        f"{printable(report.path)}: computed {counted(new, 'sample')}{before}{skipped} in {report.seconds:.2f} s "
-        f"({per_second(new / max(report.seconds, 1e-9))} samples/s), {size(report.store_bytes)}{left}"
+        f"{printable(report.path)}: computed {counted(new, 'sample')} in {report.seconds:.2f} s "
+        f"({per_second(new / max(report.seconds, 1e-9))} samples/s){before}{skipped}; {size(report.store_bytes)}{left}"
     )

@@ -21,6 +21,7 @@ from fastio.converters.packing.options import Progress
 from fastio.converters.packing.record import PackReport
 from fastio.converters.sources.listed import Indices, ListedSource, Values
 from fastio.converters.sources.options import source_record
+from fastio.converters.sources.source import split_by_bytes
 from fastio.converters.write.fields import Fields, FieldsAsked, infer_field
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.errors import FastioError, SampleError, SchemaError
@@ -30,9 +31,10 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.types.options import explains_names
 from fastio.types.schema import Schema
 
-__all__ = ["BatchFunction", "compute", "computed_source"]
+__all__ = ["BatchFunction", "ComputedSource", "compute", "computed_source"]
 
 BatchFunction = Callable[[Any], Any]
+_BATCHES, _BYTES = 16, 8  # of a piece: the batches, and how many times the bytes of another source's
 _RECORDED = "computed"  # what the metadata of a result calls where its values are from
 
 
@@ -118,7 +120,7 @@ def computed_source(
     transforms: Sequence[Any] | None = None,
     batch_size: int = 64,
     threads: int = 0,
-) -> ListedSource:
+) -> ComputedSource:
     """
     Return what ``compute`` packs, as a source: ``fastio.ray.pack(partial(computed_source, "photos.lmdb", embed), out)``
     has the shards made on a Ray cluster. The function is called for one batch, which tells the fields.
@@ -143,7 +145,8 @@ def computed_source(
         "transforms": [repr(transform) for transform in work.transforms],
         "batch_size": batch_size,
     }
-    return ListedSource(
+    return ComputedSource(
+        batch_size=batch_size,
         path=opened.path,
         kind="python",
         schema=schema,
@@ -156,6 +159,18 @@ def computed_source(
         paths=lambda: opened.shard_paths,
         is_by_name=False,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedSource(ListedSource):
+    """Samples whose values a function computes. Pieces are larger than those of other sources: each begins batches."""
+
+    batch_size: int = 1
+
+    def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
+        """Return the samples in pieces of many batches; see ``Source``."""
+        most = max(max_samples, _BATCHES * self.batch_size)
+        return split_by_bytes(self.sizes[self.indices], _BYTES * max_bytes, most)
 
 
 def _name_of(function: BatchFunction) -> str:

@@ -257,6 +257,11 @@ def test_the_command(photos: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for part in ("0/2", "1/2"):
         result = CliRunner().invoke(cli, [*words, "--part", part])
         assert result.exit_code == 0, result.output
+    Path("b-001.tar").unlink()
+    result = CliRunner().invoke(cli, [*words, "--resume"])
+    assert result.exit_code == 0, result.output
+    assert "samples/s); " in result.output
+    assert " were there; " in result.output
     listed = CliRunner().invoke(cli, ["info", photos, "--beside", "a.h5", "--json"])
     assert "mean" in json.loads(listed.output)["fields"]
 
