@@ -15,6 +15,7 @@ from fastio.converters.sources.source import Chunk, PassedOn, Scanned, Source, T
 from fastio.converters.text.decode import tokenizer_of
 from fastio.converters.text.encode import Sequences, TextTokens
 from fastio.errors import SourceError
+from fastio.machine import available_cpus
 from fastio.store.kinds.scan import Problem
 from fastio.types.field_types import field_of, type_of
 from fastio.types.schema import Field, Schema
@@ -84,7 +85,7 @@ def tokenized_as(metadata: Mapping[str, Any], source: Source) -> Source:
         return source
     sequences = Sequences.from_json(options)
     fields = {name: field_of(name, type_) for name, type_ in record["fields"].items()}
-    return TokenizedSource(source, fields, TextTokens(tokenizer, sequences))
+    return TokenizedSource(source, fields, TextTokens(tokenizer, sequences, jobs=available_cpus()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.fields.arrays import UnfitError, as_array
+from fastio.converters.packing.pipeline import in_order
 from fastio.converters.sources.documents import Documents
 from fastio.converters.sources.places import places_of
 from fastio.converters.sources.source import Chunk, DocumentCounts, TextCounts
@@ -345,6 +347,8 @@ def _sentence(text: bytes, where: str) -> str:
     return f"holds a NUL{where} (byte {at}): is it text?" if at >= 0 else ""
 
 
+_LEAST_SHARED = 32  # texts: fewer are not worth another thread
+
 # TextTokens: makes token ids of the text in one field of samples that have others, such as captions.
 
 
@@ -354,11 +358,13 @@ class TextTokens:
 
     Give it to ``encode_values`` and to ``fastio.Writer``, and keep ``record`` in the store's ``metadata["tokenizer"]``:
     ``pad`` and decoding use it. One text is one sequence, so ``Sequences(over="split")`` raises SourceError, and so
-    does a bos or eos that the tokenizer lacks. Thread-safe; pickled with its tokenizer.
+    does a bos or eos that the tokenizer lacks. ``jobs`` threads share the texts of one call, for whoever calls from one
+    thread. Thread-safe; pickled with its tokenizer.
     """
 
-    def __init__(self, tokenizer: Tokenizer, sequences: Sequences | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, sequences: Sequences | None = None, *, jobs: int = 1) -> None:
         self.tokenizer = tokenizer
+        self._jobs = jobs
         self.sequences = sequences or Sequences()
         if self.sequences.over in ("split", "concat"):
             raise SourceError("a text with other fields is one sequence: truncate it, or refuse longer ones")
@@ -420,12 +426,9 @@ class TextTokens:
         at = [i for i, part in enumerate(parts) if isinstance(part, str)]
         if not at:
             return done, {}
-        documents = _documents([str(parts[i]) for i in at])
-        with in_our_threads():
-            kept, *flat = self.tokenizer.encode(documents)
-        problems = {at[int(each.key)]: f"has a field {field.name!r} that {each.problem}" for each in kept.problems}
-        places = [at[int(key)] for key in kept.keys]
-        ids, lengths = flat[0], flat[1]
+        problems, places, ids, lengths = self._ids(field, [str(parts[i]) for i in at])
+        problems = {at[place]: words for place, words in problems.items()}
+        places = [at[place] for place in places]
         rule, cut = self.sequences, np.zeros(len(places), np.int64)
         if rule.max_length is not None:
             over = np.maximum(lengths + rule.bos + rule.eos - rule.max_length, 0)
@@ -443,6 +446,35 @@ class TextTokens:
             done[place] = b"" if place in problems else cast[start:stop].tobytes()
         self._count(len(places), cut)
         return done, problems
+
+    def _ids(
+        self, field: Field, texts: Sequence[str]
+    ) -> tuple[dict[int, str], list[int], NDArray[Any], NDArray[np.int64]]:
+        """
+        Return what is wrong with texts, by position; the positions of the others, their ids one after the other, and
+        how many each has.
+        """
+        each = max(_LEAST_SHARED, -(-len(texts) // self._jobs))
+        firsts = range(0, len(texts), each)
+        pieces = (_documents(texts[first : first + each]) for first in firsts)
+        jobs = min(self._jobs, len(firsts))
+        with in_our_threads(), ExitStack() as held:
+            if jobs > 1:
+                encoded = list(held.enter_context(closing(in_order(self.tokenizer.encode, pieces, jobs=jobs))))
+            else:
+                encoded = [self.tokenizer.encode(piece) for piece in pieces]
+        problems: dict[int, str] = {}
+        places: list[int] = []
+        for first, (kept, *_) in zip(firsts, encoded, strict=True):
+            said = ((first + int(each.key), each.problem) for each in kept.problems)
+            problems |= {place: f"has a field {field.name!r} that {problem}" for place, problem in said}
+            places += [first + int(key) for key in kept.keys]
+        return (
+            problems,
+            places,
+            np.concatenate([each[1] for each in encoded]),
+            np.concatenate([each[2] for each in encoded]),
+        )
 
     def _count(self, texts: int, cut: NDArray[np.int64]) -> None:
         with self._lock:

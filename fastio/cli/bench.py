@@ -208,7 +208,8 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
     Load DATA in batches and throw them away. This is the most that reading and decoding can deliver.
 
     DATA is a store, a folder of picture files (read with Pillow in a torch DataLoader, as most scripts do; with
-    --in-place by native threads), or MODULE:FUNCTION that returns any loader. Pictures of different sizes need --crop
+    --in-place by native threads), a stream of token ids (train.bin, Megatron's, or with --window a store of ids), or
+    MODULE:FUNCTION that returns any loader. Pictures of different sizes need --crop
     to fit into one batch. Name several DATA to compare them, such as a folder and the store it was packed into; the
     files opened per second are shown too.
 
@@ -219,6 +220,7 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
       fastio bench io ./pngs train.lmdb
       fastio bench io ./pngs train.lmdb --in-place
       fastio bench io ./pngs train.lmdb --labels labels.csv
+      fastio bench io train.bin --dtype uint16 --window 1025 --shuffle --batch-size 16
       fastio bench io train.py:make_loader
     """
     from fastio.measure.report.loop import loading_page

@@ -246,7 +246,7 @@ def _beside(others: Sequence[str], on: str | None, allow: str | None, rename: Se
 # The options that all commands share which open DATA as a loader.
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
-DATA_NAMES = ("batch_size", "threads", "workers", "in_place", "shuffle", "crop", "augment", "fields")
+DATA_NAMES = ("batch_size", "threads", "workers", "in_place", "shuffle", "crop", "augment", "fields", "window", "dtype")
 DATA_SECTIONS = {
     "Loading": DATA_NAMES,
     "Stores beside DATA": BESIDE_NAMES,
@@ -275,6 +275,14 @@ _DATA_OPTIONS = (
     ),
     click.option("--augment", is_flag=True, help="Flip pictures at random; with --crop, crop at random too."),
     click.option("--fields", metavar="NAME,...", help="Read only these fields of a store.  [default: all]"),
+    click.option(
+        "--window",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Read a stream of token ids in windows of N; with --shuffle, at random places.  [default: 1025 of files "
+        "of ids]",
+    ),
+    click.option("--dtype", metavar="TYPE", help="That of the ids of a .bin: uint16, uint32, ..."),
 )
 
 
@@ -310,6 +318,8 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
         augment: bool,
         fields: str | None,
         unpacked: Unpacked,
+        window: int | None,
+        dtype: str | None,
         remote: Remote,
         beside: Beside,
         **rest: Any,
@@ -317,6 +327,7 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
         names = split_fields(fields)
         made: dict[str, Any] = {"shuffle": shuffle, "crop": crop, "augment": augment, "fields": names, "remote": remote}
         made |= {"unpacked": unpacked, "beside": beside}
+        made |= {"window": window, "dtype": dtype}
         options = _packed(batch_size, threads, workers, in_place=in_place, **made)
         command(*args, options=options, **rest)
 

@@ -393,6 +393,7 @@ class TextArguments:
         """Return what makes token ids of the text in fields, ``--field caption=caption:tokens``."""
         from fastio.converters.text import Sequences, load_tokenizer
         from fastio.converters.text.encode import TextTokens
+        from fastio.machine import available_cpus
 
         needed = ("--tokenizer", "--bos", "--eos", "--special", "--max-length", "--too-long")
         other = next((name for name in self.given if name not in needed), None)
@@ -404,7 +405,7 @@ class TextArguments:
             raise click.UsageError("--too-long split is for samples of text alone, not for a --field of text")
         over: Literal["refuse", "truncate"] = "truncate" if self.too_long == "truncate" else "refuse"
         sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
-        return TextTokens(load_tokenizer(self.tokenizer, self._named()), sequences)
+        return TextTokens(load_tokenizer(self.tokenizer, self._named()), sequences, jobs=available_cpus())
 
     def _named(self) -> dict[str, str]:
         """Return special tokens by role."""

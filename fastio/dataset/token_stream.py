@@ -44,6 +44,7 @@ from fastio.store.token_files import (
     not_found,
     open_token_file,
 )
+from fastio.types.field_types import type_of
 from fastio.types.options import explains_names
 from fastio.types.spans import Spans
 from fastio.types.units import counted
@@ -270,9 +271,15 @@ def _runs_of_files(path: str, files: Sequence[TokenFile], vocab_size: int | None
 def runs_of_store(store: SealedStore, dtype: Any, vocab_size: int | None) -> TokenRuns:
     """Return the samples of a store as one stream. Raises SchemaError for one without ids."""
     fields = [field for field in store.schema.payload if field.traits.is_tokens]
-    if len(fields) != 1:
-        names = ", ".join(field.name for field in store.schema.payload)
-        raise SchemaError(f"{store.path}: expected one field of token ids, got {len(fields)} among {names}")
+    if not fields:
+        names = ", ".join(f"{field.name} ({type_of(field)})" for field in store.schema.payload)
+        raise SchemaError(
+            f"{store.path}: has no token ids, but {names}: FastDataset reads it; text becomes a stream by fastio pack "
+            "SRC OUT --tokenizer tokenizer.json --concat --eos"
+        )
+    if len(fields) > 1:
+        names = ", ".join(field.name for field in fields)
+        raise SchemaError(f"{store.path}: has {len(fields)} fields of token ids ({names}), but a stream is one of them")
     field = fields[0]
     if dtype is not None and np.dtype(dtype) != np.dtype(field.dtype):
         raise SchemaError(f"{store.path}: its ids are {np.dtype(field.dtype)}, not {np.dtype(dtype)}: leave dtype= out")

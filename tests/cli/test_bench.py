@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
@@ -56,6 +57,21 @@ def test_io_of_files_and_functions(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert (files["kind"], files["samples"], files["batches"]) == ("folder", 10, 6)
     assert (function["kind"], function["samples"], function["batches"]) == ("function", 24, 6)
     assert "of the files" in run("bench", "io", folder, "--workers", 0)
+
+
+def test_io_of_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of token ids, and a store of them, are read in windows."""
+    monkeypatch.chdir(tmp_path)
+    np.arange(5000, dtype=np.uint16).tofile("train.bin")
+    run("pack", "train.bin", "train.h5", "--dtype", "uint16")
+    asked = ("--batch-size", 2, "--epochs", 1, "--threads", 1, "--json")
+    for words in (("train.bin", "--dtype", "uint16"), ("train.h5", "--window", 1025, "--shuffle")):
+        found = json.loads(run("bench", "io", *words, *asked))
+        assert ("store", 4, 2) == (found["kind"], found["samples"], found["batches"])
+    assert "pass dtype='uint16' (--dtype uint16)" in run("bench", "io", "train.bin", code=1)
+    assert "--crop has no effect" in run("bench", "io", "train.h5", "--window", 9, "--crop", 4, code=1)
+    trained = run("bench", "train", "--model", "transformer", "--data", "train.h5", "--window", 9, code=1)
+    assert "--window has no effect, because networks of fastio are trained on samples" in trained
 
 
 def test_io_of_files_beside_what_they_were_packed_into(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from fastio import FastDataset, SampleError, SchemaError, StoreCorrupt, StoreError, StoreNotFound, TokenStream
+from fastio import FastDataset, SampleError, SchemaError, StoreCorrupt, StoreError, StoreNotFound, TokenStream, Writer
 from fastio.dataset.window_store import WindowRule
 from fastio.store.token_files import ID_DTYPES
 from tests.dataset.streams import CODES, KINDS, documents_of, stream_of, write_bin, write_documents, write_megatron
@@ -275,6 +275,14 @@ def test_what_is_no_stream_is_refused(tmp_path: Path) -> None:
         TokenStream(tmp_path / "missing.bin", dtype="uint16")
     with pytest.raises(TypeError, match=re.escape("expected the path of a .bin")):
         TokenStream(None)  # type: ignore[arg-type]
+    for schema, words in (
+        ({"text": "text"}, r"has no token ids, but text \(text\): .* fastio pack SRC OUT --tokenizer"),
+        ({"a": "tokens", "b": "tokens16"}, r"has 2 fields of token ids \(a, b\), but a stream is one of them"),
+    ):
+        with Writer(tmp_path / "c.h5", schema, overwrite=True) as out:
+            out.write({name: "x" if of == "text" else np.arange(3, dtype=np.uint16) for name, of in schema.items()})
+        with pytest.raises(SchemaError, match=words):
+            TokenStream(tmp_path / "c.h5")
 
 
 def test_windows_that_mean_nothing_are_refused(tmp_path: Path) -> None:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.dataset.token_collate import PackCollate, PadCollate, TokenCollate, WindowCollate, beside_name
+from fastio.dataset.record_collate import choose_rows
+from fastio.dataset.token_collate import (
+    PackCollate,
+    PadCollate,
+    PreferenceCollate,
+    TokenCollate,
+    WindowCollate,
+    beside_name,
+)
 from fastio.dataset.token_stream import TokenWindows
 from fastio.errors import SchemaError
 from fastio.loader.options import CollateWish
@@ -126,6 +134,8 @@ def _wished_collate(dataset: FastDataset, wish: CollateWish, sampler: object) ->
             longest = sampler.max_tokens if sampler.too_long == "cut" else None
             return PackCollate(sampler.max_tokens, tokens.pad_id, rows=sampler.rows, longest=longest)
         return PackCollate(None, tokens.pad_id)
+    if wish == "preference" or isinstance(wish, PreferenceCollate):
+        choose_rows(dataset.store.schema, dataset.form.names, wish, where=dataset.store.path)  # says what is missing
     if not isinstance(wish, TokenCollate):
         raise ValueError(f"collate={wish!r}: expected 'pad', 'pack', or a PadCollate, PackCollate or ChunkCollate")
     return wish

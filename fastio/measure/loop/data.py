@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_co
 
 from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.token_stream import TokenStream
 from fastio.errors import FastioError, SampleError, SchemaError, SourceError
 from fastio.loader.options import Layout
 from fastio.machine import available_cpus, rank_and_world
@@ -27,6 +28,7 @@ from fastio.store.beside.joined import NOTHING_BESIDE, Beside
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import IN_PLACE
+from fastio.store.token_files import find_token_files
 from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
 from fastio.transforms.transform import Transform
 from fastio.types.picture_kinds import picture_extensions
@@ -49,6 +51,8 @@ __all__ = [
 
 Step = Callable[[Any], Any]
 
+_WINDOW = 1025  # ids: 1,024 inputs and their targets
+_OF_STREAMS = ("window", "dtype")
 _LOADER = "a loader, or a loader and step(batch) as a pair"  # what a function named as DATA has to return
 
 
@@ -64,6 +68,9 @@ class DataOptions:
     ``drop_last`` leaves out a short batch after whole ones. ``remote`` says how a store behind a URL is read.
     ``in_place`` reads folders as FastLoader does, and so does ``unpacked``, which says what they are. ``beside`` says
     which stores have more fields of the same samples.
+    ``window`` reads a stream of token ids in windows of so many
+    (default: of 1,025, where files of ids say that it is one), of ``dtype`` where its files do not say it: side by
+    side, or with ``shuffle`` at random places.
     """
 
     batch_size: int = 256
@@ -79,6 +86,8 @@ class DataOptions:
     in_place: bool = False
     unpacked: Unpacked = AS_IT_IS
     beside: Beside = NOTHING_BESIDE
+    window: int | None = None
+    dtype: str | None = None
 
     def dataset(self, path: str) -> FastDataset:
         """Open a store with those beside it, or files where they lie."""
@@ -134,6 +143,7 @@ def open_data(name: str, options: DataOptions) -> Data:
     """
     Open ``name`` as a loader.
 
+    A stream of token ids is read in windows by FastLoader: files of ids, or a store of them with ``window``.
     A folder is read file by file with Pillow in a torch DataLoader, or in place by FastLoader. A store, which may be a
     folder of tar shards, is read by FastLoader. ``module:function`` is called; it returns a loader, or a loader and a
     training step (a callable that takes a batch) as a pair, and all options are its own. Raises FastioError if an
@@ -141,9 +151,14 @@ def open_data(name: str, options: DataOptions) -> Data:
     """
     if is_function(name):
         loading = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields")
-        every = (*loading, "in_place", "unpacked", "beside")
+        every = (*loading, "in_place", "unpacked", "beside", *_OF_STREAMS)
         refuse_options(name, "because a function builds its own loader", options, every)
         return _function(name)
+    is_file_of_ids = not Path(name).is_dir() and find_token_files(name) is not None
+    if options.window is not None or options.dtype is not None or is_file_of_ids:
+        without = ("crop", "augment", "fields", "in_place", "workers", "unpacked", "beside")
+        refuse_options(name, "because native threads read a stream of token ids", options, without)
+        return _stream(name, options)
     if is_picture_folder(name) and not options.in_place and options.unpacked == AS_IT_IS:
         refuse_options(name, "because processes read files: use --workers, or pack the folder", options, ("threads",))
         refuse_options(name, "because a folder has pictures and classes only", options, ("fields", "beside"))
@@ -175,6 +190,26 @@ def refuse_options(name: str, why: str, options: DataOptions, unfit: tuple[str, 
         if getattr(options, option) != getattr(default, option):
             typed = options.unpacked.words()[0] if option == "unpacked" else f"--{option.replace('_', '-')}"
             raise FastioError(f"{name}: {typed} has no effect, {why}")
+
+
+def _stream(path: str, options: DataOptions) -> Data:
+    from fastio.loader.fast_loader import FastLoader
+
+    with ExitStack() as owned:
+        stream = owned.enter_context(TokenStream(path, dtype=options.dtype))
+        windows = stream.windows(options.window or _WINDOW, random=options.shuffle)
+        whole = options.batch_size * rank_and_world()[1]
+        loader = FastLoader(
+            windows,
+            options.batch_size,
+            shuffle=options.shuffle,
+            drop_last=options.drop_last and len(windows) >= whole,
+            threads=options.threads or 0,
+        )
+        owned.enter_context(loader)
+        kept = owned.pop_all()
+    size_bytes = len(stream) * stream.dtype.itemsize
+    return Data(path, "store", loader, size_bytes=size_bytes, samples=len(windows), _owned=kept)
 
 
 def _store(path: str, options: DataOptions) -> Data:

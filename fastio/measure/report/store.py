@@ -257,6 +257,9 @@ def _tokenizer(tokenizer: Mapping[str, Any], chat: Mapping[str, Any] | None) -> 
     )
     added = " and ".join(role for role in ("bos", "eos") if options.get(role))
     rules = [f"{added} added" if added else "no bos, no eos"]
+    if tokenizer["name"] is None:  # what ready ids are made of, nobody has seen
+        eos = tokenizer["special"].get("eos")
+        rules = [] if eos is None else [f"documents end with {eos}"]
     if chat is not None:
         counted_ids = "" if "loss_tokens" not in chat else f", {counted(chat['loss_tokens'], 'token')}"
         rules = [f"chats by the template {chat['name']}; in the loss: {chat['loss']}{counted_ids}"]
@@ -274,7 +277,7 @@ def _tokenizer(tokenizer: Mapping[str, Any], chat: Mapping[str, Any] | None) -> 
     if decoded.get("documents"):
         probed = decoded["documents"]
         rules.append(f"when packed, {probe_words(decoded['exact'], probed, options.get('documents', probed))}")
-    return [about, "; ".join(rules)]
+    return [about, "; ".join(rules)] if rules else [about]
 
 
 def _classes(classes: list[dict[str, Any]]) -> list[Part]:

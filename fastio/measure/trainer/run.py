@@ -204,10 +204,11 @@ def open_training(
     Raises FastioError if the data do not fit the model, or if an option has no effect.
     """
     if name == SYNTHETIC:
-        unfit = ("threads", "workers", "shuffle", "crop", "augment", "fields")
+        unfit = ("threads", "workers", "shuffle", "crop", "augment", "fields", "window", "dtype")
         refuse_options(name, "because random data are made to fit the model", options, unfit)
         yield synthetic(workload, options.batch_size, settings), workload
         return
+    refuse_options(name, "because networks of fastio are trained on samples", options, ("window", "dtype"))
     layout: Layout = "channels_last" if settings.channels_last else "contiguous"
     # A batch of another size would be compiled again, which takes longer than hundreds of steps.
     fields = options.fields or _trained_fields(name, workload)

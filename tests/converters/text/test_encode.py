@@ -66,6 +66,17 @@ def test_longer_texts(words):
     )
 
 
+def test_threads_share_texts(words):
+    """Whatever their number, ids, problems and counts are those of one; also of a text that the tokenizer refuses."""
+    texts = ["a cat " * (number % 5) for number in range(150)] + ["dog \0" * 3]
+    many, one = (TextTokens(words, Sequences(eos=True, max_length=6), jobs=jobs) for jobs in (4, 1))
+    found = ids(many, texts)
+    assert ids(one, texts) == found
+    assert list(range(3, 150, 5)) == [number for number in found[1] if number % 5 == 3]
+    assert one.record == many.record
+    assert ids(one, []) == ids(many, [])
+
+
 def test_what_cannot_be(words, tmp_path):
     """Splitting, a missing special token, ids too wide for the field and a tokenizer without a field are refused."""
     with pytest.raises(SourceError, match="is one sequence: truncate it"):

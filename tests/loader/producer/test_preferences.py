@@ -179,6 +179,14 @@ def test_samples_that_are_no_preferences(tmp_path: Path, name: str) -> None:
         FieldCollate(dataset, "preference")
 
 
+def test_chats_are_no_preferences(tmp_path: Path) -> None:
+    """Where fields share rows, too, one line says what preferences need."""
+    with Writer(tmp_path / "a.h5", {"tokens": "tokens16", "loss": "loss"}) as out:
+        out.write({"tokens": np.arange(3, dtype=np.uint16), "loss": [1, 2]})
+    with pytest.raises(SchemaError, match=r"but samples have tokens \(tokens16\), loss \(loss\): fastio pack --chat"):
+        FastLoader(tmp_path / "a.h5", 1, collate="preference")
+
+
 @pytest.mark.parametrize(("collate", "step"), [(PreferenceCollate(7), "PreferenceCollate"), (COLLATES[2], "pad")])
 def test_native_threads_make_the_rows(tmp_path: Path, collate: PreferenceCollate, step: str) -> None:
     """Where rows of prompts and answers are made is said by the name of the collate, without its options."""
