@@ -38,7 +38,8 @@ _INTERNAL = (
     *("transforms.batch.program.PixelTransform", "transforms.canvas.Canvas", "transforms.joint.JointTransform"),
     *("lazy.Dataset", "samplers.clips.HasVideos", "samplers.shape_bucket.Shapes", "transforms.batch.mix.Mix"),
     *("types.receipt.ReceiptPart", "converters.sources.options.IdOptions"),
-    *("types.traits.Traits",),
+    *("types.traits.Traits", "converters.sources.documents.TextOptions", "converters.sources.documents.TextSource"),
+    *("converters.text.chat.ChatEncoder", "converters.text.preference.PreferenceEncoder"),
 )
 nitpick_ignore = [("py:class", f"fastio.{name}") for name in _INTERNAL]
 
