@@ -1,6 +1,7 @@
 // Colours: all instruction sets give the same bytes and stay inside their picture; a program that
 // would not is refused.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <random>
@@ -182,11 +183,79 @@ void test_functions_get_their_numbers() {
   EXPECT(fastio::colour_fault({&nowhere, 1}, 2, 2, 3) != nullptr);
 }
 
+// The place of a byte of a picture in its patches: by its own pixel, of the first frame.
+std::size_t place_of(const fastio::Patches& patches, std::size_t across, std::size_t channels,
+                     std::size_t y, std::size_t x, std::size_t c) {
+  const auto [side, merge, frames, planar] = patches;
+  const std::size_t row = y / side, column = x / side;
+  const std::size_t block = row / merge * (across / merge) + column / merge;
+  const std::size_t line = (block * merge + row % merge) * merge + column % merge;
+  const std::size_t pixel = y % side * side + x % side;
+  const std::size_t pixels = side * side * frames;
+  return line * pixels * channels + (planar ? c * pixels + pixel : pixel * channels + c);
+}
+
+void test_patches_have_each_byte_where_it_belongs() {
+  std::mt19937 random(7);
+  for (int turn = 0; turn < 300; ++turn) {
+    const auto below = [&](std::size_t most) { return random() % most; };
+    const std::size_t channels = std::array<std::size_t, 3>{1, 3, 4}[below(3)];
+    const std::size_t height = 1 + below(40), width = 1 + below(40);
+    const fastio::Patches patches{1 + below(17), 1 + below(3), 1 + below(3), below(2) == 1};
+    const std::size_t across = patches.along(width), count = patches.along(height) * across;
+    const std::size_t pixels = patches.side * patches.side * patches.frames, more = below(3);
+    Buffer picture(height * width * channels);
+    for (std::uint8_t& value : picture) value = static_cast<std::uint8_t>(1 + below(255));
+    Buffer lines((count + more) * pixels * channels + guard, untouched);
+    fastio::cut_patches({picture.data(), height, width, static_cast<int>(channels)}, patches,
+                        {lines.data(), count + more, pixels, static_cast<int>(channels)});
+    const auto end = lines.end() - guard;
+    EXPECT(std::all_of(end, lines.end(), [](auto v) { return v == untouched; }));
+    bool agrees = true;
+    const std::size_t frame =
+        patches.side * patches.side * (patches.planar ? std::size_t{1} : channels);
+    for (std::size_t i = 0; i < picture.size(); ++i) {
+      const std::size_t x = i / channels % width, y = i / channels / width;
+      const std::size_t place = place_of(patches, across, channels, y, x, i % channels);
+      for (std::size_t k = 0; k < patches.frames; ++k) {
+        agrees = agrees && lines[place + k * frame] == picture[i];
+        lines[place + k * frame] = 0;
+      }
+    }
+    EXPECT(agrees);
+    EXPECT(std::all_of(lines.begin(), end, [](auto v) { return v == 0; }));
+  }
+}
+
+void test_patches_that_do_not_fit_are_refused() {
+  const auto fault = [](std::vector<ColourWork> steps, std::size_t lines, std::size_t width) {
+    return fastio::colour_fault({steps.data(), steps.size()}, lines, width, 3) != nullptr;
+  };
+  const ColourWork canvas = work(ColourStep::canvas, {9, 8});
+  const auto cut = [](std::initializer_list<double> how) { return work(ColourStep::patches, how); };
+  EXPECT(!fault({canvas, cut({4, 1, 1, 0})}, 6, 16));
+  EXPECT(!fault({canvas, work(ColourStep::invert), cut({4, 2, 2, 1})}, 8, 32));
+  EXPECT(fault({canvas, cut({4, 1, 1, 0})}, 5, 16));
+  EXPECT(fault({canvas, cut({4, 1, 1, 0})}, 6, 17));
+  EXPECT(fault({cut({4, 1, 1, 0})}, 6, 16));
+  EXPECT(fault({canvas, cut({4, 1, 1, 0}), work(ColourStep::invert)}, 6, 16));
+  for (const auto& how : {std::initializer_list<double>{0, 1, 1, 0},
+                          {4, 0, 1, 0},
+                          {4, 1, 0, 0},
+                          {4, 1, 1, 2},
+                          {1e9, 1, 1, 0},
+                          {4, 0.5, 1, 0}}) {
+    EXPECT(fault({canvas, cut(how)}, 1 << 20, 16));
+  }
+}
+
 }  // namespace
 
 int main() {
   test_canvases_lead_to_the_row();
   test_functions_get_their_numbers();
+  test_patches_have_each_byte_where_it_belongs();
+  test_patches_that_do_not_fit_are_refused();
   test_levels_agree();
   test_programs_that_reach_outside_are_refused();
   return failures;
