@@ -206,12 +206,17 @@ def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for number in range(12):
             photos.write({"image": Path(f"images/{number}.png")}, key=f"{number}.png")
             captions.write({"caption": f"Picture {number}."}, key=f"{number}.png")
+    shown = [{"image": "0.png"}, {}, {"images": ["1.png", "2.png"]}]
+    chats = [{"id": i, "conversations": [{"from": "human", "value": "?"}], **each} for i, each in enumerate(shown)]
+    Path("llava.json").write_text(json.dumps(chats))
     for code in examples("fields.md"):
         exec(compile(code, "fields.md", "exec"), names)
 
     assert (8, 320, 320) == names["masks"].shape
     assert [*range(11), 255] == names["masks"].unique().tolist()
     assert ["car"] == names["names"]
+    with open_store("llava.lmdb") as store:
+        assert [1, 0, 2] == store.elements("images").counts.tolist()
     assert names["captions"].shape == names["is_token"].shape
 
 

@@ -13,8 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from fastio.converters.sources.listed import read_stored
+from fastio.converters.sources.source import damaged
 from fastio.converters.write.encoder import Misfit
 from fastio.errors import SchemaError, SourceError, StoreError
+from fastio.store.protocol import SampleStore, read_values
 from fastio.types.field_types import FieldType, type_of
 from fastio.types.schema import Field
 
@@ -180,7 +182,7 @@ def _is_untouched_store(dataset: Any) -> bool:
         and dataset.transform is None
         and dataset.target_transform is None
         and not dataset.tv_tensors
-        and any(dataset.store.schema[name].traits.is_picture for name in dataset.form.names)
+        and any(dataset.store.schema[name].element.traits.is_picture for name in dataset.form.names)
     )
 
 
@@ -188,7 +190,8 @@ def _stored(dataset: Any) -> DatasetSamples:
     """The samples of a FastDataset, with the stored bytes of their pictures."""
     store, form = dataset.store, dataset.form
     pictures = [name for name in form.names if store.schema[name].traits.is_picture]
-    others = tuple(name for name in form.names if name not in pictures)
+    lists = [each.name for each in store.schema.lists if each.name in form.names and each.element.traits.is_picture]
+    others = tuple(name for name in form.names if name not in {*pictures, *lists})
     open_dataset = sys.modules["fastio.dataset.fast_dataset"].FastDataset
     rest = open_dataset(store, fields=others, verify=dataset.verify) if others else [()] * len(store)
     read_pictures = read_stored(store, pictures)
@@ -197,15 +200,18 @@ def _stored(dataset: Any) -> DatasetSamples:
         for start in range(0, len(indices), _ROWS):
             part = indices[start : start + _ROWS]
             values = read_pictures(np.array(part, np.int64), None)()
+            listed, problems = _stored_lists(store, lists, part)
+            problems |= values.problems
             for position, sample in enumerate(_items(rest, part)):
-                if position in values.problems:
-                    index, problem = part[position], values.problems[position]
+                if position in problems:
+                    index, problem = part[position], problems[position]
                     yield Unreadable(StoreError(f"{store.path}[{index}] ({dataset.keys[index]!r}) {problem}"))
                 elif isinstance(sample, Unreadable):
                     yield sample
                 else:
                     named = dict(zip(others, sample, strict=True))
                     named |= {name: values.spans[name].view(position).tobytes() for name in pictures}
+                    named |= {name: listed[name][position] for name in lists}
                     yield form.assemble({name: named[name] for name in form.names})
 
     return DatasetSamples(
@@ -218,9 +224,26 @@ def _stored(dataset: Any) -> DatasetSamples:
     )
 
 
+def _stored_lists(
+    store: SampleStore, names: Sequence[str], indices: Sequence[int]
+) -> tuple[dict[str, list[Any]], dict[int, str]]:
+    """Return the stored bytes of the pictures in lists of these samples, by field, and what is wrong, by position."""
+    found: dict[str, list[Any]] = {}
+    problems: dict[int, str] = {}
+    for name in names:
+        elements = store.elements(name)
+        which, counts = elements.of(np.array(indices, np.int64))
+        spans = read_values(elements, name, which)
+        owners = np.repeat(np.arange(len(counts)), counts)
+        for bad in damaged(spans).tolist():
+            problems.setdefault(int(owners[bad]), f"has a picture in {name!r} that differs from its checksum")
+        found[name] = elements.grouped([view.tobytes() for view in spans.views()], counts)
+    return found, problems
+
+
 def _known_type(field: Field) -> FieldType | None:
-    """The type of a stored field if its values alone would not tell it: pictures, masks and boxes."""
-    return type_of(field) if field.traits.is_picture or field.is_box else None
+    """The type of a stored field if its values alone would not tell it: pictures, masks, boxes and lists."""
+    return type_of(field) if field.element.traits.is_picture or field.is_box or field.is_list else None
 
 
 # Gives fields of a dataset's samples other names before anything else looks at them.
@@ -371,12 +394,11 @@ def read_rows(
     dataset: Any, columns: Columns
 ) -> tuple[Callable[[Sequence[int]], Iterator[Any]], Callable[[], Iterator[Any]]]:
     """Return two functions: one yields the rows at some indices, the other all; pictures as ``{"bytes", "path"}``."""
-    library = sys.modules["datasets"]
     plain = dataset.with_format(None)
     for column in columns:
-        feature = dataset.features[column]
-        if type(feature).__name__ in _ENCODED:
-            plain = plain.cast_column(column, getattr(library, type(feature).__name__)(decode=False))
+        encoded = _undecoded(dataset.features[column])
+        if encoded is not None:
+            plain = plain.cast_column(column, encoded)
     pairs = list(columns.items())
 
     def read(indices: Sequence[int]) -> Iterator[Any]:
@@ -392,6 +414,25 @@ def read_rows(
             yield {name: row[column] for column, name in pairs}
 
     return read, iterate
+
+
+def _undecoded(feature: Any) -> Any:
+    """Return the feature that gives files of pictures, sound or video as they are, also in lists; None for others."""
+    library, kind = sys.modules["datasets"], type(feature).__name__
+    if kind in _ENCODED:
+        return getattr(library, kind)(decode=False)
+    element = _element(feature)
+    encoded = None if element is None else _undecoded(element)
+    if encoded is None:
+        return None
+    return [encoded] if isinstance(feature, list) else type(feature)(encoded, length=getattr(feature, "length", -1))
+
+
+def _element(feature: Any) -> Any:
+    """Return the feature of the elements of a list; None for another."""
+    if isinstance(feature, list) and len(feature) == 1:
+        return feature[0]
+    return feature.feature if type(feature).__name__ in ("List", "Sequence") else None
 
 
 def _field_name(column: str) -> str:
@@ -411,6 +452,8 @@ def _type_of(name: str, column: str, feature: Any) -> FieldType:
         return _of_value(column, feature.dtype)
     if re.fullmatch(r"Array[2-5]D", kind):
         return (feature.dtype, tuple(feature.shape))
+    if type(_element(feature)).__name__ in _ENCODED:
+        return f"{_type_of(name, column, _element(feature))}[*]"
     if kind in ("List", "LargeList", "Sequence") or (isinstance(feature, list) and len(feature) == 1):
         return _of_list(feature) or "json"
     if isinstance(feature, Mapping) or kind in ("Translation", "TranslationVariableLanguages", "Json"):

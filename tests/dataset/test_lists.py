@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fastio import FastDataset, SampleError, SchemaError, Writer
+from fastio import FastDataset, SampleError, SchemaError, StoreError, Writer, pack
 from fastio.cli import cli
 from fastio.converters.inspect.contact_sheet import contact_sheet, shown_lists
 from fastio.store import open_store
@@ -261,3 +261,36 @@ def test_all_pictures_of_a_sample_are_shown(tmp_path: Path) -> None:
     assert ["label 2: images 1 of 2", "images 2 of 2"] == [each.label for each in rows[2]]
     assert ("control 1 of 1", []) == (rows[3][3].label, problems)
     assert sheet.height > 5 * 32
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".tar", ".zip"])
+def test_packed_again_in_another_format(tmp_path: Path, suffix: str) -> None:
+    """fastio.pack of a FastDataset keeps every byte of every list, and names a sample with a damaged picture."""
+    samples = [sample(i, i % 5) for i in range(12)]
+    dataset = FastDataset(write(tmp_path / "s.lmdb", samples))
+    pack(dataset, tmp_path / f"again{suffix}")
+    with open_store(tmp_path / f"again{suffix}") as again:
+        assert (dataset.store.schema, dataset.keys) == (again.schema, again.keys(np.arange(12)))
+        assert dataset.store.receipt() == again.receipt() is not None
+
+    with open_store(tmp_path / "s.lmdb") as store:
+        elements = store.elements("images")
+        start = int(elements.spans("images", elements.of(np.array([3]))[0]).starts[1]) + 40
+    data = bytearray((tmp_path / "s.lmdb").read_bytes())
+    data[start] ^= 1
+    (tmp_path / "s.lmdb").write_bytes(data)
+    with pytest.raises(StoreError, match=r"'s3'\) has a picture in 'images' that differs from its checksum"):
+        pack(FastDataset(tmp_path / "s.lmdb"), tmp_path / f"bad{suffix}")
+
+
+def test_merged(tmp_path: Path) -> None:
+    """Sets of shards with lists are merged as others are, without moving a byte."""
+    for name, first in (("a", 0), ("b", 6)):
+        with Writer(tmp_path / f"{name}-%03d.tar", FIELDS, shard_bytes=20_000) as out:
+            for i in range(first, first + 6):
+                out.write(sample(i, i % 4), key=f"s{i}")
+    run("merge", tmp_path / "a.fastio-set", tmp_path / "b.fastio-set", "--out", tmp_path / "all.fastio-set")
+    merged = FastDataset(tmp_path / "all.fastio-set")
+
+    assert [plain(sample(i, i % 4)) for i in range(12)] == [loaded(each) for each in merged]
+    assert "all good" in run("verify", tmp_path / "all.fastio-set", "--decode")

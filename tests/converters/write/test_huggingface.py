@@ -163,3 +163,34 @@ def test_what_is_refused(tmp_path):
     with pytest.raises(SchemaError, match=r"column 'when': no field holds the feature timestamp\[s\]"):
         fastio.pack(dates, tmp_path / "out.lmdb")
     assert [] == visible(tmp_path)
+
+
+def test_lists_of_pictures(tmp_path):
+    """Rows as FineVision and the Cauldron have them become lists, none shortened, every byte as it was."""
+    features = datasets.Features(
+        {
+            "images": datasets.List(datasets.Image()),
+            "texts": datasets.List({"user": datasets.Value("string"), "assistant": datasets.Value("string")}),
+            "source": datasets.Value("string"),
+        }
+    )
+    rows = [
+        {
+            "images": [{"bytes": picture(10 * i + j, kind=("JPEG", "PNG")[j % 2]), "path": None} for j in range(i % 4)],
+            "texts": [{"user": f"what is {i}?", "assistant": "a number"}] * (1 + i % 2),
+            "source": "made",
+        }
+        for i in range(90)
+    ]
+    dataset = datasets.Dataset.from_list(rows, features=features)
+    for each, out in ((dataset, "a.lmdb"), (dataset.to_iterable_dataset(), "b.tar")):
+        fastio.pack(each, tmp_path / out)
+        with open_store(tmp_path / out) as store:
+            elements = store.elements("images")
+            found = iter(values(elements, "images"))
+            assert [i % 4 for i in range(90)] == elements.counts.tolist()
+            assert [[image["bytes"] for image in row["images"]] for row in rows] == [
+                [next(found) for _ in row["images"]] for row in rows
+            ]
+            assert [row["texts"] for row in rows] == [json.loads(value) for value in values(store, "texts")]
+            assert "image[*]" == fastio_type(store.schema["images"])
