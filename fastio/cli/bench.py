@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -238,7 +237,7 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
 
 def _opened(name: str, options: DataOptions, *, is_alone: bool) -> Data:
     """Open DATA; if it is one of several, without the options that are meant for another kind of DATA."""
-    from fastio.measure.loop.data import is_function, open_data
+    from fastio.measure.loop.data import is_function, is_picture_folder, open_data
     from fastio.store.formats import names_store
     from fastio.store.kinds.unpacked import AS_IT_IS
 
@@ -246,7 +245,7 @@ def _opened(name: str, options: DataOptions, *, is_alone: bool) -> Data:
         replace = dataclasses.replace
         if is_function(name) or names_store(name):
             options = replace(options, unpacked=AS_IT_IS)
-        is_folder = Path(name).is_dir() and not options.in_place and options.unpacked == AS_IT_IS
+        is_folder = is_picture_folder(name) and not options.in_place and options.unpacked == AS_IT_IS
         options = replace(options, threads=None) if is_folder else replace(options, workers=None)
     return open_data(name, options)
 

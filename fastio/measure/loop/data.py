@@ -325,20 +325,27 @@ def _collate(folder: str, samples: list[tuple[torch.Tensor, int]]) -> list[torch
 
 
 def is_picture_folder(path: str | Path) -> bool:
-    """Return whether a path is a folder to be read file by file: one with tar shards in it is a store."""
-    return Path(path).is_dir() and not holds_shards(path)
+    """
+    Return whether a path is a folder to be read file by file: one with pictures, but not with tar shards in it. One
+    without pictures may hold containers, which are read in place.
+    """
+    return Path(path).is_dir() and not holds_shards(path) and any(map(_is_picture, _files(str(path))))
 
 
 def picture_files(folder: str | Path) -> list[str]:
     """
     Return the sorted paths of all picture files below ``folder``, by suffix. Raises SourceError if there are none.
     """
-    paths = sorted(path for path in _files(str(folder)) if Path(path).suffix.lower() in _SUFFIXES)
+    paths = sorted(filter(_is_picture, _files(str(folder))))
     if not paths:
         from fastio.store.kinds.recognise import not_packed
 
         raise SourceError(f"{not_packed(str(folder))}; no picture files in it, which are measured unpacked")
     return paths
+
+
+def _is_picture(path: str) -> bool:
+    return Path(path).suffix.lower() in _SUFFIXES
 
 
 def _files(folder: str) -> Iterator[str]:

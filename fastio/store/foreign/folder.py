@@ -403,8 +403,8 @@ def with_content(shard: Shard, look: LookAt) -> tuple[Shard, dict[int, str]]:
             wrong = np.flatnonzero(sums != shard.checksums.get(field.name, sums))
             if len(wrong):
                 key = shard.key(int(wrong[0]))
-                words = "differs from its checksum: get the file again, or `touch` it if it is meant to be another now"
-                raise StoreCorrupt(f"{shard.path}: {key!r}, field {field.name!r}: {words}")
+                advice = "get the file again, or `touch` it if it is meant to be another now"
+                raise StoreCorrupt(f"{shard.path}: {key!r}, field {field.name!r}: differs from its checksum: {advice}")
             checksums[field.name] = sums
             if field.traits.is_picture:
                 shapes[field.name] = seen

@@ -263,7 +263,7 @@ def lmdb_caffe(folder: Path, count: int) -> Made:
 
 def _put(path: Path, entries: Mapping[str, bytes]) -> None:
     path.mkdir()
-    with lmdb.open(str(path), map_size=1 << 22) as env, env.begin(write=True) as txn:
+    with lmdb.open(str(path), map_size=1 << 26) as env, env.begin(write=True) as txn:
         for key, value in entries.items():
             txn.put(key.encode(), value)
 

@@ -13,6 +13,7 @@ import pytest
 
 from fastio import FastDataset, FastLoader, SampleError, open_store
 from fastio.errors import FastioError, StoreError
+from fastio.measure.loop.data import DataOptions, open_data
 from fastio.store.files.listed import ListedFiles
 from fastio.store.files.mapped_folder import MappedFiles
 from fastio.store.foreign.index import index_store
@@ -127,6 +128,13 @@ def test_an_index_adds_checksums(make: Make, tmp_path: Path) -> None:
         assert here.receipt() == store.receipt() is not None
         assert not verify_store(here)
         assert before == prints(made)
+
+
+def test_bench_reads_it_where_it_lies(make: Make, tmp_path: Path) -> None:
+    """Folders of containers have no pictures to be measured file by file."""
+    made = made_of(make, tmp_path)
+    with open_data(str(made.path), DataOptions(batch_size=5, crop=None, unpacked=made.unpacked)) as data:
+        assert (data.kind, data.samples) == ("in place", COUNT)
 
 
 def test_a_container_that_was_written_to(make: Make, tmp_path: Path) -> None:
