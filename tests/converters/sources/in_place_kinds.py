@@ -30,7 +30,7 @@ from tests.converters.sources.shard_files import dictionary, write_litdata, writ
 from tests.converters.sources.tfrecord.records import example, sized, write_records
 from tests.converters.trees import picture
 
-__all__ = ["KINDS", "Made"]
+__all__ = ["KINDS", "Made", "tfrecord", "zip_classes"]
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,15 @@ from fastio.converters import open_source, pack
 from fastio.converters.fields.types import parse_choice
 from fastio.converters.labels.columns import LabelOptions
 from fastio.converters.sources.in_place import content_of
-from fastio.errors import StoreError
+from fastio.errors import SampleError, StoreError
 from fastio.store.foreign.folder import open_listed
+from fastio.store.foreign.index import index_store
 from fastio.store.index.store import SealedStore
 from fastio.store.kinds.unpacked import AS_IT_IS
 from fastio.store.protocol import SampleStore, read_values
 from tests.converters.sources import layouts
 from tests.converters.sources.conformance import MAKERS
+from tests.converters.sources.in_place_kinds import Made, tfrecord, zip_classes
 from tests.converters.sources.test_pairs import ALL, npy, pairs
 from tests.converters.trees import class_folders, flat, pickled, picture
 
@@ -281,3 +283,29 @@ def test_a_label_file_that_comes_later(tmp_path: Path, caplog: pytest.LogCapture
     (root / "images/deep").mkdir()
     shutil.copy(root / "images/0.png", root / "images/deep/9.png")
     assert [*[1] * 7, 0] == counts()
+
+
+@pytest.mark.parametrize(("make", "is_told_at_once"), [(tfrecord, False), (zip_classes, True)])
+def test_damage_that_a_container_can_tell(
+    make: Callable[[Path, int], Made], is_told_at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index leaves out values that differ from the container's own checksums; CRC-32s are compared before, too."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = make(tmp_path / "set", 6)
+    file = made.path if made.path.is_file() else max(made.path.iterdir())
+    data = bytearray(file.read_bytes())
+    at = data.index(made.samples[-1]["image"]) + 60
+    data[at] ^= 1
+    file.write_bytes(data)
+    settle(tmp_path)
+    dataset = FastDataset(made.path)
+    key = dataset.keys[-1]
+    if is_told_at_once:
+        with pytest.raises(SampleError, match=key):
+            dataset[-1]
+    index_store(str(made.path))
+    with open_store(made.path) as store:
+        (skipped,) = store.metadata["skipped"]
+        assert len(store) == 5
+        assert skipped["key"] == key
+        assert "differs from its checksum" in skipped["problem"]
