@@ -207,10 +207,10 @@ def index(
     Add start points to a store, or to folders; index tar shards.
 
     PATH is a store, a file or URL, a pattern (x-*.tar, x-%06d.tar), a range (x-{000000..000009}.tar) or a folder; or a
-    folder of files or a table that names some, which get checksums, too. All bytes are read once and stay where they
-    are, unchanged. The start points of a file go beside it, into
-    x.lmdb.fastio-index, those of a set into its next set object; both are used from then on, whenever the store is
-    opened.
+    folder of files, a table that names some, or a container of another program (TFRecord, LMDB, HDF5, zip, ...), which
+    get checksums, too: samples that differ from the container's own are left out. All bytes are read once and stay
+    where they are, unchanged. The start points of a file go beside it, into x.lmdb.fastio-index, those of a set into
+    its next set object; both are used from then on, whenever the store is opened.
 
     With --to, a set object in DIR lists the files where they lie, with a checksum of every value, and opens like any
     store: for folders that cannot be written, and for shards behind URLs. Shards in DIR itself are listed by name, so
