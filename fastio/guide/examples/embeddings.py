@@ -44,7 +44,7 @@ def main() -> None:
 
     with beside(options.photos, options.embeddings) as both:
         dataset = FastDataset(both, fields=("embedding", "label"))  # no photo is read any more
-        (width,) = both.schema["embedding"].shape
+        width = len(dataset[0][0])
         head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, len(dataset.classes)))
         optimizer = torch.optim.AdamW(head.parameters(), 0.01)
         loader = FastLoader(dataset, options.batch_size, shuffle=True)

@@ -112,7 +112,8 @@ def beside(
             elif isinstance(each, SealedStore):
                 opened.append(each)
             else:
-                raise TypeError(f"beside() takes paths and opened stores, got {type(each).__name__}")
+                remedy = "; name all stores in one call" if isinstance(each, BesideStore) else ""
+                raise TypeError(f"beside() takes paths and opened stores, got {type(each).__name__}{remedy}")
         return _join(opened, allowed, dict(fields or {}), stems=bool(stems))
     except BaseException:
         for one in mine:

@@ -183,6 +183,10 @@ def test_lists(tmp_path: Path, *, is_in_order: bool) -> None:
                 assert [np.asarray(each).tolist() for each in expected["images"]] == [
                     np.asarray(each).tolist() for each in got["images"]
                 ]
+            with FastLoader(FastDataset(store, fields=("images", "captions")), 6, shuffle=True) as loader:
+                captions = [caption for _, each in loader for caption in each]
+                assert sorted(map(str, captions)) == sorted(str(lists(number)["captions"]) for number in order)
+                assert "equals the store's" in str(loader.receipt())
             for name in ("images", "captions", "note"):
                 assert whole.value_bytes(name).tolist() == store.value_bytes(name).tolist()
                 assert whole.elements(name).shapes(name).tolist() == store.elements(name).shapes(name).tolist()
@@ -445,6 +449,16 @@ def test_a_damaged_sample_is_named(pair: tuple[str, str]) -> None:
             list(FastLoader(joined, 4))
         with FastLoader(joined, 4, on_error="skip") as loader:
             assert COUNT - 1 == sum(len(batch["caption"]) for batch in loader)
+
+
+def test_what_cannot_stand_side_by_side(pair: tuple[str, str]) -> None:
+    """One store, what is none, and what is several already."""
+    with pytest.raises(TypeError, match="needs a second store"):
+        beside(pair[0])
+    with pytest.raises(TypeError, match="takes paths and opened stores, got int"):
+        beside(pair[0], 3)  # type: ignore[arg-type]
+    with beside(*pair) as joined, pytest.raises(TypeError, match="got BesideStore; name all stores in one call"):
+        beside(joined, pair[1])  # type: ignore[arg-type]
 
 
 def test_what_it_says_of_itself(pair: tuple[str, str]) -> None:
