@@ -11,17 +11,28 @@ Columns of dictionaries are called by their keys, those of tuples and lists by t
 one lies in the other. An array of any shape begins with the number of its dtype, how many sizes it has, and the sizes,
 as uint32: little endian from NumPy, big endian from torch. Chunks of token ids (``TokensLoader``) hold a row of ids a
 sample, without its size.
+
+Dictionaries of plain Python values lie in tables instead, where the writer has pyarrow: all offsets are then that of
+the first sample, and an Arrow file follows, its size (uint32) and the mark ``LDARW01\\0``. Its columns are those of
+the samples.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+from fastio.converters.labels.columns import ALL_OTHERS, LABEL_TITLES
+from fastio.converters.sources.arrow.reading import reading
+from fastio.converters.sources.arrow.source import table_source
+from fastio.converters.sources.file_set import FileSet
 from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.sample_shards import (
@@ -35,6 +46,7 @@ from fastio.converters.sources.sample_shards import (
 )
 from fastio.converters.sources.shard_source import shard_source
 from fastio.errors import SourceError
+from fastio.store.files.mapped import MappedSource
 from fastio.store.kinds.scan import SourcePath, is_utf8
 
 __all__ = ["open_litdata"]
@@ -43,6 +55,7 @@ _KIND: Final = "litdata"  # of sources
 _SUFFIX: Final = ".bin"
 _ROOT: Final = "value"  # the column of samples that are one value
 _DEEPEST: Final = 32
+_MARK: Final = b"LDARW01\0"  # at the end of a chunk that is a table
 _OF_NUMPY: Final = dict(
     enumerate(("|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16", "|b1"))
 )
@@ -104,6 +117,8 @@ def open_litdata(place: SourcePath, options: SourceOptions) -> ListedSource:
         raise SourceError(
             f"{folder}: its chunks are those of {loader!r:.60}, not of optimize: pack the files that they list"
         )
+    if chunks and _is_table(folder, chunks[0]):
+        return _tables(place, folder, chunks, config, options)
     columns = _columns(folder, config)
     is_bare = loader == "TokensLoader"
     if is_bare and len(columns) != 1:
@@ -112,6 +127,60 @@ def open_litdata(place: SourcePath, options: SourceOptions) -> ListedSource:
         )
     shards = SampleShards([_chunk(folder, each) for each in chunks], columns, is_bare=is_bare)
     return shard_source(_KIND, place, shards, [f"{folder}/index.json"], options, _SUFFIX)
+
+
+def _is_table(folder: str, entry: Mapping[str, Any]) -> bool:
+    """Whether the values of a chunk are a table of Arrow."""
+    name = entry.get("filename")
+    try:
+        with Path(folder, name if isinstance(name, str) else "").open("rb") as file:
+            file.seek(-len(_MARK), os.SEEK_END)
+            return file.read() == _MARK
+    except OSError:  # what is not there, or too small, is refused later
+        return False
+
+
+def _tables(
+    place: SourcePath,
+    folder: str,
+    chunks: Sequence[Mapping[str, Any]],
+    config: Mapping[str, Any],
+    options: SourceOptions,
+) -> ListedSource:
+    """Open chunks that are tables, as those of Arrow files are opened. Raises SourceError."""
+    files = list[MappedSource]()
+    for each in chunks:
+        file = SampleShard.mapped(folder, each.get("filename"), each.get("chunk_size"))
+        if file.size != each.get("chunk_bytes") or not _is_table(folder, each):
+            raise SourceError(
+                f"{file.path}: has {file.size:,} bytes and {'a' if _is_table(folder, each) else 'no'} table, index.json"
+                f" says {each.get('chunk_bytes')!r:.40} and the first chunk has one: get the chunk again"
+            )
+        with reading(_KIND, file.path, []) as table:
+            rows = sum(batch.num_rows for batch in table.batches)
+        if rows != each.get("chunk_size"):
+            raise SourceError(f"{file.path}: its table has {rows} rows, index.json says {each.get('chunk_size')}")
+        files.append(file)
+    disk = sum(Path(file.path).stat().st_blocks * 512 for file in files)
+    names = [str(each["filename"]) for each in chunks]
+    found = FileSet(folder, names, sum(file.size for file in files), disk)
+    source = table_source(_KIND, _KIND, place, found, _with_label(options, config.get("types")))
+    paths = [*(file.path for file in files), f"{folder}/index.json"]
+    return replace(source, paths=lambda: paths, files_opened=len(paths))
+
+
+def _with_label(options: SourceOptions, types: Any) -> SourceOptions:
+    """The options with the column that is the label by its title, if they name none."""
+    columns = options.columns
+    if not isinstance(types, dict) or columns.label_columns or ALL_OTHERS in columns.ignore_columns:
+        return options
+    if any(choice.name == "label" for choice in options.fields):
+        return options
+    taken = {*columns.ignore_columns, *(choice.where for choice in options.fields)}
+    title = next((each for each in LABEL_TITLES if each not in taken and types.get(each) in ("int", "str")), None)
+    if title is None:
+        return options
+    return replace(options, columns=replace(columns, label_columns=(title,)))
 
 
 def _columns(folder: str, config: Mapping[str, Any]) -> list[ShardColumn]:

@@ -152,9 +152,9 @@ class SampleShard:
     offsets: NDArray[np.int64]
     hashes: Mapping[str, str]
 
-    @classmethod
-    def open(cls, folder: str, name: Any, count: Any, hashes: Mapping[str, str] | None = None) -> SampleShard:
-        """Open the shard of this name and count in an index. Raises SourceError if it is another one, or damaged."""
+    @staticmethod
+    def mapped(folder: str, name: Any, count: Any) -> MappedSource:
+        """Map the file of this name and count in an index. Raises SourceError if it is another one."""
         if not isinstance(name, str) or not is_plain_path(name):
             raise SourceError(f"{folder}/index.json: names a shard {name!r:.80}, expected a file below the folder")
         path = f"{folder}/{name}"
@@ -166,6 +166,13 @@ class SampleShard:
         own = int(data[:_COUNT_BYTES].view("<u4")[0]) if size >= _COUNT_BYTES else -1
         if own != count:
             raise SourceError(f"{path}: holds {own} samples, index.json says {count!r:.40}: get the shard again")
+        return file
+
+    @classmethod
+    def open(cls, folder: str, name: Any, count: Any, hashes: Mapping[str, str] | None = None) -> SampleShard:
+        """Open the shard of this name and count in an index. Raises SourceError if it is another one, or damaged."""
+        file = cls.mapped(folder, name, count)
+        data, size, path, own = file.memory, file.size, file.path, int(count)
         stop = _COUNT_BYTES * (own + 2)
         if size < stop:
             raise SourceError(f"{path}: is cut off at byte {size:,}, within its offsets: get the shard again")

@@ -68,7 +68,8 @@ def reading(
     kind: str, place: str, columns: Sequence[str] | None = None, *, first_group: int = 0
 ) -> Iterator[OpenTable]:
     """
-    Open a file of the kind "parquet", or any other word for Arrow; of Parquet only these columns are read (None: all).
+    Open a file of the kind "parquet", a chunk of "litdata" (see ``litdata.py``), or any other word for Arrow; of
+    Parquet only these columns are read (None: all).
 
     Batches begin with those of group ``first_group`` (see ``groups_of``). What Arrow raises becomes a SourceError that
     names the file.
@@ -78,6 +79,11 @@ def reading(
         if kind == "parquet":
             with seekable(place) as file:
                 yield _parquet(file, columns, first_group)
+        elif kind == "litdata":
+            with seekable(place) as file:
+                memory = _memory(arrow, file)
+                with arrow.ipc.open_file(_table_in_chunk(memory, place)) as reader:
+                    yield replace(_arrow_file(reader, memory.size, first_group), memory=memory)
         elif _is_file(place):
             with seekable(place) as file, arrow.ipc.open_file(file) as reader:
                 opened_file = _arrow_file(reader, Path(place).stat().st_size, first_group)
@@ -98,6 +104,14 @@ def reading(
         raise
     except (arrow.ArrowException, OSError) as exc:
         raise SourceError(f"{place}: expected {kind} data: {exc}; damaged or truncated?") from exc
+
+
+def _table_in_chunk(memory: Any, place: str) -> Any:
+    """The Arrow file within a chunk of LitData, whose size is written behind it."""
+    size = int.from_bytes(memory[-12:-8].to_pybytes(), "little") if memory.size >= 12 else 0
+    if not size or size + 12 > memory.size:
+        raise SourceError(f"{place}: its table has {size:,} bytes, but the chunk {memory.size:,}: get the chunk again")
+    return memory.slice(memory.size - 12 - size, size)
 
 
 def _memory(arrow: Any, file: Any) -> Any:

@@ -114,7 +114,7 @@ def table_source(
     indices: Sequence[str] = (),
 ) -> ListedSource:
     """
-    Return the rows of all files as a source; ``reader`` is "parquet" or "arrow". ``features`` are what
+    Return the rows of all files as a source; ``reader`` is that of ``reading``. ``features`` are what
     ``datasets`` notes of the columns, if their files do not say so themselves; ``indices`` are the files that choose
     rows, see ``saved_indices``.
 
@@ -143,7 +143,7 @@ def table_source(
         {path[0] for path in paths}, settled
     )
     unpacked += parts_left_out(table, paths)
-    row_keys = RowKeys.of(files.names, rows.file_rows, (*PARQUET_SUFFIXES, *ARROW_SUFFIXES))
+    row_keys = RowKeys.of(files.names, rows.file_rows, (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, ".bin"))
     order, left_out = passing(row_keys, row_filter, lambda name: _values_of(rows, named[name]), where=place.path)
     if indices:
         chosen = chosen_rows(place.path, indices, int(rows.file_rows.sum()))

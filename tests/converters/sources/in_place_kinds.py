@@ -26,7 +26,7 @@ from tests.converters.sources.arrow.picture_tables import (
     write_saved,
     write_stream,
 )
-from tests.converters.sources.shard_files import dictionary, write_litdata, write_mds
+from tests.converters.sources.shard_files import dictionary, write_litdata, write_mds, write_tables
 from tests.converters.sources.tfrecord.records import example, sized, write_records
 from tests.converters.trees import picture
 
@@ -107,6 +107,14 @@ def litdata(folder: Path, count: int) -> Made:
     samples = [_values(i, struct.pack("<3I", 2, 1, i), struct.pack(">4I", 1, 2, 2, 2)) for i in range(count)]
     write_litdata(folder, ["int", "bytes", "numpy", "str", "tensor"], tree, [tuple(each.values()) for each in samples])
     return Made(folder, list(map(_given, range(count))))
+
+
+def litdata_tables(folder: Path, count: int) -> Made:
+    """Chunks that are tables, of pictures, captions and labels."""
+    rows = [{"image": picture(i), "text": f"é {i}", "class": i % 3} for i in range(count)]
+    write_tables(folder, rows, {"image": "bytes", "text": "str", "class": "int"})
+    given = [{"image": each["image"], "text": each["text"].encode(), "label": each["class"]} for each in rows]
+    return Made(folder, given)
 
 
 def _values(i: int, head: bytes, box_head: bytes = b"") -> dict[str, bytes]:
@@ -337,6 +345,7 @@ KINDS: dict[str, Callable[[Path, int], Made]] = {
     "tfrecord": tfrecord,
     "mds": mds,
     "litdata": litdata,
+    "litdata-tables": litdata_tables,
     "arrow-stream": arrow_stream,
     "arrow-files": arrow_files,
     "datasets": saved,

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tests.converters.trees import picture
 
 __all__ = ["KINDS", "dictionary", "pairs_of_kind", "write_litdata", "write_mds"]
@@ -105,6 +107,25 @@ def write_litdata(
     return folder
 
 
+def write_tables(
+    folder: Path, rows: Sequence[Mapping[str, Any]], types: Mapping[str, str], *, per_chunk: int = 4
+) -> Path:
+    """Chunks of LitData whose samples are rows of an Arrow file, as it writes them where pyarrow is installed."""
+    write_litdata(folder, ["bytes"] * len(types), dictionary(**dict.fromkeys(types)), [], types=dict(types))
+    index, chunks = json.loads((folder / "index.json").read_text()), []
+    for number, start in enumerate(range(0, len(rows), per_chunk)):
+        table, sink = pa.Table.from_pylist(list(rows[start : start + per_chunk])), pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=3)
+        inner, header = sink.getvalue().to_pybytes(), 4 * (table.num_rows + 2)
+        head = struct.pack(f"<{table.num_rows + 2}I", table.num_rows, *[header] * (table.num_rows + 1))
+        data, name = head + inner + struct.pack("<I", len(inner)) + b"LDARW01\0", f"chunk-0-{number}.bin"
+        (folder / name).write_bytes(data)
+        chunks.append({"chunk_bytes": len(data), "chunk_size": table.num_rows, "dim": None, "filename": name})
+    (folder / "index.json").write_text(json.dumps({**index, "chunks": chunks}))
+    return folder
+
+
 LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
 
 
@@ -130,7 +151,16 @@ def _litdata_pairs(folder: Path, photos: Sequence[bytes]) -> Path:
     return write_litdata(folder, ["bytes", "int"], dictionary(image=None, **{"class": None}), samples)
 
 
-KINDS = {"mds": _mds_pairs, "litdata": _litdata_pairs}  # pictures as bytes, and whole numbers as "class"
+def _table_pairs(folder: Path, photos: Sequence[bytes]) -> Path:
+    rows = [{"image": photo, "class": i % 3} for i, photo in enumerate(photos)]
+    return write_tables(folder, rows, {"image": "bytes", "class": "int"})
+
+
+KINDS = {
+    "mds": _mds_pairs,
+    "litdata": _litdata_pairs,
+    "tables": _table_pairs,
+}  # pictures as bytes, and whole numbers as "class"
 
 
 def pairs_of_kind(kind: str, folder: Path, count: int = 10) -> Path:

@@ -21,7 +21,7 @@ from tests.converters.trees import picture
 from tests.servers.fixtures import Bucket
 
 COUNT = 12
-BEHIND_URLS = pytest.mark.parametrize("kind", ["mds", "litdata", "tfrecord"])
+BEHIND_URLS = pytest.mark.parametrize("kind", ["mds", "litdata", "litdata-tables", "tfrecord"])
 
 
 @pytest.fixture(autouse=True)

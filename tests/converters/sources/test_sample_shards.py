@@ -21,7 +21,8 @@ from tests.converters.sources.shard_files import KINDS, dictionary, pairs_of_kin
 from tests.converters.trees import picture
 
 BOTH = pytest.mark.parametrize("kind", KINDS)
-SHARDS = {"mds": "shard.{:05d}.mds", "litdata": "chunk-0-{}.bin"}
+SHARDS = {"mds": "shard.{:05d}.mds", "litdata": "chunk-0-{}.bin", "tables": "chunk-0-{}.bin"}
+NAMES = {"mds": "mds", "litdata": "litdata", "tables": "litdata"}
 
 
 def key(kind: str, shard: int, sample: int) -> str:
@@ -57,7 +58,7 @@ def test_parts_are_folders(kind: str, tmp_path: Path) -> None:
 
     assert "holds several splits, train, val: choose one with --split" in refused(tmp_path / "set")
     assert 3 == len(open_source(tmp_path / "set", split="val"))
-    assert f"({kind}), not packed" in run("info", tmp_path / "set" / "val")
+    assert f"({NAMES[kind]}), not packed" in run("info", tmp_path / "set" / "val")
 
 
 @BOTH
@@ -343,7 +344,7 @@ def test_the_index_is_the_dataset(kind: str, tmp_path: Path) -> None:
     path = pairs_of_kind(kind, tmp_path / "set")
 
     assert 10 == len(open_source(path / "index.json"))
-    assert f"({kind}), not packed" in run("info", path / "index.json")
+    assert f"({NAMES[kind]}), not packed" in run("info", path / "index.json")
 
 
 def test_a_shard_is_part_of_a_dataset(tmp_path: Path) -> None:
