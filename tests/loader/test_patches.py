@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from fastio import FastDataset, FastLoader, Mixture, PackSampler, SampleError
 from fastio.errors import SchemaError
@@ -314,3 +315,17 @@ def test_pictures_that_do_not_fit(store: Path, tmp_path: Path) -> None:
     ((batch, _),) = FastLoader(FastDataset(mixed, mode="RGB"), 2, transforms=[Patchify(8)])
 
     assert batch["patches"].shape == (2, 4, 192)
+
+
+def test_timms_collator(store: Path) -> None:
+    """A dataset whose function cuts pictures feeds timm's collator, which makes the batches of FastLoader."""
+    timm = pytest.importorskip("timm.data.naflex_dataset")
+    cut = Patchify(8)
+    dataset = FastDataset(store, lambda picture: cut(RESIZE(picture)))
+    ours = FastLoader(store, 6, transforms=[RESIZE, Patchify(8, 20)])
+    for (expected, labels), (batch, own) in zip(
+        DataLoader(dataset, 6, collate_fn=timm.NaFlexCollator(20)), ours, strict=True
+    ):
+        assert labels.tolist() == own.tolist()
+        for name in ("patches", "patch_coord", "patch_valid"):
+            assert torch.equal(expected[name].to(batch[name]), batch[name])
