@@ -20,6 +20,7 @@ __all__ = [
 class Detections:
     """
     Takes pictures below ``root`` and the objects in them, one by one; ``source`` makes samples with COCO's fields.
+    Objects may come later than their picture, and in any order: they are kept in arrays.
 
     With ``is_normalised``, coordinates are fractions of the width and height of their picture.
     """
@@ -31,20 +32,31 @@ class Detections:
         self._bad: dict[int, str] = {}
 
     def add(
-        self, name: str, objects: Iterable[Mapping[str, Any]], info: Mapping[str, Any] | None = None, problem: str = ""
-    ) -> None:
+        self,
+        name: str,
+        objects: Iterable[Mapping[str, Any]] = (),
+        info: Mapping[str, Any] | None = None,
+        problem: str = "",
+    ) -> int:
         """
-        Take a picture, named from the root on, and its objects: each as an annotation of COCO without ids, of which
-        ``category_id`` is the position of its class. ``info`` is what else is said of the picture, ``problem`` what is
-        wrong with it.
+        Take a picture, named from the root on, and objects in it, see ``add_object``; return its number. ``info`` is
+        what else is said of the picture, ``problem`` what is wrong with it.
         """
         number = len(self._images.ids)
         self._images.add({**(info or {}), "id": number, "file_name": name}, name)
         if problem:
             self._bad[number] = problem
         for each in objects:
-            entry = {"id": len(self._annotations.ids), "image_id": number, **each}
-            self._annotations.add(entry, name)
+            self.add_object(number, each)
+        return number
+
+    def add_object(self, number: int, entry: Mapping[str, Any]) -> None:
+        """
+        Take an object in the picture of this number: an annotation of COCO without ids, of which ``category_id`` is the
+        number of its class.
+        """
+        place = len(self._annotations.ids)
+        self._annotations.add({"id": place, "image_id": number, **entry}, self._images.names[number])
 
     def close(self) -> None:
         """Give up the temporary files; what ``source`` returned keeps its own."""
@@ -59,16 +71,20 @@ class Detections:
         classes: Sequence[str],
         paths: Sequence[str],
         problems: Sequence[Problem] = (),
+        *,
+        numbers: Sequence[int] | None = None,
     ) -> ListedSource:
         """
-        Return the samples: ``paths`` are the files that annotate them, ``problems`` what is wrong besides.
+        Return the samples: ``paths`` are the files that annotate them, ``problems`` what is wrong besides. ``numbers``
+        are those of the ``classes`` in the objects; None: their positions.
 
         Raises SourceError if there are no pictures.
         """
         if not self._images.ids:
             first = f": {problems[0].key} {problems[0].problem}" if problems else ""
             raise SourceError(f"{place.path}: names no pictures{first}")
-        categories = [{"id": i, "name": name} for i, name in enumerate(classes)]
+        ids = range(len(classes)) if numbers is None else numbers
+        categories = [{"id": i, "name": name} for i, name in zip(ids, classes, strict=True)]
         file = CocoFile(["images", "annotations", "categories"], {"categories": categories})
         return CocoSamples(
             place,

@@ -37,32 +37,33 @@ def open_open_images(place: SourcePath, options: SourceOptions) -> ListedSource:
     ``class-descriptions-boxable.csv`` if it is there; ``objects`` keep the other columns. A picture that is not there
     is a problem, and so is a row that is no box.
     """
-    table = TableFile(place.path)
-    rows: dict[str, list[Mapping[str, Any]]] = {}
-    problems = list[Problem]()
-    labels = set[str]()
-    for line, row in table.rows():
-        made = row if isinstance(row, str) else _box(row)
-        if isinstance(made, str):
-            problems.append(Problem(f"{table.name}:{line}", made))
-        else:
-            labels.add(made["label"])
-            rows.setdefault(str(made.pop("image")), []).append(made)
-    if not rows:
-        raise SourceError(f"{place.path}: holds no boxes" + (f": {problems[0].problem}" if problems else ""))
-    root = os.path.realpath(options.root) if options.root else _root(place.path, next(iter(rows)))
-    numbers = {label: i for i, label in enumerate(sorted(labels))}
-    names, files = _names(place.path)
-    stems = Stems(root)
+    table, problems = TableFile(place.path), list[Problem]()
+    pictures, labels = dict[str, int](), dict[str, int]()  # by their ids, the numbers of both; -1: no such picture
+    root, stems = "", None
     with closing(Detections(is_normalised=True)) as found:
-        for image, boxes in rows.items():
-            name, problem = stems.name(image)
-            if problem:
-                problems.append(Problem(shown(image), f"has boxes under a name that {problem}"))
+        for line, row in table.rows():
+            made = row if isinstance(row, str) else _box(row)
+            if isinstance(made, str):
+                problems.append(Problem(f"{table.name}:{line}", made))
                 continue
-            found.add(name, [{"category_id": numbers[each.pop("label")], **each} for each in map(dict, boxes)])
-        classes = [names.get(label, label) for label in numbers]
-        return found.source(place, _KIND, options, root, classes, [place.path, *files], problems)
+            image, label = str(made.pop("image")), made.pop("label")
+            if stems is None:
+                root = os.path.realpath(options.root) if options.root else _root(place.path, image)
+                stems = Stems(root)
+            number = labels.setdefault(label, len(labels))
+            if image not in pictures:
+                name, problem = stems.name(image)
+                if problem:
+                    problems.append(Problem(shown(image), f"has boxes under a name that {problem}"))
+                pictures[image] = -1 if problem else found.add(name)
+            if pictures[image] >= 0:
+                found.add_object(pictures[image], {"category_id": number, **made})
+        if not pictures:
+            raise SourceError(f"{place.path}: holds no boxes" + (f": {problems[0].problem}" if problems else ""))
+        names, files = _names(place.path)
+        classes = [names.get(label, label) for label in sorted(labels)]
+        numbers = [labels[label] for label in sorted(labels)]
+        return found.source(place, _KIND, options, root, classes, [place.path, *files], problems, numbers=numbers)
 
 
 def _box(row: Mapping[str, Any]) -> dict[str, Any] | str:

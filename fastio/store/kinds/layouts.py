@@ -106,6 +106,7 @@ def _head(path: str, size: int) -> bytes:
 
 _YOLO_BEGINS = re.compile(rb"^names\s*:", re.MULTILINE), re.compile(rb"^(?:train|val)\s*:", re.MULTILINE)
 _YOLO_OBJECT = re.compile(rb"\s*\d+(?:\.0*)?(?:[ \t]+-?[0-9.eE+-]+){4,}\s*(?:\n|\Z)")
+_YOLO_NAMED = re.compile(rb"\s*\S+(?:[ \t,;]+-?[0-9.eE+-]+){4,}\s*\Z")  # a name, or commas, where it has numbers
 _MOST_LABELS = 16  # label files that are looked into for one that is not empty
 
 
@@ -163,9 +164,9 @@ def damaged_layout(place: SourcePath) -> tuple[str, str]:
     is_there = any(map(kind_by_name, names_in(f"{place.path}/{names.get('images')}", _MOST_ENTRIES)[1]))
     if labels and is_there and (text := _first_in(f"{place.path}/{labels}", ".txt")):
         lines = _head(f"{place.path}/{labels}/{text}", _LINE_BYTES).decode("utf-8", "replace").strip().splitlines()
-        begins = f"{lines[0]!r:.60}" if lines else "no line"
-        words = f"{labels}/{text} has {begins}, expected 'class x y width height' in numbers"
-        return f"looks like a dataset of YOLO, but {words}: correct its labels", names["images"]
+        if lines and _YOLO_NAMED.match(lines[0].encode()):  # other texts are captions
+            words = f"{labels}/{text} has {lines[0]!r:.60}, expected 'class x y width height' in numbers"
+            return f"looks like a dataset of YOLO, but {words}: correct its labels", names["images"]
     folder = next((names[name] for name in _VOC_FOLDERS if name in names), "")
     if folder and (xml := _first_in(f"{place.path}/{folder}", ".xml")):
         pictures = next((names[name] for name in ("jpegimages", "images") if name in names), "")

@@ -105,6 +105,21 @@ def test_numbers_among_names(tmp_path: Path) -> None:
     assert "labels mix numbers and names: picture 1 has '10', picture 3 has 'cat'; make all" in refused(root)
 
 
+def test_boxes_in_any_order(tmp_path: Path) -> None:
+    """Rows of one picture need not follow each other; classes are sorted by their ids, wherever they come first."""
+    path = layouts.open_images(tmp_path / "oi")
+    title, *rows = path.read_text().splitlines()
+    last = rows[0].replace("/m/02", "/m/00")  # an id before all others, at the end
+    path.write_text("\n".join([title, *rows[::2], *rows[:0:-2], last]) + "\n")
+    _, samples, _ = packed(path, tmp_path / "o.lmdb")
+    classes = [np.frombuffer(sample["classes"], np.int64).tolist() for sample in samples.values()]
+
+    assert [row.partition(",")[0] for row in rows[::2]] == [Path(key).stem for key in samples]
+    assert [[2, 1, 0], *[[2, 1]] * 6] == classes
+    with open_store(tmp_path / "o.lmdb") as store:
+        assert ["/m/00", "Dog", "Cat, big"] == store.metadata["field_classes"]["classes"]
+
+
 def test_a_byte_order_mark(tmp_path: Path) -> None:
     """What spreadsheets put before a text belongs to no name."""
     mark = codecs.BOM_UTF8
