@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from fastio.cli.screen import SIZE, WholeNumber
-from fastio.cli.source_options import OF_TEXT, SOURCE_OPTIONS, SourceArguments, option_of, taken
+from fastio.cli.source_options import OF_TEXT, SOURCE_OPTIONS, Option, SourceArguments, option_of, taken
 
 if TYPE_CHECKING:
     from fastio.converters import Part, Raw, Source, Transcode
@@ -44,7 +44,7 @@ def _size(context: click.Context, option: click.Parameter, value: str | None) ->
     return int(match[1]), int(match[2])
 
 
-_OPTIONS = (
+_OPTIONS: tuple[Option, ...] = (
     *SOURCE_OPTIONS,
     click.option(
         "--restart",
@@ -181,9 +181,10 @@ def picture_options(command: Callable[..., None]) -> Callable[..., None]:
         pictures.check()
         command(*args, pictures=pictures, **options)
 
+    given: Callable[..., None] = with_options
     for option in reversed(_OPTIONS):
-        with_options = option(with_options)
-    return with_options
+        given = option(given)
+    return given
 
 
 # The options of ``fastio pack`` for text, gathered into one argument.

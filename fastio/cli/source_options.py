@@ -28,6 +28,7 @@ __all__ = [
     "SOURCE_OPTIONS",
     "TABLE_OPTIONS",
     "UNPACKED_NAMES",
+    "Option",
     "SourceArguments",
     "option_of",
     "source_options",
@@ -60,10 +61,10 @@ def _filters(context: click.Context, option: click.Parameter, values: Sequence[s
         raise click.BadParameter(str(exc)) from exc
 
 
-_Option = Callable[[Callable[..., None]], Callable[..., None]]
+Option = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-def _options(what: str, field: str = "fields") -> tuple[_Option, ...]:
+def _options(what: str, field: str = "fields") -> tuple[Option, ...]:
     """
     Return the options that say what files are. ``what`` is the argument that names them, ``field`` the parameter that
     --field becomes.
@@ -120,7 +121,7 @@ def _options(what: str, field: str = "fields") -> tuple[_Option, ...]:
     )
 
 
-SOURCE_OPTIONS: tuple[_Option, ...] = (
+SOURCE_OPTIONS: tuple[Option, ...] = (
     *_options("SRC"),
     click.option("--many-classes", is_flag=True, help="Accept nearly as many classes as samples."),
     click.option(
@@ -267,9 +268,10 @@ def source_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_options(*args: Any, **options: Any) -> None:
         command(*args, arguments=taken(options), **options)
 
+    given: Callable[..., None] = with_options
     for option in reversed(SOURCE_OPTIONS):
-        with_options = option(with_options)
-    return with_options
+        given = option(given)
+    return given
 
 
 def taken(options: dict[str, Any]) -> SourceArguments:
@@ -285,7 +287,7 @@ UNPACKED_NAMES = (
 )
 
 
-def unpacked_options(what: str = "PATH") -> _Option:
+def unpacked_options(what: str = "PATH") -> Option:
     """
     Add the options of ``pack`` that say what files are to a command that opens them where they lie; it gets them as one
     argument ``unpacked``. ``what`` is the argument that names the files.
@@ -299,9 +301,11 @@ def unpacked_options(what: str = "PATH") -> _Option:
             given = {name: options.pop(name) for name in UNPACKED_NAMES}
             command(*args, unpacked=_unpacked(options.get(what.lower()), **given), **options)
 
-        for option in reversed((*_options(what, "field"), split, kind)):
-            with_options = option(with_options)
-        return with_options
+        every: tuple[Option, ...] = (*_options(what, "field"), split, kind)
+        with_all: Callable[..., None] = with_options
+        for option in reversed(every):
+            with_all = option(with_all)
+        return with_all
 
     return add
 

@@ -64,8 +64,8 @@ def main() -> None:
             optimizer.step()
             losses.append(loss.detach())
         print(f"epoch {epoch}: loss {torch.stack(losses).mean():.3f}, accuracy {accuracy(model, test):.1%}")
-    opens = train.stats.opens
-    print(f"{opens.files} files read where they lie; {opens.waited_s:.1f} s waited for them")
+    if opens := train.stats.opens:
+        print(f"{opens.files} files read where they lie; {opens.waited_s:.1f} s waited for them")
 
 
 if __name__ == "__main__":
