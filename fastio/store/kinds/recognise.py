@@ -134,6 +134,8 @@ def not_packed(path: str, options: Unpacked = AS_IT_IS, *, why: str = "") -> str
         )
         if found.kind.open_detected is not None and not found.is_text:  # it may be doubtful, and says what to type then
             later("fastio.converters.sources.opening:open_source")(found)
+        if found.is_text and found.kind.open is not None:  # packing refuses one with pictures that it would leave out
+            later("fastio.converters.sources.opening:open_text")(found)
     except SourceError as exc:
         return str(exc)
     signs = f" ({found.signs})" if found.signs else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,8 @@ from fastio.converters.fields.types import parse_choice
 from fastio.converters.sources.arrow.pages import ColumnChunk, places_of
 from fastio.converters.sources.in_place import content_of
 from fastio.converters.sources.listed import ListedSource, Values
-from fastio.errors import SourceError
+from fastio.errors import SourceError, StoreError
+from fastio.store import open_store
 from tests.converters.sources.arrow.picture_tables import (
     picture_table,
     with_features,
@@ -226,6 +228,44 @@ def test_what_does_not_lie_in_place(tmp_path: Path, name: str, write: Callable[[
 
     assert isinstance(reason, str)
     assert f"its values 'image' {words}" in reason
+
+
+def _pictures(count: int) -> list[dict[str, Any]]:
+    return [{"bytes": picture(i), "path": None} for i in range(count)]
+
+
+_TURNS = [{"user": "what?", "assistant": "this"}]
+LISTS = {
+    "FineVision": {"images": [_pictures(1), _pictures(2)], "texts": [_TURNS] * 2, "source": ["a", "b"]},
+    "the Cauldron": {"images": [_pictures(2), _pictures(1)], "texts": [_TURNS] * 2},
+    "lists beside a picture": {"image": _pictures(2), "images": [_pictures(2), []]},
+    "lists of bytes": {"images": [[picture(0)], [picture(1)]], "label": [0, 1]},
+}
+
+
+@pytest.mark.parametrize("columns", LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_lists_of_pictures(tmp_path: Path, columns: dict[str, Any], suffix: str) -> None:
+    """Rows of several pictures are refused in place as by packing, by the name of the column: none is lost."""
+    path, table = tmp_path / f"a.{suffix}", pa.table(columns)
+    write_stream(path, table) if suffix == "arrow" else write_parquet(path, table, **PLAIN)
+    with pytest.raises(StoreError, match=r"column 'images' holds lists of pictures, .*--without images leaves it out"):
+        open_store(path)
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_rows_with_a_picture_or_none(tmp_path: Path, suffix: str) -> None:
+    """Of LLaVA's rows, those without a picture are named, and the others keep their chats."""
+    chats = [[{"from": "human", "value": f"<image> {i}"}] for i in range(4)]
+    images = [each if i % 2 else None for i, each in enumerate(_pictures(4))]
+    path, table = tmp_path / f"a.{suffix}", pa.table({"id": list("abcd"), "image": images, "conversations": chats})
+    write_stream(path, table) if suffix == "arrow" else write_parquet(path, table, **PLAIN)
+    with open_store(path) as store:
+        skipped = [each["key"] for each in store.metadata["skipped"]]
+        assert ["a/0", "a/2"] == skipped
+        assert ["a/1", "a/3"] == store.keys(np.arange(2))
+        views = store.spans("conversations", np.arange(2)).views()
+        assert [chats[1], chats[3]] == [json.loads(view.tobytes()) for view in views]
 
 
 @pytest.mark.parametrize("at", [i / 150 for i in range(150)])
