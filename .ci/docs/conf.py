@@ -40,6 +40,7 @@ _INTERNAL = (
     *("types.receipt.ReceiptPart", "converters.sources.options.IdOptions"),
     *("types.traits.Traits", "converters.sources.documents.TextOptions", "converters.sources.documents.TextSource"),
     *("converters.text.chat.ChatEncoder", "converters.text.preference.PreferenceEncoder"),
+    *("samplers.batches.Computed", "store.index.elements._Owner"),
 )
 nitpick_ignore = [("py:class", f"fastio.{name}") for name in _INTERNAL]
 
