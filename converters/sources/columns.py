@@ -31,6 +31,7 @@ FIRST_VALUES: Final = 8  # of a column, that tell whether it holds pictures
 _DEEPEST, _MOST_PARTS = 6, 32  # lists and objects within each other, and parts of each, that are looked at
 _LONGEST_NAME = 1024  # characters; a longer text is not the name of a file
 _LISTS = "lists of "
+_WRITTEN = "which fastio.Writer packs, as image[*], and fastio pack does not yet"
 
 
 class ColumnRefusedError(SourceError):
@@ -104,9 +105,9 @@ class SourceColumns:
         is_list = pictures.startswith(_LISTS)
         if pictures.endswith("names of pictures"):
             keeps = f"--field NAME={column}:{'json' if is_list else 'text'} keeps the names alone"
-            return f"which are not packed yet: {keeps}" if is_list else f"and only these would be packed: {keeps}"
+            return f"{_WRITTEN}: {keeps}" if is_list else f"and only these would be packed: {keeps}"
         if is_list:
-            return "which are not packed yet"
+            return _WRITTEN
         if not self.decodes and pictures != "pictures":
             return "which are not decoded here: write them with fastio.pack or fastio.Writer"
         return f"which would not be packed: --field NAME={column}{':image' * self.takes_files} packs them"

@@ -198,7 +198,7 @@ def test_columns_that_are_refused_are_listed(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "a.parquet", pa.table({"many": [[picture(0)]], "more": [[picture(1)]], "n": [1]}))
     said = run("info", path)
 
-    assert "column 'many' holds lists of pictures, which are not packed yet; --without many leaves it out" in said
+    assert "column 'many' holds lists of pictures, which fastio.Writer packs, as image[*]" in said
     assert "column 'more' holds lists" in said
     assert ".lmdb --without many,more " in said
     only = write_parquet(tmp_path / "b.parquet", pa.table({"many": [[picture(0)]]}))
