@@ -82,8 +82,8 @@ class FastDataset(Dataset[Any]):
 
     * ``path``: a store, also behind a URL (``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``), which
       ``remote=Remote(...)`` says how to read: fastio/guide/remote.md. ``read`` as in ``open_store``. Or a folder of
-      files that is not packed, see "Folders in place" in fastio/guide/loading.md; ``unpacked=Unpacked(labels=...)``
-      says what it does not tell itself.
+      files, or a container of another program, that is not packed, see "Folders in place" in
+      fastio/guide/loading.md; ``unpacked=Unpacked(labels=...)`` says what it does not tell itself.
     * ``fields``: of a store with more fields, ``dataset[i]`` is a dict of all by name; ``fields=("image", "mask")``
       reads only these and makes a tuple, ``fields="image"`` the value alone. ``transform`` gets the sample whole.
       fastio/guide/fields.md says what each type of field becomes.

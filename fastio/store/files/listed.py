@@ -170,6 +170,13 @@ class ListedFolder:
         name, mtime = int(self.files.name_starts[number - 1]), int(self.files.mtimes[number - 1])
         return np.array([[name, start - begin, size, file_size, mtime, 0]], np.int64)
 
+    def place_of(self, start: int) -> tuple[str, int]:
+        """Return the file that a value begins in, and where in it; of kept bytes, the folder."""
+        number = min(int(np.searchsorted(self.bounds, start, side="right")) - 1, len(self.files.sizes))
+        if number == 0:
+            return self.path, start
+        return f"{self.root}/{self.files.name(number - 1)}", start - int(self.bounds[number])
+
     def what_changed(self, start: int, size: int) -> str | None:
         """Return what is wrong with the files of this span at the moment, in words; None if all are as listed."""
         rows, _ = self.parts(np.array([start]), np.array([size]))

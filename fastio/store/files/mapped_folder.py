@@ -81,6 +81,11 @@ class MappedFolder:
         file = np.clip(np.searchsorted(before, starts, side="right") - 1, 0, len(self.bounds) - 2)
         return np.ascontiguousarray(starts - before[file] + self.bounds[file])
 
+    def place_of(self, start: int) -> tuple[str, int]:
+        """Return the file that a value begins in, and where in it; of kept bytes, the folder."""
+        number = min(int(np.searchsorted(self.bounds, start, side="right")) - 1, len(self.bounds) - 2)
+        return self.listed.place_of(start - int(self.bounds[number]) + int(self.listed.bounds[number]))
+
     def read(self, start: int, stop: int) -> NDArray[np.uint8]:
         """A view of the mapping."""
         check_range(self.path, start, stop, self.size)

@@ -12,6 +12,8 @@ from fastio._native import OK, TRUNCATED, ThreadPool, checksum
 from fastio.errors import StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.files.fetch import fetch_pieces
+from fastio.store.files.listed import ListedFolder
+from fastio.store.files.mapped_folder import MappedFolder
 from fastio.store.formats import FORMATS
 from fastio.store.index.seal import SEAL_SIZE, Seal, always_at
 from fastio.store.index.sealed import Shard, file_crc, seal_of
@@ -128,8 +130,10 @@ def _bad_samples(
             problem = f"expected CRC-32 {expected[at + i]:08x}, got {got[i]:08x}"
             if status[i] != OK:
                 problem = "the file ends before" if status[i] == TRUNCATED else "cannot be read"
-            start = int(starts[i])
-            yield Damage(shard.path, key, field.name, start, start + int(sizes[i]), problem)
+            path, start = shard.path, int(starts[i])
+            if isinstance(shard.data, (ListedFolder, MappedFolder)):
+                path, start = shard.data.place_of(start)
+            yield Damage(path, key, field.name, start, start + int(sizes[i]), problem)
 
 
 def _checksums(

@@ -23,6 +23,7 @@ from fastio.errors import SampleError, StoreError
 from fastio.store.foreign.folder import open_listed
 from fastio.store.foreign.index import index_store
 from fastio.store.index.store import SealedStore
+from fastio.store.index.verify import verify_store
 from fastio.store.kinds.unpacked import AS_IT_IS
 from fastio.store.protocol import SampleStore, read_values
 from tests.converters.sources import layouts
@@ -301,6 +302,9 @@ def test_damage_that_a_container_can_tell(
     dataset = FastDataset(made.path)
     key = dataset.keys[-1]
     if is_told_at_once:
+        (damage,) = verify_store(dataset.store)
+        assert damage.shard == str(file)
+        assert damage.start == at - 60
         with pytest.raises(SampleError, match=key):
             dataset[-1]
     index_store(str(made.path))

@@ -42,6 +42,15 @@ def test_values_are_those_of_the_listed_folder(sizes: list[int], kept: int, seed
         found, status = files_of([mapped]).fetch(there).wait()
 
         assert status is None
+        places = [mapped.place_of(at) for at, n in zip(placed.tolist(), lengths.tolist(), strict=True) if n]
+        assert places == [listed.place_of(at) for at, n in zip(starts.tolist(), lengths.tolist(), strict=True) if n]
+        whole = {name: Path(name).read_bytes() for name, _ in places if name != "shown"}
+        values = filter(None, expected)
+        assert all(
+            whole[name][at : at + len(value)] == value
+            for (name, at), value in zip(places, values, strict=True)
+            if name in whole
+        )
         assert expected == [view.tobytes() for view in found.views()]
         assert expected == [mapped.read(at, at + n).tobytes() for at, n in zip(placed, lengths, strict=True)]
 
