@@ -43,6 +43,7 @@ from tests.converters.sources.tfrecord.records import example, write_records
 __all__ = ["KINDS", "Kind", "main"]
 
 _BATCH_SIZE, _AT_ONCE = 32, 2  # workers, threads
+_WORKERS: dict[str, Any] = {"num_workers": _AT_ONCE, "drop_last": False}
 _SETTLED_S = 2.5  # after which an index of files is kept
 Photos = Sequence[tuple[bytes, int]]
 
@@ -230,10 +231,68 @@ def _of_datasets(path: Path, passes: int) -> Iterable[Any]:
     return _shuffled(rows, passes)
 
 
+# MDS and LitData, by the dataset and the loader of each.
+
+
+def _write_mds(photos: Photos, path: Path) -> Path:
+    from benchmarks.peers.streaming_library import MDSWriter
+
+    with MDSWriter(out=str(path), columns={"image": "bytes", "label": "int"}) as out:
+        for photo, label in photos:
+            out.write({"image": photo, "label": label})
+    return path
+
+
+def _of_mds(path: Path, passes: int) -> Iterable[Any]:
+    from streaming import StreamingDataLoader
+
+    from benchmarks.peers.streaming_library import StreamingDataset
+
+    rows = _decoding(StreamingDataset)(local=str(path), shuffle=True, batch_size=_BATCH_SIZE)
+    return _again(StreamingDataLoader(rows, batch_size=_BATCH_SIZE, **_WORKERS), passes)
+
+
+def _write_litdata(photos: Photos, path: Path) -> Path:
+    from litdata.streaming.cache import Cache
+
+    cache = Cache(str(path), chunk_bytes="64MB")
+    for i, (photo, label) in enumerate(photos):
+        cache[i] = {"image": photo, "label": label}
+    cache.done()
+    cache.merge()
+    return path
+
+
+def _of_litdata(path: Path, passes: int) -> Iterable[Any]:
+    from litdata import StreamingDataLoader, StreamingDataset
+
+    rows = _decoding(StreamingDataset)(str(path), shuffle=True)
+    return _again(StreamingDataLoader(rows, batch_size=_BATCH_SIZE, **_WORKERS), passes)
+
+
+def _decoding(dataset: Any) -> Any:
+    """The dataset of a library with photos as floats."""
+
+    class Photos(dataset):  # type: ignore[misc] # their types are not known here
+        def __getitem__(self, index: Any) -> tuple[torch.Tensor, int]:
+            sample = super().__getitem__(index)
+            with Image.open(io.BytesIO(sample["image"])) as picture:
+                return random_floats(picture.convert("RGB")), sample["label"]
+
+    return Photos
+
+
+def _again(loader: Iterable[Any], passes: int) -> Iterable[Any]:
+    for _ in range(passes):
+        yield from loader
+
+
 KINDS = {
     "tfrecord": Kind("", _write_tfrecord, _of_tfrecord),
     "hdf5": Kind("h5py", _write_hdf5, _of_hdf5),
     "lmdb": Kind("lmdb", _write_lmdb, _of_lmdb),
+    "mds": Kind("mosaicml-streaming", _write_mds, _of_mds),
+    "litdata": Kind("litdata", _write_litdata, _of_litdata),
     "zip": Kind("", _write_zip, _of_zip),
     "datasets": Kind("datasets", _save, _of_datasets),
     "arrow": Kind("datasets", _write_arrow, _of_datasets),
@@ -252,11 +311,6 @@ def _check(path: Path, photos: Photos) -> None:
         classes = store.metadata["classes"]
         labels = [int(classes[label]) if classes else label for label in store.column("label").tolist()]
     assert sorted(zip(found, labels, strict=True)) == sorted(photos), f"{path}: other samples"
-
-
-def _of_fastio(loader: FastLoader, passes: int) -> Iterable[Any]:
-    for _ in range(passes):
-        yield from loader
 
 
 def _loader(path: Path) -> FastLoader:
@@ -293,7 +347,7 @@ def _measure(kind: Kind, photos: Photos, folder: Path, *, rounds: int, passes: i
     for path in (here, packed):
         _check(path, photos)
     loaders = [_loader(here), _loader(packed)]
-    cases = [partial(kind.batches, here, passes), *(partial(_of_fastio, each, passes) for each in loaders)]
+    cases = [partial(kind.batches, here, passes), *(partial(_again, each, passes) for each in loaders)]
     runs = [[_cost_us(case, len(photos) * passes) for case in cases] for _ in range(rounds + 1)][1:]
     for each in loaders:
         each.close()

@@ -21,7 +21,7 @@ from fastio.errors import StoreError
 from tests.converters.sources.arrow.picture_tables import picture_table, write_parquet
 from tests.converters.sources.conformance import MAKERS
 from tests.converters.sources.text_conformance import MAKERS as TEXT_MAKERS
-from tests.converters.trees import flat, picture
+from tests.converters.trees import flat, foreign_tar, picture
 from tests.dataset.streams import documents_of, write_megatron
 
 SAMPLES = [name for name, kind in SOURCES.items() if kind.open]
@@ -245,6 +245,21 @@ def test_rows_of_ids(tmp_path: Path) -> None:
         FastDataset(tmp_path / "mega.bin")
     run("pack", tmp_path / "train.bin", tmp_path / "o.lmdb", "--dtype", "uint16")
     assert 100 == len(TokenStream(tmp_path / "o.lmdb"))
+
+
+def test_a_dataset_of_energon(tmp_path: Path) -> None:
+    """Its shards are tar files of webdataset: the answer names their folder, which opens as it is."""
+    root = tmp_path / "set"
+    (root / ".nv-meta").mkdir(parents=True)
+    (root / ".nv-meta" / "split.yaml").write_text("split_parts:\n  train:\n  - parts/train_0.tar\n")
+    (root / "parts").mkdir()
+    foreign_tar(root / "parts" / "train_0.tar")
+    (root / "parts" / "train_0.tar.idx").write_bytes(bytes(64))
+
+    assert f"name their folder, {root / 'parts'}" in run("info", root, code=1)
+    with pytest.raises(StoreError, match="is a dataset of Energon"):
+        FastDataset(root)
+    assert len(FastDataset(root / "parts"))
 
 
 def test_a_dataset_opened_as_a_store(tmp_path: Path) -> None:

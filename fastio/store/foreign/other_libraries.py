@@ -44,7 +44,7 @@ def library_of(path: str) -> str:
     Folders are told by their ``index.json``, files by their first bytes or their names.
     """
     if Path(path).is_dir():
-        return _of_index(indexed_format(path))
+        return _of_energon(path) or _of_index(indexed_format(path))
     if not Path(path).is_file():
         return ""
     if Path(path).name == INDEX_NAME:
@@ -110,6 +110,19 @@ def shards_in(raw: bytes) -> list[ShardEntry]:
             return []
         entries.append(ShardEntry(name, json.dumps({**index, listed: [each]}), each.get(count) == 0))
     return entries
+
+
+def _of_energon(folder: str) -> str:
+    """What a folder with Energon's notes is: shards of tar below it, which are stores by themselves."""
+    if not Path(folder, ".nv-meta").is_dir():
+        return ""
+    first = min((str(each) for each in Path(folder).rglob("*.tar")), default="")
+    if not first:
+        return "a dataset of Energon without tar shards, of which fastio reads none but these"
+    return (
+        f"a dataset of Energon, whose tar shards are read where they lie: name their folder, {Path(first).parent}, or "
+        "the shards of one part, as .nv-meta/split.yaml lists them, by a pattern: 'NAME-{000000..000009}.tar'"
+    )
 
 
 def _of_index(found: str) -> str:
