@@ -26,6 +26,7 @@ from fastio.converters.sources.tables.titles import nearest
 from fastio.errors import SchemaError, SourceError
 from fastio.store.kinds.scan import Problem, SourcePath
 from fastio.types.field_types import FIELD_TYPES, field_of
+from fastio.types.picture_kinds import JPEG_SIGNATURE, PNG_SIGNATURE
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
@@ -33,7 +34,6 @@ __all__ = ["shard_source"]
 
 _SEEN_SAMPLES: Final = 64  # that tell what bytes and arrays of any shape are
 _HEAD_BYTES: Final = 4096  # of a value that may be a picture, or several
-_PICTURES_BEGIN: Final = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 
 
 def shard_source(
@@ -122,7 +122,7 @@ class _Seen:
     def first_values(self) -> list[Any]:
         """What ``SourceColumns`` looks at for pictures: bytes, and lists of several in one value."""
         if self.encoding.refusal:
-            starts = [max(head.find(mark) for mark in _PICTURES_BEGIN) for head in self.heads]
+            starts = [max(head.find(mark) for mark in (JPEG_SIGNATURE, PNG_SIGNATURE)) for head in self.heads]
             return [[head[start:]] for head, start in zip(self.heads, starts, strict=True) if start >= 0]
         return list(self.heads) if self.encoding.form == "bytes" else []
 
