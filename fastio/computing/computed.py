@@ -111,6 +111,7 @@ def compute(  # noqa: PLR0913 - an option of the command each
             opened.close()
 
 
+@explains_names()
 def computed_source(
     store: str | os.PathLike[str] | SampleStore,
     function: BatchFunction,

@@ -271,7 +271,7 @@ class Faulty(OrderSampler):
     def plan(self, epoch: int, consumed: int | None = None) -> Batches:
         planned = super().plan(epoch, consumed)
         indices = self.change(planned.indices)
-        return replace(planned, indices=indices, cuts=np.minimum(planned.cuts, len(indices)), windows=None)
+        return replace(planned, order=indices, cuts=np.minimum(planned.cuts, len(indices)), windows=None)
 
 
 DEFECTS = {
