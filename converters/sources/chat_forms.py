@@ -16,7 +16,7 @@ __all__ = [
     "CHATS",
     "COMPLETIONS",
     "LABELLED",
-    "OPTIONAL",
+    "OPTIONAL_PARTS",
     "PREFERENCES",
     "TURNS",
     "Chat",
@@ -43,7 +43,7 @@ LABELLED: Final = "prompt, completion and label"
 PREFERENCES: Final = (PAIR, SHARED, LABELLED)  # the forms that say which answers are better than others
 
 TURNS: Final = "turns"  # the part of a chat that is a list of turns
-OPTIONAL: Final = ("input", "system", "tools")  # the parts of a chat that a row may lack
+OPTIONAL_PARTS: Final = ("input", "system", "tools")  # the parts of a chat that a row may lack
 _BESIDE: Final = ("system", "tools")  # columns that belong to a chat of any form
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function", "ipython")
 _SPEAKERS: Final = {

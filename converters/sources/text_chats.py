@@ -10,7 +10,7 @@ from typing import Any
 
 from fastio.converters.sources.arrow.columns import columns_of
 from fastio.converters.sources.arrow.reading import OpenTable, plain_array, python_values, reading, sound
-from fastio.converters.sources.chat_forms import OPTIONAL, TURNS, ChatError, form_of_turns, parts_of, turns_in
+from fastio.converters.sources.chat_forms import OPTIONAL_PARTS, TURNS, ChatError, form_of_turns, parts_of, turns_in
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.documents import Documents, Gathering, Limits
 from fastio.converters.sources.options import source_record
@@ -117,7 +117,7 @@ class ChatTable(TextTable):
         for part, path in self.parts.items():
             where = ".".join(path)
             if path[0] not in row:
-                if part in OPTIONAL:
+                if part in OPTIONAL_PARTS:
                     continue
                 return f"has no field {where!r}, only {listed(list(row)) or 'none'}: --chat names another"
             try:

@@ -22,7 +22,7 @@ from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.plan import Plan
 from fastio.transforms.transform import LoaderTransform, Transform
-from fastio.types.options import brief_repr, explains_fields
+from fastio.types.options import brief_repr, explains_fields, explains_names
 from fastio.types.schema import Field
 
 __all__ = ["Patchify", "ResizeToTokens", "SmartResize", "patches_of"]
@@ -392,6 +392,7 @@ def _thw(grids: NDArray[np.int64]) -> NDArray[np.int64]:
 # patches_of: how many patches pictures become, for samplers.
 
 
+@explains_names()
 def patches_of(sizes: ArrayLike, transforms: Iterable[Any]) -> NDArray[np.int32]:
     """
     Return how many patches pictures of these sizes become by a loader's ``transforms``, int32 ``(n,)``::
