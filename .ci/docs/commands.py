@@ -86,7 +86,7 @@ def _escaped(text: str) -> str:
 
 def command_pages(cli: click.Group, name: str) -> dict[str, str]:
     """Return the Markdown of each command's page, by page: ``index`` for the group, ``fastio-pack`` for a command."""
-    top = click.Context(cli, info_name=name)
+    top = click.Context(cli, info_name=name, **cli.context_settings)
     links = {child: f"{name}-{child}.md" for child in cli.list_commands(top)}
     pages = {"index": f"# Commands\n\n{_help(cli, top, 2, links)}"}
     for child in links:
@@ -96,7 +96,7 @@ def command_pages(cli: click.Group, name: str) -> dict[str, str]:
 
 def _sections(command: click.Command, parent: click.Context, name: str, level: int) -> Iterable[str]:
     """Yield the command's section, then those of the commands within it."""
-    context = click.Context(command, info_name=name, parent=parent)
+    context = click.Context(command, info_name=name, parent=parent, **command.context_settings)
     children = command.list_commands(context) if isinstance(command, click.Group) else []
     links = {child: f"#{context.command_path} {child}".replace(" ", "-") for child in children}
     yield f"{'#' * level} {context.command_path}\n\n{_help(command, context, level + 1, links)}"
