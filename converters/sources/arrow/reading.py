@@ -266,7 +266,7 @@ class _Readable:
 
 def sound(batch: Any, field: str) -> Any:
     """
-    Return a column with checked offsets: in a damaged file they lead anywhere, and Arrow follows them.
+    Return a column with checked offsets and indices: in a damaged file they lead anywhere, and Arrow follows them.
 
     Arrow's exceptions are left to the caller. Strings are treated as bytes: invalid UTF-8 is found later.
     """
@@ -280,6 +280,8 @@ def sound(batch: Any, field: str) -> Any:
     ):
         if is_(whole.type):
             whole = whole.view(plain)
+    if arrow.types.is_dictionary(column.type):
+        whole = arrow.DictionaryArray.from_arrays(column.indices, whole, safe=False)
     whole.validate(full=True)
     return column
 

@@ -99,6 +99,16 @@ def test_offsets_that_lead_out(tmp_path: Path, offsets: list[int]) -> None:
         pack(open_source(path), tmp_path / "out.lmdb")
 
 
+@pytest.mark.parametrize("index", [3, 1 << 30, -1, -(1 << 30)])
+@pytest.mark.parametrize("values", [[b"aaaa", b"bbbb", b"cccc"], ["aaaa", "bbbb", "cccc"]], ids=["bytes", "text"])
+def test_indices_that_lead_out(tmp_path: Path, values: list[Any], index: int) -> None:
+    """So are indices outside the dictionary of a column: Arrow looks where they lead, and may end the process."""
+    column = pa.DictionaryArray.from_arrays(pa.array([index, 0, 1, 2], pa.int32()), pa.array(values), safe=False)
+    path = write_file(tmp_path / "a.arrow", pa.table({"image": column}))
+    with pytest.raises(SourceError, match=r"a\.arrow: expected arrow data: .*; damaged or truncated\?"):
+        pack(open_source(path), tmp_path / "out.lmdb")
+
+
 def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     """Arrow does not check the text of a column: a row with other bytes is a problem, its neighbours are not."""
     path = write_file(tmp_path / "a.arrow", picture_table(3, caption=["one", "tqo", "two"]))
