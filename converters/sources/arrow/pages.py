@@ -238,8 +238,9 @@ def _runs(page: _Page, at: int, stop: int, count: int, bits: int) -> NDArray[np.
             size = (head >> 1) * bits
             packed = reader.take(min(size, stop - reader.at))  # the last run may end with its numbers
             flags = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
-            numbers = flags[: len(flags) // bits * bits].reshape(-1, bits) if bits else np.zeros((head >> 1) * 8)
-            found = numbers @ (1 << np.arange(bits)) if bits else np.zeros(min(count - done, (head >> 1) * 8), np.int64)
+            found = np.zeros(min(count - done, (head >> 1) * 8), np.int64)
+            if bits:
+                found = flags[: len(flags) // bits * bits].reshape(-1, bits) @ (1 << np.arange(bits))
             found = found[: count - done]
         else:
             number = int.from_bytes(reader.take(width), "little")

@@ -308,6 +308,17 @@ def test_bytes_that_are_no_pages(data: bytes, count: int, levels: int, width: in
         assert (found.starts + found.sizes <= len(data)).all()
 
 
+@pytest.mark.parametrize("groups", [1, 1 << 40, 1 << 68])
+def test_runs_that_promise_more(groups: int) -> None:
+    """A run of indices into a dictionary of one value, which take no bits, may claim any number of them."""
+    run = bytes([0, *(0x80 | (groups << 1 | 1) >> shift & 0x7F for shift in range(0, 63, 7)), (groups << 1 | 1) >> 63])
+    words = bytes.fromhex("1504 150e 150e 4c 1502 1500 00 00") + b"\3\0\0\0abc"
+    size = f"15{2 * len(run):02x}"
+    data = words + bytes.fromhex(f"1500 {size} {size} 2c 1508 1510 1506 1506 00 00") + run
+    found = places_of(np.frombuffer(data, np.uint8), chunk(data, 4))
+    assert [data[at : at + 3] for at in found.starts.tolist()] == [b"abc"] * 4
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
