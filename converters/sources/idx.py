@@ -75,9 +75,10 @@ def _read(path: str) -> tuple[NDArray[np.generic], ByteSource | None, int]:
         head = stream.read(4)
         dtype = _DTYPES.get(head[2]) if len(head) == 4 and head[:2] == b"\0\0" else None
         axes = head[3] if dtype else 0
-        sizes = np.frombuffer(stream.read(4 * axes), ">u4").tolist() if 0 < axes <= _MOST_AXES else []
-        if dtype is None or not sizes or len(sizes) != axes:
+        raw = stream.read(4 * axes) if 0 < axes <= _MOST_AXES else b""
+        if dtype is None or not raw or len(raw) != 4 * axes:
             raise SourceError(f"{path}: is no idx file: it begins with {head!r}; download it again")
+        sizes = np.frombuffer(raw, ">u4").tolist()
         expected = math.prod(sizes) * np.dtype(dtype).itemsize
         start = 4 + 4 * axes
         if not path.lower().endswith((".gz", ".zst")):

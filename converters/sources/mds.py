@@ -118,7 +118,7 @@ def _columns(folder: str, entry: dict[str, Any]) -> list[tuple[str, str, int | N
         or not len(names) == len(encodings) == len(sizes)
         or not all(isinstance(name, str) and is_utf8(name) for name in names)
         or not all(isinstance(words, str) for words in encodings)
-        or not all(size is None or type(size) is int for size in sizes)
+        or not all(size is None or (type(size) is int and size >= 0) for size in sizes)
         or len(set(names)) < len(names)
     ):
         raise SourceError(

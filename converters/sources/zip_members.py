@@ -74,6 +74,8 @@ def open_members(path: str) -> ZipMembers:
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            if not all(info.filename for info in archive.infolist()):
+                raise zipfile.BadZipFile("a member has no name")
             infos = [info for info in archive.infolist() if not info.is_dir()]
             folders = len(archive.infolist()) - len(infos)
         file = open_file(path)

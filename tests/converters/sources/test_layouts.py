@@ -304,7 +304,15 @@ def test_mnist(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"x", b"\0\0\x08\x03", b"\0\0\x08\x03" + b"\xff" * 12, b"\0\0\x07\x01\0\0\0\1x"]
+    "content",
+    [
+        b"",
+        b"x",
+        b"\0\0\x08\x03",
+        b"\0\0\x08\x03\0\0\0\1\0",
+        b"\0\0\x08\x03" + b"\xff" * 12,
+        b"\0\0\x07\x01\0\0\0\1x",
+    ],
 )
 @pytest.mark.parametrize("file", ["images-idx3", "labels-idx1"])
 @pytest.mark.parametrize("suffix", ["", ".gz"])

@@ -136,6 +136,8 @@ BROKEN = {
     "structs": npy(np.zeros(3, [("a", "i4")])),
     "scalar": npy(3),
     "negative": GOOD.replace(b"(6, 5", b"(-6,5"),
+    "twice negative": GOOD.replace(b"(6, 5, 7, 3)", b"(-6,-5,7,3)"),
+    "truth": GOOD.replace(b"(6, 5, 7, 3)", b"(True,630) "),
     "huge": GOOD.replace(b"(6, 5, 7, 3)", b"(9**99,2, 3)"),
     "wide": GOOD.replace(b"(6, 5, 7, 3), ", b"(6, 5, 7, 33),"),
     "header size": GOOD[:8] + b"\xff\xff" + GOOD[10:],

@@ -275,6 +275,11 @@ REFUSED: dict[str, tuple[str, Callable[[Any], object], str]] = {
         lambda index: [each.update(column_sizes=[4, None]) for each in index["shards"]],
         r"column 'class' \(int\) has values of 4 bytes, expected 8",
     ),
+    "negative widths": (
+        "mds",
+        lambda index: [each.update(column_sizes=[-8, None]) for each in index["shards"]],
+        "are not those of MDS",
+    ),
     "columns": ("mds", lambda index: index["shards"][0].update(column_names=[1, 2]), "are not those of MDS"),
     "format": ("mds", lambda index: index["shards"][1].update(format="json"), "of the format 'json', expected mds"),
     "compression": ("litdata", lambda index: index["config"].update(compression="zstd"), "have the compression zstd"),

@@ -125,6 +125,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "offset": _flip(ENTRY, 42, b"\xff\xff\xff\x7f"),
     "same offset": _flip(ENTRY, 42, b"\0\0\0\0"),
     "directory offset": _flip(END, 16, b"\xff\xff\xff\x7f"),
+    "no name": _flip(ENTRY, 28, b"\0\0\0\0\5\0"),
     "entries": _flip(END, 10, b"\xff\x7f"),
     "content": _flip(LOCAL, 70, b"\x55\xaa\x55\xaa"),
     "text": lambda _: b"PK\3\4 is no archive",
