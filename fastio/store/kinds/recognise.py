@@ -15,9 +15,9 @@ from fastio.errors import SourceError
 from fastio.store.files.local import expanded, is_local, path_text
 from fastio.store.foreign.other_libraries import library_of
 from fastio.store.formats import names_store, shard_suffixes
-from fastio.store.kinds.names import is_of_part, is_pattern, matching, plain_name
+from fastio.store.kinds.names import is_of_part, is_pattern, is_table_name, matching, plain_name
 from fastio.store.kinds.registry import IMAGEFOLDER, SOURCES, SourceKind, later
-from fastio.store.kinds.scan import SourcePath, check_exists, is_hidden
+from fastio.store.kinds.scan import SourcePath, check_exists, is_hidden, names_in
 from fastio.store.kinds.unknown import holds_pictures, unknown
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.token_files import find_token_files
@@ -99,6 +99,7 @@ def recognise(  # noqa: PLR0913 - an option each
                 about_text=about_text,
             )
         return replace(brought, copy=copy)
+    whole = path
     if split is not None:
         split = path_text(split, "the name of a part of the dataset as split=")
         owner, signs = _owner_of_splits(path, kind)
@@ -115,6 +116,8 @@ def recognise(  # noqa: PLR0913 - an option each
     if named is not None:
         return Recognised(place, named, is_text=False, is_named=True)
     found, signs = _detect(place, has_fields=has_fields, has_labels=has_labels)
+    if split is not None and not (found.own_labels or has_labels):
+        _check_table_of(whole, split)
     return Recognised(place, found, is_text=False, is_named=False, signs=signs)
 
 
@@ -329,6 +332,19 @@ def split_folder(path: str, split: str) -> str:
     more = ", ..." if len(there) > _SHOWN else ""
     found = f"its folders are {', '.join(map(repr, there[:_SHOWN]))}{more}" if there else "it has no folders"
     raise SourceError(f"{path}: has no folder {split!r} for --split; {found}")
+
+
+def _check_table_of(path: str, split: str) -> None:
+    """Raise SourceError if a table beside the pictures of a split has its name: their labels would be lost."""
+    tables = [name for name in names_in(path)[1] if is_table_name(name) and name.partition(".")[0] == split]
+    if tables:
+        paths = (Path(path, tables[0]), Path(path, split), f"{split}.lmdb")
+        table, folder, out = (shlex.quote(str(each)) for each in paths)
+        raise SourceError(
+            f"{path}: {tables[0]!r} beside {split!r} names no picture in there by its first rows, so they would come "
+            f"without it: `fastio pack {table} {out} --root {folder}` says which names are missing; "
+            f"`fastio pack {folder} {out}` packs the pictures alone"
+        )
 
 
 def _split_pattern(path: str, split: str) -> str:

@@ -195,3 +195,16 @@ def test_info_and_pack_agree(tmp_path: Path, command: str) -> None:
     assert "a table beside the folder of its pictures" in result.output
     with pytest.raises(SourceError, match="has no table 'extra' for --split, only 'train', 'val'"):
         open_source(tmp_path / "d", split="extra")
+
+
+def test_pictures_of_a_split_are_not_packed_without_its_table(tmp_path: Path) -> None:
+    """Whose ids name none of them: the labels would be lost without a word."""
+    made = pictures(tmp_path / "data" / "train", ["x1.png", "x2.png"])
+    pictures(tmp_path / "data" / "test", ["x3.png"])
+    table(tmp_path / "data" / "train.csv", {"z1": "dog", "z2": "cat"})
+    said = refused(tmp_path / "data", split="train")
+
+    assert "'train.csv' beside 'train' names no picture in there" in said
+    _, samples, _ = packed(tmp_path / "data" / "train", tmp_path / "o.lmdb")
+    assert {name: {"image": data} for name, data in made.items()} == samples
+    assert len(open_source(tmp_path / "data", split="test")) == 1
