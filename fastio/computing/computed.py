@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,7 +80,9 @@ def compute(  # noqa: PLR0913 - an option of the command each
 
     A file appears when it is complete. A set of shards (``out-%06d.tar``) goes on after an interruption by ``resume``,
     and many machines make its parts, as in ``fastio.converters.pack``, which explains the other options. A shard does
-    not depend on who makes it if the function's values depend on nothing but its batch.
+    not depend on who makes it if the function's values depend on nothing but its batch. Shards of another function are
+    refused: functions are the same by their source and by the numbers and texts that they were made with (arguments of
+    ``partial``, variables of a function around them). What an object or a model holds is not compared.
 
     Raises SchemaError for values that fit no field, SourceError for a bad sample, FastioError for a function that
     returns something else, and what opening ``store`` and writing ``out`` raise.
@@ -175,18 +179,54 @@ class ComputedSource(ListedSource):
 
 
 def _name_of(function: BatchFunction) -> str:
+    while isinstance(function, partial):
+        function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)
     module = (named.__module__ or "").rpartition(".")[2]
     return f"{module}:{named.__qualname__}"
 
 
 def _definition(function: BatchFunction) -> str:
-    """Return a checksum of what the function says, by which shards of another one are known; "" if that is unknown."""
+    """
+    Return a checksum of what the function says and of the plain values that it was made with, by which shards of
+    another one are known; "" if that is unknown.
+    """
     try:
-        text = inspect.getsource(function if hasattr(function, "__qualname__") else type(function))
+        text = "\n".join(_words_of(function, set()))
     except (OSError, TypeError):
         return ""
     return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def _words_of(function: Any, seen: set[int]) -> Iterator[str]:
+    """
+    Yield the source of a function, or of an object's class, and the values and functions that ``partial``, defaults or
+    the function around it give it. Raises OSError or TypeError where there is no source.
+    """
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    if isinstance(function, partial):
+        yield from _words_of(function.func, seen)
+        given = [*function.args, *(each for pair in sorted(function.keywords.items()) for each in pair)]
+    else:
+        yield inspect.getsource(function if hasattr(function, "__qualname__") else type(function))
+        keywords = getattr(function, "__kwdefaults__", None) or {}
+        given = [*(getattr(function, "__defaults__", None) or ()), *keywords.values()]
+        for cell in getattr(function, "__closure__", None) or ():
+            with suppress(ValueError):  # of a name that has no value yet
+                given.append(cell.cell_contents)
+    for value in given:
+        if isinstance(value, partial) or inspect.isfunction(value):
+            yield from _words_of(value, seen)
+        elif _is_plain(value):
+            yield repr(value)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str, bytes))
 
 
 @dataclass(frozen=True, slots=True)

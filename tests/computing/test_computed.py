@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from fastio import FastDataset, FastLoader, Writer, beside, compute, open_store
 from fastio.cli import cli
+from fastio.computing.computed import computed_source
 from fastio.converters import Part
 from fastio.errors import FastioError, SampleError, SchemaError, SourceError, StoreError
 from fastio.transforms import Resize
@@ -101,25 +102,27 @@ class StoppedError(RuntimeError):
 def test_an_interrupted_run_goes_on(photos: str, tmp_path: Path) -> None:
     """Finished shards stay and are not computed again; the bytes are those of a run without a stop."""
     seen: list[int] = []
+    last = [20]
 
-    def stops(batch: Any, *, at: int) -> dict[str, Any]:
+    def stops(batch: Any) -> dict[str, Any]:
         seen.extend(batch["number"].tolist())
-        if at in seen[-len(batch["number"]) :] and len(seen) > 7:
+        if last[0] in seen[-len(batch["number"]) :] and len(seen) > 7:
             raise StoppedError
         return describe(batch)
 
     out, whole = str(tmp_path / "out-%03d.tar"), str(tmp_path / "whole-%03d.tar")
     options = {**OPTIONS, "shard_bytes": 20_000}
     with pytest.raises(StoppedError) as stopped:
-        compute(photos, out, partial(stops, at=20), **options)
+        compute(photos, out, stops, **options)
     assert "finished and stay: go on with --resume" in "".join(stopped.value.__notes__)
     with pytest.raises(StoreError):
         open_store(out)
     seen.clear()
-    report = compute(photos, out, partial(stops, at=-1), resume=True, **options)
+    last[0] = -1
+    report = compute(photos, out, stops, resume=True, **options)
     assert report.kept_samples > 0
     assert len(seen) == COUNT - report.kept_samples + 7
-    compute(photos, whole, partial(stops, at=-1), **options)
+    compute(photos, whole, stops, **options)
     assert values(out) == values(whole)
     shards = [sorted(path.read_bytes() for path in tmp_path.glob(f"{name}-0*.tar")) for name in ("out", "whole")]
     assert shards[0] == shards[1]
@@ -160,6 +163,39 @@ def test_shards_of_another_function_are_refused(photos: str, tmp_path: Path) -> 
     compute(photos, out, describe, part=Part(0, 2), shard_bytes=20_000, **OPTIONS)
     with pytest.raises(StoreError, match="its shards were packed from another state of the source"):
         compute(photos, out, other, resume=True, shard_bytes=20_000, **OPTIONS)
+
+
+def _doubled(numbers: Any) -> dict[str, Any]:
+    return {"score": 2.0 * numbers}
+
+
+def _scaled(scale: float, inner: Any = _doubled) -> Any:
+    def scaled(numbers: Any) -> dict[str, Any]:
+        return {"score": scale * inner(numbers)["score"]}
+
+    return scaled
+
+
+def _raised(numbers: Any, *, by: int) -> dict[str, Any]:
+    return {"score": numbers + float(by)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (_scaled(1), _scaled(2)),
+        (_scaled(1, _scaled(1)), _scaled(1, _scaled(2))),
+        (_scaled(1), _scaled(1, partial(_raised, by=1))),
+        (partial(_raised, by=1), partial(_raised, by=2)),
+        (partial(_doubled), partial(_raised, by=1)),
+    ],
+)
+def test_functions_made_with_other_values_are_others(photos: str, one: Any, other: Any) -> None:
+    """Arguments of ``partial`` and variables of the function around it tell functions of the same source apart."""
+    said = [computed_source(photos, each, read="number").metadata["computed"] for each in (one, one, other)]
+    assert said[0] == said[1] != said[2]
+    assert said[0]["definition"]
+    assert "partial" not in said[2]["function"]
 
 
 # What goes wrong.
