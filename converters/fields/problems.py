@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans
 
 __all__ = [
     "count_problems",
+    "element_words",
+    "list_problems",
     "mask_size_problems",
     "row_problems",
 ]
@@ -128,3 +130,31 @@ def mask_size_problems(schema: Schema, shapes: Mapping[str, NDArray[np.int32]]) 
 
 def _sizes_in_words(size: NDArray[np.int32]) -> str:
     return "x".join(map(str, size.tolist()))
+
+
+# Elements of lists, which are named by their places.
+
+
+def element_words(number: int, count: int, problem: str) -> str:
+    """
+    Return what is wrong with element ``number`` of ``count``, counted from 1, in words that follow what has the list.
+
+    >>> element_words(2, 3, "is not an image")
+    'has a bad element, 2 of 3: it is not an image'
+    """
+    return f"has a bad element, {number:,} of {count:,}: it {problem}"
+
+
+def list_problems(field: Field, lists: ListSpans, problems: Mapping[int, str]) -> dict[int, str]:
+    """
+    Return what is wrong with lists, by the position of their sample, of what is wrong with elements, by their positions
+    among all of them. Of several in one list, the first is named.
+    """
+    found: dict[int, str] = {}
+    owners = lists.owners
+    for element in sorted(problems):
+        row = int(owners[element])
+        number, words = element - int(lists.firsts[row]) + 1, problems[element]
+        words = words if field.is_optional else element_words(number, int(lists.counts[row]), words)
+        found.setdefault(row, words)
+    return found

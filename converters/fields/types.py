@@ -76,8 +76,8 @@ def parse_choice(words: str) -> FieldChoice:
 
 def field_rank(field: Field) -> int:
     """Return where a field of a table comes among others: pictures, masks, other values, columns, the label last."""
-    if field.traits.is_picture:
-        return 1 if field.traits.is_mask else 0
+    if field.element.traits.is_picture:
+        return 1 if field.element.traits.is_mask else 0
     return 2 if not field.is_column else 3 if field.name != "label" else 4
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,6 +37,8 @@ class EncodedField:
     """
     The values of one field for some samples: ``spans`` of a payload field, or ``column`` ``(n, *shape)``.
 
+    Of a field of lists, ``spans`` are all elements, one list behind the other, of which sample i has ``counts[i]``.
+
     ``problems`` says what is wrong with a value, by position, in words that follow the sample's key; it then counts as
     empty, or zero.
     """
@@ -44,6 +46,7 @@ class EncodedField:
     spans: Spans | None = None
     column: NDArray[Any] | None = None
     problems: Mapping[int, str] = dataclass_field(default_factory=dict)
+    counts: NDArray[np.int64] | None = None
 
 
 def encode_values(field: Field, values: Sequence[Any], *, tokenizer: TextTokens | None = None) -> EncodedField:
@@ -213,4 +216,4 @@ def _checked(values: Values, fields: Sequence[Field]) -> Values:
     for field in fields:
         for i, text in document_problems(values.spans[field.name], field).items():
             problems.setdefault(i, f"has a field {field.name!r} that {text}")
-    return Values(values.spans, problems, values.columns)
+    return replace(values, problems=problems)

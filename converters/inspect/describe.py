@@ -368,11 +368,19 @@ def _first(field: Field, chunk: Chunk) -> dict[str, Any]:
         column = chunk.batch.columns[field.name]
         numbers = np.abs(column) if column.dtype.kind == "c" else column
         return {"min": numbers.min().item(), "max": numbers.max().item()} if numbers.size else {}
-    spans = chunk.batch.spans[field.name]
+    found: dict[str, Any] = {}
+    if field.is_list:
+        lists = chunk.batch.lists[field.name]
+        found["elements"] = [int(lists.counts.min()), int(lists.counts.max())]
+        spans, shapes, field = lists.spans, lists.shapes, field.element
+        if not len(spans):
+            return found
+    else:
+        spans, shapes = chunk.batch.spans[field.name], chunk.batch.shapes.get(field.name)
     sizes = spans.sizes
-    found: dict[str, Any] = {"bytes": {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())}}
-    if field.traits.is_picture:
-        shapes, kinds = chunk.batch.shapes[field.name], np.unique(read_headers(spans).kind)
+    found["bytes"] = {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())}
+    if field.traits.is_picture and shapes is not None:
+        kinds = np.unique(read_headers(spans).kind)
         found["kinds"] = [PICTURE_KINDS[kind].name for kind in kinds.tolist()]
         found["heights"] = [int(shapes[:, 0].min()), int(shapes[:, 0].max())]
         found["widths"] = [int(shapes[:, 1].min()), int(shapes[:, 1].max())]

@@ -27,6 +27,7 @@ from fastio.types.shuffle_report import ShuffleReport
 __all__ = [
     "advice",
     "left_out_columns",
+    "list_lines",
     "packing_lines",
     "shuffling_of",
 ]
@@ -45,6 +46,22 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
         lines.append(f"stored in a random order, drawn from names and the seed {metadata['shuffle']}")
     lines += [*jpeg_lines(metadata), *_decoded_line(metadata), *_left_out_line(metadata)]
     return [*lines, *_misnamed_line(metadata), *lossy_mask_lines(metadata), *_left_aside_line(metadata)]
+
+
+def list_lines(store: SampleStore) -> list[str]:
+    """Return a line for each field of lists: how many elements samples have, or how many have the value."""
+    lines = []
+    for field in store.schema.lists:
+        counts, element = store.elements(field.name).counts, field.element
+        noun = "masks" if element.traits.is_mask else "pictures" if element.traits.is_picture else "values"
+        most = int(counts.max(initial=0))
+        fewest = int(counts.min(initial=most))
+        if field.is_optional:
+            lines.append(f"{field.name}: {noun} in {np.count_nonzero(counts):,} of {len(counts):,} samples")
+        else:
+            numbers = f"{fewest:,} to {most:,}" if fewest < most else f"{most:,}"
+            lines.append(f"{field.name}: {numbers} {noun} a sample, {int(counts.sum()):,} in all")
+    return lines
 
 
 def _lines(packing: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.converters.packing.pipeline import stages_of
 from fastio.converters.packing.record import source_metadata
-from fastio.converters.pictures.jumps import jump_fields
+from fastio.converters.pictures.jumps import has_jumps
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.source import Scanned, Source, Stage, StreamedSource, split_by_bytes
@@ -80,7 +80,7 @@ class PackPlan:
         """Return the plan that is the same but for the start points, if the shards have pictures that may have some."""
         outside = {name: self.record[name] for name in ("shards", "contents") if name in self.record}
         kept = {name: value for name, value in self.record.items() if name not in (*outside, *JumpRule().to_json())}
-        rule = rule if jump_fields(self.schema) else None
+        rule = rule if has_jumps(self.schema) else None
         record = {**kept, **({} if rule is None else rule.to_json())}
         digest = int(_json_hash(record), 16) or 1
         return replace(self, digest=digest, record={**record, **outside}, jump=rule)
@@ -203,7 +203,12 @@ def _blocks(source: Source) -> Iterator[Scanned]:
 
 
 def _container_bytes(form: Format, schema: Schema, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What each sample takes in a shard. Only the sum of its values is known: the first field counts for all."""
+    """
+    What each sample takes in a shard. Only the sum of its values is known: the first field counts for all, and lists
+    count as one value each.
+    """
+    if schema.lists:
+        schema = Schema(tuple(each.element for each in schema.fields), is_per_sample=True)
     assert form.sample_bytes is not None, f"{form.name} has no shards"
     fixed = {each.name: each.nbytes for each in schema.payload if each.is_raw_picture}
     first = next((each.name for each in schema.payload if each.name not in fixed), "")

@@ -170,7 +170,8 @@ class PackRecord:
 
 def chunk_bytes(chunk: Chunk) -> int:
     """Return the bytes of the values of a chunk."""
-    return sum(int(spans.sizes.sum()) for spans in chunk.batch.spans.values())
+    every = [*chunk.batch.spans.values(), *(lists.spans for lists in chunk.batch.lists.values())]
+    return sum(int(spans.sizes.sum()) for spans in every)
 
 
 def progress_bytes(chunk: Chunk) -> int:
@@ -332,6 +333,12 @@ def check_pictures(source: Source, pictures: Transcode | Raw) -> None:
             f"{shown(source.path)}: has {', '.join(map(str, tied))}, which would no longer fit pictures of other "
             "sizes: drop the options that change sizes (--short-side, --max-side, --resize), and resize while loading: "
             "transforms move masks, boxes and points along"
+        )
+    lists = [field for field in source.schema.lists if field.element.traits.is_picture]
+    if lists:
+        raise SourceError(
+            f"{shown(source.path)}: has {', '.join(map(str, lists))}, whose pictures are packed as they are: drop the "
+            "options that change pictures (--restart, --short-side, --max-side, --resize, --raw)"
         )
     if not any(field.traits.is_image for field in source.schema.payload):
         raise SourceError(

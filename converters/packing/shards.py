@@ -216,7 +216,8 @@ def _first_other_key(shard: PlannedShard, source: Source) -> str:
 def _first_other_size(shard: PlannedShard, source: Source) -> str:
     """The first sample of a shard that has another size in the source; empty if there is none, or nothing can tell."""
     start, stop = shard.plan["first"], shard.plan["stop"]
-    if shard.plan.get("pictures") is not None or shard.packed["skipped"] or stop - start != shard.shard.count:
+    is_known = shard.plan.get("pictures") is None and not shard.packed["skipped"] and not shard.shard.schema.lists
+    if not is_known or stop - start != shard.shard.count:
         return ""  # its sizes are not those of the source
     scanned = source.scanned(range(start, stop))
     before = np.sum([shard.shard.sizes[each.name] for each in shard.shard.schema.payload], axis=0)
@@ -230,7 +231,8 @@ def _first_other_size(shard: PlannedShard, source: Source) -> str:
 def _first_other_content(shard: PlannedShard, source: Source) -> str:
     """The first sample of a shard that has another checksum in the source; empty as for ``_first_other_size``."""
     start, stop, data = shard.plan["first"], shard.plan["stop"], shard.shard
-    if shard.plan.get("pictures") is not None or shard.packed["skipped"] or stop - start != data.count:
+    is_known = shard.plan.get("pictures") is None and not shard.packed["skipped"] and not data.schema.lists
+    if not is_known or stop - start != data.count:
         return ""
     scanned = source.scanned(range(start, stop))
     before = joined_checksums([data.checksums.get(each.name) for each in data.schema.payload])

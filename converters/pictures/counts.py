@@ -35,8 +35,9 @@ class JpegCounts:
     def count(self, batch: SampleBatch, schema: Schema) -> None:
         """Count the photos of packed samples by their headers."""
         for each in schema.payload:
-            if each.traits.is_image and each.name in batch.spans:
-                jpegs, progressive, cmyk = _native.count_jpegs(batch.spans[each.name])
+            if each.element.traits.is_image and each.name in {**batch.spans, **batch.lists}:
+                spans = batch.lists[each.name].spans if each.is_list else batch.spans[each.name]
+                jpegs, progressive, cmyk = _native.count_jpegs(spans)
                 self.jpegs += jpegs
                 self.progressive += progressive
                 self.cmyk += cmyk

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import count_jpegs, image_kind
 from fastio.codec.headers import read_headers
+from fastio.converters.fields.problems import list_problems
 from fastio.converters.pictures.probe import decode_problem
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local
 from fastio.store.jump_tables import PHOTO_SIDE, JumpRule, begin_jump_tables
-from fastio.store.protocol import IN_PLACE, SampleStore, read_values
+from fastio.store.protocol import IN_PLACE, SampleBatch, SampleStore, read_values
 from fastio.types.picture_kinds import JPEG
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "begin_jumps",
-    "damage",
+    "begin_noting",
     "evenly_spaced",
+    "has_jumps",
     "jump_advice",
     "jump_fields",
     "jump_growth",
@@ -50,27 +52,53 @@ def begin_jumps(
 
     JPEGs that are found to be damaged become problems of the chunk; if it ``is_stored`` (see ``Source``), they stay.
     """
-    begun = {
-        field.name: begin_jump_tables(chunk.batch.spans[field.name], pool, rule=rule)
-        for field in jump_fields(schema)
-        if chunk.batch.keys
-    }
-    if not begun:
+    if not chunk.batch.keys or not has_jumps(schema):
         return lambda: chunk
+    noted = begin_noting(chunk.batch, schema, pool, rule=rule)
 
     def finish() -> Chunk:
-        done = {name: finish_tables() for name, finish_tables in begun.items()}
-        problems = damage(done.values(), chunk.batch.keys)
-        if is_stored:
-            problems = {}
-        batch = replace(chunk.batch, spans={**chunk.batch.spans, **{name: spans for name, (spans, _) in done.items()}})
+        batch, found = noted()
+        problems = {} if is_stored else found
         if not problems:
             return replace(chunk, batch=batch)
         from fastio.store.kinds.scan import Problem
 
         good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
-        listed = [Problem(batch.keys[i], problems[i], UNCHECKED) for i in sorted(problems)]
+        listed = [Problem(batch.keys[i], problems[i][1], UNCHECKED) for i in sorted(problems)]
         return replace(chunk, batch=batch.at(good), problems=[*chunk.problems, *listed])
+
+    return finish
+
+
+def begin_noting(
+    batch: SampleBatch, schema: Schema, pool: _native.ThreadPool, *, rule: JumpRule | None = None
+) -> Callable[[], tuple[SampleBatch, dict[int, tuple[str, str]]]]:
+    """
+    Begin to note where MCUs begin in the pictures of a batch, also in those of lists.
+
+    The result waits for it, and returns the batch with start points; and, by position, the field and what is wrong with
+    its JPEG, one of its list included.
+    """
+    fields = [field for field in schema.payload if field.element.traits.is_image]
+    spans = {each.name: batch.lists[each.name].spans if each.is_list else batch.spans[each.name] for each in fields}
+    begun = {name: begin_jump_tables(each, pool, rule=rule) for name, each in spans.items()}
+
+    def finish() -> tuple[SampleBatch, dict[int, tuple[str, str]]]:
+        single, lists, problems = dict(batch.spans), dict(batch.lists), dict[int, tuple[str, str]]()
+        for field in fields:
+            noted, status = begun[field.name]()
+            if field.is_list:
+                owners = lists[field.name].owners.tolist()
+                bad = damage([(noted, status)], [batch.keys[row] for row in owners])
+                lists[field.name] = replace(lists[field.name], spans=noted)
+                bad = list_problems(field, lists[field.name], bad)
+                bad = {i: f"has a field {field.name!r} that {words}" for i, words in bad.items()}
+            else:
+                single[field.name] = noted
+                bad = damage([(noted, status)], batch.keys)
+            for i, words in bad.items():
+                problems.setdefault(i, (field.name, words))
+        return replace(batch, spans=single, lists=lists), problems
 
     return finish
 
@@ -109,6 +137,11 @@ def _where(file: NDArray[np.uint8]) -> str:
 _LOOKED_AT = 16  # pictures, for advice
 _EXPLAINED = 1000  # pictures without start points whose headers are looked at
 _HEAD_BYTES = 1 << 18  # of a JPEG, in which its scan begins
+
+
+def has_jumps(schema: Schema) -> bool:
+    """Return whether pictures of a field, or of its lists, may have jump tables."""
+    return any(field.element.traits.is_image for field in schema.payload)
 
 
 def jump_fields(schema: Schema) -> list[Field]:

@@ -50,7 +50,8 @@ class SourceColumns:
     ``first_values(name)`` returns the first values of a column, none if its type cannot hold pictures. ``without`` are
     the columns that the user leaves out, ``*`` all that are not used. Texts may name files below ``root``; those
     ``known`` are packed already. Lists of names count wherever the files are if ``takes_files``: a name alone would
-    be a file there. ``decodes``: columns of one of COLUMN_KINDS can be packed. ``noun`` is what messages call a column.
+    be a file there. ``decodes``: columns of one of COLUMN_KINDS can be packed; ``takes_lists``: those of lists of the
+    bytes of pictures, too. ``noun`` is what messages call a column.
     """
 
     place: str
@@ -61,6 +62,7 @@ class SourceColumns:
     known: Collection[str] = ()
     takes_files: bool = False
     decodes: bool = False
+    takes_lists: bool = False
     noun: str = "column"
 
     def left_out(self, packed: Collection[str], settled: Collection[str]) -> list[str]:
@@ -94,21 +96,21 @@ class SourceColumns:
                 pictures = f"{_LISTS}names of pictures"
             if pictures:
                 column = shlex.quote(name)
+                loss = self._loss(pictures, column, is_taken=self.takes_lists and _has_files(value))
                 raise ColumnRefusedError(
-                    f"{self.place}: {self.noun} {name!r} holds {pictures}, {self._loss(pictures, column)}; --without "
-                    f"{column} leaves it out",
+                    f"{self.place}: {self.noun} {name!r} holds {pictures}, {loss}; --without {column} leaves it out",
                     name,
                 )
 
-    def _loss(self, pictures: str, column: str) -> str:
-        """What would become of them, and another way out if there is one."""
+    def _loss(self, pictures: str, column: str, *, is_taken: bool) -> str:
+        """What would become of them, and another way out if there is one; ``is_taken``: as lists of pictures."""
         is_list = pictures.startswith(_LISTS)
         if pictures.endswith("names of pictures"):
             keeps = f"--field NAME={column}:{'json' if is_list else 'text'} keeps the names alone"
             return f"{_WRITTEN}: {keeps}" if is_list else f"and only these would be packed: {keeps}"
-        if is_list:
+        if is_list and not is_taken:
             return _WRITTEN
-        if not self.decodes and pictures != "pictures":
+        if not self.decodes and pictures != "pictures" and not is_list:
             return "which are not decoded here: write them with fastio.pack or fastio.Writer"
         return f"which would not be packed: --field NAME={column}{':image' * self.takes_files} packs them"
 
@@ -144,6 +146,13 @@ class SourceColumns:
         if not self.root or not names_picture(text) or text in self.known:
             return False
         return is_file(self.root, text)
+
+
+def _has_files(value: object) -> bool:
+    """Whether a value is a list with the bytes of pictures themselves, not within other lists or objects."""
+    parts = value if isinstance(value, (list, tuple)) else ()
+    files = [each.get("bytes") if isinstance(each, Mapping) else each for each in parts]
+    return any(isinstance(each, bytes) and begins_picture(each) for each in files)
 
 
 def names_picture(value: object) -> bool:

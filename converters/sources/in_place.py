@@ -97,7 +97,7 @@ def _filters(options: Unpacked) -> tuple[Filter, ...]:
 
 def lies_in_files(source: Source | StreamedSource) -> bool:
     """Return whether the samples of a source lie in files, with all their pictures, so that they are read in place."""
-    if not isinstance(source, ListedSource):
+    if not isinstance(source, ListedSource) or source.schema.lists:
         return False
     parts = _Parts.of(source)
     some = source.indices[:_AT_ONCE] if parts.others else source.indices[:1]
@@ -115,6 +115,8 @@ def content_of(source: Source | StreamedSource, path: str, *, check: bool = Fals
     """
     if not isinstance(source, ListedSource):
         return ""
+    if source.schema.lists:
+        return f"its values {source.schema.lists[0].name!r} are lists"
     parts = _Parts.of(source)
     if not (parts.whole or parts.placers):
         return ""

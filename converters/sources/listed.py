@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec.headers import Headers
-from fastio.converters.fields.problems import mask_size_problems, row_problems
+from fastio.converters.fields.problems import list_problems, mask_size_problems, row_problems
 from fastio.converters.pictures.probe import header_problems, probe
 from fastio.converters.sources.source import Chunk, Scanned, begin_check, split_by_bytes
 from fastio.samplers.order import full_order
@@ -21,7 +21,7 @@ from fastio.store.kinds.scan import Problem
 from fastio.store.protocol import SampleBatch, SampleStore, all_fetched
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kinds_by_name
 from fastio.types.schema import Field, Schema, are_plain_paths, is_plain_path
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans
 
 __all__ = [
     "Indices",
@@ -48,14 +48,16 @@ _NO_PATH = (
 @dataclass(frozen=True, slots=True)
 class Values:
     """
-    The encoded values of some samples: one run of bytes for each sample and payload field.
+    The encoded values of some samples: one run of bytes for each sample and payload field, or ``lists`` of a field of
+    lists.
 
     ``columns`` holds the columns that are known only after reading, ``(n, *shape)`` each. ``problems`` says what is
     wrong with a sample, by position; its bytes then do not matter.
 
-    Only ``Placer.places`` fills in the last two. ``files`` are the paths of the files that the spans of a field are
-    bytes of: ``shard`` counts these, ``starts`` are places in them, and ``buffers`` is not looked at. ``unfit`` says
-    why the values of a field do not lie in files as packing gives them, in words that follow "its values".
+    Only ``Placer.places`` fills in ``files`` and ``unfit``. ``files`` are the paths of the files that the spans of a
+    field are bytes of: ``shard`` counts these, ``starts`` are places in them, and ``buffers`` is not looked at.
+    ``unfit`` says why the values of a field do not lie in files as packing gives them, in words that follow "its
+    values".
     """
 
     spans: Mapping[str, Spans]
@@ -63,6 +65,7 @@ class Values:
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unfit: Mapping[str, str] = field(default_factory=dict)
+    lists: Mapping[str, ListSpans] = field(default_factory=dict)
 
 
 # Begins to read the samples at these indices on a pool of native threads (without one: at once). The function that it
@@ -209,17 +212,34 @@ class ListedSource:
                 misnamed = _misnamed(keys, headers)
                 if self.header_check is not None:
                     problems = {**self.header_check(indices, headers), **problems}
+        lists = dict(values.lists)
+        for each in self.schema.lists:
+            lists[each.name], bad = self._sized(each, lists[each.name], values.problems)
+            for i, sentence in bad.items():
+                problems.setdefault(i, f"has a field {each.name!r} that {sentence}")
         checked = row_problems(self.schema, values.spans, values.problems, with_numbers=not self.is_stored)
         if not self.is_stored:
             checked = {**mask_size_problems(self.schema, shapes), **checked}
         for i, (_, sentence) in checked.items():
             problems.setdefault(i, sentence)
         columns = {**{name: column[indices] for name, column in self.columns.items()}, **values.columns}
-        batch = SampleBatch(keys, values.spans, columns, shapes)
+        batch = SampleBatch(keys, values.spans, columns, shapes, lists)
         if problems:
             batch = batch.at(_without(len(keys), problems))
         odd = {i: sentence for i, sentence in misnamed.items() if i not in problems}
         return Chunk(batch, _named(keys, problems), _named(keys, odd))
+
+    def _sized(
+        self, field: Field, lists: ListSpans, problems: Mapping[int, str]
+    ) -> tuple[ListSpans, Mapping[int, str]]:
+        """Return lists with the sizes of their pictures, and what is wrong with those of samples without a problem."""
+        if not field.element.traits.is_picture:
+            return lists, {}
+        wrong = np.isin(lists.owners, np.fromiter(problems, np.int64, len(problems)))
+        unread = dict.fromkeys(np.flatnonzero(wrong).tolist(), "")
+        headers = _headers(lists.spans, field.element, unread, check_end=not self.is_stored)
+        bad = {i: words for i, words in header_problems(headers, field.element).items() if not wrong[i]}
+        return replace(lists, shapes=np.ascontiguousarray(headers.shapes)), list_problems(field, lists, bad)
 
 
 def names_at(names: Sequence[str]) -> Callable[[Indices], list[str]]:
@@ -335,6 +355,7 @@ class _Together:
                 {name: spans for part in parts for name, spans in part.spans.items()},
                 problems,
                 {name: column for part in parts for name, column in part.columns.items()},
+                lists={name: lists for part in parts for name, lists in part.lists.items()},
             )
 
         return finish

@@ -15,6 +15,7 @@ from fastio import _native
 from fastio.codec.pillow import pixel_limit
 from fastio.converters.fields.arrays import UnfitError, as_array, is_tensor
 from fastio.converters.fields.pictures import has_own_file, picture_bytes
+from fastio.converters.fields.problems import element_words
 from fastio.converters.fields.values import value_encoder
 from fastio.converters.pictures.probe import header_problems, probe
 from fastio.converters.text.encode import TextTokens
@@ -192,8 +193,10 @@ def _list_encoder(field: Field, encode: Callable[[Any], Any]) -> Callable[[Any],
             try:
                 parts.append(encode(element))
             except UnfitError as exc:
-                where = "" if field.is_optional else f"has a bad element, {len(parts) + 1} of {len(elements)}: it "
-                raise UnfitError(f"{where}{exc}") from exc
+                words = str(exc)
+                if not field.is_optional:
+                    words = element_words(len(parts) + 1, len(elements), words)
+                raise UnfitError(words) from exc
         return tuple(parts)
 
     return encoded

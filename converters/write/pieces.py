@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
 
@@ -21,14 +21,13 @@ from fastio.converters.fields.problems import mask_size_problems, row_problems
 from fastio.converters.fields.values import joined
 from fastio.converters.packing.pipeline import threads
 from fastio.converters.pictures.counts import LossyMasks
-from fastio.converters.pictures.jumps import damage, jump_fields
+from fastio.converters.pictures.jumps import begin_noting, has_jumps
 from fastio.converters.pictures.probe import picture_shapes
 from fastio.converters.text.encode import TextTokens
 from fastio.converters.write.datasets import DatasetSamples, Unreadable
 from fastio.converters.write.encoder import Misfit, Piece, SampleEncoder, SampleForm, check_key
 from fastio.errors import SampleError, StoreError
 from fastio.store import SampleBatch, SampleWriter
-from fastio.store.jump_tables import begin_jump_tables
 from fastio.store.kinds.scan import Problem
 from fastio.store.write.writer import DuplicateKeyError
 from fastio.types.schema import Schema
@@ -106,7 +105,7 @@ class PieceWriter:
             self.ledger.refuse(refused)
             return
         batch, problems = _batch(self.schema, piece, self.tokenizer)
-        if self.jump and any(each.element.traits.is_image for each in self.schema.payload):
+        if self.jump and has_jumps(self.schema):
             self._pool = self._pool or _native.ThreadPool(threads(self.jobs))
             batch = self._with_jumps(batch, self._pool, problems)
         left = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
@@ -124,20 +123,10 @@ class PieceWriter:
 
     def _with_jumps(self, batch: SampleBatch, pool: _native.ThreadPool, problems: dict[int, Misfit]) -> SampleBatch:
         """The batch with start points; damaged JPEGs become problems."""
-        spans, lists = dict(batch.spans), dict(batch.lists)
-        begun = {field.name: begin_jump_tables(spans[field.name], pool) for field in jump_fields(self.schema)}
-        listed = [field.name for field in self.schema.lists if field.element.traits.is_image]
-        begun |= {name: begin_jump_tables(lists[name].spans, pool) for name in listed}
-        for name, finish in begun.items():
-            noted, status = finish()
-            rows = lists[name].owners if name in lists else np.arange(len(batch.keys))
-            if name in lists:
-                lists[name] = replace(lists[name], spans=noted)
-            else:
-                spans[name] = noted
-            for i, sentence in damage([(noted, status)], [batch.keys[row] for row in rows.tolist()]).items():
-                problems.setdefault(int(rows[i]), Misfit(sentence, name, _UNCHECKED))
-        return replace(batch, spans=spans, lists=lists)
+        noted, damaged = begin_noting(batch, self.schema, pool)()
+        for i, (name, sentence) in damaged.items():
+            problems.setdefault(i, Misfit(sentence, name, _UNCHECKED))
+        return noted
 
     def _append(self, batch: SampleBatch, left: NDArray[np.int64], problems: dict[int, Misfit]) -> NDArray[np.int64]:
         """Write the samples at ``left``, except those whose keys the store has already; they become problems."""

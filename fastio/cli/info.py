@@ -453,6 +453,9 @@ def _values(field: dict[str, Any]) -> str:
     first = field["first"]
     if not first:
         return ""
+    if "elements" in first:
+        words = _values({"first": {name: value for name, value in first.items() if name != "elements"}})
+        return f"{_range(first['elements'])} a sample{f': {words}' if words else ''}"
     if "kinds" in first:
         sizes = " x ".join(_range(first[name]) for name in ("heights", "widths"))
         return f"{', '.join(first['kinds'])} of {sizes} (height x width)"

@@ -132,7 +132,7 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack ./corpus 'text-%06d.tar' --tokenizer bytes --shard-size 64MB --resume
     """
     from fastio.converters import pack as run
-    from fastio.converters.packing.advice import advice, packing_lines
+    from fastio.converters.packing.advice import advice, list_lines, packing_lines
     from fastio.converters.packing.packer import check_one_file
     from fastio.converters.packing.seal import unread_points
     from fastio.converters.pictures.jumps import jump_advice, jump_lines
@@ -187,7 +187,7 @@ def pack(  # noqa: PLR0913 - an option each
         with open_store(out, remote=remote) as store:
             unread = [] if store.set_object is None else unread_points(out, store.set_object, remote=remote)
             epoch = epoch_line(epoch_facts(store), store.size_bytes)
-            done, better = packing_lines(store.metadata), []
+            done, better = [*list_lines(store), *packing_lines(store.metadata)], []
             if not is_streamed(source):
                 done = [*done, *jump_lines(store), *unread]
                 better = [*advice(store), *(() if pictures.jump is False else jump_advice(store))]

@@ -195,13 +195,14 @@ def test_documents_that_are_no_text(tmp_path: Path) -> None:
 
 def test_columns_that_are_refused_are_listed(tmp_path: Path) -> None:
     """Lists of pictures are no reason to say nothing of the other columns; the command leaves them out."""
-    path = write_parquet(tmp_path / "a.parquet", pa.table({"many": [[picture(0)]], "more": [[picture(1)]], "n": [1]}))
+    many, more = [[[picture(0)]]], [[[picture(1)]]]
+    path = write_parquet(tmp_path / "a.parquet", pa.table({"many": many, "more": more, "n": [1]}))
     said = run("info", path)
 
     assert "column 'many' holds lists of pictures, which fastio.Writer packs, as image[*]" in said
     assert "column 'more' holds lists" in said
     assert ".lmdb --without many,more " in said
-    only = write_parquet(tmp_path / "b.parquet", pa.table({"many": [[picture(0)]]}))
+    only = write_parquet(tmp_path / "b.parquet", pa.table({"many": many}))
     assert "column 'many' holds lists of pictures" in run("info", only, code=1)
 
 

@@ -12,7 +12,15 @@ from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_em
 from fastio.converters.sources.optional import pyarrow
 from fastio.errors import SourceError
 
-__all__ = ["columns_of", "is_bytes", "is_picture_struct", "may_hold_pictures", "plain_type", "type_at"]
+__all__ = [
+    "columns_of",
+    "is_bytes",
+    "is_list_of_bytes",
+    "is_picture_struct",
+    "may_hold_pictures",
+    "plain_type",
+    "type_at",
+]
 
 _ROWS = 64  # that are looked at at once
 
@@ -30,7 +38,8 @@ def columns_of(reader: str, places: Mapping[str, str], schema: Any, without: Col
         return _first_values(reader, places[name], name) if may_hold else []
 
     place = next(iter(places.values()))
-    return SourceColumns(place, list(places), first_values, without, root=str(Path(place).parent), decodes=True)
+    root = str(Path(place).parent)
+    return SourceColumns(place, list(places), first_values, without, root=root, decodes=True, takes_lists=True)
 
 
 def type_at(place: str, schema: Any, path: Sequence[str]) -> Any:
@@ -76,6 +85,13 @@ def is_bytes(type_: Any) -> bool:
     types, plain = pyarrow("to read tables").types, plain_type(type_)
     checks = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
     return any(is_(plain) for is_ in (*checks, is_picture_struct))
+
+
+def is_list_of_bytes(type_: Any) -> bool:
+    """Return whether values are lists of bytes, or of structs of bytes and path."""
+    types, plain = pyarrow("to read tables").types, plain_type(type_)
+    is_list = types.is_list(plain) or types.is_large_list(plain) or types.is_fixed_size_list(plain)
+    return bool(is_list) and is_bytes(plain.value_type)
 
 
 def may_hold_pictures(type_: Any) -> bool:

@@ -28,6 +28,7 @@ __all__ = [
     "features_of",
     "groups_of",
     "inner_class_names",
+    "inner_feature",
     "is_cached",
     "part_at",
     "plain_array",
@@ -485,21 +486,21 @@ def feature_at(features: Mapping[str, Any], path: Sequence[str]) -> Any:
     """Return what is noted of the column, or part of one, at ``path``; None if nothing is."""
     node: Any = features
     for part in path:
-        node = _inner(node)
+        node = inner_feature(node)
         node = node.get(part) if isinstance(node, Mapping) else None
     return node
 
 
 def class_names(feature: Any) -> list[str] | None:
     """Return the names of a ClassLabel, or of those in a list; None for anything else."""
-    feature = _inner(feature)
+    feature = inner_feature(feature)
     names = feature.get("names") if isinstance(feature, Mapping) and feature.get("_type") == "ClassLabel" else None
     return [str(name) for name in names] if isinstance(names, list) and names else None
 
 
 def inner_class_names(feature: Any, prefix: str) -> Iterator[tuple[str, list[str]]]:
     """Yield the path and the names of every ClassLabel in a feature, such as ``objects.category``."""
-    names, feature = class_names(feature), _inner(feature)
+    names, feature = class_names(feature), inner_feature(feature)
     if names is not None:
         yield prefix, names
     elif isinstance(feature, Mapping) and "_type" not in feature:
@@ -507,8 +508,8 @@ def inner_class_names(feature: Any, prefix: str) -> Iterator[tuple[str, list[str
             yield from inner_class_names(part, f"{prefix}.{name}")
 
 
-def _inner(feature: Any) -> Any:
-    """What is in lists: Sequence and List of ``datasets`` wrap it, older notes have a list of one."""
+def inner_feature(feature: Any) -> Any:
+    """Return what is in lists: Sequence and List of ``datasets`` wrap it, older notes have a list of one."""
     while True:
         if isinstance(feature, list) and len(feature) == 1:
             feature = feature[0]

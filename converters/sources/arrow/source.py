@@ -17,7 +17,8 @@ from fastio.converters.fields.values import EncodedField
 from fastio.converters.labels.columns import ALL_OTHERS, LabelOptions
 from fastio.converters.labels.file import look_like_captions
 from fastio.converters.labels.values import TableLabels
-from fastio.converters.sources.arrow.columns import columns_of, is_bytes, plain_type, type_at
+from fastio.converters.sources.arrow.columns import columns_of, is_bytes, is_list_of_bytes, plain_type, type_at
+from fastio.converters.sources.arrow.lists import check_lists, encode_lists
 from fastio.converters.sources.arrow.placed import PlacedColumn, PlacedField, in_arrow, in_parquet
 from fastio.converters.sources.arrow.reading import (
     check_cached,
@@ -51,7 +52,7 @@ from fastio.store.kinds.names import ARROW_SUFFIXES, PARQUET_SUFFIXES, has_colum
 from fastio.store.kinds.scan import Problem, SourcePath
 from fastio.types.field_types import FIELD_TYPES, type_of
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans
 
 __all__ = [
     "holds_pictures",
@@ -246,6 +247,7 @@ class _Reader:
         positions = np.concatenate([at for _, at in slices]) if slices else np.zeros(0, np.int64)
         back = np.argsort(positions, kind="stable")
         spans, columns, problems = {}, {}, dict[int, str]()
+        lists = dict[str, ListSpans]()
         for column in self.columns:
             there = found.placed.get(column.field.name)
             if there is not None:
@@ -259,11 +261,13 @@ class _Reader:
             whole = joined([self._encoded(column, batch) for batch, _ in slices])
             for i, sentence in whole.problems.items():
                 problems.setdefault(int(positions[i]), sentence)
-            if whole.spans is not None:
+            if whole.spans is not None and whole.counts is not None:
+                lists[column.field.name] = ListSpans(whole.spans, whole.counts).at(back)
+            elif whole.spans is not None:
                 spans[column.field.name] = whole.spans.at(back)
             elif whole.column is not None:
                 columns[column.field.name] = whole.column[back]
-        return Values(spans, problems, columns)
+        return Values(spans, problems, columns, lists=lists)
 
     def _encoded(self, column: Column, batch: Any) -> EncodedField:
         array = part_at(batch, column.path)
@@ -271,18 +275,25 @@ class _Reader:
             return decode_array(column.kind, column.field, array, where=column.where)
         if column.is_label and self.rule is not None:
             return encode_labels(self.rule, array, where=column.where)
+        if column.field.is_list:
+            return encode_lists(column.field, array, where=column.where)
         return encode_array(column.field, array, where=column.where)
 
 
 def _first_bytes(reader: str, place: str, path: Sequence[str]) -> bytes | None:
-    """The first bytes in a column of bytes, or in one of structs of bytes and path; None if it is of another type."""
+    """
+    The first bytes in a column of bytes, of structs of bytes and path, or of lists of these; None if it is of another
+    type. Many lists may be empty before the first that is not.
+    """
     read = 0
     with reading(reader, place, [path[0]]) as file:
+        is_list = is_list_of_bytes(type_at(place, file.schema, path))
         for batch in file.batches:
             sound(batch, path[0])
-            value = _bytes_in(part_at(batch, path))
+            values = part_at(batch, path)
+            value = _bytes_in(plain_array(values).flatten() if is_list else values)
             read += batch.num_rows
-            if value is not None or read >= _PEEKED_ROWS:
+            if value is not None or (read >= _PEEKED_ROWS and not is_list):
                 return value
     return None
 
@@ -473,7 +484,11 @@ def _selecting(table: TableHead, options: SourceOptions) -> list[tuple[str, ...]
 def settled_columns(columns: Sequence[Column], options: SourceOptions, selecting: Collection[str]) -> set[str]:
     """Return the columns that are packed as pictures, as the type that the user named, or that select rows."""
     typed = {choice.name for choice in options.fields if choice.field is not None}
-    packed = {each.path[0] for each in columns if each.field.traits.is_picture or each.kind or each.field.name in typed}
+    packed = {
+        each.path[0]
+        for each in columns
+        if each.field.element.traits.is_picture or each.kind or each.field.name in typed
+    }
     return packed | set(selecting)
 
 
@@ -501,9 +516,10 @@ def has_pictures(table: TableHead) -> bool:
     """Return whether a column holds pictures."""
     features = table.features
     for name in table.schema.names:
-        if table.schema.names.count(name) == 1 and is_bytes(table.schema.field(name).type):
-            field = field_by_type("it", table.schema.field(name).type, features.get(name), partial(table.peek, (name,)))
-            if field.traits.is_picture:
+        type_ = table.schema.field(name).type if table.schema.names.count(name) == 1 else None
+        if type_ is not None and (is_bytes(type_) or is_list_of_bytes(type_)):
+            field = field_by_type("it", type_, features.get(name), partial(table.peek, (name,)))
+            if field.element.traits.is_picture:
                 return True
         elif table.schema.names.count(name) == 1 and column_kind(_values_at(table, (name,))):
             return True
@@ -542,6 +558,11 @@ def _asked(table: TableHead, choice: FieldChoice, features: Mapping[str, Any]) -
         is_label = choice.name == _LABEL and choice.field == Field(_LABEL, *FIELD_TYPES["label"])
         takes_bytes = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
         kind = column_kind(_values_at(table, path)) if takes_bytes else None
+        check_lists(
+            f"{table.place}: --field {choice}: column {choice.where!r}",
+            choice.field,
+            type_at(table.place, table.schema, path),
+        )
         return Column(choice.field, path, feature, is_label=is_label, kind=kind)
     if choice.name == _LABEL:
         return _label(table, path, feature)
@@ -624,7 +645,8 @@ def _by_rule(table: TableHead, paths: Sequence[tuple[str, ...]], features: Mappi
     for path in paths:
         path_to(table, path[0])  # refuses names that come twice
         is_kind = column_kind(_values_at(table, path)) is not None
-        if not is_kind and not is_bytes(table.schema.field(path[0]).type):  # of these, types that fit no field say less
+        type_ = table.schema.field(path[0]).type
+        if not (is_kind or is_bytes(type_) or is_list_of_bytes(type_)):  # types that fit no field say less of these
             table.columns.refuse_pictures(path[0], table.columns.first_values(path[0]))
         name = name_from_column(table.place, "column", path[0])
         is_picture = name == _LABEL and table.peek(path) is not None

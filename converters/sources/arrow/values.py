@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers
 from fastio.converters.fields.values import EncodedField, encode_values
-from fastio.converters.sources.arrow.columns import is_bytes, is_picture_struct, plain_type
-from fastio.converters.sources.arrow.reading import plain_array, python_values, value_bytes
+from fastio.converters.sources.arrow.columns import is_bytes, is_list_of_bytes, is_picture_struct, plain_type
+from fastio.converters.sources.arrow.reading import inner_feature, plain_array, python_values, value_bytes
 from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded, field_of_bytes
 from fastio.converters.sources.optional import pyarrow
 from fastio.errors import SourceError
@@ -118,10 +118,13 @@ def joined(parts: Sequence[EncodedField]) -> EncodedField:
         np.concatenate([each.starts for each in spans]),
         np.concatenate([each.sizes for each in spans]),
     )
-    return EncodedField(spans=whole, problems=problems)
+    counts = [part.counts for part in parts if part.counts is not None]
+    return EncodedField(spans=whole, problems=problems, counts=np.concatenate(counts) if counts else None)
 
 
 def _count(part: EncodedField) -> int:
+    if part.counts is not None:
+        return len(part.counts)
     return len(part.spans) if part.spans is not None else len(part.column) if part.column is not None else 0
 
 
@@ -280,13 +283,18 @@ def field_by_type(name: str, type_: Any, feature: Any, first: Callable[[], bytes
     * strings, dates, times and decimals: text, as Arrow writes them (ISO 8601; every digit)
     * lists of one length: an array; lists of numbers or of such lists: a ragged array; other lists, structs and maps:
       JSON
-    * bytes, and structs of bytes and path: pictures (a mask, if the name says so) or bytes
+    * bytes, and structs of bytes and path: pictures (a mask, if the name says so) or bytes; lists of these: lists of
+      them
     """
     arrow, declared = pyarrow("to read tables"), _declared_array(feature)
     plain = plain_type(type_)
     if is_bytes(plain):
         declared_picture = isinstance(feature, Mapping) and feature.get("_type") == "Image"
         return field_of_bytes(name, first(), is_picture=declared_picture)
+    if is_list_of_bytes(plain):
+        inner = inner_feature(feature)
+        declared_picture = isinstance(inner, Mapping) and inner.get("_type") == "Image"
+        return field_of_bytes(name, first(), is_picture=declared_picture).listed()
     if declared is not None:
         return Field(name, RAW, declared[0], declared[1])
     if _is_text(arrow, plain):

@@ -90,8 +90,13 @@ def _named(folder: Path, value: Callable[[str], Any]) -> Path:
 
 SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], str, str]] = {
     # a maker, options, the column, and what is said of it
-    "parquet": (lambda f: write_parquet(f / "a.parquet", interleaved()), [], "images", "lists of pictures"),
-    "arrow": (lambda f: write_stream(f / "a.arrow", interleaved(), 2), [], "images", "lists of pictures"),
+    "parquet": (
+        lambda f: write_parquet(f / "a.parquet", interleaved()), ["--text-column", "text"],
+        "images", "lists of pictures",
+    ),
+    "arrow": (
+        lambda f: write_stream(f / "a.arrow", interleaved(), 2), ["--field", "t=text"], "images", "lists of pictures",
+    ),
     "parquet, fields": (
         lambda f: write_parquet(f / "a.parquet", picture_table(2, tag=["x", "y"])),
         ["--field", "tag=tag"], "image", "pictures",
@@ -106,7 +111,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], str, str]] = {
     ),
     "parquet, bytes in lists": (
         lambda f: write_parquet(f / "a.parquet", pa.table({"text": ["x"], "frames": [[picture(0)]]})),
-        [], "frames", "lists of pictures",
+        ["--field", "text=text"], "frames", "lists of pictures",
     ),
     "jsonl, lists of names": (lambda f: _named(f, lambda name: [name]), [], "image", "lists of names of pictures"),
     "jsonl, names in objects": (

@@ -152,7 +152,7 @@ def test_characters_cut_between_rows(tmp_path: Path) -> None:
     ("columns", "options", "message"),
     [
         ({"x": [None, None]}, {}, "column 'x' holds nothing but nulls; --without x leaves it out"),
-        ({"x": [[{"bytes": b"", "path": ""}]] * 2}, {}, r"column 'x' is list<.*binary in it fits no field"),
+        ({"x": [[{"bytes": b"", "name": ""}]] * 2}, {}, r"column 'x' is list<.*binary in it fits no field"),
         ({"é": [1, 2]}, {}, "column 'é' cannot name a field: --field NAME=é gives it a name"),
         ({"A": [1, 2], "a": [1, 2]}, {}, "columns 'A' and 'a' would both be the field 'a'"),
         ({}, {"fields": ["x=nothing"]}, r"--field x=nothing: there is no such column among 'image' \("),

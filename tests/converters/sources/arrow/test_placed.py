@@ -246,10 +246,10 @@ LISTS = {
 @pytest.mark.parametrize("columns", LISTS.values(), ids=LISTS)
 @pytest.mark.parametrize("suffix", ["arrow", "parquet"])
 def test_lists_of_pictures(tmp_path: Path, columns: dict[str, Any], suffix: str) -> None:
-    """Rows of several pictures are refused in place as by packing, by the name of the column: none is lost."""
+    """Rows of several pictures are refused in place, with the command that packs them: none is lost."""
     path, table = tmp_path / f"a.{suffix}", pa.table(columns)
     write_stream(path, table) if suffix == "arrow" else write_parquet(path, table, **PLAIN)
-    with pytest.raises(StoreError, match=r"column 'images' holds lists of pictures, .*--without images leaves it out"):
+    with pytest.raises(StoreError, match=r"its values 'images' are lists: pack it: fastio pack"):
         open_store(path)
 
 

@@ -1,0 +1,269 @@
+"""Lists of pictures in tables: packed by one command, none shortened, a wrong element named with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastio import FastDataset, Writer
+from fastio.cli import cli
+from fastio.converters import open_source, pack
+from fastio.converters.fields.types import parse_choice
+from fastio.errors import SourceError
+from fastio.store import SampleStore, open_store
+from fastio.types.field_types import type_of
+from tests.converters.sources.arrow.picture_tables import (
+    with_features,
+    write_file,
+    write_parquet,
+    write_saved,
+    write_stream,
+)
+from tests.converters.trees import picture
+
+PAIR = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+PICTURES = [picture(i, kind=("JPEG", "PNG")[i % 2]) for i in range(6)]
+TURN = {"user": "what is it?", "assistant": "a number"}
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    """Run a command in this process; its exit code is as expected."""
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    assert code == result.exit_code, result.output
+    return result.output
+
+
+def lists_of(store: SampleStore, name: str) -> list[list[bytes]]:
+    """The elements of each sample."""
+    elements = store.elements(name)
+    views = iter(elements.spans(name, np.arange(len(elements))).views())
+    return [[next(views).tobytes() for _ in range(count)] for count in elements.counts.tolist()]
+
+
+def pairs(files: Sequence[bytes | None]) -> list[dict[str, Any] | None]:
+    """Pictures as Hugging Face keeps them; None is null."""
+    return [None if data is None else {"bytes": data, "path": None} for data in files]
+
+
+def table_of(lists: Sequence[Sequence[bytes | None] | None], **columns: Any) -> pa.Table:
+    """A column ``images`` of lists of structs, and others."""
+    values = [None if each is None else pairs(each) for each in lists]
+    return pa.table({"images": pa.array(values, pa.list_(PAIR)), **columns})
+
+
+ROWS = [PICTURES[: i % 4] for i in range(10)]
+TEXTS = [[TURN] * (1 + i % 2) for i in range(10)]
+LAYOUTS: dict[str, pa.Table] = {
+    "FineVision": table_of(ROWS, texts=TEXTS, source=["made"] * 10),
+    "the Cauldron": with_features(
+        table_of(ROWS, texts=TEXTS), {"images": {"_type": "List", "feature": {"_type": "Image"}}}
+    ),
+    "older notes": with_features(table_of(ROWS, texts=TEXTS), {"images": [{"_type": "Image"}]}),
+    "bytes": pa.table({"images": pa.array(ROWS, pa.list_(pa.binary())), "texts": TEXTS}),
+    "large": pa.table({"images": pa.array(ROWS, pa.large_list(pa.large_binary())), "texts": TEXTS}),
+    "a text beside them": table_of(ROWS, texts=TEXTS, text=["t"] * 10),
+}
+WRITERS = {"parquet": write_parquet, "arrow": write_stream, "feather": write_file}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts_take_one_command(tmp_path: Path, name: str) -> None:
+    """Every list is packed with the bytes of its pictures; conversations are JSON; the report counts the pictures."""
+    table = LAYOUTS[name]
+    for suffix, write in WRITERS.items():
+        source = write(tmp_path / f"a.{suffix}", table)
+        said = run("pack", source, tmp_path / f"{suffix}.lmdb")
+        assert "images: 0 to 3 pictures a sample, 13 in all" in said
+        with open_store(tmp_path / f"{suffix}.lmdb") as store:
+            assert lists_of(store, "images") == ROWS
+            assert {"images": "image[*]", "texts": "json"}.items() <= {
+                each.name: type_of(each) for each in store.schema.fields
+            }.items()
+            values = store.spans("texts", np.arange(len(store))).views()
+            assert TEXTS == [json.loads(value.tobytes()) for value in values]
+        assert "all good" in run("verify", tmp_path / f"{suffix}.lmdb", "--decode")
+    shown = run("info", tmp_path / "a.parquet")
+    assert "0 to 3 a sample: JPEG, PNG of 5 x 6 (height x width)" in shown
+
+
+def test_a_saved_dataset(tmp_path: Path) -> None:
+    """A folder of save_to_disk, file after file, in any order."""
+    tables = [table_of(ROWS[:4]), table_of(ROWS[4:])]
+    source = write_saved(tmp_path / "saved", tables)
+    pack(open_source(source), tmp_path / "a.lmdb")
+    pack(open_source(source).shuffled(3), tmp_path / "b.lmdb")
+    with open_store(tmp_path / "a.lmdb") as store, open_store(tmp_path / "b.lmdb") as shuffled:
+        assert lists_of(store, "images") == ROWS
+        found = dict(zip(shuffled.keys(np.arange(10)), lists_of(shuffled, "images"), strict=True))
+        assert [found[key] for key in store.keys(np.arange(10))] == ROWS
+        assert found != ROWS
+
+
+def test_sets_of_shards_go_on(tmp_path: Path) -> None:
+    """Shards of lists are made again with the same bytes, verified, and grow by another table."""
+    source, out = write_parquet(tmp_path / "a.parquet", table_of(ROWS)), tmp_path / "a-%06d.tar"
+    run("pack", source, out, "--shard-size", "8KB")
+    names = sorted(tmp_path.glob("a-*.tar"))
+    before = names[1].read_bytes()
+    names[1].unlink()
+    run("pack", source, out, "--shard-size", "8KB", "--resume")
+    assert before == names[1].read_bytes()
+    more = write_parquet(tmp_path / "b.parquet", table_of(ROWS[::-1]))
+    run("pack", more, out, "--append")
+    with open_store(out) as store:
+        assert lists_of(store, "images") == [*ROWS, *ROWS[::-1]]
+    assert "all good" in run("verify", out)
+
+
+def test_another_order_of_sizes_is_another_plan(tmp_path: Path) -> None:
+    """Shards of other lists are refused, in words that need no sizes of single samples."""
+    out = tmp_path / "a-%06d.tar"
+    run("pack", write_parquet(tmp_path / "a.parquet", table_of(ROWS)), out, "--shard-size", "8KB")
+    changed = write_parquet(tmp_path / "a.parquet", table_of([*ROWS[:-1], PICTURES]))
+    assert "--overwrite" in run("pack", changed, out, "--shard-size", "8KB", "--resume", code=1)
+
+
+elements = st.sampled_from([*PICTURES, None, b"", b"no picture", PICTURES[0][:-20]])
+tables = st.lists(st.none() | st.lists(elements, max_size=4), min_size=1, max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=tables, size=st.integers(1, 5), suffix=st.sampled_from(sorted(WRITERS)), data=st.data())
+def test_the_writer_keeps_the_same(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[bytes | None] | None], size: int, suffix: str, data: Any
+) -> None:
+    """A table gives what Writer makes of its rows: the same lists, and as many samples left out. Null is no picture."""
+    folder = tmp_path_factory.mktemp("lists")
+    column = data.draw(st.sampled_from(["structs", "bytes"]))
+    table = table_of(rows, n=range(len(rows)))
+    if column == "bytes":
+        table = pa.table({"images": pa.array(rows, pa.list_(pa.binary())), "n": range(len(rows))})
+    source = open_source(
+        WRITERS[suffix](folder / f"a.{suffix}", table, size), fields=[parse_choice("images=images:image[*]")]
+    )
+    good = [row or [] for row in rows if all(each in PICTURES for each in row or [])]
+    if not good:
+        with pytest.raises(SourceError, match="nothing left to pack"):
+            pack(source, folder / "a.lmdb", on_error="skip")
+        return
+    report = pack(source, folder / "a.lmdb", on_error="skip")
+    with Writer(folder / "b.lmdb", {"images": "image[*]"}, on_error="skip") as out:
+        for row in rows:
+            out.write({"images": row or []})
+    assert len(report.skipped) == len(out.report.skipped) == len(rows) - len(good)
+    with open_store(folder / "a.lmdb") as store, open_store(folder / "b.lmdb") as written:
+        assert good == lists_of(store, "images") == lists_of(written, "images")
+        assert store.receipt() == written.receipt()
+        shapes = [each.elements("images").shapes("images").tolist() for each in (store, written)]
+        assert shapes[0] == shapes[1]
+
+
+DAMAGE: dict[str, tuple[bytes | None, str]] = {
+    "null": (None, "has a bad element, 2 of 3: it has null in the column 'images'"),
+    "not a picture": (b"text", "has a field 'images' that has a bad element, 2 of 3: it is not an image"),
+    "empty": (b"", "has a field 'images' that has a bad element, 2 of 3: it is not an image"),
+    "cut": (PICTURES[0][:-30], "has a field 'images' that has a bad element, 2 of 3: it cannot be decoded"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_bad_element_is_its_samples_problem(tmp_path: Path, name: str) -> None:
+    """Its place is named; the sample is left out as a whole, and the others are there."""
+    bad, words = DAMAGE[name]
+    source = write_parquet(tmp_path / "a.parquet", table_of([ROWS[3], [PICTURES[0], bad, PICTURES[1]], ROWS[2]]))
+    assert words in run("pack", source, tmp_path / "a.lmdb", code=1)
+    assert not (tmp_path / "a.lmdb").exists()
+    run("pack", source, tmp_path / "a.lmdb", "--on-error", "skip")
+    with open_store(tmp_path / "a.lmdb") as store:
+        assert [ROWS[3], ROWS[2]] == lists_of(store, "images")
+        assert ["a/1"] == [each["key"] for each in store.metadata["skipped"]]
+        assert words in store.metadata["skipped"][0]["problem"]
+
+
+def test_damaged_codes_of_a_photo(tmp_path: Path) -> None:
+    """JPEGs in lists have start points, and what making them finds is named with its place."""
+    photo = picture(0, kind="JPEG", size=(256, 192))
+    broken = bytearray(photo)
+    broken[len(photo) // 2 : len(photo) // 2 + 64] = b"\xff\x00" * 32
+    source = write_parquet(tmp_path / "a.parquet", table_of([[photo, PICTURES[1]], [photo, bytes(broken)]]))
+    said = run("pack", source, tmp_path / "a.lmdb", code=1)
+    assert "'images' that has a bad element, 2 of 2: it cannot be decoded: its data are damaged" in said
+    said = run("pack", source, tmp_path / "a.lmdb", "--on-error", "skip")
+    assert "start points within 1 of 2 pictures of 'images'" in said  # the other is small
+
+
+def test_only_the_path_of_a_picture(tmp_path: Path) -> None:
+    """Files that a table names are not opened: that element is named, and so is its path."""
+    values = [[{"bytes": PICTURES[0], "path": None}], [{"bytes": None, "path": "a.png"}]]
+    source = write_parquet(tmp_path / "a.parquet", pa.table({"images": pa.array(values, pa.list_(PAIR))}))
+    said = run("pack", source, tmp_path / "a.lmdb", code=1)
+    assert "has a bad element, 1 of 1: it has only the path 'a.png' in the column 'images'" in said
+
+
+def test_empty_lists_and_nulls_have_no_picture(tmp_path: Path) -> None:
+    """A null in place of a list is an empty list, also where the first rows have nothing else."""
+    rows = [*([None, []] * 800), [PICTURES[0]], None]
+    source = write_parquet(tmp_path / "a.parquet", table_of(rows), 100)
+    assert "images: 0 to 1 pictures a sample, 1 in all" in run("pack", source, tmp_path / "a.lmdb")
+    with open_store(tmp_path / "a.lmdb") as store:
+        assert [row or [] for row in rows] == lists_of(store, "images")
+    assert [] == FastDataset(tmp_path / "a.lmdb", fields=("images",))[0][0]
+
+
+def test_one_picture_that_may_be_missing(tmp_path: Path) -> None:
+    """``image?`` takes nulls, and Hugging Face's structs of nulls, as no picture."""
+    values = [{"bytes": PICTURES[0], "path": None}, None, {"bytes": None, "path": None}, *pairs(PICTURES[1:2])]
+    table = pa.table({"image": pa.array(values, PAIR), "n": range(4)})
+    source, out = write_parquet(tmp_path / "a.parquet", table), tmp_path / "a.lmdb"
+    said = run("pack", source, out, "--field", "image=image:image?", "--field", "n=n")
+    assert "image: pictures in 2 of 4 samples" in said
+    with open_store(out) as store:
+        assert [[PICTURES[0]], [], [], [PICTURES[1]]] == lists_of(store, "image")
+
+
+def test_lists_of_other_values(tmp_path: Path) -> None:
+    """Texts, sounds, masks and arrays in lists, as --field says or as the column is."""
+    sounds = [[b"RIFFa"], [b"RIFFb", b""]]
+    columns = {
+        "captions": [["one", "two"], []],
+        "sounds": sounds,
+        "masks": [[picture(0, mode="L")], [picture(1, mode="L")] * 2],
+        "rows": [[[1.0, 2.0], [3.0]], [[4.0]]],
+    }
+    source, out = write_parquet(tmp_path / "a.parquet", pa.table(columns)), tmp_path / "a.lmdb"
+    types = {"captions": "text[*]", "sounds": "bytes[*]", "masks": "mask[*]", "rows": "float32[*][*]"}
+    options = [word for name, type_ in types.items() for word in ("--field", f"{name}={name}:{type_}")]
+    run("pack", source, out, *options)
+    with open_store(out) as store:
+        assert types == {each.name: type_of(each) for each in store.schema.fields}
+        assert [[b"one", b"two"], []] == lists_of(store, "captions")
+        assert sounds == lists_of(store, "sounds")
+        assert columns["masks"] == lists_of(store, "masks")
+        arrays = [[np.frombuffer(each, np.float32).tolist() for each in row] for row in lists_of(store, "rows")]
+        assert columns["rows"] == arrays
+    assert "all good" in run("verify", out, "--decode")
+
+
+def test_what_cannot_be_done_is_said_in_a_line(tmp_path: Path) -> None:
+    """Other types, rewriting, lists in lists, and columns that nobody asked for."""
+    nested = pa.array([[[PICTURES[0]]]], pa.list_(pa.list_(pa.binary())))
+    nest = write_parquet(tmp_path / "n.parquet", pa.table({"images": nested}))
+    source, out = write_parquet(tmp_path / "a.parquet", table_of(ROWS, source=["s"] * 10)), tmp_path / "a.lmdb"
+    for arguments, words in (
+        ((source, out, "--restart", "8"), "whose pictures are packed as they are: drop the options that change"),
+        ((source, out, "--field", "s=source:text[*]"), "column 'source' is string, expected lists for text[*]"),
+        ((source, out, "--field", "s=source"), "--field NAME=images packs them; --without images leaves it out"),
+        ((nest, out), "column 'images' holds lists of pictures, which fastio.Writer packs"),
+    ):
+        said = run("pack", *arguments, code=1)
+        assert words in said
+        assert "Traceback" not in said
