@@ -175,19 +175,18 @@ def _folder(dataset: Any) -> DatasetSamples:
 
 
 def _is_untouched_store(dataset: Any) -> bool:
-    """Whether this is a FastDataset whose samples are its store's, with encoded pictures among them."""
+    """Whether this is a FastDataset whose samples are its store's."""
     return (
         _is_of(dataset, "fastio.dataset.fast_dataset", "FastDataset")
         and not dataset.makes_samples
         and dataset.transform is None
         and dataset.target_transform is None
         and not dataset.tv_tensors
-        and any(dataset.store.schema[name].element.traits.is_picture for name in dataset.form.names)
     )
 
 
 def _stored(dataset: Any) -> DatasetSamples:
-    """The samples of a FastDataset, with the stored bytes of their pictures."""
+    """The samples of a FastDataset, with the stored bytes of their pictures, and the types of all fields."""
     store, form = dataset.store, dataset.form
     pictures = [name for name in form.names if store.schema[name].traits.is_picture]
     lists = [each.name for each in store.schema.lists if each.name in form.names and each.element.traits.is_picture]
@@ -212,13 +211,15 @@ def _stored(dataset: Any) -> DatasetSamples:
                     named = dict(zip(others, sample, strict=True))
                     named |= {name: values.spans[name].view(position).tobytes() for name in pictures}
                     named |= {name: listed[name][position] for name in lists}
-                    yield form.assemble({name: named[name] for name in form.names})
+                    whole = form.assemble({name: named[name] for name in form.names})
+                    # A document alone may be a dict, which would be taken for fields.
+                    yield (whole,) if form.kind == "value" else whole
 
     return DatasetSamples(
         count=len(dataset),
         read=read,
         iterate=lambda: iter(()),
-        fields={name: _known_type(store.schema[name]) for name in form.names},
+        fields={name: _known_type(store.schema[name], form.names) for name in form.names},
         metadata={name: store.metadata[name] for name in ("classes", "field_classes") if store.metadata.get(name)},
         key_at=lambda index: dataset.keys[index],
     )
@@ -241,9 +242,14 @@ def _stored_lists(
     return found, problems
 
 
-def _known_type(field: Field) -> FieldType | None:
-    """The type of a stored field if its values alone would not tell it: pictures, masks, boxes and lists."""
-    return type_of(field) if field.element.traits.is_picture or field.is_box or field.is_list else None
+def _known_type(field: Field, names: Sequence[str]) -> FieldType | None:
+    """
+    The type of a stored field among the fields ``names``; None for labels, which are told by their name, and for what
+    belongs to a field that is not among them.
+    """
+    if type_of(field) == "label" or (field.owner and field.owner not in names):
+        return None
+    return type_of(field)
 
 
 # Gives fields of a dataset's samples other names before anything else looks at them.

@@ -38,8 +38,8 @@ def pack(  # noqa: PLR0913 - an option each
     * Hugging Face: features are the types, ``ClassLabel`` brings the names of classes, and the ``Image`` column's bytes
       stay as they are. Fields have the columns' names in lower case.
     * torchvision's ``ImageFolder`` without transforms: the files' bytes stay as they are, and keys are their names.
-    * A FastDataset without transforms: encoded pictures and masks keep their stored bytes, and samples their keys. To
-      pack a whole store again, ``fastio pack STORE OUT`` is faster.
+    * A FastDataset without transforms: encoded pictures and masks keep their stored bytes, fields their types, and
+      samples their keys. To pack a whole store again, ``fastio pack STORE OUT`` is faster.
     * PIL images become PNGs, which lose nothing but may be larger than the files that they were read from; images
       opened by Pillow and not touched since keep their file's bytes. ``str(report)`` counts the PNGs.
 

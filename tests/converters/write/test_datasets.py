@@ -91,6 +91,47 @@ def test_many_fields(tmp_path: Path, scenes: Path, fields: tuple[str, ...] | Non
         assert set(dataset.store.schema.fields) == set(store.schema.fields)
 
 
+VALUES: dict[str, list[Any]] = {
+    "tokens16": [[1, 2], [], [7]],
+    "tokens": [[1, 2], [3, 4], [1 << 31, 5]],
+    "json": ["a", "b", "c"],
+    "json ": [{"a": 1}, {"b": 2}, {}],
+    "int64[*]": [[1, 2], [3, 4], [5, 6]],
+    "float32[2]": [[1, 2], [3, 4], [5, 6]],
+    "bytes?": [None, b"", b"x"],
+    "text[*]": [["a"], ["b", "c"], ["d"]],
+    "tokens16[*]": [[], [[1, 2], []], [[3]]],
+}
+
+
+@pytest.mark.parametrize(
+    "beside", [{}, {"label": "label"}, {"image": "image", "count": "int8"}], ids=["alone", "pair", "more"]
+)
+@pytest.mark.parametrize("type_", VALUES)
+def test_types_are_those_of_the_store(tmp_path: Path, type_: str, beside: dict[str, str]) -> None:
+    """A field has its type and its bytes, whatever its values look like, and samples have their keys, in order."""
+    others: dict[str, Any] = {"label": 1, "count": 3, "image": PHOTOS[0]}
+    with fastio.Writer(tmp_path / "a.lmdb", {"value": type_.strip(), **beside}) as out:
+        for number, value in enumerate(VALUES[type_]):
+            out.write({"value": value, **{name: others[name] for name in beside}}, key=f"k{number}")
+    fastio.pack(FastDataset(tmp_path / "a.lmdb"), tmp_path / "b.tar")
+
+    names = ["value", *(name for name in beside if name != "image")]
+    before, after = (FastDataset(tmp_path / name, fields=names) for name in ("a.lmdb", "b.tar"))
+    assert before.store.schema == after.store.schema
+    assert ["k0", "k1", "k2"] == after.keys
+    assert repr(list(before)) == repr(list(after))
+
+
+def test_rows_without_what_they_belong_to(tmp_path: Path) -> None:
+    """Classes of boxes that are packed without the boxes are rows of their own."""
+    with fastio.Writer(tmp_path / "a.h5", {"boxes": "xyxy", "kinds": "int64[*] per boxes"}) as out:
+        out.write({"boxes": BOXES, "kinds": [4, 5]})
+    fastio.pack(FastDataset(tmp_path / "a.h5", fields="kinds"), tmp_path / "b.h5")
+
+    assert [4, 5] == FastDataset(tmp_path / "b.h5")[0].tolist()
+
+
 def test_the_picture_alone_and_a_subset(tmp_path: Path, scenes: Path) -> None:
     """One field is packed alone; a Subset packs its samples, in its order."""
     fastio.pack(Subset(FastDataset(scenes, fields="image"), [2, 0]), tmp_path / "again.lmdb")
