@@ -73,7 +73,7 @@ def reading(
     Parquet only these columns are read (None: all).
 
     Batches begin with those of group ``first_group`` (see ``groups_of``). What Arrow raises becomes a SourceError that
-    names the file.
+    names the file, in one line.
     """
     arrow = pyarrow(f"to read {place}")
     try:
@@ -103,8 +103,9 @@ def reading(
                     yield OpenTable(reader.schema, islice(batches, first_group, None), file.tell, memory)
     except FastioError:
         raise
-    except (arrow.ArrowException, OSError) as exc:
-        raise SourceError(f"{place}: expected {kind} data: {exc}; damaged or truncated?") from exc
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as exc:  # the last of names of columns
+        reason = " ".join(str(exc).split())
+        raise SourceError(f"{place}: expected {kind} data: {reason}; damaged or truncated?") from exc
 
 
 def _table_in_chunk(memory: Any, place: str) -> Any:

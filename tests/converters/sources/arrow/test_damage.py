@@ -99,6 +99,17 @@ def test_offsets_that_lead_out(tmp_path: Path, offsets: list[int]) -> None:
         pack(open_source(path), tmp_path / "out.lmdb")
 
 
+@pytest.mark.parametrize("write", [write_file, write_stream, write_parquet])
+def test_names_of_columns_that_are_not_utf8(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """A byte of a column's name that changes is an error of one line, as other damage is."""
+    path = write(
+        tmp_path / ("a.parquet" if write is write_parquet else "a.arrow"), picture_table(3, caption=["a"] * 3), 2
+    )
+    path.write_bytes(path.read_bytes().replace(b"caption", b"capt\x96on"))
+    with pytest.raises(SourceError, match=rf"{path.name}: expected \w+ data: .*; damaged or truncated\?\Z"):
+        open_source(path)
+
+
 @pytest.mark.parametrize("index", [3, 1 << 30, -1, -(1 << 30)])
 @pytest.mark.parametrize("values", [[b"aaaa", b"bbbb", b"cccc"], ["aaaa", "bbbb", "cccc"]], ids=["bytes", "text"])
 def test_indices_that_lead_out(tmp_path: Path, values: list[Any], index: int) -> None:
