@@ -26,12 +26,15 @@ from fastio.converters.sources.options import source_record
 from fastio.converters.sources.source import split_by_bytes
 from fastio.converters.write.fields import Fields, FieldsAsked, infer_field
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.errors import FastioError, SampleError, SchemaError
+from fastio.errors import FastioError, SampleError, SchemaError, StoreError
 from fastio.loader.fast_loader import FastLoader
 from fastio.store import SampleStore, open_store
+from fastio.store.files.local import expanded, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.store.sets.names import NumberedName
 from fastio.types.options import explains_names
 from fastio.types.schema import Schema
+from fastio.types.units import counted
 
 __all__ = ["BatchFunction", "ComputedSource", "compute", "computed_source"]
 
@@ -84,11 +87,13 @@ def compute(  # noqa: PLR0913 - an option of the command each
     refused: functions are the same by their source and by the numbers and texts that they were made with (arguments of
     ``partial``, variables of a function around them). What an object or a model holds is not compared.
 
-    Raises SchemaError for values that fit no field, SourceError for a bad sample, FastioError for a function that
-    returns something else, and what opening ``store`` and writing ``out`` raise.
+    Raises SchemaError for values that fit no field, SourceError for a bad sample, StoreError if ``out`` is the store
+    itself, FastioError for a function that returns something else, and what opening ``store`` and writing ``out``
+    raise.
     """
     opened = open_store(store, remote=remote) if isinstance(store, (str, os.PathLike)) else store
     try:
+        _check_apart(opened, expanded(os.fspath(out)))
         source = computed_source(
             opened,
             function,
@@ -113,6 +118,21 @@ def compute(  # noqa: PLR0913 - an option of the command each
     finally:
         if opened is not store:
             opened.close()
+
+
+def _check_apart(store: SampleStore, out: str) -> None:
+    """Raise StoreError if ``out`` names files of ``store``, which ``overwrite`` would replace by what is computed."""
+    folder, name = os.path.split(out)
+    numbered = NumberedName.parse(name)
+    for path in store.shard_paths:
+        for place in {path, os.path.realpath(path)} if is_local(path) else {path}:
+            above, file = os.path.split(place)
+            is_here = above == folder or (is_local(out) and os.path.realpath(above) == os.path.realpath(folder))
+            if is_here and (file == name if numbered is None else numbered.pattern.fullmatch(file)):
+                raise StoreError(
+                    f"{out}: is the store that values are computed from, which they would replace: write them as "
+                    "another store, which fastio.beside reads with this one"
+                )
 
 
 @explains_names()
@@ -255,16 +275,16 @@ class _Work:
         name, count = _name_of(self.function), self.samples_of(batch)
         made = self.function(batch)
         if not isinstance(made, Mapping) or not made:
+            got = "an empty dict" if made == {} else type(made).__name__
             raise FastioError(
-                f"{name} returned {type(made).__name__}, expected a dict of values by field, such as "
-                '{"embedding": ...}'
+                f'{name} returned {got}, expected a dict of values by field, such as {{"embedding": ...}}'
             )
         values = {str(field): _one_by_one(each) for field, each in made.items()}
         for field, each in values.items():
             if len(each) != count:
                 raise FastioError(
-                    f"{name} returned {len(each)} values of {field!r} for a batch of {count} samples, expected one for "
-                    "each"
+                    f"{name} returned {counted(len(each), 'value')} of {field!r} for a batch of "
+                    f"{counted(count, 'sample')}, expected one for each"
                 )
         return values
 
@@ -277,17 +297,22 @@ class _Work:
         """Return the fields of what the function returns for a first batch, and the bytes of a sample's values."""
         store = self.dataset.store
         made: dict[str, list[Any]] | None = None
+        first = ""  # why the first sample, or batch, that is not good is none
         for start in range(0, len(store), self.batch_size):
             with self.loader(np.arange(start, min(start + self.batch_size, len(store))), self.batch_size) as loader:
                 for batch in loader:
                     try:
                         made = self.values(batch)
-                    except SampleError:
-                        continue
+                    except SampleError as exc:
+                        first = first or f"is refused by {_name_of(self.function)}: {exc}"
+                first = first or next((_words(error) for error in loader.skipped), "")
             if made is not None:
                 break
         if made is None:
-            raise SchemaError(f"{store.path}: none of its samples is good, so nothing tells what the function returns")
+            raise SchemaError(
+                f"{store.path}: none of its samples is good, so nothing tells what the function returns; the "
+                f"first {first}"
+            )
         named = asked.named or dict.fromkeys(made)
         lacking = next((name for name in named if name not in made), None)
         if lacking is not None:

@@ -319,3 +319,42 @@ def test_functions_that_are_none(
     Path("means.py").write_text(SCRIPT)
     result = CliRunner().invoke(cli, ["compute", photos, "a.h5", function])
     assert (1, True) == (result.exit_code, words in result.output), result.output
+
+
+@pytest.mark.parametrize("out", ["photos.lmdb", "./photos.lmdb", "link.lmdb"])
+def test_a_store_is_not_replaced_by_what_is_computed_from_it(
+    photos: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    """Nor with overwrite=True, by whatever name it is called: its photos would be gone."""
+    monkeypatch.chdir(tmp_path)
+    Path("link.lmdb").symlink_to("photos.lmdb")
+    with pytest.raises(StoreError, match="is the store that values are computed from, which they would replace"):
+        compute(out.replace("photos", "link") if out == "./photos.lmdb" else out, out, describe, overwrite=True)
+    with open_store("photos.lmdb") as store:
+        assert ["image", "number"] == [field.name for field in store.schema.fields]
+
+
+def test_a_set_is_not_replaced_by_what_is_computed_from_it(photos: str, tmp_path: Path) -> None:
+    """The numbered name of its own shards names the set itself; another name does not."""
+    name = str(tmp_path / "out-%03d.tar")
+    compute(photos, name, describe, **OPTIONS)
+    with pytest.raises(StoreError, match="is the store that values are computed from"):
+        compute(name, name, lambda batch: {"score": batch["score"]}, overwrite=True)
+
+    compute(name, str(tmp_path / "again-%03d.tar"), lambda batch: {"half": batch[0]}, read=["score", "caption"])
+
+
+def test_an_empty_dict_is_called_so(photos: str, tmp_path: Path) -> None:
+    """The function returned a dict, but nothing in it."""
+    with pytest.raises(FastioError, match="returned an empty dict, expected a dict of values"):
+        compute(photos, tmp_path / "out.h5", lambda batch: {}, **OPTIONS)
+
+
+def test_nothing_good_says_why(photos: str, tmp_path: Path) -> None:
+    """A function that refuses all samples is quoted."""
+
+    def refuse(batch: Any) -> dict[str, Any]:
+        raise SampleError("too dark")
+
+    with pytest.raises(SchemaError, match=r"none of its samples is good, .*; the first is refused by .*: too dark"):
+        compute(photos, tmp_path / "out.h5", refuse, **OPTIONS)
