@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,19 @@ def members(path: Path, content: dict[str, bytes]) -> Path:
         for name, data in content.items():
             archive.writestr(name, data)
     return path
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_changed_byte_of_an_npz(tmp_path: Path, save: Any) -> None:
+    """What differs from the checksum of its member is not packed, as numpy does not load it."""
+    save(tmp_path / "a.npz", image=X, label=Y)
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[data.index(b"image.npy") + 200] ^= 1
+    (tmp_path / "a.npz").write_bytes(data)
+
+    with pytest.raises((zipfile.BadZipFile, zlib.error)):
+        np.load(tmp_path / "a.npz")["image"]
+    assert "a.npz: image.npy: " in refused(tmp_path / "a.npz")
 
 
 def test_asked_for(tmp_path: Path) -> None:
