@@ -62,7 +62,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         if form is None or form.foreign is not None or not others:  # files of others open: this one is ours, and cut
             raise
         raise SourceError(f"{path}: expected a packed store, found {others}") from exc
-    refuse_lists(store, "lists cannot be packed again from a store yet: pack what it was packed from")
+    refuse_lists(store, "fastio pack does not pack lists again: in Python, fastio.pack(FastDataset(path), out) does")
     is_sealed = all(shard.is_sealed for shard in store.shards)
     problems: dict[int, Problem] = {} if is_sealed else _repeated(store)
     not_samples = () if is_sealed else store.metadata["skipped"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -438,7 +439,9 @@ def _print_source(report: dict[str, Any]) -> None:
         raise _nothing_good(report, "sample")
     command = printable(report["command"])
     if report["in_place"]:
-        click.echo("\nit can be read where it lies: FastDataset and FastLoader take the path")
+        options = set(shlex.split(report["command"])[4:]) - {"--on-error", "skip"}
+        told = ", with the options of the command below as unpacked=Unpacked(...)" if options else ""
+        click.echo(f"\nit can be read where it lies: FastDataset and FastLoader take the path{told}")
     click.echo(f"\npack it: {command}" if not report["in_place"] else f"pack it: {command}")
     if "command_for_chats" in report:
         click.echo(f"or as token ids of chats: {printable(report['command_for_chats'])}")

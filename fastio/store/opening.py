@@ -17,6 +17,7 @@ from fastio.store.files.local import check_address, expanded, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.formats import named, names_store
 from fastio.store.index.store import SealedStore
+from fastio.store.kinds.names import is_pattern, matching
 from fastio.store.kinds.unknown import is_container_of_others
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.shards import Way, open_set, open_shard, store_of
@@ -24,6 +25,7 @@ from fastio.types.options import explains_names
 
 __all__ = ["open_store"]
 
+_OF_PATTERN = "it is a pattern: only a folder or a single file can be"
 _ATTEMPTS = 10  # further attempts to open a set that others replace meanwhile
 
 _Version = tuple[str, tuple[int, int] | None]  # a path, with the device and inode of the file there
@@ -81,6 +83,10 @@ def open_store(
             if attempt < _ATTEMPTS and before != _versions(path):
                 continue  # the store was replaced meanwhile
             if not os.path.lexists(path):
+                if not names_store(path) and is_pattern(path) and matching(path):
+                    from fastio.store.kinds.recognise import not_packed
+
+                    raise type(exc)(not_packed(path, unpacked, why=_OF_PATTERN)) from exc
                 raise
             is_named = names_store(path)
             if is_named and not (isinstance(exc, StoreIncomplete) and is_container_of_others(path)):

@@ -201,6 +201,8 @@ def test_columns_that_are_refused_are_listed(tmp_path: Path) -> None:
 
     assert "column 'many' holds lists of pictures, which fastio.Writer packs, as image[*]" in said
     assert "column 'more' holds lists" in said
+    plain = write_parquet(tmp_path / "p.parquet", pa.table({"many": many, "x": [picture(1)]}), compression="none")
+    assert "take the path, with the options of the command below as unpacked=Unpacked(...)" in run("info", plain)
     assert ".lmdb --without many,more " in said
     only = write_parquet(tmp_path / "b.parquet", pa.table({"many": many}))
     assert "column 'many' holds lists of pictures" in run("info", only, code=1)
@@ -242,7 +244,7 @@ def test_rows_of_ids(tmp_path: Path) -> None:
         assert 1 == said.count("\n")
     for name in ("train.npy", "mega", "mega.idx", "mega.bin"):
         assert "a stream of token ids" in run("info", tmp_path / name)
-    with pytest.raises(StoreError, match=r"is a stream of token ids .*open it where it lies by fastio\.TokenStream"):
+    with pytest.raises(StoreError, match=r"is a stream of token ids .*Open it where it lies by fastio\.TokenStream"):
         FastDataset(tmp_path / "mega.bin")
     run("pack", tmp_path / "train.bin", tmp_path / "o.lmdb", "--dtype", "uint16")
     assert 100 == len(TokenStream(tmp_path / "o.lmdb"))
@@ -369,3 +371,15 @@ def test_options_of_stores(tmp_path: Path) -> None:
     assert "is not packed yet" in run("info", path, "--skipped", code=2)
     assert "no file or folder of that name" in run("info", tmp_path / "gone", code=1)
     assert "gone.lmdb" in run("info", tmp_path / "gone.lmdb", code=1)
+
+
+def test_a_pattern_is_packed(tmp_path: Path) -> None:
+    """What FastDataset does not take is not said to be read where it lies."""
+    for name in "ab":
+        write_parquet(tmp_path / f"{name}.parquet", picture_table(2), compression="none", use_dictionary=False)
+    pattern = tmp_path / "*.parquet"
+
+    assert "it can be read where it lies" in run("info", tmp_path / "a.parquet")
+    assert "it can be read where it lies" not in run("info", pattern)
+    with pytest.raises(StoreError, match=r"because it is a pattern: only a folder or .* Pack it: fastio pack "):
+        FastDataset(pattern)

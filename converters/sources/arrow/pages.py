@@ -39,7 +39,7 @@ _ENCODINGS = {
     9: "BYTE_STREAM_SPLIT",
 }
 _PLAIN, _OF_DICTIONARY, _RLE = 0, (2, 8), 3
-REMEDY = 'write the file with use_dictionary=False, compression="none"'
+REMEDY = 'use_dictionary=False, compression="none" of the writer avoid that'
 _SIZE = struct.Struct("<I")
 _LONGEST_VARINT, _DEEPEST = 10, 16
 
@@ -167,7 +167,7 @@ class _Page:
         count, encoding = self.number(1), self.number(4 if self.kind == _DATA_2 else 2)
         if encoding != _PLAIN and encoding not in _OF_DICTIONARY:
             name = _ENCODINGS.get(encoding, f"number {encoding}")
-            raise NotPlainError(f"are encoded as {name} ({chunk.column}): {REMEDY}")
+            raise NotPlainError(f"are encoded as {name} ({chunk.column}; {REMEDY})")
         at, there = self._levels(count, chunk.levels)
         present = int(there.sum())
         if encoding == _PLAIN:
@@ -193,7 +193,7 @@ class _Page:
         elif levels:
             if self.number(3) != _RLE:
                 name = _ENCODINGS.get(self.number(3), f"number {self.number(3)}")
-                raise NotPlainError(f"have nulls that are encoded as {name}: {REMEDY}")
+                raise NotPlainError(f"have nulls that are encoded as {name} ({REMEDY})")
             if self.stop - at < _SIZE.size:
                 raise _damaged(self.where, at, "a page ends before its levels")
             size = _SIZE.unpack_from(self.view, at)[0]

@@ -107,7 +107,7 @@ def _why(place: str, type_: Any) -> str:
     plain = plain_type(type_)
     if not is_bytes(type_) and not types.is_string(plain) and not types.is_large_string(plain):
         return "are not kept as fields of samples are"
-    return 'are compressed (LZ4 or Zstandard) in the record batches: write these with compression=None ("uncompressed")'
+    return "are compressed in the record batches (LZ4 or Zstandard; compression=None of the writer avoids that)"
 
 
 def in_parquet(rows: TableFiles, columns: Sequence[PlacedColumn], *, check: bool) -> dict[str, PlacedField]:
@@ -161,7 +161,7 @@ def _chunks(place: str, schema: Any, footer: Any, column: PlacedColumn) -> Itera
         group = footer.row_group(number)
         chunk = group.column(leaf)
         if chunk.compression != _UNCOMPRESSED:
-            raise NotPlainError(f"are compressed with {chunk.compression} ({words}): {REMEDY}")
+            raise NotPlainError(f"are compressed with {chunk.compression} ({words}; {REMEDY})")
         where = f"{place}: {words}, row group {number}"
         first = chunk.data_page_offset
         if chunk.has_dictionary_page and chunk.dictionary_page_offset:

@@ -104,7 +104,7 @@ def reading(
     except FastioError:
         raise
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as exc:  # the last of names of columns
-        reason = " ".join(str(exc).split())
+        reason = " ".join(str(exc).split()).rstrip(".")
         raise SourceError(f"{place}: expected {kind} data: {reason}; damaged or truncated?") from exc
 
 

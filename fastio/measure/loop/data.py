@@ -340,7 +340,7 @@ def picture_files(folder: str | Path) -> list[str]:
     if not paths:
         from fastio.store.kinds.recognise import not_packed
 
-        raise SourceError(f"{not_packed(str(folder))}; no picture files in it, which are measured unpacked")
+        raise SourceError(f"no picture files, which are measured unpacked; {not_packed(str(folder))}")
     return paths
 
 

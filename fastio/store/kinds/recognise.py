@@ -141,10 +141,11 @@ def not_packed(path: str, options: Unpacked = AS_IT_IS, *, why: str = "") -> str
             later("fastio.converters.sources.opening:open_text")(found)
     except SourceError as exc:
         return str(exc)
-    signs = f" ({found.signs})" if found.signs else ""
-    remedy = "open it where it lies by fastio.TokenStream, or pack it" if found.kind.takes_ids else "pack it"
-    state = f"which cannot be read where it lies, because {why}" if why else "and not packed yet"
-    return f"{path}: is {found.kind.what}{signs}, {state}: {remedy}: {pack_command(path, *options.words())}"
+    what, signs = found.kind.what, found.signs
+    seen = f"{what} ({signs})" if signs and signs not in what else what  # "Parquet files (Parquet files)" says it twice
+    state = f"but cannot be read where it lies, because {why}" if why else "and not packed yet"
+    remedy = "Open it where it lies by fastio.TokenStream, or pack it" if found.kind.takes_ids else "Pack it"
+    return f"{path}: is {seen}, {state}. {remedy}: {pack_command(path, *options.words())}"
 
 
 def pack_command(path: str, *options: str) -> str:

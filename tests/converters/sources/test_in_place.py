@@ -209,7 +209,7 @@ def test_pictures_in_a_table_are_packed_first(tmp_path: Path) -> None:
     """A table that holds pictures itself is no list of files."""
     rows = [{"image": base64.b64encode(picture(i)).decode(), "label": i} for i in range(3)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(StoreError, match="and not packed yet: pack it: fastio pack"):
+    with pytest.raises(StoreError, match=r"and not packed yet\. Pack it: fastio pack"):
         open_store(tmp_path / "rows.jsonl")
 
 

@@ -513,7 +513,7 @@ def test_info_says_that_it_is_read_in_place(photos: Path) -> None:
     """Beside the command that packs it."""
     said = CliRunner().invoke(cli, ["info", str(photos)]).output
 
-    assert "it can be read where it lies: FastDataset and FastLoader take the path" in said
+    assert "it can be read where it lies: FastDataset and FastLoader take the path\n" in said
     assert "pack it: fastio pack" in said
 
 

@@ -48,7 +48,7 @@ def _table(folder: Path) -> Path:
     return folder / "rows.csv"
 
 
-NOT_HERE = "which cannot be read where it lies, because its values 'image'"
+NOT_HERE = "but cannot be read where it lies, because its values 'image'"
 TURNED = "have their channels first, which packing moves last"
 SOURCES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "arrays": (_arrays, f"is arrays of NumPy (an array of NumPy), {NOT_HERE} are compressed"),
@@ -64,14 +64,14 @@ def test_what_is_not_packed_is_named_by_all(name: str, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     make, expected = SOURCES[name]
     path = make(tmp_path / name)
-    with pytest.raises(StoreError, match=re.escape(f"{path}: {expected}: pack it: fastio pack ")) as caught:
+    with pytest.raises(StoreError, match=re.escape(f"{path}: {expected}. Pack it: fastio pack ")) as caught:
         FastDataset(path)
     line = str(caught.value)
 
     assert all(line in said(command, path) for command in ("verify", "ls", "show"))
     assert f"{not_packed(str(path))}\n" in said("doctor", path)
-    assert line.partition("pack it: ")[2] == not_packed(str(path)).partition("pack it: ")[2]
-    command = shlex.split(line.partition("pack it: ")[2])
+    assert line.partition("ack it: ")[2] == not_packed(str(path)).partition("ack it: ")[2]
+    command = shlex.split(line.partition("ack it: ")[2])
     CliRunner().invoke(cli, command[1:], catch_exceptions=False)
     assert len(open_store(command[3])) > 0
 
@@ -81,9 +81,9 @@ def test_the_command_that_packs_has_the_options_given(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     path = _arrays(tmp_path / "arrays")
     fields = ["image=x:image", "label=y"]
-    with pytest.raises(StoreError, match="are compressed: pack it: ") as caught:
+    with pytest.raises(StoreError, match=r"are compressed\. Pack it: ") as caught:
         FastDataset(path, unpacked=Unpacked(fields=fields))
-    command = shlex.split(str(caught.value).partition("pack it: ")[2])
+    command = shlex.split(str(caught.value).partition("ack it: ")[2])
     assert ["--field", fields[0], "--field", fields[1]] == command[4:]
     CliRunner().invoke(cli, command[1:], catch_exceptions=False)
     assert len(FastDataset(command[3])) == 3
@@ -92,7 +92,9 @@ def test_the_command_that_packs_has_the_options_given(tmp_path: Path, monkeypatc
 def test_token_ids_are_opened_in_place_by_their_own_class(tmp_path: Path) -> None:
     """A FastDataset has no dtype to pass: the message says which class has."""
     (tmp_path / "a.bin").write_bytes(bytes(64))
-    with pytest.raises(StoreError, match=r"is a stream of token ids .*: open it where it lies by fastio\.TokenStream,"):
+    with pytest.raises(
+        StoreError, match=r"is a stream of token ids .*\. Open it where it lies by fastio\.TokenStream,"
+    ):
         FastDataset(tmp_path / "a.bin")
 
 

@@ -198,19 +198,19 @@ REFUSED: list[tuple[str, Callable[[Path], Path], str]] = [
     (
         "a.parquet",
         lambda path: write_parquet(path, picture_table(3)),
-        "are compressed with SNAPPY (column 'image.bytes')",
+        "are compressed with SNAPPY (column 'image.bytes'; use_dictionary=False",
     ),
     (
         "a.parquet",
         lambda path: write_parquet(
             path, picture_table(3), **PLAIN, column_encoding={"image.bytes": "DELTA_LENGTH_BYTE_ARRAY"}
         ),
-        "are encoded as DELTA_LENGTH_BYTE_ARRAY (column 'image.bytes'): write the file with use_dictionary=False",
+        "are encoded as DELTA_LENGTH_BYTE_ARRAY (column 'image.bytes'; use_dictionary=False",
     ),
     (
         "a.arrow",
         lambda path: write_file(path, picture_table(3), options=pa.ipc.IpcWriteOptions(compression="lz4")),
-        "are compressed (LZ4 or Zstandard) in the record batches",
+        "are compressed in the record batches (LZ4 or Zstandard; compression=None",
     ),
     (
         "a.arrow",
