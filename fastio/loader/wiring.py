@@ -344,7 +344,8 @@ def _patch_stages(
     count = Colours.leading(colours)
     if count < len(colours):
         raise ValueError(
-            f"{colours[count]!r} before {patches!r}: native threads do not run it, but they cut the pictures: drop it"
+            f"{colours[count]!r} before {patches!r}: native threads do not run it, but they cut the pictures: put it "
+            "behind, or drop it"
         )
     ours = [_name(step) for step in (*colours, patches, *finishing) if isinstance(step, BaseTransform)]
     described = {"transforms": _name(Compose(native)) if native else None, "batch_transforms": ours}

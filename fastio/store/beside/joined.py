@@ -174,8 +174,8 @@ def _at(rows: NDArray[Any] | None, kept: NDArray[np.int64] | None) -> NDArray[An
 
 
 _WORDS: Mapping[Allowed, tuple[str, str]] = {
-    "missing": ("{first} has {count} that {other} lacks", "leave these samples out"),
-    "extra": ("{other} has {count} that {first} lacks", "leave these out"),
+    "missing": ("{first} has {count} that {other} lacks", "leave out these samples"),
+    "extra": ("{other} has {count} that {first} lacks", "leave out those of {other}"),
     "double": ("{count} come several times in {first} or {other}", "take the first sample of each in {other}"),
 }
 
