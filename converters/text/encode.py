@@ -63,7 +63,7 @@ class Sequences:
     def __post_init__(self) -> None:
         if self.overlap and self.over != "split":
             raise SourceError("an overlap is of samples that a document is split into: add --too-long split")
-        if not 0 <= self.overlap < (self.max_length or 1):
+        if self.overlap and self.max_length is not None and not 0 <= self.overlap < self.max_length:
             raise SourceError(f"an overlap of {self.overlap} ids, expected less than --max-length {self.max_length}")
         if self.max_length is not None and self.max_length <= self.bos + self.eos:
             raise SourceError(f"a length of {self.max_length} leaves no room for text besides bos and eos")

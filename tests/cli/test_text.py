@@ -104,6 +104,7 @@ def test_pieces_that_overlap(corpus: Path, tmp_path: Path) -> None:
             ["--max-length", 5, "--too-long", "split", "--overlap", 5],
             "an overlap of 5 ids, expected less than --max-length 5",
         ),
+        (["--too-long", "split", "--overlap", 2], "to split needs a length: add --max-length N"),
         (["--concat", "--eos", "--overlap", 2], "--concat keeps documents of any length in one stream: drop --overlap"),
     ],
 )
