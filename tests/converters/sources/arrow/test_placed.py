@@ -249,7 +249,7 @@ def test_lists_of_pictures(tmp_path: Path, columns: dict[str, Any], suffix: str)
     """Rows of several pictures are refused in place, with the command that packs them: none is lost."""
     path, table = tmp_path / f"a.{suffix}", pa.table(columns)
     write_stream(path, table) if suffix == "arrow" else write_parquet(path, table, **PLAIN)
-    with pytest.raises(StoreError, match=r"its values 'images' are lists: pack it: fastio pack"):
+    with pytest.raises(StoreError, match=r"its values 'images' are lists\. Pack it: fastio pack"):
         open_store(path)
 
 
