@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from click.testing import CliRunner
@@ -206,18 +208,49 @@ def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for number in range(12):
             photos.write({"image": Path(f"images/{number}.png")}, key=f"{number}.png")
             captions.write({"caption": f"Picture {number}."}, key=f"{number}.png")
-    shown = [{"image": "0.png"}, {}, {"images": ["1.png", "2.png"]}]
-    chats = [{"id": i, "conversations": [{"from": "human", "value": "?"}], **each} for i, each in enumerate(shown)]
-    Path("llava.json").write_text(json.dumps(chats))
+    _tables_of_lists()
     for code in examples("fields.md"):
         exec(compile(code, "fields.md", "exec"), names)
 
     assert (8, 320, 320) == names["masks"].shape
     assert [*range(11), 255] == names["masks"].unique().tolist()
     assert ["car"] == names["names"]
-    with open_store("llava.lmdb") as store:
-        assert [1, 0, 2] == store.elements("images").counts.tolist()
+    assert {"ai2d": [2, 1], "fine": [2, 1], "sharegpt": [0, 2], "llava": [1, 0], "frames": [2]} == _counts_of_lists()
     assert names["captions"].shape == names["is_token"].shape
+
+
+def _tables_of_lists() -> None:
+    """The tables that the commands about lists pack, of files below images/."""
+    files = [Path(f"images/{i}.png").read_bytes() for i in range(3)]
+    table = pa.table({"images": [files[:2], files[2:]], "captions": [["a", "b"], []]})
+    for name in ("train-00000-of-00001.parquet", "fine.parquet"):
+        pq.write_table(table, name)
+    chats = [{"from": "human", "value": "?"}]
+    rows: dict[str, list[dict[str, Any]]] = {
+        "sharegpt.json": [{"images": []}, {"images": ["1.png", "2.png"]}],
+        "llava.json": [{"image": "0.png"}, {}],
+    }
+    for name, of_file in rows.items():
+        numbered = [{"id": str(i), "conversations": chats, **row} for i, row in enumerate(of_file)]
+        Path(name).write_text(json.dumps(numbered))
+    Path("frames").mkdir()
+    for i in range(2):
+        Path(f"frames/{i}.png").write_bytes(files[i])
+    Path("frames/metadata.jsonl").write_text(json.dumps({"file_names": ["0.png", "1.png"], "text": "a"}))
+
+
+def _counts_of_lists() -> dict[str, list[int]]:
+    """How many pictures each sample has, by store, in the stores that the guide's commands about lists make."""
+    found = {}
+    part = (GUIDE / "fields.md").read_text().partition("## Lists and missing values")[2].partition("\n## ")[0]
+    for command in re.findall(r"^\$ fastio (pack [^#\n]*)", part, re.MULTILINE):
+        result = CliRunner().invoke(cli, shlex.split(command))
+        assert result.exit_code == 0, result.output
+        path = next(word for word in shlex.split(command) if word.endswith(".lmdb"))
+        with open_store(path) as store:
+            pictures = next(each.name for each in store.schema.lists if each.element.traits.is_picture)
+            found[Path(path).stem] = store.elements(pictures).counts.tolist()
+    return found
 
 
 def test_the_measuring_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

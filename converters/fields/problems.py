@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import ListSpans, Spans
+from fastio.types.spans import Spans, firsts_of
 
 __all__ = [
     "count_problems",
@@ -145,16 +145,22 @@ def element_words(number: int, count: int, problem: str) -> str:
     return f"has a bad element, {number:,} of {count:,}: it {problem}"
 
 
-def list_problems(field: Field, lists: ListSpans, problems: Mapping[int, str]) -> dict[int, str]:
+def list_problems(
+    counts: NDArray[np.int64], problems: Mapping[int, str], *, is_optional: bool = False
+) -> dict[int, str]:
     """
-    Return what is wrong with lists, by the position of their sample, of what is wrong with elements, by their positions
-    among all of them. Of several in one list, the first is named.
+    Return what is wrong with lists of so many elements each, by the position of their sample, from what is wrong with
+    elements, by their positions among all of them. Of several in one list, the first is named; a value that may be
+    missing is no element.
+
+    >>> list_problems(np.array([2, 0, 3]), {3: "is empty", 4: "is gone"})
+    {2: 'has a bad element, 2 of 3: it is empty'}
     """
     found: dict[int, str] = {}
-    owners = lists.owners
+    firsts = firsts_of(counts)
     for element in sorted(problems):
-        row = int(owners[element])
-        number, words = element - int(lists.firsts[row]) + 1, problems[element]
-        words = words if field.is_optional else element_words(number, int(lists.counts[row]), words)
+        row = int(np.searchsorted(firsts, element, side="right")) - 1
+        number, words = element - int(firsts[row]) + 1, problems[element]
+        words = words if is_optional else element_words(number, int(counts[row]), words)
         found.setdefault(row, words)
     return found

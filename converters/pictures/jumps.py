@@ -91,7 +91,7 @@ def begin_noting(
                 owners = lists[field.name].owners.tolist()
                 bad = damage([(noted, status)], [batch.keys[row] for row in owners])
                 lists[field.name] = replace(lists[field.name], spans=noted)
-                bad = list_problems(field, lists[field.name], bad)
+                bad = list_problems(lists[field.name].counts, bad, is_optional=field.is_optional)
                 bad = {i: f"has a field {field.name!r} that {words}" for i, words in bad.items()}
             else:
                 single[field.name] = noted

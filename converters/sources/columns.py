@@ -31,7 +31,7 @@ FIRST_VALUES: Final = 8  # of a column, that tell whether it holds pictures
 _DEEPEST, _MOST_PARTS = 6, 32  # lists and objects within each other, and parts of each, that are looked at
 _LONGEST_NAME = 1024  # characters; a longer text is not the name of a file
 _LISTS = "lists of "
-_WRITTEN = "which fastio.Writer packs, as image[*], and fastio pack does not yet"
+_WRITTEN = "in a form that fastio.Writer alone packs, as image[*]"
 
 
 class ColumnRefusedError(SourceError):

@@ -239,7 +239,9 @@ class ListedSource:
         unread = dict.fromkeys(np.flatnonzero(wrong).tolist(), "")
         headers = _headers(lists.spans, field.element, unread, check_end=not self.is_stored)
         bad = {i: words for i, words in header_problems(headers, field.element).items() if not wrong[i]}
-        return replace(lists, shapes=np.ascontiguousarray(headers.shapes)), list_problems(field, lists, bad)
+        return replace(lists, shapes=np.ascontiguousarray(headers.shapes)), list_problems(
+            lists.counts, bad, is_optional=field.is_optional
+        )
 
 
 def names_at(names: Sequence[str]) -> Callable[[Indices], list[str]]:

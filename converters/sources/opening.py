@@ -119,6 +119,13 @@ def _check_taken(place: SourcePath, kind: SourceKind, options: SourceOptions) ->
             f"{place.path}: is {kind.what}: --{given.replace('eos', 'eos-id').replace('_', '-')} is for files of token "
             "ids: drop it, or add --source-kind tokens"
         )
+    lists = [choice for choice in options.fields if choice.field is not None and choice.field.is_list]
+    if lists and kind.takes_fields and not kind.takes_lists:
+        others = ", ".join(each.name for each in SOURCES.values() if each.takes_lists)
+        raise SourceError(
+            f"{place.path}: is {kind.what}, which has no lists and no missing values: --field {lists[0]} is for "
+            f"{others}"
+        )
     takers = {"fields": "takes_fields", "root": "takes_root"}
     for option, takes in takers.items():
         if getattr(options, option) and not getattr(kind, takes):

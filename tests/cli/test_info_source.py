@@ -199,7 +199,7 @@ def test_columns_that_are_refused_are_listed(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "a.parquet", pa.table({"many": many, "more": more, "n": [1]}))
     said = run("info", path)
 
-    assert "column 'many' holds lists of pictures, which fastio.Writer packs, as image[*]" in said
+    assert "column 'many' holds lists of pictures, in a form that fastio.Writer alone packs, as image[*]" in said
     assert "column 'more' holds lists" in said
     plain = write_parquet(tmp_path / "p.parquet", pa.table({"many": many, "x": [picture(1)]}), compression="none")
     assert "take the path, with the options of the command below as unpacked=Unpacked(...)" in run("info", plain)

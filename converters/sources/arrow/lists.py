@@ -16,7 +16,6 @@ from fastio.converters.sources.optional import pyarrow
 from fastio.errors import SourceError
 from fastio.types.field_types import type_of
 from fastio.types.schema import Field
-from fastio.types.spans import ListSpans
 
 __all__ = ["check_lists", "encode_lists"]
 
@@ -46,7 +45,7 @@ def encode_lists(field: Field, array: Any, *, where: str) -> EncodedField:
         elements = array.flatten()  # without those below a null
     encoded = encode_array(field.element, elements, where=where)
     assert encoded.spans is not None, "columns are not listable"
-    problems = list_problems(field, ListSpans(encoded.spans, counts), encoded.problems)
+    problems = list_problems(counts, encoded.problems, is_optional=field.is_optional)
     return EncodedField(encoded.spans, problems=problems, counts=counts)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.converters.fields.problems import list_problems
 from fastio.converters.fields.types import PathCheck, value_at
 from fastio.converters.fields.values import EncodedField, encode_values
 from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded
@@ -46,13 +47,15 @@ class Collected:
     The rows of a table that pass the filters, as arrays and lists with one entry each.
 
     ``keys`` are "" where a row has none, ``lines`` say where rows begin. ``names`` are paths by column of files, ""
-    where there is none; ``columns`` and ``spools`` hold the values by field. ``bad`` says what is wrong with a row, by
-    position; ``problems`` and ``left_out`` are about lines that are no rows, and rows that do not pass the filters.
+    where there is none; of lists of files, those of all rows, of which row i has ``counts[i]``; ``columns`` and
+    ``spools`` hold the values by field. ``bad`` says what is wrong with a row, by position; ``problems`` and
+    ``left_out`` are about lines that are no rows, and rows that do not pass the filters.
     """
 
     keys: list[str] = field(default_factory=list)
     lines: array[int] = field(default_factory=lambda: array("q"))
     names: dict[str, list[str]] = field(default_factory=dict)
+    counts: dict[str, array[int]] = field(default_factory=dict)
     columns: dict[str, NDArray[Any]] = field(default_factory=dict)
     spools: dict[str, SpooledValues] = field(default_factory=dict)
     bad: dict[int, str] = field(default_factory=dict)
@@ -73,7 +76,8 @@ def collect(table: TableFile, plan: TablePlan, root: str, classes: Sequence[str]
 class _Collector:
     def __init__(self, table: TableFile, plan: TablePlan, root: str, classes: Sequence[str] | None) -> None:
         self._table, self._plan, self._root, self._stems = table, plan, root, Stems(root)
-        self._result = Collected(names={each.name: [] for each in plan.files})
+        counts = {each.name: array("q") for each in plan.files if each.is_list}
+        self._result = Collected(names={each.name: [] for each in plan.files}, counts=counts)
         self._paths = {each.name: PathCheck(each.path[0], each.path[1:]) for each in plan.values if len(each.path) > 1}
         self._convert = {
             each.name: _converter(each, table, classes, self._paths.get(each.name)) for each in plan.values
@@ -136,12 +140,14 @@ class _Collector:
         result.lines.append(line)
         key = f"{self._table.name}:{line}"
         for each in self._plan.files:
-            name, problem = self._file(each, row)
+            names, problem = self._files(each, row)
             if problem:
                 result.bad.setdefault(position, f"has a {each.path[0]!r} that {problem}")
-            result.names[each.name].append(name)
-            if each.path[0] == self._plan.key:
-                key = name
+            result.names[each.name] += names
+            if each.is_list:
+                result.counts[each.name].append(len(names))
+            elif each.path[0] == self._plan.key:
+                key = names[0]
         if self._plan.key is not None and not any(each.path[0] == self._plan.key for each in self._plan.files):
             key = self._own_key(row, position)
         result.keys.append(key)
@@ -151,10 +157,22 @@ class _Collector:
                 result.bad.setdefault(position, problem)
             self._waiting[name].append(value)
 
-    def _file(self, column: PlannedColumn, row: Mapping[str, Any]) -> tuple[str, str]:
-        """The file that a row names, and what is wrong with it."""
+    def _files(self, column: PlannedColumn, row: Mapping[str, Any]) -> tuple[list[str], str]:
+        """The files that a row names, one unless the column lists them, and what is wrong with the first bad one."""
         value = column.value(row)
-        return self._stems.name(value) if column.is_stem else safe_name(value, self._root)
+        if not column.is_list:
+            name, problem = self._stems.name(value) if column.is_stem else safe_name(value, self._root)
+            if value is None and not column.is_stem and column.field is None:
+                problem += f"; --field {column.name}={column.path[0]}:image? packs samples with a picture or none"
+            return [name], problem
+        is_optional = column.field is not None and column.field.is_optional
+        values = [] if value is None or value == "" else value if isinstance(value, list) else [value]
+        if is_optional and len(values) > 1:
+            return [], f"is a list of {len(values):,}, expected one name or none; image[*] takes lists"
+        found = [safe_name(each, self._root) for each in values]
+        problems = {i: problem for i, (_, problem) in enumerate(found) if problem}
+        bad = list_problems(np.array([len(found)]), problems, is_optional=is_optional or not isinstance(value, list))
+        return [name for name, _ in found], bad.get(0, "")
 
     def _own_key(self, row: Mapping[str, Any], position: int) -> str:
         """The key of a row in a column that names no files."""
@@ -169,7 +187,7 @@ class _Collector:
         return key
 
     def _leave_out(self, line: int, row: Mapping[str, Any]) -> None:
-        names = [self._file(each, row)[0] for each in self._plan.files]
+        names = [name for each in self._plan.files for name in self._files(each, row)[0]]
         self._result.left_out_names.update(names)
         key = next((name for name in names if name), f"{self._table.name}:{line}")
         self._result.left_out.append(Problem(shown(key), f"does not pass the filters ({self._table.name}:{line})"))

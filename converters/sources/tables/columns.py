@@ -15,7 +15,7 @@ from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.labels.filters import RowFilter
 from fastio.converters.labels.values import WHOLE
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
-from fastio.converters.sources.columns import FIRST_VALUES, is_empty
+from fastio.converters.sources.columns import FIRST_VALUES, is_empty, names_picture
 from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.tables.rows import value_in
 from fastio.converters.sources.tables.titles import alike, column_path, nearest
@@ -45,7 +45,7 @@ class PlannedColumn:
 
     ``path`` is the title and the names below it. ``field`` is None for files without a type, whose content will tell,
     and for keys that are not a field. ``is_file`` says that values name files, ``is_stem`` that they do so without
-    extensions, ``is_label`` that texts are classes.
+    extensions, ``is_list`` that a row names any number of files, ``is_label`` that texts are classes.
     ``kind`` is the way in which values stand for bytes, None if they are what they are.
     """
 
@@ -54,6 +54,7 @@ class PlannedColumn:
     field: Field | None = None
     is_file: bool = False
     is_stem: bool = False
+    is_list: bool = False
     is_label: bool = False
     kind: ColumnKind | None = None
 
@@ -165,6 +166,8 @@ class _Planner:
         if choice is not None and choice.name != "label":
             if choice.field is None:
                 return self._of_guess(choice.name, guess)
+            if choice.field.is_list:
+                return self._list_column(choice, choice.field, guess)
             takes_bytes = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
             if takes_bytes and guess.kind is not None:
                 return PlannedColumn(choice.name, (title,), choice.field, kind=guess.kind)
@@ -176,8 +179,21 @@ class _Planner:
             return self._label_column(guess, choice)
         return self._of_guess("", guess)
 
+    def _list_column(self, choice: FieldChoice, field: Field, guess: ColumnGuess | None) -> PlannedColumn:
+        """A column whose rows name files, any number of them or perhaps one, as the user says."""
+        is_of_files = field.element.traits.is_picture or type_of(field.element) == "bytes"
+        names = guess is not None and guess.kind is None and guess.kinds <= {"text", "json", "null"}
+        if guess is None or not names or not is_of_files:
+            raise SourceError(
+                f"{self.where}: --field {choice}: {type_of(field)} takes a column that names files; "
+                f"--field {choice.name}={choice.where}:json keeps the values of any other"
+            )
+        return PlannedColumn(choice.name, (guess.title,), field, is_file=True, is_list=True)
+
     def _inner_column(self, choice: FieldChoice, path: tuple[str, ...]) -> PlannedColumn:
         """A field from inside JSON; without a type it is JSON, or what its values stand for."""
+        if choice.field is not None and choice.field.is_list:
+            return self._list_column(choice, choice.field, None)
         values = list(_values_at(self.guesses[path[0]].first, path))
         field, kind = choice.field, column_kind(values)
         if kind is not None and (field is None or field.traits.is_picture or type_of(field) == "bytes"):
@@ -202,6 +218,8 @@ class _Planner:
         if guess.kind is not None:
             name = name or self._field_name(guess.title)
             return PlannedColumn(name, (guess.title,), field_of_values(name, guess.kind, guess.first), kind=guess.kind)
+        if guess.lists_files:
+            return PlannedColumn(name or _list_field(guess.title), (guess.title,), is_file=True, is_list=True)
         is_name_alone = guess.names_files and self.has_pictures and not _is_file_title(guess.title)
         if guess.is_text and not is_name_alone and (_is_file_title(guess.title) or guess.names_files):
             return PlannedColumn(name or _file_field(guess.title), (guess.title,), is_file=True)
@@ -251,7 +269,7 @@ class _Planner:
 
     def _key(self, columns: Sequence[PlannedColumn]) -> str | None:
         """The column of files that names the samples: "file_name", "image", a usual title, or the first."""
-        files = [each for each in columns if each.is_file]
+        files = [each for each in columns if each.is_file and not each.is_list]
         if not files and self.has_pictures:
             asked = _names(self.options)
             names = [each for each in columns if len(each.path) == 1 and self.guesses[each.path[0]].names_files]
@@ -320,6 +338,14 @@ def _file_field(title: str) -> str:
     return name if name[:1].isalpha() else "image"
 
 
+def _list_field(title: str) -> str:
+    """The field of a column of lists of files: "file_names" is "images", "frame_file_names" is "frame"."""
+    name = re.sub(r"[^a-z0-9_]", "_", title.lower())
+    for end in ("file_names", "filenames"):
+        name = name.removesuffix(end).rstrip("_")
+    return name if name[:1].isalpha() else "images"
+
+
 # ColumnGuess: what type all values of a table's column have, found in one pass over its rows.
 
 _EXACT: Final = 2**53  # whole numbers up to here are float64 to the last digit
@@ -352,6 +378,7 @@ class ColumnGuess:
     missing: int = 0
     texts: set[str] = field(default_factory=set)
     names_pictures: bool | None = None  # whether all texts so far do
+    lists_pictures: bool | None = None  # whether all lists so far are of such names
     largest: int = 0
     first: list[Any] = field(default_factory=list)
 
@@ -368,6 +395,8 @@ class ColumnGuess:
         elif type(value) is int:
             self._add_whole(value)
         else:
+            if self.lists_pictures is not False and self.count <= _LOOKED_AT and not is_empty(value):
+                self.lists_pictures = isinstance(value, list) and all(map(names_picture, value))
             kind = float if isinstance(value, float) else type(value)
             self.kinds.add(_KINDS.get(kind, kind.__name__))
 
@@ -409,6 +438,11 @@ class ColumnGuess:
     def names_files(self) -> bool:
         """Whether the first values are names of pictures."""
         return bool(self.names_pictures) and self.is_text
+
+    @property
+    def lists_files(self) -> bool:
+        """Whether the first values are lists of names of pictures, or such names among lists."""
+        return bool(self.lists_pictures) and self.names_pictures is not False and self.kinds <= {"json", "text", "null"}
 
     def _type_of_cells(self) -> str:
         """The type of cells without types; text as soon as one cell is nothing else."""

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.fields.problems import list_problems
 from fastio.converters.sources.column_kinds import holding
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.files import paths_below
@@ -22,6 +23,7 @@ from fastio.converters.sources.pairs import FieldFiles, suggested_field
 from fastio.converters.sources.record import root_to_record
 from fastio.converters.sources.tables.collect import Collected, collect
 from fastio.converters.sources.tables.columns import ColumnGuess, PlannedColumn, TablePlan, label_title, make_plan
+from fastio.converters.sources.tables.files import ListedFiles
 from fastio.converters.sources.tables.names import FileStates, Stems, describe_names, file_states
 from fastio.converters.sources.tables.rows import TableFile
 from fastio.errors import SourceError
@@ -29,6 +31,7 @@ from fastio.store.kinds.names import METADATA_NAMES, TABLE_SUFFIXES, is_table_na
 from fastio.store.kinds.scan import Folder, Problem, SourcePath, is_hidden, names_in, scan_tree, shown
 from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Field, Schema
+from fastio.types.spans import firsts_of, sums_of
 
 __all__ = [
     "names_pictures",
@@ -62,19 +65,20 @@ def open_metadata(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
     Open a folder of pictures, at any depth, with a table that has a row for each: ``file_name``, and further columns.
 
-    Columns called ``..._file_name`` name further files. Pictures that no row names are problems, and so are rows
-    without their file.
+    Columns called ``..._file_name`` name further files, ``file_names`` and lists any number of them. Pictures that no
+    row names are problems, and so are rows without their file.
     """
     names = _tables(place)
     if len(names) != 1:
         found = " and ".join(names) or "none of them"
         raise SourceError(f"{place.path}: expected one of {', '.join(METADATA_NAMES)}, found {found}")
     table = TableFile(str(Path(place.path, names[0])), has_titles=options.columns.header)
-    if table.first() is not None and not any(each.endswith("file_name") for each in table.first() or ()):
+    titles = table.first()
+    if titles is not None and not any(each.endswith(("file_name", "file_names")) for each in titles):
         key = options.columns.key_column
         if key is None and all(choice.name != "image" for choice in options.fields):
             raise SourceError(
-                f"{table.path}: has no column 'file_name', only {', '.join(map(repr, table.first() or ()))}: name the "
+                f"{table.path}: has no column 'file_name', only {', '.join(map(repr, titles))}: name the "
                 "column with the files, as in --key-column path"
             )
 
@@ -150,7 +154,11 @@ def _open_rows(parts: _TableParts, options: SourceOptions) -> ListedSource:
     for each in plan.files:
         if parts.takes_root:
             _check_root(parts.table.path, each, root, rows.names[each.name], states[each.name])
-        for i, sentence in states[each.name].problems.items():
+        wrong = states[each.name].problems
+        if each.is_list:
+            is_optional = each.field is not None and each.field.is_optional
+            wrong = list_problems(np.array(rows.counts[each.name], np.int64), wrong, is_optional=is_optional)
+        for i, sentence in wrong.items():
             rows.bad.setdefault(i, f"has a {each.path[0]!r} that {sentence}")
     _find_repeated(rows)
     fields = {each.name: _file_field(each, root, rows) for each in plan.files}
@@ -184,7 +192,8 @@ def _left_out(
 ) -> list[str]:
     """The columns that are not packed. Raises SourceError for those of them, and of JSON, that hold pictures."""
     files = {each.path[0] for each in plan.files}
-    known = {name for title in files for name in guesses[title].first}
+    first = [value for title in files for value in guesses[title].first]
+    known = {name for value in first for name in _parts(value) if isinstance(name, str)}
     columns = SourceColumns(
         parts.table.path,
         list(guesses),
@@ -229,7 +238,7 @@ def _stem_title(parts: _TableParts, options: SourceOptions, guesses: Mapping[str
     """
     if options.as_recorded and options.root is None:
         return ""
-    if any(each.names_files or each.kind is not None for each in guesses.values()):
+    if any(each.names_files or each.lists_files or each.kind is not None for each in guesses.values()):
         return ""
     typed = {
         choice.where for choice in options.fields if choice.field is not None and not choice.field.traits.is_picture
@@ -306,10 +315,12 @@ def _file_field(column: PlannedColumn, root: str, rows: Collected) -> Field:
     """The type of a column of files: as asked for, or as the names and the first files suggest."""
     if column.field is not None:
         return column.field
-    names = [name for i, name in enumerate(rows.names[column.name]) if name and i not in rows.bad][:_LOOKED_AT]
+    is_bad = rows.bad if not column.is_list else ()
+    names = [name for i, name in enumerate(rows.names[column.name]) if name and i not in is_bad][:_LOOKED_AT]
     if not names:
         names = [name for name in rows.names[column.name] if name][:1] or ["x.bin"]
-    return suggested_field(column.name, root, names)
+    field = suggested_field(column.name, root, names)
+    return field.listed() if column.is_list else field
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +359,7 @@ class _TableSamples:
             sizes=sizes,
             read=self._read(),
             disk_bytes=self._disk_bytes(),
-            files_opened=len(order) * len(plan.files) + 1,
+            files_opened=1 + sum(len(rows.names[each.name]) if each.is_list else len(order) for each in plan.files),
             columns=rows.columns,
             problems=problems,
             left_out=left_out,
@@ -388,8 +399,10 @@ class _TableSamples:
         reads: list[Read] = []
         for each in self.plan.columns:
             if each.is_file:
-                names = names_at(self.rows.names[each.name])
-                reads.append(FieldFiles(self.fields[each.name], self._root, names, self.states[each.name].sizes).begin)
+                field, names = self.fields[each.name], names_at(self.rows.names[each.name])
+                files = FieldFiles(field.element, self._root, names, self.states[each.name].sizes)
+                counts = np.array(self.rows.counts.get(each.name, ()), np.int64)
+                reads.append(ListedFiles(field, files, firsts_of(counts)).begin if each.is_list else files.begin)
             elif each.name in self.rows.spools:
                 reads.append(self.rows.spools[each.name].begin)
         return read_together(reads)
@@ -401,8 +414,11 @@ class _TableSamples:
     def _sizes(self) -> NDArray[np.int64]:
         """The bytes of each sample, all payload fields together."""
         total = np.zeros(len(self.rows.keys), np.int64)
-        for sizes in [each.sizes for each in self.states.values()] + [each.sizes for each in self.rows.spools.values()]:
-            total += sizes
+        for name, state in self.states.items():
+            counts = self.rows.counts.get(name)
+            total += state.sizes if counts is None else sums_of(firsts_of(np.array(counts, np.int64)), state.sizes)
+        for spool in self.rows.spools.values():
+            total += spool.sizes
         return total
 
     def _disk_bytes(self) -> int:
@@ -437,7 +453,7 @@ class _TableSamples:
         files = {
             each.name: describe_names(keys, [self.rows.names[each.name][i] for i in indices])
             for each in self.plan.files
-            if each.path[0] != self.plan.key
+            if each.path[0] != self.plan.key and not each.is_list
         }
         return {
             "classes": classes,
@@ -459,7 +475,8 @@ class _TableSamples:
             elif column is not None:
                 kind: dict[str, Any] = {"kind": column.kind.name} if column.kind else {}
                 kind |= {"stem": True} if column.is_stem else {}
-                columns.append({"path": [title], "file" if column.is_file else "field": column.name, **kind})
+                place = "files" if column.is_list else "file" if column.is_file else "field"
+                columns.append({"path": [title], place: column.name, **kind})
             else:
                 columns += [
                     {"path": list(each.path), "field": each.name, **({"kind": each.kind.name} if each.kind else {})}
@@ -494,13 +511,20 @@ def names_pictures(path: str) -> bool:
     """
     table = TableFile(path)
     row = table.first() or {}
-    if _names_picture(row.get("file_name")) or (not table.has_columns and any(map(holding, row.values()))):
+    files = [*_parts(row.get("file_name")), *_parts(row.get("file_names"))]
+    if any(map(_names_picture, files)) or (not table.has_columns and any(map(holding, row.values()))):
         return True
-    names = [] if table.has_columns else [value for value in row.values() if _names_picture(value)]
+    parts = [] if table.has_columns else [part for value in row.values() for part in _parts(value)]
+    names = list(filter(_names_picture, parts))
     if "text" in row:
         folder = os.path.dirname(path)  # noqa: PTH120 - "" for a name alone
         return any(os.path.isfile(os.path.join(folder, name)) for name in names)  # noqa: PTH113, PTH118 - never raises
     return bool(names)
+
+
+def _parts(value: object) -> list[object]:
+    """A value, or those of a list."""
+    return value if isinstance(value, list) else [value]
 
 
 def _names_picture(value: object) -> TypeGuard[str]:

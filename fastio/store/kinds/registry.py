@@ -93,7 +93,8 @@ class SourceKind:
     are errors.
     ``takes_split`` says that it finds the parts of a dataset by itself, where they are no folders of the root alone.
     ``takes_columns`` says that it is a table itself, of which options name columns without a label file, and
-    ``takes_without`` that they may name what is left out, whatever the kind calls its columns.
+    ``takes_without`` that they may name what is left out, whatever the kind calls its columns, ``takes_lists`` that
+    fields may be lists.
 
     With ``takes_all_files``, each file below its folder is a sample or a problem: no store may be packed into it.
 
@@ -114,6 +115,7 @@ class SourceKind:
     needs_fields: bool = False
     takes_columns: bool = False
     takes_without: bool = False
+    takes_lists: bool = False
     takes_ids: bool = False
     takes_all_files: bool = False
     covers: tuple[str, ...] = ()
@@ -227,6 +229,7 @@ _METADATA = SourceKind(
     open=later(f"{_IN}.tables.source:open_metadata"),
     own_labels="its table of metadata has the labels (--label-column names the column)",
     takes_fields=True,
+    takes_lists=True,
     takes_columns=True,
     covers=("flat", "imagefolder", "pairs", "parquet", "coco", "list"),
 )
@@ -407,6 +410,7 @@ _TABLE = SourceKind(
     open=later(f"{_IN}.tables.source:open_table"),
     own_labels="a table has its own labels (--label-column names the column)",
     takes_fields=True,
+    takes_lists=True,
     takes_root=True,
     takes_columns=True,
     covers=("parquet", "arrow"),
@@ -437,6 +441,7 @@ _BESIDE = SourceKind(
     open=later(f"{_IN}.tables.beside:open_beside"),
     own_labels="its table has the labels (--label-column names the column)",
     takes_fields=True,
+    takes_lists=True,
     takes_root=True,
     takes_split=True,
     takes_columns=True,
@@ -491,6 +496,7 @@ _PARQUET = SourceKind(
     open_text=partial(later(f"{_IN}.text_table:open_text_table"), "parquet", PARQUET_SUFFIXES),
     own_labels="its columns hold the labels (--label-column names one)",
     takes_fields=True,
+    takes_lists=True,
     takes_columns=True,
     covers=("imagefolder",),
     text_kinds=("parquet",),
@@ -507,6 +513,7 @@ _ARROW = SourceKind(
     open_text=partial(later(f"{_IN}.text_table:open_text_table"), "arrow", ARROW_SUFFIXES),
     own_labels="its columns hold the labels (--label-column names one)",
     takes_fields=True,
+    takes_lists=True,
     takes_columns=True,
     covers=("imagefolder",),
     text_kinds=("arrow", "datasets"),
@@ -546,6 +553,7 @@ _SAVED = SourceKind(
     open_text=later(f"{_IN}.text_table:open_saved_text"),
     own_labels="its columns hold the labels (--label-column names one)",
     takes_fields=True,
+    takes_lists=True,
     takes_columns=True,
     covers=("arrow", "imagefolder"),
     text_kinds=("datasets",),

@@ -28,6 +28,7 @@ from tests.converters.sources.arrow.picture_tables import (
     write_saved,
     write_stream,
 )
+from tests.converters.sources.test_pairs import tree
 from tests.converters.trees import picture
 
 PAIR = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -262,8 +263,153 @@ def test_what_cannot_be_done_is_said_in_a_line(tmp_path: Path) -> None:
         ((source, out, "--restart", "8"), "whose pictures are packed as they are: drop the options that change"),
         ((source, out, "--field", "s=source:text[*]"), "column 'source' is string, expected lists for text[*]"),
         ((source, out, "--field", "s=source"), "--field NAME=images packs them; --without images leaves it out"),
-        ((nest, out), "column 'images' holds lists of pictures, which fastio.Writer packs"),
+        ((nest, out), "column 'images' holds lists of pictures, in a form that fastio.Writer alone packs"),
     ):
         said = run("pack", *arguments, code=1)
+        assert words in said
+        assert "Traceback" not in said
+
+
+# Lists of files that tables of JSON name.
+
+TURNS = [{"from": "human", "value": "<image>\nwhat?"}, {"from": "gpt", "value": "a number"}]
+FILES = {f"{i}.png": picture(i) for i in range(6)}
+
+
+def rows_of(names: Sequence[Any], title: str = "images") -> list[dict[str, Any]]:
+    """Rows of chats that name files, "absent" for those without the column."""
+    return [
+        {"id": str(i), **({} if each == "absent" else {title: each}), "conversations": TURNS}
+        for i, each in enumerate(names)
+    ]
+
+
+def table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """A .json, or a .jsonl."""
+    text = json.dumps(rows) if path.suffix == ".json" else "".join(f"{json.dumps(row)}\n" for row in rows)
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder of pictures."""
+    return tree(tmp_path / "photos", FILES)
+
+
+SAID: dict[str, tuple[str, list[Any], list[str], str]] = {
+    # the title, names by row, options, the type
+    "LLaVA, one or none": ("image", ["0.png", "absent", "2.png", None], ["--field", "image=image:image?"], "image?"),
+    "LLaVA, names and lists": ("image", ["0.png", "absent", ["2.png", "3.png", "2.png"], []], [], "image[*]"),
+    "ShareGPT": ("images", [[], ["1.png"], ["./2.png", "3.png"], ["4.png"]], [], "image[*]"),
+    "masks": ("masks", [["1.png"], [], ["2.png", "3.png"]], [], "mask[*]"),
+    "bytes": ("clips", [["1.png"], [], ["2.png"]], ["--field", "clips=clips:bytes[*]"], "bytes[*]"),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("suffix", ["json", "jsonl"])
+def test_names_of_files_take_one_command(tmp_path: Path, root: Path, name: str, suffix: str) -> None:
+    """Every list is packed, in the order of its names; chats stay JSON, and a column may give the keys."""
+    title, names, options, type_ = SAID[name]
+    if type_ == "mask[*]":
+        tree(root, {file: picture(i, mode="L") for i, file in enumerate(FILES)})
+    source, out = table(tmp_path / f"a.{suffix}", rows_of(names, title)), tmp_path / "a.lmdb"
+    said = run("pack", source, out, "--root", root, "--key-column", "id", *options)
+    assert f"{title}: " in said
+    listed = [[] if each in ("absent", None) else each if isinstance(each, list) else [each] for each in names]
+    with open_store(out) as store:
+        assert type_ == type_of(store.schema[title])
+        assert [[(root / file).read_bytes() for file in each] for each in listed] == lists_of(store, title)
+        assert [str(i) for i in range(len(names))] == store.keys(np.arange(len(names)))
+        chats = store.spans("conversations", np.arange(len(names))).views()
+        assert [TURNS] * len(names) == [json.loads(each.tobytes()) for each in chats]
+    assert "all good" in run("verify", out, "--decode")
+    assert "a sample" in run("info", source, "--root", root, *options) or type_ == "image?"
+
+
+def test_file_names_of_an_image_folder(tmp_path: Path, root: Path) -> None:
+    """metadata.jsonl with ``file_names``, in the folder itself; a picture that no row names is a problem."""
+    table(root / "metadata.jsonl", [{"file_names": ["0.png", "1.png"], "text": "a"}, {"file_names": ["2.png"]}])
+    said = run("pack", root, tmp_path / "a.lmdb", code=1)
+    assert "3.png: has no row in metadata.jsonl" in said
+    for i in (3, 4, 5):
+        (root / f"{i}.png").unlink()
+    assert "images: 1 to 2 pictures a sample, 3 in all" in run("pack", root, tmp_path / "a.lmdb")
+    with open_store(tmp_path / "a.lmdb") as store:
+        assert [[picture(0), picture(1)], [picture(2)]] == lists_of(store, "images")
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    names=st.lists(
+        st.just("absent") | st.none() | st.sampled_from(sorted(FILES)) | st.lists(st.sampled_from(sorted(FILES))),
+        min_size=1,
+        max_size=8,
+    ).filter(lambda names: any(isinstance(each, list) and each for each in names)),
+    seed=st.none() | st.integers(0, 3),
+)
+def test_files_as_the_writer_takes_them(
+    tmp_path_factory: pytest.TempPathFactory, names: list[Any], seed: int | None
+) -> None:
+    """A table of names gives what Writer makes of the files, in any order, in shards as in one file."""
+    folder = tmp_path_factory.mktemp("lists")
+    tree(folder / "photos", FILES)
+    source = open_source(table(folder / "a.jsonl", rows_of(names)), root=str(folder / "photos"))
+    source = source if seed is None else source.shuffled(seed)
+    pack(source, folder / "a.lmdb")
+    pack(source, folder / "a-%06d.tar", shard_bytes=4096)
+    files = {
+        f"a.jsonl:{i + 1}": [FILES[file] for file in ([each] if isinstance(each, str) else each)]
+        if each not in ("absent", None)
+        else []
+        for i, each in enumerate(names)
+    }
+    with open_store(folder / "a.lmdb") as store, open_store(folder / "a-%06d.tar") as shards:
+        for each in (store, shards):
+            assert files == dict(zip(each.keys(np.arange(len(each))), lists_of(each, "images"), strict=True))
+        assert store.receipt() == shards.receipt()
+
+
+BAD: dict[str, tuple[list[str], str]] = {
+    "gone": (["0.png", "gone.png"], "has a 'images' that has a bad element, 2 of 2: it is 'gone.png', but there is no"),
+    "outside": (["../a.png"], "has a 'images' that has a bad element, 1 of 1: it leads out of the folder"),
+    "damaged": (["0.png", "1.png", "bad.png"], "has a field 'images' that has a bad element, 3 of 3: it is not an im"),
+    "empty": (["empty.png"], "has a bad element, 1 of 1: it is 'empty.png', which is empty"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_its_rows_problem(tmp_path: Path, root: Path, name: str) -> None:
+    """The place in the list is named, the row is left out as a whole, and the other rows are there."""
+    names, words = BAD[name]
+    tree(root, {"bad.png": b"no picture", "empty.png": b""})
+    source = table(tmp_path / "a.jsonl", rows_of([["0.png"], names, ["1.png", "2.png"]]))
+    assert words in run("pack", source, tmp_path / "a.lmdb", "--root", root, code=1)
+    run("pack", source, tmp_path / "a.lmdb", "--root", root, "--on-error", "skip")
+    with open_store(tmp_path / "a.lmdb") as store:
+        assert [[picture(0)], [picture(1), picture(2)]] == lists_of(store, "images")
+        assert [words in each["problem"] for each in store.metadata["skipped"]] == [True]
+
+
+def test_what_names_no_files_is_said_in_a_line(tmp_path: Path, root: Path) -> None:
+    """Mixed types, files elsewhere, lists of other values, several where one is expected, and other kinds."""
+    late = rows_of([["0.png"]] * 60 + [[3], {"a": "0.png"}])
+    said = run("pack", table(tmp_path / "l.jsonl", late), tmp_path / "o.lmdb", "--root", root, "--on-error", "skip")
+    assert "has a bad element, 1 of 1: it is 3, expected the name of a file" in " ".join(said.split())
+    np.savez(tmp_path / "a.npz", x=np.zeros((3, 4)))
+    one = table(tmp_path / "a.jsonl", rows_of([["0.png", "1.png"]]))
+    for arguments, words in (
+        (
+            (table(tmp_path / "m.jsonl", rows_of([["0.png"], [3], {}])), "--root", root),
+            "column 'images' holds lists of",
+        ),
+        ((table(tmp_path / "e.jsonl", rows_of([["a/0.png"]])), "--root", root), "name their folder with --root"),
+        ((one, "--root", root, "--field", "t=conversations:text[*]"), "text[*] takes a column that names files"),
+        ((one, "--root", root, "--field", "images=images:image?"), "is a list of 2, expected one name or none"),
+        ((tmp_path / "a.npz", "--field", "x=x:float32[4][*]"), "which has no lists and no missing values"),
+        ((table(tmp_path / "n.jsonl", rows_of(["0.png", None], "image")), "--root", root), "image=image:image? packs"),
+    ):
+        said = run("pack", arguments[0], tmp_path / "o2.lmdb", *arguments[1:], code=1)
         assert words in said
         assert "Traceback" not in said
