@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fastio import FastDataset, FastLoader, SampleError, SchemaError, Writer, open_store
+from fastio import FastDataset, FastLoader, SampleError, SchemaError, StoreError, Writer, open_store
+from fastio.store.foreign.index import index_store
 from fastio.transforms import (
     MixUp,
     Normalize,
@@ -222,3 +223,17 @@ def test_what_does_not_go_with_lists(tmp_path: Path) -> None:
         FastLoader(FastDataset(path, transform=lambda sample: sample), 4)
     with FastLoader(dataset, 4, transforms=[RandomRotation(10), *CROPS]) as loader:
         assert sum(COUNTS) == sum(len(batch["images"]) for batch in loader)
+
+
+def test_no_advice_that_does_not_help(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Start points in lists are made when they are packed; `fastio index`, which says so, is not advised for them."""
+    photo = picture(1, "JPEG", size=400)
+    with Writer(tmp_path / "s.lmdb", {"images": "image[*]", "control": "image?"}, jump=False) as out:
+        for count in range(3):
+            out.write({"images": [photo] * count, "control": photo})
+    with FastLoader(tmp_path / "s.lmdb", 3, transforms=[RandomResizedCrop(16)]) as loader:
+        assert 1 == len(list(loader))
+
+    assert "fastio index" not in caplog.text
+    with pytest.raises(StoreError, match="holds pictures in lists alone, whose start points are made when"):
+        index_store(str(tmp_path / "s.lmdb"))

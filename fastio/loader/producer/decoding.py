@@ -26,6 +26,7 @@ from fastio.loader.producer.chunks import EncodedValues
 from fastio.loader.producer.pillow_threads import PendingRows, PillowThreads
 from fastio.samplers.batches import Batches
 from fastio.store.files.local import is_local
+from fastio.store.index.elements import Elements
 from fastio.store.index.store import SealedStore
 from fastio.store.jump_tables import PHOTO_SIDE, begin_jump_tables
 from fastio.store.protocol import SampleStore
@@ -608,6 +609,8 @@ def _look_at_crops(store: SampleStore, field: str, spans: Spans, planned: Planne
         return
     _looked_at.add(seen)
     if store.format == "joined" or not is_local(store.path) or len(spans) == 0:
+        return
+    if isinstance(store, Elements):  # those of lists are made when they are packed, and not added later
         return
     if spans.intervals is not None and spans.intervals.sizes.any():
         return

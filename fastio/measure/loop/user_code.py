@@ -91,9 +91,11 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
         return
     if not Path(script).is_file() or not script.endswith(".py"):
         if Path(script).exists():
+            from fastio.store.formats import names_store
             from fastio.store.kinds.recognise import not_packed
 
-            raise FastioError(f"{script}: is data, not a script: expected SCRIPT.py or -m MODULE; {not_packed(script)}")
+            what = "FastDataset reads it in a script" if names_store(script) else not_packed(script)
+            raise FastioError(f"{script}: is data, not a script: expected SCRIPT.py or -m MODULE; {what}")
         raise FastioError(
             f"{script}: no such script; expected SCRIPT.py or -m MODULE with its arguments, or MODULE:FUNCTION"
         )

@@ -148,7 +148,9 @@ def _noted(path: str, shards: Sequence[Shard], progress: Progress) -> tuple[list
     """Add start points to shards. Raises StoreError if they hold no encoded pictures."""
     fields = sum(each.traits.is_image for each in shards[0].schema.payload)
     if not fields:
-        raise StoreError(f"{path}: holds no encoded pictures, so there is nothing to add")
+        listed = any(each.element.traits.is_image for each in shards[0].schema.lists)
+        what = "pictures in lists alone, whose start points are made when they are packed" if listed else ""
+        raise StoreError(f"{path}: holds {what or 'no encoded pictures'}, so there is nothing to add")
     done, damaged, read, total = list[Shard](), list[str](), 0, fields * sum(shard.count for shard in shards)
 
     def count(pictures: int) -> None:

@@ -66,3 +66,10 @@ def test_a_missing_module_is_one_line(name: str, package: Path) -> None:
 def test_commands(command: tuple[str, ...], expected: tuple[str, ...]) -> None:
     """A module is one word with its -m, and this Python's own name is left out."""
     assert expected == without_python(command)
+
+
+def test_a_store_is_no_script(tmp_path: Path) -> None:
+    """Who gives a packed store is told what reads it, not to pack it."""
+    (tmp_path / "a.lmdb").touch()
+    with pytest.raises(FastioError, match=r"a\.lmdb: is data, not a script: .*; FastDataset reads it in a script$"):
+        run_script(str(tmp_path / "a.lmdb"), [])
