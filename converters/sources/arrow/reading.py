@@ -136,8 +136,14 @@ def groups_of(kind: str, place: str, columns: Sequence[str]) -> tuple[Any, list[
         if kind == "parquet":
             return file.schema, _row_groups(place, columns)
         names = [name for name in columns if name in file.schema.names]
-        sizes = [(batch.num_rows, sum(size_bytes(batch.column(name)) for name in names)) for batch in file.batches]
+        sizes = [(batch.num_rows, sum(_column_bytes(batch, name) for name in names)) for batch in file.batches]
         return file.schema, sizes
+
+
+def _column_bytes(batch: Any, name: str) -> int:
+    """Bytes of a column's values; Arrow follows the offsets of lists for that, which are checked first."""
+    column = batch.column(name)
+    return size_bytes(sound(batch, name) if column.type.num_fields else column)
 
 
 def size_bytes(data: Any) -> int:

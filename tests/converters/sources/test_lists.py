@@ -202,6 +202,20 @@ def test_damaged_codes_of_a_photo(tmp_path: Path) -> None:
     assert "start points within 1 of 2 pictures of 'images'" in said  # the other is small
 
 
+@pytest.mark.parametrize("suffix", ["arrow", "feather"])
+@pytest.mark.parametrize("last", [1 << 24, -1])
+def test_damaged_offsets_of_lists(tmp_path: Path, suffix: str, last: int) -> None:
+    """Lists that claim more elements than there are, or fewer than none, end the run in a line."""
+    source = WRITERS[suffix](tmp_path / f"a.{suffix}", table_of([PICTURES[:1], PICTURES[:2], PICTURES[:1]]))
+    offsets, damaged = (np.array([0, 1, each, 4], "<i4").tobytes() for each in (3, last))
+    data = source.read_bytes()
+    assert 1 == data.count(offsets)
+    source.write_bytes(data.replace(offsets, damaged))
+    said = run("pack", source, tmp_path / "a.lmdb", code=1)
+    assert f"{source}: expected arrow data: " in said
+    assert not (tmp_path / "a.lmdb").exists()
+
+
 def test_only_the_path_of_a_picture(tmp_path: Path) -> None:
     """Files that a table names are not opened: that element is named, and so is its path."""
     values = [[{"bytes": PICTURES[0], "path": None}], [{"bytes": None, "path": "a.png"}]]
