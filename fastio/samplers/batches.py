@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.samplers.choice import Choice, choose, full_kind, report
+from fastio.samplers.choice import Choice, Kind, choose, full_kind, report
 from fastio.samplers.cost import Costs
 from fastio.samplers.lanes import LaneOrder, Windows
 from fastio.samplers.memory import PageCache, page_cache
@@ -440,9 +440,9 @@ class OrderSampler:
 
     def checked_order(self, order: object) -> dict[str, Any] | None:
         """Return the order of a state in its own form: see ``ChosenOrder``."""
-        if self.shuffle is True or (self.shuffle == "full" and order is not None):
+        if self.shuffle is True:
             return Choice.from_json(order, samples=self.division.count).to_json()
-        return None
+        return None if order is None else Choice(self._full_of(order)).to_json()
 
     def adopt(self, order: object) -> None:
         """
@@ -451,10 +451,19 @@ class OrderSampler:
         The states of a full shuffle of old had none.
         """
         if self.shuffle is not True:
-            self._full = "full" if order is None else Choice.from_json(order, samples=self.division.count).kind
+            self._full = self._full_of(order)
             return
         self._choice, self._report = Choice.from_json(order, samples=self.division.count), None
         self._held = replace(self._held, is_final=True)
+
+    @staticmethod
+    def _full_of(order: object) -> Kind:
+        """Return the kind of a full shuffle of a state. Raises ValueError if it is none."""
+        if order is None:
+            return "full"
+        if order == Choice("keyed").to_json():
+            return "keyed"
+        raise ValueError(f"order={order!r} in the state: expected the kind keyed: the state is damaged")
 
     def report(self) -> ShuffleReport | None:
         """Return what ``shuffle=True`` chose and what it costs; None for other orders."""

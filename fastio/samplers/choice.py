@@ -25,6 +25,7 @@ __all__ = [
     "WELL_MIXED",
     "Choice",
     "Classes",
+    "Kind",
     "batch_mixing",
     "choose",
     "full_kind",

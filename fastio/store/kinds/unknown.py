@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from fastio._native import image_kind
-from fastio.errors import SourceError, StoreError
+from fastio.errors import SourceError, StoreError, StoreIncomplete
 from fastio.store.foreign.other_libraries import library_of
 from fastio.store.formats import FORMATS, content_of, named
-from fastio.store.index.seal import read_seal
+from fastio.store.index.seal import find_seal
 from fastio.store.kinds.names import plain_name
 from fastio.store.kinds.scan import shown
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kind_by_name
@@ -238,9 +238,16 @@ def is_of_others(path: str, name: str) -> bool:
         return False
     try:
         form = content_of(path)
-        return form is not None and form.name == name and read_seal(path, form.seal_at) is None
+        if form is None or form.name != name:
+            return False
+        with Path(path).open("rb") as file:
+            fd = file.fileno()
+            find_seal(path, os.fstat(fd).st_size, lambda start, size: os.pread(fd, size, start), form.seal_at)
+    except StoreIncomplete:  # no seal; one that contradicts its file is fastio's, of a file that was cut off, say
+        return True
     except (OSError, StoreError):
         return False
+    return False
 
 
 def is_container_of_others(path: str) -> bool:
