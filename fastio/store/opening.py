@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from fastio.errors import StoreError, StoreIncomplete
+from fastio.errors import SchemaError, StoreError, StoreIncomplete
 from fastio.store.address import Address
 from fastio.store.files import Read, check_read
 from fastio.store.files.local import check_address, expanded, is_local
@@ -75,10 +75,11 @@ def open_store(
             set_object = address.set_object()
             if set_object is not None:
                 before = _inodes([set_object])
-                return open_set(address, set_object, way)
-            form, files = address.files()
-            before = _inodes(files)
-            return store_of(path, form, [open_shard(file, form, way) for file in files], way)
+                store = open_set(address, set_object, way)
+            else:
+                form, files = address.files()
+                before = _inodes(files)
+                store = store_of(path, form, [open_shard(file, form, way) for file in files], way)
         except StoreError as exc:
             if attempt < _ATTEMPTS and before != _versions(path):
                 continue  # the store was replaced meanwhile
@@ -95,6 +96,13 @@ def open_store(
 
             kept = open_as_kept(path, unpacked, way) if is_named else None  # otherwise it was looked for before
             return kept or open_files(path, unpacked, way, exc)
+        if unpacked != AS_IT_IS:
+            store.close()
+            raise SchemaError(
+                f"{path}: is a store, of which {' '.join(unpacked.words())} (unpacked=) says nothing: leave it out; "
+                "dataset.where(...) and indices= choose samples of a store"
+            )
+        return store
     raise AssertionError
 
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastio import FastDataset, FastLoader, SchemaError
+from fastio import FastDataset, FastLoader, SchemaError, Unpacked
 from tests.conftest import encode, pictures, write_store
 
 
@@ -176,3 +176,10 @@ def test_classes_of_an_empty_subclass(tmp_path: Path) -> None:
 
     values = [encode(pixels) for pixels in pictures(3)]
     assert ["0", "1", "2"] == Nothing(write_store(tmp_path / "a.lmdb", values, np.array([0, 2, 1]))).classes
+
+
+def test_a_store_has_no_options_of_unpacked_files(tmp_path: Path) -> None:
+    """A split that is asked of a packed store is refused: all samples would come."""
+    path = write_store(tmp_path / "a.lmdb", [encode(pixels) for pixels in pictures(3)])
+    with pytest.raises(SchemaError, match=r"a\.lmdb: is a store, of which --split train \(unpacked=\) says nothing"):
+        FastDataset(path, unpacked=Unpacked(split="train"))
