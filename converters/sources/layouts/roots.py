@@ -55,6 +55,8 @@ def chosen_part(path: str, parts: Mapping[str, Part], split: str | None, what: s
         folder = f"; `{alone}` packs that folder alone" if Path(path, split).is_dir() else ""
         raise SourceError(f"{path}: has no {what} {split!r} for --split, only {listed}: {commands}{folder}")
     of_split = "" if split is None else f" of {split!r}"
+    if not some:
+        raise SourceError(f"{path}: has no {what}")
     raise SourceError(
         f"{path}: has {len(names)} {what}s{of_split}, {listed}: choose one, as in {commands}; where it lies: "
         f"FastDataset({path!r}, unpacked=Unpacked(split={some[0]!r}))"
