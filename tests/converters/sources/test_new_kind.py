@@ -79,11 +79,11 @@ def test_problems(tmp_path: Path) -> None:
 
 
 def test_help_names_it() -> None:
-    """Among the values of the option, and in the words about SRC."""
+    """Among the values of the option, to which the words about SRC lead."""
     assert "|book" in "".join(run("verify", "--help").output.split())
     said = " ".join(run("pack", "--help").output.split())
     assert "|book]" in said.replace(" ", "")
-    assert "a book of pictures, or text" in said
+    assert "--source-kind lists all kinds" in said
 
 
 def test_errors_name_it(book: Path, tmp_path: Path) -> None:
