@@ -88,6 +88,10 @@ class Batches:
         """The samples of all batches, ``(count,)``."""
         return self.order.array() if isinstance(self.order, Computed) else self.order
 
+    def samples(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the samples from position ``start`` up to ``stop``, without computing others."""
+        return self.order.part(start, stop).array() if isinstance(self.order, Computed) else self.order[start:stop]
+
     @property
     def count(self) -> int:
         """The number of samples in all batches."""
@@ -105,20 +109,20 @@ class Batches:
         """
         Return the batches from ``start`` up to ``stop``, or up to the last one, without what they repeat and drop.
         """
-        part = self.rest(start, stop)
-        return replace(part, order=part.indices)
+        return self._cut(self.cuts[start : stop + 1], self.samples)
 
-    def rest(self, start: int, stop: int | None = None) -> Batches:
-        """As ``part``; samples that are computed are not computed yet."""
-        cuts = self.cuts[start : None if stop is None else stop + 1]
+    def rest(self, start: int) -> Batches:
+        """As ``part``, of all batches from ``start`` on; samples that are computed are not computed yet."""
+        return self._cut(self.cuts[start:], self.order.part if isinstance(self.order, Computed) else self.samples)
+
+    def _cut(self, cuts: NDArray[np.int64], between: Callable[[int, int], NDArray[np.int64] | Computed]) -> Batches:
         if len(cuts) == 0:
             return Batches(np.empty(0, np.int64), np.zeros(1, np.int64))
         first, last = int(cuts[0]), int(cuts[-1])
         windows = None if self.windows is None else self.windows.after(first)
         ids = None if self.random_ids is None else self.random_ids[first:last]
-        order = self.order.part(first, last) if isinstance(self.order, Computed) else self.order[first:last]
         parts = None if self.parts is None else self.parts[first:last]
-        return Batches(order, cuts - first, windows=windows, random_ids=ids, parts=parts)
+        return Batches(between(first, last), cuts - first, windows=windows, random_ids=ids, parts=parts)
 
     def after(self, start: int) -> Batches:
         """Return the batches from ``start`` on, with what the last step repeats and drops if any is left."""

@@ -207,8 +207,9 @@ def _start(context: ProducerContext) -> _Fillers:
 def _spread(batches: Batches) -> Batches:
     """Return a few of the batches, spread over the whole epoch."""
     numbers = np.unique(np.linspace(0, len(batches) - 1, _LOOKED_AT).astype(np.int64))
-    chosen = [batches.part(number, number + 1).indices for number in numbers.tolist()]
-    return Batches(np.concatenate(chosen), np.concatenate(([0], np.cumsum([len(each) for each in chosen]))))
+    starts, stops = batches.cuts[numbers], batches.cuts[numbers + 1]
+    chosen = [batches.samples(start, stop) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+    return Batches(np.concatenate(chosen), np.concatenate(([0], np.cumsum(stops - starts))))
 
 
 # Batches of token ids by native jobs: what is asked of them, and what becomes of those with bad samples.
