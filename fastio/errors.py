@@ -53,7 +53,7 @@ class StoreError(FastioError):
 
 
 class StoreNotFound(StoreError, FileNotFoundError):  # noqa: N818 - reads as a statement, like its builtin parent
-    """No store lies under this name."""
+    """Nothing lies under this name; behind a URL, no store."""
 
 
 class StoreIncomplete(StoreError):  # noqa: N818

@@ -52,7 +52,8 @@ def open_store(
     own, "remote" asks a server for ranges; "auto" takes that for URLs, "pread" on network file systems, "map"
     elsewhere. Files of a folder are opened, read and closed one by one, unless they hold several samples each.
 
-    Raises StoreNotFound, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer version.
+    Raises StoreNotFound where nothing lies, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer
+    version, and for what is no store and cannot be read where it lies, such as a damaged container.
     """
     check_read(read)
     check_address(path)
@@ -87,7 +88,7 @@ def open_store(
                 if not names_store(path) and is_pattern(path) and matching(path):
                     from fastio.store.kinds.recognise import not_packed
 
-                    raise type(exc)(not_packed(path, unpacked, why=_OF_PATTERN)) from exc
+                    raise StoreError(not_packed(path, unpacked, why=_OF_PATTERN)) from exc
                 raise
             is_named = names_store(path)
             if is_named and not (isinstance(exc, StoreIncomplete) and is_container_of_others(path)):

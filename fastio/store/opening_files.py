@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastio.errors import SourceError, StoreError
+from fastio.errors import SourceError, StoreError, StoreIncomplete
 from fastio.store.foreign.folder import FolderContent, open_kept, open_listed
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
@@ -27,15 +27,17 @@ def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> Sea
     """
     Open the samples of a path that is no store, as ``error`` says.
 
-    Raises an error of that type if they do not lie in files, or if the path could be meant in two ways: it says what
-    the path is, and what to type.
+    Raises StoreError if they do not lie in files, if these are damaged, or if the path could be meant in two ways: it
+    says what the path is, and what to type. It is StoreIncomplete if ``error`` is, of a file that may be a store without
+    its end, and never StoreNotFound: something is there.
     """
+    kind = StoreIncomplete if isinstance(error, StoreIncomplete) else StoreError
     try:
         content = _content(path, options, check=False)
     except SourceError as exc:
-        raise type(error)(str(exc)) from exc
+        raise kind(str(exc)) from exc
     if isinstance(content, str):
-        raise type(error)(not_packed(path, options, why=content)) from error
+        raise kind(not_packed(path, options, why=content)) from error
     return _store(open_listed(path, options, content, way.read), options, way)
 
 

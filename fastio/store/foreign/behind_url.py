@@ -43,7 +43,7 @@ def open_containers(url: str, options: Unpacked, way: Way, error: StoreError) ->
     """
     Open the samples of containers at a URL where no store is, as ``error`` says; the first opening reads them all.
 
-    Raises ``error`` if there are none, and an error of its type for those that are not read in place.
+    Raises ``error`` if there are none, and StoreError for those that are damaged or not read in place.
     """
     try:
         found = _find(url, way.remote)
@@ -61,7 +61,7 @@ def open_containers(url: str, options: Unpacked, way: Way, error: StoreError) ->
         try:
             shards, _ = _list(found, way.remote, options, jump=False)
         except SourceError as exc:
-            raise type(error)(str(exc)) from exc
+            raise StoreError(str(exc)) from exc
         _write(place, shards, found.stamp)
         kept = read_set(open_file(place))
     members = open_members(kept, options=way.remote)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fastio import FastDataset, FastLoader, SampleError, open_store
-from fastio.errors import FastioError, StoreError
+from fastio.errors import StoreError, StoreNotFound
 from fastio.measure.loop.data import DataOptions, open_data
 from fastio.store.files.listed import ListedFiles
 from fastio.store.files.mapped_folder import MappedFiles
@@ -152,12 +152,13 @@ def test_a_container_that_was_written_to(make: Make, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_indexed", [False, True])
 def test_a_container_that_was_cut_off(make: Make, is_indexed: bool, tmp_path: Path) -> None:
-    """Opening it says which file is cut off, whether an index is there or not."""
+    """Opening it says which file is cut off, whether an index is there or not, and that something is there."""
     made = made_of(make, tmp_path)
     if is_indexed:
         opened(made).close()
     largest = files_of(made)[0]
     with largest.open("r+b") as file:
         file.truncate(largest.stat().st_size * 2 // 3)
-    with pytest.raises(FastioError, match=largest.name):
+    with pytest.raises(StoreError, match=largest.name) as caught:
         opened(made)
+    assert not isinstance(caught.value, StoreNotFound)  # whoever catches that believes that nothing is there
