@@ -286,6 +286,6 @@ _OF_STREAMS = {
 _OTHERS = {
     "schema": "fields or their types differ",
     "metadata": "classes, or what else is known of the source, differ (its name, label file, --shuffle, tokenizer, or "
-    "the function that computes it)",
+    "the function that computes it and what that was made with, unless it has a version)",
     "problems": "other files are left out, or cannot be packed",
 }

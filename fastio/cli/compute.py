@@ -95,7 +95,8 @@ def compute(  # noqa: PLR0913 - an option each
 
     OUT has the keys of STORE. FUNCTION is MODULE:NAME or script.py:NAME: it takes a batch as FastLoader makes it, and
     returns a dict of values by field, one for each sample. A class is made once, and its object is called. Attributes
-    ``transforms`` and ``read`` say how batches are made. --beside OUT and fastio.beside(STORE, OUT) then read both.
+    ``transforms`` and ``read`` say how batches are made; ``version`` tells --resume of other weights. --beside OUT and
+    fastio.beside(STORE, OUT) then read both.
 
     \b
     Example:

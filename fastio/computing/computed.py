@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
+from types import CodeType
 from typing import Any, Literal
 
 import numpy as np
@@ -85,7 +86,9 @@ def compute(  # noqa: PLR0913 - an option of the command each
     and many machines make its parts, as in ``fastio.converters.pack``, which explains the other options. A shard does
     not depend on who makes it if the function's values depend on nothing but its batch. Shards of another function are
     refused: functions are the same by their source and by the numbers and texts that they were made with (arguments of
-    ``partial``, variables of a function around them). What an object or a model holds is not compared.
+    ``partial``, variables of a function around them, attributes of an object). Weights, other objects and variables of
+    a module are not compared. An attribute ``version`` of the function or object counts in place of what it was made
+    with: set another one for other weights, or the same where attributes differ by machine, such as a device.
 
     Raises SchemaError for values that fit no field, SourceError for a bad sample, StoreError if ``out`` is the store
     itself, FastioError for a function that returns something else, and what opening ``store`` and writing ``out``
@@ -159,12 +162,13 @@ def computed_source(
     transforms = getattr(function, "transforms", None) if transforms is None else transforms
     dataset = FastDataset(opened, fields=read)
     work = _Work(dataset, function, tuple(transforms or ()), batch_size, threads)
+    definition = _definition(function)  # before the first batch, which may change what an object holds
     schema, sample_bytes = work.schema(Fields.of(fields))
     name = Path(opened.path.rstrip("/")).name
     record = source_record("python", name, computed_by=_name_of(function), reads=list(dataset.form.names))
-    definition = {
+    recorded = {
         "function": _name_of(function),
-        "definition": _definition(function),
+        "definition": definition,
         "store": f"{opened.identity & 0xFFFFFFFF:08x}",
         "reads": list(dataset.form.names),
         "transforms": [repr(transform) for transform in work.transforms],
@@ -175,7 +179,7 @@ def computed_source(
         path=opened.path,
         kind="python",
         schema=schema,
-        metadata={"classes": None, "source": record, _RECORDED: definition},
+        metadata={"classes": None, "source": record, _RECORDED: recorded},
         keys_at=opened.keys,
         sizes=np.full(len(opened), sample_bytes, np.int64),
         read=_Computed(work, schema).begin,
@@ -209,44 +213,92 @@ def _name_of(function: BatchFunction) -> str:
 def _definition(function: BatchFunction) -> str:
     """
     Return a checksum of what the function says and of the plain values that it was made with, by which shards of
-    another one are known; "" if that is unknown.
+    another one are known.
     """
-    try:
-        text = "\n".join(_words_of(function, set()))
-    except (OSError, TypeError):
-        return ""
+    text = "\n".join(_words_of(function, set()))
     return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def _words_of(function: Any, seen: set[int]) -> Iterator[str]:
     """
-    Yield the source of a function, or of an object's class, and the values and functions that ``partial``, defaults or
-    the function around it give it. Raises OSError or TypeError where there is no source.
+    Yield the source of a function, or of an object's class, and the values and functions that it was made with: those
+    of ``partial``, defaults and the function around it, attributes of the object; or its ``version`` in their place.
     """
     if id(function) in seen:
         return
     seen.add(id(function))
+    given: list[Any] = []
     if isinstance(function, partial):
         yield from _words_of(function.func, seen)
-        given = [*function.args, *(each for pair in sorted(function.keywords.items()) for each in pair)]
-    else:
-        yield inspect.getsource(function if hasattr(function, "__qualname__") else type(function))
-        keywords = getattr(function, "__kwdefaults__", None) or {}
-        given = [*(getattr(function, "__defaults__", None) or ()), *keywords.values()]
-        for cell in getattr(function, "__closure__", None) or ():
+        given += [*function.args, *_flat(function.keywords)]
+    elif inspect.ismethod(function):
+        yield from _words_of(function.__func__, seen)
+        yield from _words_of(function.__self__, seen)
+    elif inspect.isfunction(function):
+        yield _source_of(function, function.__code__)
+        given += [*(function.__defaults__ or ()), *_flat(function.__kwdefaults__ or {})]
+        for cell in function.__closure__ or ():
             with suppress(ValueError):  # of a name that has no value yet
                 given.append(cell.cell_contents)
-    for value in given:
+    elif hasattr(function, "__qualname__"):  # a class, or a function that is not written in Python
+        yield _source_of(function)
+    else:
+        yield _source_of(type(function))
+        given += _flat(_attributes(function))
+    version = _plain(getattr(function, "version", None))
+    for value in given if version in (None, "None") else ():
         if isinstance(value, partial) or inspect.isfunction(value):
             yield from _words_of(value, seen)
-        elif _is_plain(value):
-            yield repr(value)
+        elif (text := _plain(value)) is not None:
+            yield text
+    yield f"version {version}"
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, (bool, int, float, str, bytes))
+def _source_of(named: Any, code: CodeType | None = None) -> str:
+    """
+    Return the source of a function or class; its code instead where several may stand on one line, or where no source
+    is known; a name where there is neither.
+    """
+    if code is None or code.co_name != "<lambda>":
+        with suppress(OSError, TypeError):
+            return inspect.getsource(named)
+    return f"{named.__module__}:{named.__qualname__}" if code is None else "\n".join(_words_of_code(code))
+
+
+def _words_of_code(code: CodeType) -> Iterator[str]:
+    yield f"{code.co_code.hex()} {code.co_names}"
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _words_of_code(value)
+        else:
+            yield _plain(value) or repr(value)
+
+
+def _attributes(made: Any) -> dict[str, Any]:
+    """Return what an object holds, by name."""
+    slots = [name for kind in type(made).__mro__ for name in _names(getattr(kind, "__slots__", ()))]
+    return {**{name: getattr(made, name) for name in slots if hasattr(made, name)}, **getattr(made, "__dict__", {})}
+
+
+def _names(slots: str | Iterable[str]) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _flat(values: Mapping[str, Any]) -> list[Any]:
+    """Return names and values, by name."""
+    return [each for pair in sorted(values.items()) for each in pair]
+
+
+def _plain(value: Any) -> str | None:
+    """Return the text of numbers, texts, paths and collections of these, the same in each process; None of others."""
+    if isinstance(value, (tuple, list, set, frozenset, dict)):
+        each = [_plain(item) for item in (value.items() if isinstance(value, dict) else value)]
+        texts = [text for text in each if text is not None]
+        if len(texts) < len(each):
+            return None
+        return f"{type(value).__name__}({', '.join(texts if isinstance(value, (tuple, list)) else sorted(texts))})"
+    is_plain = value is None or isinstance(value, (bool, int, float, str, bytes, np.generic, PurePath))
+    return repr(value) if is_plain else None
 
 
 @dataclass(frozen=True, slots=True)

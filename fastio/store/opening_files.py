@@ -28,8 +28,8 @@ def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> Sea
     Open the samples of a path that is no store, as ``error`` says.
 
     Raises StoreError if they do not lie in files, if these are damaged, or if the path could be meant in two ways: it
-    says what the path is, and what to type. It is StoreIncomplete if ``error`` is, of a file that may be a store without
-    its end, and never StoreNotFound: something is there.
+    says what the path is, and what to type. It is StoreIncomplete if ``error`` is, of a file that may be a store
+    without its end, and never StoreNotFound: something is there.
     """
     kind = StoreIncomplete if isinstance(error, StoreIncomplete) else StoreError
     try:

@@ -110,6 +110,7 @@ def test_an_interrupted_run_goes_on(photos: str, tmp_path: Path) -> None:
             raise StoppedError
         return describe(batch)
 
+    stops.version = "1"  # type: ignore[attr-defined] # what it has counted does not make it another function
     out, whole = str(tmp_path / "out-%03d.tar"), str(tmp_path / "whole-%03d.tar")
     options = {**OPTIONS, "shard_bytes": 20_000}
     with pytest.raises(StoppedError) as stopped:
@@ -180,9 +181,45 @@ def _raised(numbers: Any, *, by: int) -> dict[str, Any]:
     return {"score": numbers + float(by)}
 
 
+class _Encoder:
+    """Attributes of its own, and in slots, of which calls change one."""
+
+    __slots__ = ("__dict__", "scale")
+
+    def __init__(self, scale: float, device: Any = "cpu", version: Any = None) -> None:
+        self.scale, self.device, self.calls = scale, device, 0
+        if version is not None:
+            self.version = version
+
+    def __call__(self, numbers: Any) -> dict[str, Any]:
+        self.calls += 1
+        return self.encode(numbers)
+
+    def encode(self, numbers: Any) -> dict[str, Any]:
+        return {"score": self.scale * numbers}
+
+
+def _typed(text: str) -> Any:
+    """A function without source, as those of a prompt."""
+    return eval(compile(text, "<typed>", "eval"), {})
+
+
+# fmt: off
+_PLUS, _MINUS, _PLUS_TWO = lambda x: {"score": x + 1.0}, lambda x: {"score": x - 1.0}, lambda x: {"score": x + 2.0}
+# fmt: on
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
+        (_PLUS, _MINUS),
+        (_PLUS, _PLUS_TWO),
+        (_typed("lambda x: {'score': x + 1.0}"), _typed("lambda x: {'score': x + 2.0}")),
+        (
+            _typed("lambda x: {'score': [*map(lambda y: y + 1.0, x)]}"),
+            _typed("lambda x: {'score': [*map(lambda y: y + 2.0, x)]}"),
+        ),
+        (_Encoder(1).encode, _Encoder(2).encode),
         (_scaled(1), _scaled(2)),
         (_scaled(1, _scaled(1)), _scaled(1, _scaled(2))),
         (_scaled(1), _scaled(1, partial(_raised, by=1))),
@@ -196,6 +233,30 @@ def test_functions_made_with_other_values_are_others(photos: str, one: Any, othe
     assert said[0] == said[1] != said[2]
     assert said[0]["definition"]
     assert "partial" not in said[2]["function"]
+
+
+def test_objects_are_known_by_their_attributes(photos: str) -> None:
+    """As they are before the first call; a version counts in their place."""
+
+    def said(function: Any) -> str:
+        return computed_source(photos, function, read="number").metadata["computed"]["definition"]
+
+    assert said(_Encoder(1)) == said(_Encoder(1)) != said(_Encoder(2))
+    assert said(partial(_Encoder(1))) == said(partial(_Encoder(1))) != said(partial(_Encoder(2)))
+    assert said(_Encoder(1, ["a", "b"])) == said(_Encoder(1, ["a", "b"])) != said(_Encoder(1, ["a", "c"]))
+    assert said(_Encoder(1)) != said(_Encoder(1, "cuda:1"))
+    assert said(_Encoder(1, version="a")) != said(_Encoder(1, version="b"))
+    assert said(_Encoder(1, version="a")) == said(_Encoder(2, "cuda:1", version="a")) != said(_Encoder(1))
+
+
+def test_another_object_does_not_go_on(photos: str, tmp_path: Path) -> None:
+    """Its shards would stand beside those of the first."""
+    out, options = str(tmp_path / "out-%03d.tar"), {"read": "number", "shard_bytes": 4000, "batch_size": 7}
+    compute(photos, out, _Encoder(1), part=Part(0, 2), **options)
+    with pytest.raises(
+        StoreError, match="the function that computes it and what that was made with, unless it has a v"
+    ):
+        compute(photos, out, _Encoder(2), resume=True, **options)
 
 
 # What goes wrong.
