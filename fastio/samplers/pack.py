@@ -124,6 +124,11 @@ class PackSampler(PlannedSampler):
         """How samples are divided into parts; None if none is."""
         return Split(self.max_tokens, self.overlap) if self.too_long == "split" and len(self._too_long) else None
 
+    @property
+    def batch_tokens(self) -> int:
+        """The most tokens of a batch: those of all its rows."""
+        return self.max_tokens * (self.rows or 1)
+
     def check_lengths(self, lengths: NDArray[np.int64]) -> None:
         """Raise ValueError if samples are split by other lengths than these: tokens would not come."""
         if self.split is None or np.array_equal(lengths, self._lengths):

@@ -198,7 +198,9 @@ class Patchify(LoaderTransform):
     Or, ``packed``, without padding, the patches of one picture behind those of the other, ``T`` in all: ``patches``
     ``(T, D)``, ``patch_coord`` ``(T, 2)``, ``grid_thw``, and for variable-length attention ``cu_seqlens`` int32
     ``(B + 1,)``, where each picture begins and the last one ends, and ``max_seqlen``, the patches of the largest, an
-    int. ``PackSampler(patches_of(dataset.sizes(), transforms), max_tokens=16384)`` makes batches of as many.
+    int. ``PackSampler(patches_of(dataset.sizes(), transforms), max_tokens=16384)`` makes batches of as many. A batch
+    that has more raises SchemaError: the sampler was planned with other transforms. (Not where samples have text or
+    token ids, too, which lengths may count.)
 
     ``order="raster"`` gives patches line by line, each as (row, column, channel): that of timm's NaFlex models.
     ``order="qwen"`` gives those of transformers' Qwen2VLImageProcessor and its successors: block by block of 2 x 2

@@ -317,6 +317,30 @@ def test_pictures_that_do_not_fit(store: Path, tmp_path: Path) -> None:
     assert batch["patches"].shape == (2, 4, 192)
 
 
+def test_a_sampler_of_other_transforms(store: Path) -> None:
+    """Packed batches of more patches than their sampler planned are refused, before they take memory."""
+    dataset, cut = FastDataset(store), Patchify(4, packed=True)
+    counts = patches_of(dataset.sizes(), [SmartResize(4, 16, 256), cut])
+    transforms = [ResizeToTokens(200, 4), cut]
+    loader = FastLoader(dataset, batch_sampler=PackSampler(counts, max_tokens=60), transforms=transforms)
+    with pytest.raises(
+        SchemaError, match=r"a batch of \d+ patches, .*PackSampler plans at most 60: .*patches_of"
+    ):
+        next(iter(loader))
+    rows = PackSampler(patches_of(dataset.sizes(), transforms), max_tokens=200, rows=2)
+    found = [len(batch["patches"]) for batch, _ in FastLoader(dataset, batch_sampler=rows, transforms=transforms)]
+    assert 200 < max(found) <= 400
+
+
+def test_a_sampler_that_counts_text(tmp_path: Path) -> None:
+    """Where pictures have text beside them, a sampler may count that instead."""
+    path = write_fields(tmp_path / "a.h5", make_samples(6), {name: TYPES[name] for name in ("image", "caption")})
+    sampler = PackSampler([1] * 6, max_tokens=3)
+    batches = FastLoader(path, batch_sampler=sampler, transforms=[RESIZE, Patchify(8, packed=True)])
+
+    assert [3, 3] == [len(batch["caption"]) for batch in batches]
+
+
 def test_timms_collator(store: Path) -> None:
     """A dataset whose function cuts pictures feeds timm's collator, which makes the batches of FastLoader."""
     timm = pytest.importorskip("timm.data.naflex_dataset")

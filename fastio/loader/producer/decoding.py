@@ -68,7 +68,7 @@ class RowField:
 
     Pictures may have several views: that of ``fused``, and those of ``others``. They become a list of tensors
     (``is_list``), or one, in which the rows of all views follow those of the first. Or they are cut into ``patches``,
-    by ``fused``: the lines of one array, of each picture as many as it needs.
+    by ``fused``: the lines of one array, of each picture as many as it needs; a batch has at most ``most_patches``.
     """
 
     reader: RowReader
@@ -77,6 +77,7 @@ class RowField:
     others: tuple[PicturePass, ...] = ()
     is_list: bool = False
     patches: Patchify | None = None
+    most_patches: int | None = None
 
     @property
     def has_views(self) -> bool:
@@ -330,17 +331,23 @@ class RowDecoder:
 
     def _begin_patches(self, values: RowPart, patches: Patchify) -> DecodingRows:
         """
-        Start the patches of a batch. Raises SchemaError if pictures differ in channels, or if a transform fails.
+        Start the patches of a batch. Raises SchemaError if pictures differ in channels, if they have more patches than
+        the sampler planned, or if a transform fails.
         """
         row_field, reader, planned = self.field, self.field.reader, self._planned(values)
         assert row_field.fused is not None
         assert planned is not None
         assert planned.grids is not None
+        places, most = patches.places(planned.grids), row_field.most_patches
+        if most is not None and places[-1] > most:
+            raise SchemaError(
+                f"{reader.store.path}: a batch of {places[-1]} patches, but its PackSampler plans at most {most}: plan "
+                "with the loader's transforms: PackSampler(patches_of(dataset.sizes(), transforms), max_tokens=...)"
+            )
         channels = self._channels(values, planned)
         geometry = row_field.fused.geometry(planned, channels=channels, is_planar=False)
         work = reader.row_work(values.spans, verify=self.verify, geometry=geometry)
         assert work is not None
-        places = patches.places(planned.grids)
         lines, taken = self.buffers[0].take_rows((int(places[-1]), patches.pixels, channels), reader.dtype)
         status = np.empty(len(values), np.int32)
         job = _native.fill_patches(work, lines, places, status, self.pool)

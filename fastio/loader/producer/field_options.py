@@ -21,6 +21,7 @@ from fastio.loader.options import CollateWish, Layout, LoaderOptions, Quality
 from fastio.loader.producer.mosaics import Mosaics
 from fastio.loader.selection.mixture import MemberTransforms
 from fastio.samplers.bucket import LengthBucketSampler
+from fastio.samplers.pack import PackSampler
 from fastio.transforms.arguments import as_fill, check_mask_fill
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
@@ -64,7 +65,8 @@ class FieldOptions:
 
     ``others`` are the transforms of the views besides the first, of pictures that have several; ``views`` says how many
     there are, and whether they become a list (None: there are no views). ``mosaics`` are made of the pictures and masks
-    of finished rows; None: none are. Pictures are cut into ``patches``, if that says how.
+    of finished rows; None: none are. Pictures are cut into ``patches``, if that says how; a batch has ``most_patches``,
+    if its sampler counts them.
     """
 
     fused: Mapping[str, PicturePass | None]
@@ -77,6 +79,7 @@ class FieldOptions:
     views: Views | None = None
     mosaics: Mosaics | None = None
     patches: Patchify | None = None
+    most_patches: int | None = None
 
     @property
     def repeats(self) -> int:
@@ -176,7 +179,17 @@ def field_options(
         views=views,
         mosaics=mosaics,
         patches=patches,
+        most_patches=None if patches is None else _most_patches(dataset, patches, sampler),
     )
+
+
+def _most_patches(dataset: FastDataset, patches: Patchify, sampler: object) -> int | None:
+    """Return how many patches a batch may have by its PackSampler; None if that may count other fields: text, ids."""
+    if not isinstance(sampler, PackSampler) or not patches.packed:
+        return None
+    readers = dataset.readers.values()
+    countable = [each for each in readers if each.is_picture or not (each.has_rows or each.field.traits.is_ragged)]
+    return sampler.batch_tokens if len(countable) == 1 else None
 
 
 def _check_patches(dataset: FastDataset, patches: Patchify) -> None:

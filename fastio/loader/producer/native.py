@@ -189,7 +189,8 @@ def _row_fields(context: ProducerContext) -> tuple[RowFields, dict[str, RowField
             patches = options.patches if reader.is_picture else None
             is_planar = options.is_planar and fused is not None and reader.is_picture and patches is None
             is_list = reader.is_picture and options.views is not None and options.views.is_list
-            fields[name] = RowField(reader, fused, is_planar, options.others.get(name, ()), is_list, patches)
+            others, most = options.others.get(name, ()), options.most_patches
+            fields[name] = RowField(reader, fused, is_planar, others, is_list, patches, most)
     elements = {name: fields.pop(name) for name in context.dataset.lists if name in fields}
     leader = options.leader if options.is_joint else None
     lead = None if leader is None else options.fused[leader]
