@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -35,25 +35,10 @@ from fastio.transforms import (
 )
 from tests.conftest import encode, write_store
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
+from tests.loader.sized_pictures import COUNT, write_pictures
 
-COUNT = 41
 RESIZE = ResizeToTokens(20, 8)
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
-
-
-def write_pictures(path: Path, *, bad: Iterable[int] = (), kind: str = "PNG") -> Path:
-    """Pictures of all proportions, whose labels are their indices; ``bad`` ones are cut off, in header or pixels."""
-    draw = np.random.default_rng(5)
-    values, sizes = [], []
-    for _ in range(COUNT):
-        height, width = draw.integers(6, 70, 2).tolist()
-        values.append(encode(draw.integers(0, 256, (height, width, 3), np.uint8), kind))
-        sizes.append((height, width, 3))
-    shapes = np.array(sizes, np.int32)
-    for place, index in enumerate(bad):
-        values[index] = values[index][: 8 if place % 2 else -40]
-        shapes[index] = 0 if place % 2 else shapes[index]
-    return write_store(path, values, np.arange(COUNT), shapes=shapes)
 
 
 @pytest.fixture(scope="module")
@@ -323,9 +308,7 @@ def test_a_sampler_of_other_transforms(store: Path) -> None:
     counts = patches_of(dataset.sizes(), [SmartResize(4, 16, 256), cut])
     transforms = [ResizeToTokens(200, 4), cut]
     loader = FastLoader(dataset, batch_sampler=PackSampler(counts, max_tokens=60), transforms=transforms)
-    with pytest.raises(
-        SchemaError, match=r"a batch of \d+ patches, .*PackSampler plans at most 60: .*patches_of"
-    ):
+    with pytest.raises(SchemaError, match=r"a batch of \d+ patches, .*PackSampler plans at most 60: .*patches_of"):
         next(iter(loader))
     rows = PackSampler(patches_of(dataset.sizes(), transforms), max_tokens=200, rows=2)
     found = [len(batch["patches"]) for batch, _ in FastLoader(dataset, batch_sampler=rows, transforms=transforms)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,31 +22,15 @@ from fastio.transforms import (
     ResizeToBucket,
     ToDtype,
 )
-from tests.conftest import encode, write_store
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
+from tests.loader.sized_pictures import COUNT, write_pictures
 
 SHAPES = [(24, 16), (16, 16), (16, 24)]
-COUNT = 47
-
-
-def write_pictures(path: Path, *, bad: Iterable[int] = ()) -> Path:
-    """Pictures of all proportions, whose labels are their indices; ``bad`` ones are cut off, in header or pixels."""
-    draw = np.random.default_rng(3)
-    values, sizes = [], []
-    for _ in range(COUNT):
-        height, width = draw.integers(12, 60, 2).tolist()
-        values.append(encode(draw.integers(0, 256, (height, width, 3), np.uint8)))
-        sizes.append((height, width, 3))
-    shapes = np.array(sizes, np.int32)
-    for place, index in enumerate(bad):
-        values[index] = values[index][: 8 if place % 2 else -40]
-        shapes[index] = 0 if place % 2 else shapes[index]
-    return write_store(path, values, np.arange(COUNT), shapes=shapes)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """47 pictures."""
+    """41 pictures."""
     return write_pictures(tmp_path_factory.mktemp("shapes") / "a.lmdb")
 
 
