@@ -18,7 +18,7 @@ from fastio.errors import SchemaError, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.index.elements import Elements
 from fastio.types.schema import TOKENS, Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, numbers_within
 
 __all__ = ["Documents", "Draw", "LocatedWindows", "Pieces", "TokenRuns", "WindowRule", "WindowStore"]
 
@@ -319,7 +319,7 @@ class WindowStore:
         sizes = np.diff(runs.ends, prepend=0) * runs.dtype.itemsize
         whole = Spans(self.files.buffers, runs.shard, runs.starts, sizes).runs()
         counts = -(-whole.sizes // most)
-        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        number = numbers_within(counts)
         starts = np.repeat(whole.starts, counts) + number * most
         left = np.repeat(whole.sizes, counts) - number * most
         return Spans(whole.buffers, np.repeat(whole.shard, counts), starts, np.minimum(left, most))

@@ -18,6 +18,7 @@ from fastio.samplers.planned import Draws, PlannedSampler, shuffled
 from fastio.samplers.position import as_array, plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
+from fastio.types.spans import numbers_within
 
 __all__ = ["ClipReport", "ClipSampler"]
 
@@ -160,7 +161,7 @@ class ClipSampler(PlannedSampler):
         free = np.maximum(counts - self._span, 0)  # how far the first frame of a clip may move
         each = free // self.step + 1 if self.clips_per_video is None else np.full_like(free, self.clips_per_video)
         video = np.repeat(np.arange(len(each)), each)
-        number = np.arange(len(video)) - np.repeat(np.cumsum(each) - each, each)
+        number = numbers_within(each)
         if self.clips_per_video is None:
             first, number = number * self.step, np.zeros_like(number)
         else:

@@ -15,6 +15,7 @@ from fastio.samplers.mixed_order import FEW_MEMBERS, MixedOrder, MixedParts, Pos
 from fastio.samplers.order import Division, consumed_after
 from fastio.samplers.position import whole, whole_consumed
 from fastio.types.metrics import SourceReport
+from fastio.types.spans import numbers_within
 
 __all__ = [
     "MixtureSampler",
@@ -349,7 +350,7 @@ class PerSourceSampler:
             due = np.array(self.order.stream.counts(end)) - before
             steps = np.maximum(due - had, 0) // size
             which = np.repeat(np.arange(len(due)), steps)
-            step = np.arange(len(which)) - np.repeat(np.cumsum(steps) - steps, steps)
+            step = numbers_within(steps)
             middle = 2 * (had[which] + step * size - begun[which]) + size
             share = middle / np.maximum(1, 2 * (due - begun)[which])
             members.append(which)

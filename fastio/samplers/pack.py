@@ -18,6 +18,7 @@ from fastio.samplers.position import plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
 from fastio.types.rows_report import RowsReport
+from fastio.types.spans import numbers_within
 from fastio.types.split import Split
 
 __all__ = ["PackSampler"]
@@ -218,8 +219,7 @@ class PackSampler(PlannedSampler):
 
 def _of_parts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the sample of each part, and its number within that."""
-    samples = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    return samples, np.arange(len(samples)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(np.arange(len(counts), dtype=np.int64), counts), numbers_within(counts)
 
 
 def _mixing(lengths: NDArray[np.float64], cuts: NDArray[np.int64]) -> float:

@@ -36,6 +36,7 @@ from fastio.transforms.canvas import (
 from fastio.transforms.matrices import Warp
 from fastio.transforms.program import Step
 from fastio.types.schema import Field
+from fastio.types.spans import elements_of, firsts_of
 
 __all__ = [
     "Frames",
@@ -366,10 +367,8 @@ class Rows:
 
     def at(self, positions: NDArray[np.int64]) -> Rows:
         """Return the rows of the samples at these positions, in this order; a position may come several times."""
-        counts = self.counts[positions]
-        starts = np.cumsum(self.counts) - self.counts
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return Rows(self.values[np.repeat(starts[positions], counts) + within], counts)
+        rows, counts = elements_of(firsts_of(self.counts), positions)
+        return Rows(self.values[rows], counts)
 
     @property
     def samples(self) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers
 
-__all__ = ["ListSpans", "Spans", "elements_of", "firsts_of", "sums_of"]
+__all__ = ["ListSpans", "Spans", "elements_of", "firsts_of", "numbers_within", "sums_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,17 @@ def firsts_of(counts: NDArray[Any]) -> NDArray[np.int64]:
     return firsts
 
 
+def numbers_within(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """
+    Return the number of each element within its list, for lists of so many elements.
+
+    >>> numbers_within(np.array([2, 0, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    firsts = firsts_of(counts)
+    return np.arange(firsts[-1], dtype=np.int64) - np.repeat(firsts[:-1], counts)
+
+
 def elements_of(firsts: NDArray[np.int64], positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """
     Return the elements of the lists at these positions, list by list, and how many each of these lists has.
@@ -130,9 +141,7 @@ def elements_of(firsts: NDArray[np.int64], positions: NDArray[np.int64]) -> tupl
     [[2, 0, 1], [1, 2]]
     """
     counts = firsts[positions + 1] - firsts[positions]
-    total = int(counts.sum())
-    before = np.repeat(np.cumsum(counts) - counts, counts)
-    return np.arange(total) - before + np.repeat(firsts[positions], counts), counts
+    return np.repeat(firsts[positions], counts) + numbers_within(counts), counts
 
 
 def sums_of(firsts: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from fastio.store.files.fetch import FetchedFields, fetch_together
 from fastio.store.index.elements import Elements
 from fastio.store.index.store import list_checksums
 from fastio.store.protocol import SampleStore, value_spans
-from fastio.types.spans import Spans, firsts_of
+from fastio.types.spans import Spans, firsts_of, numbers_within
 
 __all__ = [
     "CheckedSamples",
@@ -64,8 +64,7 @@ class ChunkElements:
         """Look up the elements of these samples."""
         which, counts = elements.of(batches.indices)
         firsts = firsts_of(counts)
-        position = np.arange(len(which)) - np.repeat(firsts[:-1], counts)
-        ids = (np.repeat(batches.ids, counts) + position * _SPREAD) & _MOST_ID
+        ids = (np.repeat(batches.ids, counts) + numbers_within(counts) * _SPREAD) & _MOST_ID
         return cls(Batches(which, firsts[batches.cuts], random_ids=ids), firsts)
 
 

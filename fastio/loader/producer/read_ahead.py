@@ -23,7 +23,7 @@ from fastio.store.files import Prefetch
 from fastio.store.files.fetch import joined_spans
 from fastio.store.protocol import extents
 from fastio.types.metrics import HeldReads
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, numbers_within
 
 __all__ = [
     "HeldReader",
@@ -381,7 +381,7 @@ class HeldReader:
             return None
         lengths = np.diff(firsts, append=len(indices))
         pieces = -(-lengths * mean // _UNIT_BYTES)
-        piece = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        piece = numbers_within(pieces)
         length, count = np.repeat(lengths, pieces), np.repeat(pieces, pieces)
         begins = np.repeat(firsts, pieces) + piece * length // count
         ends = np.repeat(firsts, pieces) + (piece + 1) * length // count

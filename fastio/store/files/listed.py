@@ -21,7 +21,7 @@ from fastio import _native
 from fastio.errors import StoreError
 from fastio.store.files.local import AHEAD_BYTES, CHUNK_BYTES, check_range, readable
 from fastio.types.metrics import Opens
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, numbers_within
 
 __all__ = ["FileList", "ListedFiles", "ListedFolder"]
 
@@ -141,7 +141,7 @@ class ListedFolder:
         if (first != last).any():
             counts = last - first + 1
             owner = np.repeat(owner, counts)
-            first = first[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+            first = first[owner] + numbers_within(counts)
         begins = np.maximum(starts[owner], bounds[first])
         is_file = first > 0
         rows = np.zeros((len(owner), 6), np.int64)
