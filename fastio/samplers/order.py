@@ -54,7 +54,9 @@ def keyed_order(places: NDArray[np.int64], count: int, *, seed: int, epoch: int)
     """
     Return the samples at these places ``(n,)`` of another permutation of 0..count-1, int64, of which nothing is held.
 
-    A Feistel network with cycle walking, see ``_native.permute``. Raises IndexError for a place outside.
+    A Feistel network with cycle walking, see ``_native.permute``. It is for many samples: over seeds, the orders of a
+    handful are not uniform (of 5 samples and 10,000 seeds, chi-square of places is 46 at 16 degrees of freedom), those
+    of 12 and more are as drawn ones. Raises IndexError for a place outside.
     """
     samples = np.array(places, np.int64)
     _native.permute(samples, count, seed, _stream(epoch, 0))
@@ -210,11 +212,9 @@ class Division:
         full = self.full_steps * self.batch_size
         step, within = np.divmod(np.arange(start, min(stop, full), dtype=np.int64), self.batch_size)
         places = self.start + (step * self.world_size + rank) * self.batch_size + within
-        return (
-            places
-            if stop <= full
-            else np.concatenate((places, self.last_step(rank)[max(0, start - full) : stop - full]))
-        )
+        if stop <= full:
+            return places
+        return np.concatenate((places, self.last_step(rank)[max(0, start - full) : stop - full]))
 
     def last_step(self, rank: int) -> NDArray[np.int64]:
         """
