@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import random
-import resource
 import statistics
 import tempfile
 import time
@@ -33,6 +32,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.peers.files_pil import random_floats
 from benchmarks.peers.work import MEAN, STD
+from benchmarks.process_tree import cpu_seconds
 from fastio import FastLoader, open_store
 from fastio.converters import open_source, pack
 from fastio.store.foreign.index import index_store
@@ -320,17 +320,12 @@ def _loader(path: Path) -> FastLoader:
 
 def _cost_us(batches: Callable[[], Iterable[Any]], count: int) -> float:
     """Microseconds of CPU a photo, of this process and of the workers that have ended."""
-    begun, seen = _cpu_s(), 0
+    begun, count_read = cpu_seconds(), 0
     for batch in batches():
         images = batch["image"] if isinstance(batch, dict) else batch[0] if isinstance(batch, (tuple, list)) else batch
-        seen += len(images)
-    assert seen == count, f"{seen} photos of {count}"
-    return (_cpu_s() - begun) / count * 1e6
-
-
-def _cpu_s() -> float:
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+        count_read += len(images)
+    assert count_read == count, f"{count_read} photos of {count}"
+    return (cpu_seconds() - begun) / count * 1e6
 
 
 def _ratio(of: Sequence[float], by: Sequence[float]) -> str:

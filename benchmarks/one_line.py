@@ -11,7 +11,6 @@ without one, 300 are made from a seed.
 from __future__ import annotations
 
 import random
-import resource
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.peers.files_pil import center_224, random_224
 from benchmarks.peers.normalize import to_floats
+from benchmarks.process_tree import cpu_seconds
 from benchmarks.synthetic import make_photos
 from fastio import FastDataset
 from fastio.converters import open_source, pack
@@ -73,22 +73,16 @@ def as_floats(crop: Callable[[Image.Image], Image.Image], picture: Image.Image) 
 TENSORS = {"uint8": as_bytes, "ToTensor, Normalize": as_floats}
 
 
-def _cpu_s() -> float:
-    """CPU time of this process and of the workers that have ended."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-
 def _epoch(dataset: Dataset[Any], count: int, *, workers: int, passes: int, seed: int) -> float:
     """Microseconds of CPU a photo."""
     random.seed(seed)
     order = [index % count for index in range(count * passes)]
     loader = DataLoader(dataset, _BATCH_SIZE, sampler=order, num_workers=workers)
-    begun = _cpu_s()
+    begun = cpu_seconds()
     for _ in loader:
         pass
     del loader
-    return (_cpu_s() - begun) / len(order) * 1e6
+    return (cpu_seconds() - begun) / len(order) * 1e6
 
 
 def _check(datasets: Sequence[Dataset[Any]]) -> None:
