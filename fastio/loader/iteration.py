@@ -27,7 +27,7 @@ from fastio.samplers.agreement import SURE_AFTER, Agreement
 from fastio.samplers.batches import Batches
 from fastio.samplers.share import say_uneven
 from fastio.store.files.listed import ListedFiles
-from fastio.store.index.store import SealedStore
+from fastio.store.index.store import unpacked_of
 from fastio.types.metrics import LoaderStats, Opens
 
 __all__ = [
@@ -157,10 +157,9 @@ class BatchIteration:
         from fastio.store.kinds.recognise import pack_command
 
         self._is_gain_told = True
-        gain, store = opens.since(before).gain(elapsed_s), self._selection.base.store
-        words = store.unpacked.words() if isinstance(store, SealedStore) else []
+        gain = opens.since(before).gain(elapsed_s)
         if gain.is_much:
-            command = pack_command(self._path, *words)
+            command = pack_command(self._path, *unpacked_of(self._selection.base.store).words())
             log.warning("%s: %s: packed, it would not: %s", self._path, gain.words(), command)
         else:
             log.info("%s: %s: packing would hardly load faster", self._path, gain.words())

@@ -27,7 +27,7 @@ from fastio.loader.producer.pillow_threads import PendingRows, PillowThreads
 from fastio.samplers.batches import Batches
 from fastio.store.files.local import is_local
 from fastio.store.index.elements import Elements
-from fastio.store.index.store import SealedStore
+from fastio.store.index.store import unpacked_of
 from fastio.store.jump_tables import PHOTO_SIDE, begin_jump_tables
 from fastio.store.protocol import SampleStore
 from fastio.transforms.fused import KnownBoxes, PicturePass, Planned
@@ -628,12 +628,11 @@ def _look_at_crops(store: SampleStore, field: str, spans: Spans, planned: Planne
     noted = begin_jump_tables(spans.at(rows))()[0].intervals
     if noted is None or 2 * np.count_nonzero(noted.sizes) < len(rows):
         return
-    words = store.unpacked.words() if isinstance(store, SealedStore) else []
     _LOG.warning(
         "%s: its photos have no start points, with which random crops of photos decode 1.3 to 1.4 times as fast: "
         "`%s` adds them beside it, once, and changes nothing else",
         store.path,
-        shlex.join(["fastio", "index", store.path, *words]),
+        shlex.join(["fastio", "index", store.path, *unpacked_of(store).words()]),
     )
 
 

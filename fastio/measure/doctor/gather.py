@@ -43,7 +43,7 @@ from fastio.measure.machine.disk_kind import disk_kind
 from fastio.measure.trace.trace import StepBreakdown
 from fastio.store import open_store
 from fastio.store.files.local import is_local
-from fastio.store.index.store import SealedStore
+from fastio.store.index.store import unpacked_of
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import IN_PLACE
 from fastio.types.metrics import OpensGain
@@ -188,7 +188,7 @@ def _opens(loader: FastLoader) -> OpensGain | None:
 def _unpacked_words(dataset: Any) -> tuple[str, ...] | None:
     """Return what ``fastio pack`` is told of the files that a FastDataset reads in place; None for all else."""
     store = dataset.store if isinstance(dataset, FastDataset) else None
-    return tuple(store.unpacked.words()) if isinstance(store, SealedStore) and store.format == IN_PLACE else None
+    return None if store is None or store.format != IN_PLACE else tuple(unpacked_of(store).words())
 
 
 def _samples_placement(source: DataLoader[Any]) -> tuple[str, ...] | None:
@@ -226,7 +226,7 @@ def _packed_pictures(watch: LoaderWatch) -> tuple[float | None, float | None]:
     arguments = watch.arguments or {}
     transform = arguments.get("transforms") or transform_of(dataset)[2]
     store = dataset.store
-    side, jump_percent = look_at_pictures(store.path, store.unpacked if isinstance(store, SealedStore) else AS_IT_IS)
+    side, jump_percent = look_at_pictures(store.path, unpacked_of(store))
     is_cropped = (
         any("Crop" in type(step).__name__ for step in _steps(transform)) and arguments.get("decode") != "device"
     )

@@ -36,6 +36,7 @@ __all__ = [
     "list_checksums",
     "number_of",
     "number_of_all",
+    "unpacked_of",
 ]
 
 
@@ -429,6 +430,11 @@ def _sum_of_lists(store: _Indexed, field: str, chosen: NDArray[np.int64]) -> int
     which, counts = elements.of(chosen)
     checksums = elements.spans(field, which).checksums
     return None if checksums is None else sum_samples(field, chosen, list_checksums(checksums, counts))
+
+
+def unpacked_of(store: object) -> Unpacked:
+    """Return what a store was told of the files that it reads where they lie; nothing for all others."""
+    return store.unpacked if isinstance(store, SealedStore) else AS_IT_IS
 
 
 def list_checksums(checksums: NDArray[np.uint32], counts: NDArray[np.int64]) -> NDArray[np.uint32]:
