@@ -57,11 +57,7 @@ class ResizeToTokens(Transform):
     antialias: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "max_tokens", whole("max_tokens", self.max_tokens, f"1 to {_MOST_PATCHES} patches", least=1)
-        )
-        if self.max_tokens > _MOST_PATCHES:
-            raise ValueError(f"max_tokens={self.max_tokens}: expected 1 to {_MOST_PATCHES} patches")
+        object.__setattr__(self, "max_tokens", _as_count("max_tokens", self.max_tokens, "patches"))
         object.__setattr__(self, "patch", _as_patch(self.patch))
         object.__setattr__(self, "interpolation", as_kernel(self.interpolation))
         check_antialias(self.antialias)
@@ -167,6 +163,10 @@ class SmartResize(Transform):
         return sides[0], sides[1]
 
 
+def _as_count(name: str, count: int, unit: str) -> int:
+    return whole(name, count, f"1 to {_MOST_PATCHES} {unit}", least=1, below=_MOST_PATCHES + 1)
+
+
 def _as_patch(patch: int) -> int:
     return whole("patch", patch, f"1 to {_MOST_PATCH} pixels", least=1, below=_MOST_PATCH + 1)
 
@@ -222,14 +222,7 @@ class Patchify(LoaderTransform):
     def __post_init__(self) -> None:
         object.__setattr__(self, "patch", _as_patch(self.patch))
         if self.max_patches is not None:
-            most = whole(
-                "max_patches",
-                self.max_patches,
-                f"1 to {_MOST_PATCHES} patches, or None",
-                least=1,
-                below=_MOST_PATCHES + 1,
-            )
-            object.__setattr__(self, "max_patches", most)
+            object.__setattr__(self, "max_patches", _as_count("max_patches", self.max_patches, "patches, or None"))
         if self.order not in get_args(Order):
             raise ValueError(f"order={self.order!r}: expected one of {', '.join(map(repr, get_args(Order)))}")
 
@@ -307,14 +300,11 @@ class Patchify(LoaderTransform):
     def cut(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the patches of one picture ``(H, W, C)``, ``(N, pixels, C)`` in memory: the plain path."""
         merge, frames, is_planar = _LAYOUTS[self.order]
-        side, (rows, columns), channels = (
-            self.patch,
-            self.grids(np.array([pixels.shape[:2]]))[0].tolist(),
-            pixels.shape[2],
-        )
-        whole_ = np.zeros((rows * side, columns * side, channels), np.uint8)
-        whole_[: pixels.shape[0], : pixels.shape[1]] = pixels
-        blocks = whole_.reshape(rows // merge, merge, side, columns // merge, merge, side, channels)
+        side, channels = self.patch, pixels.shape[2]
+        rows, columns = self.grids(np.array([pixels.shape[:2]]))[0].tolist()
+        padded = np.zeros((rows * side, columns * side, channels), np.uint8)
+        padded[: pixels.shape[0], : pixels.shape[1]] = pixels
+        blocks = padded.reshape(rows // merge, merge, side, columns // merge, merge, side, channels)
         blocks = blocks.transpose(0, 3, 1, 4, 6, 2, 5) if is_planar else blocks.transpose(0, 3, 1, 4, 2, 5, 6)
         patches = blocks.reshape(rows * columns, *blocks.shape[4:])
         if is_planar:
