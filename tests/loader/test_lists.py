@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from fastio import FastDataset, FastLoader, SampleError, SchemaError, StoreError, Writer, open_store
 from fastio.store.foreign.index import index_store
@@ -24,6 +22,7 @@ from fastio.transforms import (
     RandomResizedCrop,
     RandomRotation,
 )
+from tests.conftest import encode
 
 COUNTS = [2, 0, 1, 3, 0, 0, 1, 4, 2, 0, 1]
 CROPS = [RandomResizedCrop(16), RandomHorizontalFlip()]
@@ -33,9 +32,7 @@ def picture(number: int, form: str = "PNG", *, size: int = 0) -> bytes:
     """A picture of noise, of a size of its own unless one is given."""
     height, width = (size, size) if size else (20 + number % 7, 30 - number % 5)
     pixels = np.random.default_rng(number).integers(0, 255, (height, width, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, form)
-    return file.getvalue()
+    return encode(pixels, form)
 
 
 def write(path: Path, counts: Iterable[int] = COUNTS, *, size: int = 0, form: str = "PNG") -> Path:

@@ -45,12 +45,10 @@ with FastLoader(sets, options.batch_size, shuffle=True, transforms=steps, indice
     for epoch in range(options.epochs):
         losses = []
         for batch in loader:
-            seen, counts = (
-                eyes(batch["photos"]),
-                batch["photos_counts"],
-            )  # (N, 64) of all photos, and how many a set has
+            features = eyes(batch["photos"])  # (N, 64), of the photos of all sets
+            counts = batch["photos_counts"]  # how many of them each set has
             of_set = torch.arange(len(counts)).repeat_interleave(counts)
-            means = torch.zeros(len(counts), seen.shape[1]).index_add(0, of_set, seen) / counts[:, None]
+            means = torch.zeros(len(counts), features.shape[1]).index_add(0, of_set, features) / counts[:, None]
             loss = nn.functional.cross_entropy(head(means), batch["label"])
             optimizer.zero_grad()
             loss.backward()
