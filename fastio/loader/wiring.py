@@ -669,7 +669,7 @@ def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
 
 
 def _check_stages_of_lists(dataset: FastDataset, stages: _Stages, steps: BatchSteps | None) -> None:
-    """SchemaError for what is done to whole batches, or by member, which knows one picture a sample."""
+    """SchemaError for transforms of whole batches or of members, which expect one picture a sample."""
     if not dataset.lists or dataset.makes_samples:
         return
     left = stages.later[stages.coloured :]

@@ -38,7 +38,7 @@ class Computed:
     """
     Samples ``start`` up to ``stop`` of a rank's epoch, computed where they are looked at.
 
-    ``samples(start, stop)`` returns any of them, int64. Whoever asks for all of them has them held from then on.
+    ``samples(start, stop)`` returns any of them, int64. ``array`` keeps all of them in memory from then on.
     """
 
     def __init__(self, samples: Callable[[int, int], NDArray[np.int64]], start: int, stop: int) -> None:
@@ -452,7 +452,7 @@ class OrderSampler:
         """
         Use the order of a state (its ``configuration()["order"]``) from now on. Raises ValueError if it is not one.
 
-        The states of a full shuffle of old had none.
+        None: the state is of a version that drew every full shuffle.
         """
         if self.shuffle is not True:
             self._full = self._full_of(order)

@@ -190,8 +190,8 @@ class Patchify(LoaderTransform):
     In the place of its pictures, a batch then has a dict. D is ``patch * patch * 3`` for colour pictures:
 
     * ``patches`` ``(B, N, D)``, uint8 unless Normalize or ToDtype follow. N is ``max_patches``; with None, the number
-      of the picture of the batch that has most. What a picture has less is 0 before Normalize
-    * ``patch_coord`` int64 ``(B, N, 2)``: row and column of each patch; zeros for what a picture has less
+      of the picture of the batch that has most. Slots beyond a picture's patches are 0 before Normalize
+    * ``patch_coord`` int64 ``(B, N, 2)``: row and column of each patch; 0 in slots beyond them
     * ``patch_valid`` bool ``(B, N)``: which patches there are
     * ``grid_thw`` int64 ``(B, 3)``: 1, and how many rows and columns of patches a picture has
 
@@ -250,7 +250,7 @@ class Patchify(LoaderTransform):
         raise self.refusal()
 
     def refusal(self) -> TypeError:
-        """Return the error of those who pass it to what works on pictures."""
+        """Return the error to raise where it is passed to anything but a loader."""
         return TypeError(
             f"{self!r} makes batches of patches: pass it to FastLoader(..., transforms=[...]), or call it on a picture"
         )

@@ -41,10 +41,10 @@ class BaseTransform(Protocol):
 
 
 class LoaderTransform(BaseTransform):
-    """A transform that a loader runs where it makes batches, and nobody else can."""
+    """A transform that only a loader can run, where it makes batches."""
 
     def refusal(self) -> TypeError:
-        """Return the error of those who pass it elsewhere."""
+        """Return the error to raise where it is passed to anything else."""
         raise NotImplementedError
 
 

@@ -121,7 +121,7 @@ class Recipe:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it does the same to each picture, whatever its sample: no random numbers, mixes and functions."""
+        """Whether it does the same to each picture, whatever its sample: without random numbers, mixes or functions."""
         stages = self._stages.values()
         is_mixing = any(isinstance(stage, _Single) and mixes_of(stage.transform) for stage in stages)
         has_functions = (
