@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +142,9 @@ def test_an_epoch_goes_on_by_other_ranks(tmp_path: Path) -> None:
     rest = loaders(2, uneven="pad")
     for loader in rest:
         loader.load_state_dict(state)
-    planned = [loader for loader in rest for _ in [0]]
-    came += [id_ for loader in planned for batch in loader for id_ in ids(batch)]
+    came += [id_ for loader in rest for batch in loader for id_ in ids(batch)]
     expected = [id_ for length in [3, 70, 8, 41, 9] for id_ in range(3, 3 + length)]
-    assert set(expected) == set(came)
+    assert Counter(came) >= Counter(expected)
     assert len(came) - len(expected) <= 8  # what a rank repeats
     for other in ({"overlap": 1}, {"max_tokens": 9}):
         with pytest.raises(ValueError, match=r"split"):
