@@ -86,6 +86,28 @@ constexpr std::uint64_t divisor = whole_polynomial;
   return _mm512_maskz_set1_epi8(bytes, -1);
 }
 
+/// A vector whose byte j is byte j - by of another, and zero where that has none.
+///
+/// Only whole words can be moved between lanes, so an odd distance takes the two halves of a word
+/// from two vectors. Reading from before the message instead would wait for a line of memory that
+/// nobody has asked for.
+[[nodiscard]] inline __m512i moved_up(__m512i bytes, std::size_t by) noexcept {
+  alignas(64) static constexpr std::array<std::uint16_t, 32> numbers = [] {
+    std::array<std::uint16_t, 32> all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+    return all;
+  }();
+  const auto words_up = [&](std::size_t words) {
+    const __m512i from = _mm512_sub_epi16(_mm512_load_si512(numbers.data()),
+                                          _mm512_set1_epi16(static_cast<short>(words)));
+    const auto there = static_cast<__mmask32>(~std::uint64_t{0} << words);
+    return _mm512_maskz_permutexvar_epi16(there, from, bytes);
+  };
+  const __m512i lower = words_up(by / 2);
+  if (by % 2 == 0) return lower;
+  return _mm512_or_si512(_mm512_slli_epi16(lower, 8), _mm512_srli_epi16(words_up(by / 2 + 1), 8));
+}
+
 /// The CRC-32 of four bytes or more; with `copies`, each byte is written to `to` as well.
 ///
 /// Zeros before a message change nothing, so the first vector has as many as make the others whole:
@@ -95,16 +117,10 @@ template <bool copies>
 [[nodiscard]] inline std::uint32_t fold(Bytes data, std::uint8_t* to) noexcept {
   const std::size_t first = (data.size() - 1) % vector_bytes + 1;
   const std::size_t before = vector_bytes - first;
-  const __mmask64 is_there = ~__mmask64{0} << before;
-  const __m512i start = _mm512_maskz_loadu_epi8(is_there, data.data() - before);
-  if constexpr (copies) {
-    if (data.size() < vector_bytes) {
-      _mm512_mask_storeu_epi8(to - before, is_there, start);
-    } else {
-      _mm512_storeu_si512(to, _mm512_loadu_si512(data.data()));
-    }
-  }
-  __m512i sum = _mm512_xor_si512(start, ones_in(initial_bytes << before));
+  const __mmask64 is_there = data.size() < vector_bytes ? ~__mmask64{0} >> before : ~__mmask64{0};
+  const __m512i begins = _mm512_maskz_loadu_epi8(is_there, data.data());
+  if constexpr (copies) _mm512_mask_storeu_epi8(to, is_there, begins);
+  __m512i sum = _mm512_xor_si512(moved_up(begins, before), ones_in(initial_bytes << before));
   __mmask64 left = before > vector_bytes - 4 ? initial_bytes >> first : 0;  // of the initial ones
   std::size_t at = first;
   const auto take = [&] {
