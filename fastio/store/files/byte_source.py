@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -13,7 +14,7 @@ from fastio import _native
 from fastio.store.files.remote_options import Remote
 from fastio.types.spans import Spans
 
-__all__ = ["ByteSource", "Fetched", "Kind", "Prefetch", "Read", "StoreFiles"]
+__all__ = ["ByteSource", "Fetched", "JointPrefetch", "Kind", "Prefetch", "Read", "StoreFiles"]
 
 Read = Literal["auto", "map", "pread", "remote"]
 
@@ -95,6 +96,30 @@ class Prefetch(Protocol):
     def cancel(self) -> None:
         """Let go of it: what has not begun is not done. Spans fetched already stay as they are."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class JointPrefetch:
+    """Spans that come nearer in several ways as one; see Prefetch."""
+
+    parts: Sequence[Prefetch]
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+        return all(part.done for part in self.parts)
+
+    def wait(self, timeout_s: float = -1.0) -> bool:
+        """Wait for all of them, together so long."""
+        if timeout_s < 0:
+            return all(part.wait() for part in self.parts)
+        stop = time.monotonic() + timeout_s
+        return all(part.wait(max(0.0, stop - time.monotonic())) for part in self.parts)
+
+    def cancel(self) -> None:
+        """Let go of all of them."""
+        for part in self.parts:
+            part.cancel()
 
 
 class StoreFiles(Protocol):

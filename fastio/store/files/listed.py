@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.errors import StoreError
+from fastio.store.files.byte_source import JointPrefetch, Prefetch
 from fastio.store.files.local import AHEAD_BYTES, CHUNK_BYTES, check_range, readable
 from fastio.types.metrics import Opens
 from fastio.types.spans import Spans, numbers_within
@@ -261,14 +262,14 @@ class ListedFiles:
 
     def read_ahead(
         self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
-    ) -> _native.Job | _Advice:
+    ) -> Prefetch:
         """Have the kernel begin to read the files of these spans."""
         jobs = []
         for source, positions in self._by_source(spans):
             rows, _ = source.parts(spans.starts[positions], spans.sizes[positions])
             files = source.files
             jobs.append(_native.advise_parts(os.fsencode(source.root), files.names, files.kept, rows, pool))
-        return jobs[0] if len(jobs) == 1 else _Advice(jobs)
+        return jobs[0] if len(jobs) == 1 else JointPrefetch(jobs)
 
     def failure(self, spans: Spans) -> str | None:
         """Return which file of these spans is not what was listed, and why."""
@@ -293,27 +294,6 @@ class ListedFiles:
         if len(self._sources) == 1:
             return [(self._sources[0], np.arange(len(spans)))] if len(spans) else []
         return [(self._sources[number], np.flatnonzero(shard == number)) for number in np.unique(shard).tolist()]
-
-
-@dataclass(frozen=True, slots=True)
-class _Advice:
-    """Advice for several folders; see Prefetch."""
-
-    jobs: list[_native.Job]
-
-    @property
-    def done(self) -> bool:
-        """Whether all was given."""
-        return all(job.done for job in self.jobs)
-
-    def wait(self, timeout_s: float = -1.0) -> bool:
-        """Wait for all of it."""
-        return all(job.wait(timeout_s) for job in self.jobs)
-
-    def cancel(self) -> None:
-        """Give no more."""
-        for job in self.jobs:
-            job.cancel()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.store.files.byte_source import Fetched, Prefetch, StoreFiles
+from fastio.store.files.byte_source import Fetched, JointPrefetch, Prefetch, StoreFiles
 from fastio.types.spans import Spans
 
 __all__ = ["SeveralFiles"]
@@ -55,7 +55,7 @@ class SeveralFiles:
         self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
     ) -> Prefetch:
         """Have each part bring its spans nearer."""
-        return _Ahead(
+        return JointPrefetch(
             [
                 self._parts[number].read_ahead(own, pool=pool, comes_again=comes_again)
                 for number, _, own in self._by_part(spans)
@@ -85,27 +85,6 @@ class SeveralFiles:
             shard = own.shard - np.int32(self._ends[number] - len(part.buffers))
             found.append((number, positions, replace(own, buffers=part.buffers, shard=shard)))
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """Spans of several parts that come nearer; see Prefetch."""
-
-    parts: Sequence[Prefetch]
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is left to do."""
-        return all(part.done for part in self.parts)
-
-    def wait(self, timeout_s: float = -1.0) -> bool:
-        """Wait for all of them."""
-        return all(part.wait(timeout_s) for part in self.parts)
-
-    def cancel(self) -> None:
-        """Let go of all of them."""
-        for part in self.parts:
-            part.cancel()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fastio.store.files import local, open_file
+from fastio.store.files.byte_source import JointPrefetch
 from fastio.store.files.local import network_file_system
 
 
@@ -55,3 +56,36 @@ def test_file_systems(tmp_path: Path) -> None:
     """A local folder is none, nor is one that is not there."""
     assert network_file_system(tmp_path) is None
     assert network_file_system(tmp_path / "missing") is None
+
+
+class _Slow:
+    """Something that comes nearer in 3 seconds of a clock that only waiting moves."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock, self.left_s, self.is_cancelled = clock, 3.0, False
+
+    @property
+    def done(self) -> bool:
+        return self.left_s == 0
+
+    def wait(self, timeout_s: float = -1.0) -> bool:
+        spent_s = self.left_s if timeout_s < 0 else min(self.left_s, timeout_s)
+        self.clock[0] += spent_s
+        self.left_s -= spent_s
+        return self.done
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+def test_several_prefetches_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are waited for, together as long as was asked."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    parts = [_Slow(clock), _Slow(clock)]
+    both = JointPrefetch(parts)
+
+    assert (False, 4.0, False) == (both.wait(4.0), clock[0], both.done)
+    assert (True, 6.0, True) == (both.wait(), clock[0], both.done)
+    both.cancel()
+    assert all(part.is_cancelled for part in parts)
