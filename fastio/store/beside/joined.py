@@ -22,8 +22,8 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.files.several import SeveralFiles
 from fastio.store.index.elements import Elements
 from fastio.store.index.metadata import beside_metadata
-from fastio.store.index.store import SealedStore, number_of_all
-from fastio.store.index.views import join_stores
+from fastio.store.index.store import SealedStore, checked_indices, number_of_all
+from fastio.store.index.views import join_stores, read_only
 from fastio.store.kinds.names import is_table_name
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.opening import open_store
@@ -377,7 +377,7 @@ class BesideStore:
 
         def shapes(_field: str) -> NDArray[np.int32]:
             known = inner.shapes(own)
-            return known if which is None else _read_only(known[which])
+            return known if which is None else read_only(known[which])
 
         return Elements(self, self.schema[field], firsts_of(counts), spans, shapes)
 
@@ -386,7 +386,7 @@ class BesideStore:
         number, own = self._of(field)
         member = self.members[number]
         sizes = member.store.value_bytes(own)
-        return sizes if member.rows is None else _read_only(sizes[member.rows])
+        return sizes if member.rows is None else read_only(sizes[member.rows])
 
     def column(self, field: str) -> NDArray[Any]:
         """Return a column, ``(len, *shape)``, read-only."""
@@ -395,7 +395,7 @@ class BesideStore:
         if member.rows is None:
             return member.store.column(own)
         if field not in self._columns:
-            self._columns[field] = _read_only(member.store.column(own)[member.rows])
+            self._columns[field] = read_only(member.store.column(own)[member.rows])
         return self._columns[field]
 
     def shapes(self, field: str) -> NDArray[np.int32]:
@@ -403,7 +403,7 @@ class BesideStore:
         number, own = self._of(field)
         member = self.members[number]
         shapes = member.store.shapes(own)
-        return shapes if member.rows is None else _read_only(shapes[member.rows])
+        return shapes if member.rows is None else read_only(shapes[member.rows])
 
     def receipt(self, fields: Sequence[str] | None = None) -> int | None:
         """Return the number that an epoch of all samples should give: see SampleStore."""
@@ -445,14 +445,7 @@ class BesideStore:
 
     def _checked(self, indices: NDArray[Any]) -> NDArray[np.int64]:
         """Check indices here: those of the stores are others."""
-        if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
-            raise TypeError(f"{self.path}: expected a 1-D array of integers, got {indices.dtype} {indices.shape}")
-        if len(indices):
-            low, high = int(indices.min()), int(indices.max())
-            if low < 0 or high >= self._count:
-                wrong = low if low < 0 else high
-                raise IndexError(f"{self.path}: expected indices in 0..{self._count - 1}, got {wrong}")
-        return indices.astype(np.int64, copy=False)
+        return checked_indices(indices, self._count, path=self.path)
 
 
 def _called(again: Callable[[], BesideStore]) -> BesideStore:
@@ -489,11 +482,6 @@ def _files(stores: Sequence[SealedStore]) -> StoreFiles:
     if len({source.kind for source in sources}) == 1:
         return files_of(sources)
     return SeveralFiles([store.files for store in stores], [source.size for source in sources])
-
-
-def _read_only(values: NDArray[Any]) -> NDArray[Any]:
-    values.flags.writeable = False
-    return values
 
 
 # Several such stores as one, one behind the other: the fields of each come from where they are.

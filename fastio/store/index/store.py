@@ -33,6 +33,7 @@ __all__ = [
     "JoinedIndex",
     "SealedStore",
     "check_set",
+    "checked_indices",
     "list_checksums",
     "number_of",
     "number_of_all",
@@ -238,15 +239,21 @@ class SealedStore:
         return content
 
     def _checked(self, indices: NDArray[Any]) -> NDArray[np.int64]:
-        """Check indices: negative ones would silently mean the other end."""
-        if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
-            raise TypeError(f"{self.path}: expected a 1-D array of integers, got {indices.dtype} {indices.shape}")
-        if len(indices) == 0:
-            return np.empty(0, np.int64)
+        return checked_indices(indices, self._count, path=self.path)
+
+
+def checked_indices(indices: NDArray[Any], count: int, *, path: str) -> NDArray[np.int64]:
+    """
+    Return indices of so many samples as int64: negative ones would silently mean the other end. Raises TypeError for
+    what is no 1-D array of integers, IndexError for an index outside.
+    """
+    if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
+        raise TypeError(f"{path}: expected a 1-D array of integers, got {indices.dtype} {indices.shape}")
+    if len(indices):
         low, high = int(indices.min()), int(indices.max())
-        if low < 0 or high >= self._count:
-            raise IndexError(f"{self.path}: expected indices in 0..{self._count - 1}, got {low if low < 0 else high}")
-        return indices.astype(np.int64, copy=False)
+        if low < 0 or high >= count:
+            raise IndexError(f"{path}: expected indices in 0..{count - 1}, got {low if low < 0 else high}")
+    return indices.astype(np.int64, copy=False)
 
 
 def _picked(

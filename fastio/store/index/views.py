@@ -26,6 +26,7 @@ __all__ = [
     "MemoryStore",
     "SelectedStore",
     "join_stores",
+    "read_only",
 ]
 
 
@@ -105,7 +106,7 @@ class SelectedStore:
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """As SampleStore.value_bytes."""
-        return _read_only(self._source.value_bytes(field)[self._chosen])
+        return read_only(self._source.value_bytes(field)[self._chosen])
 
     def elements(self, field: str) -> Elements:
         """Raise SchemaError: lists are read in the order of their store."""
@@ -117,12 +118,12 @@ class SelectedStore:
     def column(self, field: str) -> NDArray[Any]:
         """As SampleStore.column."""
         if field == _LABEL and self._labels is not None:
-            return _read_only(self._labels)
-        return _read_only(self._source.column(field)[self._chosen])
+            return read_only(self._labels)
+        return read_only(self._source.column(field)[self._chosen])
 
     def shapes(self, field: str) -> NDArray[np.int32]:
         """As SampleStore.shapes."""
-        return _read_only(self._source.shapes(field)[self._chosen])
+        return read_only(self._source.shapes(field)[self._chosen])
 
     def receipt(self, fields: Sequence[str] | None = None) -> int | None:
         """As SampleStore.receipt."""
@@ -141,7 +142,8 @@ class SelectedStore:
         self.close()
 
 
-def _read_only(values: NDArray[Any]) -> NDArray[Any]:
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """Return these values, which nobody may write to from now on."""
     values.flags.writeable = False
     return values
 
@@ -331,7 +333,7 @@ class MemoryStore:
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """As SampleStore.value_bytes."""
-        return _read_only(self._places[:, 2])
+        return read_only(self._places[:, 2])
 
     def elements(self, field: str) -> Elements:
         """Raise SchemaError: what is decoded in memory are no lists."""
