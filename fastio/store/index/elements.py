@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.store.files import StoreFiles
+from fastio.store.index.derived import DerivedStore, Origin
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans, elements_of, sums_of
 
 __all__ = ["Elements"]
 
 
-class _Owner(Protocol):
+class _Owner(Origin, Protocol):
     """The store whose lists these are the elements of."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def format(self) -> str: ...
-
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
-
-    @property
-    def shard_paths(self) -> Sequence[str]: ...
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    @property
-    def identity(self) -> int: ...
-
-    @property
-    def files(self) -> StoreFiles: ...
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]: ...
 
     def elements(self, field: str) -> Elements: ...
 
 
-class Elements:
+class Elements(DerivedStore[_Owner]):
     """
     The elements of all lists of one field, in order: a SampleStore whose only field is that of an element.
 
-    ``of`` finds those of samples. Keys are those of the samples that elements belong to. It holds no file: it reads by
-    its store, and is pickled with it.
+    ``of`` finds those of samples. Keys are those of the samples that elements belong to. It is pickled with its store.
     """
 
     def __init__(
@@ -63,47 +40,12 @@ class Elements:
         spans: Callable[..., Spans],
         shapes: Callable[[str], NDArray[np.int32]],
     ) -> None:
-        self._store = store
+        super().__init__(store)
         self._list = field
         self._firsts = firsts
         self._spans = spans
         self._shapes = shapes
         self.schema = Schema((field.element,), is_per_sample=True)
-
-    @property
-    def path(self) -> str:
-        """That of the store."""
-        return self._store.path
-
-    @property
-    def format(self) -> str:
-        """That of the store."""
-        return self._store.format
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """That of the store."""
-        return self._store.metadata
-
-    @property
-    def shard_paths(self) -> Sequence[str]:
-        """Those of the store."""
-        return self._store.shard_paths
-
-    @property
-    def size_bytes(self) -> int:
-        """Those of the store."""
-        return self._store.size_bytes
-
-    @property
-    def identity(self) -> int:
-        """That of the store."""
-        return self._store.identity
-
-    @property
-    def files(self) -> StoreFiles:
-        """Those of the store."""
-        return self._store.files
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -142,7 +84,7 @@ class Elements:
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
         """Return the keys of the samples that these elements belong to."""
-        return self._store.keys(self.owners(indices))
+        return self._source.keys(self.owners(indices))
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
         """As SampleStore.spans, of elements."""
@@ -173,19 +115,8 @@ class Elements:
         """Return None: receipts are of samples."""
         return None
 
-    def close(self) -> None:
-        """Do nothing: nothing is open here."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[object, ...]:
-        return _elements_of, (self._store, self._list.name)
+        return _elements_of, (self._source, self._list.name)
 
 
 def _elements_of(store: _Owner, field: str) -> Elements:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.store.files import StoreFiles
 from fastio.store.files.mapped import InPlaceFiles
+from fastio.store.index.derived import DerivedStore
 from fastio.store.index.elements import Elements
 from fastio.store.index.metadata import common_metadata
 from fastio.store.index.store import SealedStore, number_of_all
@@ -33,7 +33,7 @@ __all__ = [
 _LABEL = "label"
 
 
-class SelectedStore:
+class SelectedStore(DerivedStore[SampleStore]):
     """
     The samples ``source[chosen[0]], source[chosen[1]], ...``, with labels of their own ``(len(chosen), ...)``.
 
@@ -42,38 +42,13 @@ class SelectedStore:
     """
 
     def __init__(self, source: SampleStore, chosen: NDArray[np.int64], labels: NDArray[Any] | None) -> None:
-        self._source = source
+        super().__init__(source)
         self._chosen = chosen
         self._labels = labels
         fields = tuple(field for field in source.schema.fields if field.name != _LABEL)
         if labels is not None:
             fields = (*fields, Field(_LABEL, COLUMN, labels.dtype.str, labels.shape[1:]))
         self.schema = Schema(fields)
-
-    @property
-    def path(self) -> str:
-        """That of the source."""
-        return self._source.path
-
-    @property
-    def format(self) -> str:
-        """That of the source."""
-        return self._source.format
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """That of the source."""
-        return self._source.metadata
-
-    @property
-    def shard_paths(self) -> Sequence[str]:
-        """Those of the source."""
-        return self._source.shard_paths
-
-    @property
-    def size_bytes(self) -> int:
-        """Those of the source."""
-        return self._source.size_bytes
 
     @property
     def identity(self) -> int:
@@ -83,11 +58,6 @@ class SelectedStore:
         """
         content = zlib.crc32(self._chosen.tobytes(), self._source.identity & 0xFFFFFFFF)
         return content if self._labels is None else zlib.crc32(np.ascontiguousarray(self._labels).tobytes(), content)
-
-    @property
-    def files(self) -> StoreFiles:
-        """Those of the source."""
-        return self._source.files
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -132,14 +102,6 @@ class SelectedStore:
     def close(self) -> None:
         """Close the source."""
         self._source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
@@ -242,7 +204,7 @@ def _check_checksums(stores: Sequence[SealedStore], field: str) -> None:
 # MemoryStore: decoded samples of another store, in memory.
 
 
-class MemoryStore:
+class MemoryStore(DerivedStore[SampleStore]):
     """
     A SampleStore whose field ``field`` lies in ``buffers``, each uint8; everything else is that of ``source``.
 
@@ -260,9 +222,9 @@ class MemoryStore:
         places: NDArray[np.int64],
         shapes: NDArray[np.int32],
     ) -> None:
-        self._source = source
+        super().__init__(source)
         self._field = field
-        self.files: StoreFiles = InPlaceFiles(buffers)
+        self._files: StoreFiles = InPlaceFiles(buffers)
         self._count = len(buffers)
         self._places = places
         self._shapes = shapes
@@ -283,19 +245,9 @@ class MemoryStore:
         return cls(source, field, [rows.reshape(-1).view(np.uint8)], places=places, shapes=shapes)
 
     @property
-    def path(self) -> str:
-        """That of the source."""
-        return self._source.path
-
-    @property
     def format(self) -> str:
         """Its name, though it is not a format of files."""
         return "memory"
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """That of the source."""
-        return self._source.metadata
 
     @property
     def shard_paths(self) -> Sequence[str]:
@@ -303,14 +255,9 @@ class MemoryStore:
         return (self._source.path,) * self._count
 
     @property
-    def size_bytes(self) -> int:
-        """Those of the source."""
-        return self._source.size_bytes
-
-    @property
-    def identity(self) -> int:
-        """That of the source, which has the same samples."""
-        return self._source.identity
+    def files(self) -> StoreFiles:
+        """The buffers."""
+        return self._files
 
     def __len__(self) -> int:
         return len(self._source)
@@ -329,7 +276,7 @@ class MemoryStore:
         shard, starts, sizes = np.ascontiguousarray(self._places[chosen].T)
         if (shard < 0).any():
             raise IndexError(f"{self.path}: sample {chosen[int((shard < 0).argmax())]} is not kept in memory")
-        return Spans(self.files.buffers, shard.astype(np.int32), starts, sizes)
+        return Spans(self._files.buffers, shard.astype(np.int32), starts, sizes)
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """As SampleStore.value_bytes."""
@@ -350,14 +297,3 @@ class MemoryStore:
     def receipt(self, fields: Sequence[str] | None = None) -> int | None:
         """As SampleStore.receipt."""
         return self._source.receipt([self._field.name] if fields is None else fields)
-
-    def close(self) -> None:
-        """Do nothing: nothing is open here."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
