@@ -68,7 +68,7 @@ def verify(
     of_source = unpacked
     if against is not None:
         unpacked = AS_IT_IS
-        other = next(iter(of_source.given().keys() - {"labels", "kind"}), None)
+        other = next((name for name in of_source.given() if name not in ("labels", "kind")), None)
         if other is not None:
             raise click.UsageError(
                 "with --against, --labels and --source-kind describe SRC; all else, the store knows: drop "

@@ -348,7 +348,7 @@ class BesideStore:
     def identity(self) -> int:
         """A number from the content of all stores, and from how they are joined."""
         parts = [
-            [member.store.identity, sorted(member.names.items()), number_of_rows(member)] for member in self.members
+            [member.store.identity, sorted(member.names.items()), _number_of_rows(member)] for member in self.members
         ]
         return zlib.crc32(json.dumps([parts, self._stems]).encode("ascii"))
 
@@ -452,7 +452,7 @@ def _called(again: Callable[[], BesideStore]) -> BesideStore:
     return again()
 
 
-def number_of_rows(member: Member) -> int:
+def _number_of_rows(member: Member) -> int:
     """Return how many samples of a member are in the joined store."""
     return len(member.store) if member.rows is None else len(member.rows)
 

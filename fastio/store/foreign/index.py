@@ -92,7 +92,7 @@ def index_store(
             place, listed, bad = made
             return replace(report_of(path, listed, [*bad]), path=place, problems=bad, files=len(listed))
     if unpacked != AS_IT_IS:
-        raise StoreError(f"{path}: is packed: drop {' '.join(unpacked.words())}, which say what an unpacked path is")
+        raise StoreError(f"{path}: is packed, and says itself what is in it: drop {' '.join(unpacked.words())}")
     is_packed = _is_packed(path)
     if folder is not None and not is_packed:
         return index_foreign(path, folder, options=options, overwrite=overwrite, jump=jump)

@@ -471,12 +471,13 @@ def test_parts_are_named_to_commands(tmp_path: Path) -> None:
     assert run.invoke(cli, ["ls", str(root), "--split", "val", "--source-kind", "voc"]).output.count("JPEGImages/") == 2
     said = run.invoke(cli, ["ls", str(root)]).output
     assert f"where it lies: FastDataset({str(root)!r}, unpacked=Unpacked(split='train'))" in said
-    said = run.invoke(cli, ["verify", str(root), "--against", str(root), "--split", "val"]).output
+    others = ["--filter", "a=b", "--no-header", "--split", "val", "--key-column", "a", "--without", "b"]
+    said = run.invoke(cli, ["verify", str(root), "--against", str(root), *others]).output
     assert "--labels and --source-kind describe SRC; all else, the store knows: drop --split" in said
     packed = tmp_path / "p.lmdb"
     pack(open_source(root, split="val"), packed)
     said = run.invoke(cli, ["index", str(packed), "--split", "val"]).output
-    assert f"{packed}: is packed: drop --split val, which say what an unpacked path is" in said
+    assert f"{packed}: is packed, and says itself what is in it: drop --split val" in said
 
 
 def test_bench_takes_options_beside_a_store(tmp_path: Path) -> None:
