@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.converters import open_source, pack
-from fastio.errors import SourceError
+from fastio.errors import SourceError, StoreError, StoreNotFound
+from fastio.store import open_store
 from tests.converters.trees import flat, picture
 
 
@@ -120,3 +121,17 @@ def test_files_that_are_near_to_a_kind(tmp_path, name, content, expected):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=rf"found a \.\w+ file of {len(content)} B that begins with .*{expected}"):
         open_source(tmp_path / name)
+
+
+def test_what_is_there_is_not_called_missing(tmp_path):
+    """StoreNotFound is for names under which nothing lies, not for what is no store."""
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "scans").mkdir()
+    (tmp_path / "scans" / "a.dcm").write_bytes(b"x")
+    for name in ("scans", "rows.jsonl", "*.jsonl"):
+        with pytest.raises(StoreError) as caught:
+            open_store(tmp_path / name)
+        assert not isinstance(caught.value, StoreNotFound), name
+    for name in ("none", "none.lmdb", "*.parquet"):
+        with pytest.raises(StoreNotFound):
+            open_store(tmp_path / name)
