@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.sources.arrays import ArraysOf, RowArray, array_source
-from fastio.converters.sources.hdf5_places import rows_at, values_at
+from fastio.converters.sources.hdf5_places import Located, rows_at, values_at
 from fastio.converters.sources.listed import Indices, ListedSource
 from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.source import LARGE_BYTES, check_memory, size_problem
@@ -30,6 +30,8 @@ __all__ = [
 
 _KIND = "hdf5"  # of sources
 _SEAL_MAGIC = b"\x89fastio\n"
+
+_Rows = Callable[[Indices], NDArray[Any]]
 
 
 def open_hdf5(place: SourcePath, options: SourceOptions) -> ListedSource:
@@ -109,19 +111,18 @@ def _array(file: ByteSource, name: str, dataset: h5py.Dataset) -> RowArray:
     shape, dtype = tuple(map(int, dataset.shape)), np.dtype(dataset.dtype)
     is_string = h5py.check_string_dtype(dtype) is not None
     plain = np.dtype(dtype.str) if dtype.kind != "O" else np.dtype("O")
+    rows = _reader(file.path, name, dataset)
     start = _start(file, dataset, shape, plain)
     if start is not None:
-        return RowArray(name, shape, plain, _reader(file.path, name, dataset), file, start)
-    located = values_at if dtype.kind == "O" else rows_at
+        return RowArray(name, shape, plain, rows, file, start)
+    located: Located | None = None
+    if dtype.kind == "O":
+        located = values_at(file, dataset)
+        rows = rows if located is None else _checked(rows, located)
+    elif dtype.kind not in "SU" and not dtype.str.startswith(">"):
+        located = rows_at(file, dataset)
     return RowArray(
-        name,
-        shape,
-        plain,
-        _reader(file.path, name, dataset),
-        is_string=is_string,
-        container=file.path,
-        located=None if dtype.kind in "SU" or dtype.str.startswith(">") else located(file, dataset),
-        unfit=_unfit(dataset),
+        name, shape, plain, rows, is_string=is_string, container=file.path, located=located, unfit=_unfit(dataset)
     )
 
 
@@ -140,7 +141,21 @@ def _start(file: ByteSource, dataset: h5py.Dataset, shape: tuple[int, ...], dtyp
     return int(start) if start is not None and size and start + size <= file.size else None
 
 
-def _reader(path: str, name: str, dataset: h5py.Dataset) -> Callable[[Indices], NDArray[Any]]:
+def _checked(rows: _Rows, located: Located) -> _Rows:
+    """
+    Return a function that reads rows of any length if the heap that holds them is sound. It raises ValueError if not:
+    HDF5 does not return from reading a heap whose objects have sizes that make no sense.
+    """
+
+    def checked(indices: Indices) -> NDArray[Any]:
+        if located(indices) is None:
+            raise ValueError("the file's heap does not hold it: the file is damaged")
+        return rows(indices)
+
+    return checked
+
+
+def _reader(path: str, name: str, dataset: h5py.Dataset) -> _Rows:
     """
     How to read rows: a slice at once, other rows in ascending order, as h5py wants them. What h5py raises for damaged
     ones is left to the caller; SourceError means that memory cannot hold them.

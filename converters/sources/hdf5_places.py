@@ -6,8 +6,9 @@ A dataset of values of any length holds a reference for each, little endian:
     uint32 elements | address of a heap collection (8 bytes) | uint32 object
 
 A collection is "GCOL", version 1, three bytes, uint64 size; then objects of uint16 number, uint16 references, four
-bytes, uint64 size and their bytes up to a multiple of eight. The object 0 is free space. Nothing here is trusted: an
-address or a size that leaves the file is a row that cannot be located.
+bytes, uint64 size and their bytes up to a multiple of eight. The object 0 is free space, whose size counts its header.
+Nothing here is trusted: a row cannot be located if an address or a size leaves the file, or if objects do not fill
+their collection.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ def values_at(file: ByteSource, dataset: h5py.Dataset) -> Located | None:
     sizes = dataset.file.id.get_create_plist().get_sizes()
     if sizes[0] != _ADDRESS_BYTES or len(dataset.shape) != 1:
         return None
-    starts = _row_starts(file, dataset, _REFERENCE.itemsize)
-    if starts is None:
+    starts, element_bytes = _row_starts(file, dataset, _REFERENCE.itemsize), _element_bytes(dataset)
+    if starts is None or not element_bytes:
         return None
-    heap = _Heap(file, int(dataset.file.userblock_size), _element_bytes(dataset))
+    heap = _Heap(file, int(dataset.file.userblock_size), element_bytes)
 
     def located(indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         raw = b"".join(file.read(at, at + _REFERENCE.itemsize).tobytes() for at in starts[indices].tolist())
@@ -72,11 +73,13 @@ def values_at(file: ByteSource, dataset: h5py.Dataset) -> Located | None:
 
 
 def _element_bytes(dataset: h5py.Dataset) -> int:
-    """The bytes of one element of a value of any length."""
+    """The bytes of one element of a value of any length; 0 if elements are of any length themselves."""
     import h5py
 
     base = h5py.check_vlen_dtype(dataset.dtype)
-    return 1 if base is None else int(np.dtype(base).itemsize)
+    if base is None:
+        return 1
+    return 0 if np.dtype(base).hasobject else int(np.dtype(base).itemsize)
 
 
 def _row_starts(file: ByteSource, dataset: h5py.Dataset, row_bytes: int) -> NDArray[np.int64] | None:
@@ -137,7 +140,10 @@ class _Heap:
         return starts, sizes
 
     def _objects(self, at: int) -> dict[int, tuple[int, int]]:
-        """Start and size of each object of a collection, by its number; nothing if there is no collection."""
+        """
+        Start and size of each object of a collection, by its number; nothing if there is no collection, or if its
+        objects do not fill it.
+        """
         found: dict[int, tuple[int, int]] = {}
         if at + _COLLECTION.size > self.file.size:
             return found
@@ -148,8 +154,11 @@ class _Heap:
         at += _COLLECTION.size
         while at + _OBJECT.size <= end:
             number, _, size = _OBJECT.unpack(self.file.read(at, at + _OBJECT.size).tobytes())
-            if number == 0 or size > end - at - _OBJECT.size:
-                break
-            found[number] = at + _OBJECT.size, size
-            at += _OBJECT.size + -(-size // 8) * 8
-        return found
+            if number:
+                found[number] = at + _OBJECT.size, size
+                at += _OBJECT.size + -(-size // 8) * 8
+            elif size >= _OBJECT.size:  # of free space, which counts this header
+                at += size
+            else:
+                return {}
+        return found if at <= end else {}

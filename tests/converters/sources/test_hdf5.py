@@ -152,6 +152,35 @@ def test_a_damaged_chunk_is_a_problem(tmp_path: Path, seed: int) -> None:
     assert {f"{i:02d}": X[i].tobytes() for i in range(30) if i != index} == {k: s["image"] for k, s in samples.items()}
 
 
+@pytest.mark.parametrize("bit", range(3))
+def test_a_damaged_size_in_the_heap(tmp_path: Path, bit: int) -> None:
+    """Sizes that do not lead from value to value, from which HDF5 does not return, are refused before it reads them."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("images", (6,), dtype=h5py.vlen_dtype(np.uint8))
+        for i in range(6):
+            data[i] = np.arange(20 + i, dtype=np.uint8)
+        file["label"] = np.arange(6)
+    raw = bytearray((tmp_path / "a.h5").read_bytes())
+    raw[raw.index(b"GCOL") + 16 + 8 + 1] ^= 1 << bit  # of the first value's size
+    (tmp_path / "a.h5").write_bytes(raw)
+
+    assert "a.h5: is damaged (the file's heap does not hold it" in refused(tmp_path / "a.h5")
+
+
+def test_what_the_heap_keeps_after_deletions(tmp_path: Path) -> None:
+    """A heap with free space, with collections of one value, and with empty ones, is read as ever."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("points", (40,), dtype=h5py.vlen_dtype("<i4"))
+        for size in (3, 90, 5):
+            for i in range(40):
+                data[i] = np.arange((size + i) * (i % 7 != 0) * (1 + 300 * (i == 9)), dtype="<i4")
+        expected = [row.tobytes() for row in data[:]]
+        file["label"] = np.arange(40)
+    _, samples, _ = packed(tmp_path / "a.h5", tmp_path / "o.lmdb")
+
+    assert expected == [sample["points"] for sample in samples.values()]
+
+
 def test_arrays_that_were_never_written(tmp_path: Path) -> None:
     """A row of gigabytes of which nothing is stored is named, and not read; it may have been left unwritten."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
