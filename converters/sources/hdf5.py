@@ -84,6 +84,8 @@ def _named(path: str, sentence: str) -> Iterator[None]:
 
 def _reason_to_leave_out(file: ByteSource, dataset: h5py.Dataset) -> str:
     """Why a dataset is no array of samples; "" if it may be one."""
+    import h5py
+
     if dataset.shape is None or not dataset.shape:
         return "is a single value, not one per sample"
     if dataset.is_virtual or dataset.external:
@@ -92,6 +94,9 @@ def _reason_to_leave_out(file: ByteSource, dataset: h5py.Dataset) -> str:
         return f"holds {dataset.dtype}, which is neither numbers nor strings"
     if dataset.dtype.kind == "O" and dataset.dtype.metadata and "ref" in dataset.dtype.metadata:
         return "holds references"
+    base = h5py.check_vlen_dtype(dataset.dtype)
+    if base is not None and np.dtype(base).str.startswith(">"):
+        return "holds big-endian numbers of any length, which h5py returns as others: save them as little-endian ones"
     size = _unit_bytes(dataset)
     if size > LARGE_BYTES and (problem := size_problem(size, min(dataset.id.get_storage_size(), file.size))):
         return f"{problem}: it was never written"

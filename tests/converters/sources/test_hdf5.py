@@ -112,6 +112,21 @@ def test_what_is_left_out(tmp_path: Path) -> None:
     assert {"image": "uint8[5,7,3]"} == types
 
 
+def test_big_endian_values_of_any_length(tmp_path: Path) -> None:
+    """They are left out by name: h5py returns their bytes as little-endian numbers, which are others."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = X[:3]
+        for name, dtype in (("points", ">f4"), ("flags", "|b1")):
+            data = file.create_dataset(name, (3,), dtype=h5py.vlen_dtype(dtype))
+            for i in range(3):
+                data[i] = np.ones(1 + i, dtype)
+    types, samples, _ = packed(tmp_path / "a.h5", tmp_path / "o.lmdb")
+
+    assert {"image": "uint8[5,7,3]", "flags": "bool[*]"} == types
+    assert [b"\1", b"\1\1", b"\1\1\1"] == [sample["flags"] for sample in samples.values()]
+    assert "points holds big-endian numbers of any length" in refused(tmp_path / "a.h5", "x=points")
+
+
 def test_strings_that_are_no_text(tmp_path: Path) -> None:
     """A caption that is not UTF-8 is a problem of its sample."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
