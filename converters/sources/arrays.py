@@ -20,6 +20,7 @@ from fastio.converters.fields.values import encode_values
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns
 from fastio.converters.sources.listed import Indices, ListedSource, Values, begin_in_place, read_together
 from fastio.converters.sources.options import SourceOptions, source_record
+from fastio.converters.sources.source import check_memory
 from fastio.errors import SchemaError, SourceError
 from fastio.store.files import ByteSource, files_of
 from fastio.store.kinds.scan import Problem, SourcePath, shown
@@ -36,6 +37,7 @@ __all__ = [
 
 
 _SHOWN = 8  # arrays in a message
+_SIZE_BYTES = 8  # of the size of a row, in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def array_source(place: SourcePath, found: ArraysOf, options: SourceOptions) -> 
         schema=Schema(tuple(_in_order([each.field for each in fields]))),
         metadata={"classes": found.classes or classes, "source": _record(place, found.kind, fields, options, unpacked)},
         keys_at=_numbers(count),
-        sizes=_sizes(fields, count, found.disk_bytes),
+        sizes=_sizes(path, fields, count, found.disk_bytes),
         read=read_together([each.begin for each in fields if each.field.name not in columns]),
         disk_bytes=found.disk_bytes,
         files_opened=len(found.files),
@@ -220,12 +222,23 @@ def _numbers(count: int) -> Any:
     return lambda indices: [f"{index:0{width}d}" for index in indices.tolist()]
 
 
-def _sizes(fields: Sequence[ArrayField], count: int, disk_bytes: int) -> NDArray[np.int64]:
-    """Bytes of each sample; where they are not known without reading, the average."""
+def _sizes(path: str, fields: Sequence[ArrayField], count: int, disk_bytes: int) -> NDArray[np.int64]:
+    """
+    Return the bytes of each sample; where they are not known without reading, the average.
+
+    Raises SourceError for more rows than memory can list: a few bytes promise any number of rows that take none.
+    """
     known = sum(each.value_bytes for each in fields)
     is_open = any(not each.field.is_column and each.array.dtype.hasobject for each in fields)
     average = max(0, disk_bytes // max(count, 1) - known) if is_open else 0
-    return np.full(count, known + average, np.int64)
+    try:
+        check_memory(count * _SIZE_BYTES)
+        return np.full(count, known + average, np.int64)
+    except MemoryError as exc:
+        raise SourceError(
+            f"{path}: {fields[0].array}: there is not enough memory to list {count:,} rows: its header is damaged, or "
+            "it was never written"
+        ) from exc
 
 
 def _list(arrays: Sequence[RowArray]) -> str:

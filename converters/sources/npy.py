@@ -197,7 +197,7 @@ def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
         shape, is_fortran, dtype = _HEADERS[version](file)
     except (TypeError, SyntaxError, RecursionError, MemoryError, TokenError) as exc:  # of a header that is no literal
         raise ValueError(f"its header cannot be parsed: {exc}") from exc
-    if any(type(size) is not int or size < 0 for size in shape):
+    if any(type(size) is not int or not 0 <= size < 1 << 63 for size in shape):
         raise ValueError(f"its shape is {shape!r:.80}")
     if dtype.hasobject:
         raise ValueError("it holds Python objects: save numbers instead")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import struct
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fastio.converters.sources import source as cut
 from tests.converters.sources.packed import packed, refused
 
 X = np.random.default_rng(0).integers(0, 256, (6, 5, 7, 3), np.uint8)
@@ -152,6 +155,7 @@ BROKEN = {
     "negative": GOOD.replace(b"(6, 5", b"(-6,5"),
     "twice negative": GOOD.replace(b"(6, 5, 7, 3)", b"(-6,-5,7,3)"),
     "truth": GOOD.replace(b"(6, 5, 7, 3)", b"(True,630) "),
+    "huge and empty": npy(np.zeros((6, 0))).replace(b"(6, 0), }" + b" " * 20, b"(%s, 0), } " % (b"9" * 20)),
     "huge": GOOD.replace(b"(6, 5, 7, 3)", b"(9**99,2, 3)"),
     "wide": GOOD.replace(b"(6, 5, 7, 3), ", b"(6, 5, 7, 33),"),
     "header size": GOOD[:8] + b"\xff\xff" + GOOD[10:],
@@ -187,3 +191,17 @@ def test_hostile_archives(tmp_path: Path) -> None:
     assert "is cut off at" in refused(tmp_path / "cut.npz")
     assert "x.npy" in refused(tmp_path / "flipped.npz")
     assert "holds no array" in refused(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize("kind", ["idx", "npy"])
+def test_more_rows_than_memory_lists(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that take no bytes, of which a few bytes can promise billions, are refused in one line."""
+    count, path = 1 << 20, tmp_path / {"idx": "train-images-idx3-ubyte", "npy": "x.npy"}[kind]
+    if kind == "idx":
+        path.write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, count, 0, 28))
+    else:
+        np.save(path, np.zeros((count, 0, 28), np.uint8))
+    monkeypatch.setattr(cut, "LARGE_BYTES", 10)
+    monkeypatch.setattr(cut, "available_memory", lambda: 20)
+
+    assert re.search(rf"{path.name}: .* not enough memory to list 1,048,576 rows", refused(path))
