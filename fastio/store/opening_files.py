@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastio.errors import SourceError, StoreError, StoreIncomplete
-from fastio.store.foreign.folder import FolderContent, open_kept, open_listed
+from fastio.store.foreign.folder import FolderContent, open_kept, open_listed, tell_skipped
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
 from fastio.store.kinds.recognise import not_packed, recognise
@@ -69,4 +69,5 @@ def _content(path: str, options: Unpacked, *, check: bool) -> FolderContent | st
 
 
 def _store(shard: Shard, options: Unpacked, way: Way) -> SealedStore:
+    tell_skipped(shard)
     return SealedStore(shard.path, format_name=IN_PLACE, shards=[shard], opener=way.opener, unpacked=options)

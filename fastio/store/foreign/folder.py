@@ -72,6 +72,7 @@ __all__ = [
     "open_kept",
     "open_listed",
     "root_of",
+    "tell_skipped",
     "with_content",
 ]
 
@@ -147,7 +148,6 @@ def open_kept(path: str, options: Unpacked, read: Read = "auto") -> Shard | None
         except StoreError as exc:
             _LOG.debug("%s", exc)
             continue
-        _warn(shard)
         return shard
     return None
 
@@ -188,7 +188,6 @@ def open_listed(path: str, options: Unpacked, content: FolderContent, read: Read
         _tell_changes(path, before.data.files, files)
         shard = _with_known(shard, files, before)
     _keep(shard, options, files, stamps, content.begun_ns)
-    _warn(shard)
     return _mapped(shard, data, read)
 
 
@@ -525,7 +524,7 @@ def _read_kept(place: str, path: str, options: Unpacked) -> _Kept | None:
 # What is said, in one line each.
 
 
-def _warn(shard: Shard) -> None:
+def tell_skipped(shard: Shard) -> None:
     """Log how many files are no samples, if any should be."""
     skipped = json.loads(shard.metadata).get("skipped") or ()
     if skipped:

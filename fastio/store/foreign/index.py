@@ -26,7 +26,7 @@ from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.foreign.behind_url import index_containers
-from fastio.store.foreign.folder import SETTLED_NS, count_files, keep_content, open_kept, with_content
+from fastio.store.foreign.folder import SETTLED_NS, count_files, keep_content, open_kept, tell_skipped, with_content
 from fastio.store.foreign.sidecar import write_sidecar
 from fastio.store.foreign.tar import check_foreign_set, scan_foreign
 from fastio.store.formats import FORMATS, named, names_store
@@ -128,6 +128,7 @@ def _index_files(path: str, unpacked: Unpacked, *, jump: bool, progress: Progres
     if open_kept(path, unpacked) is None:
         time.sleep(SETTLED_NS / 1e9)
         shard = list_again(path, unpacked)
+    tell_skipped(shard)
     shard, bad = with_content(shard, partial(_look_at, reads_codes=jump))
     problems = {shard.key(i): words for i, words in sorted(bad.items())}
     if jump and any(each.traits.is_image for each in shard.schema.payload):

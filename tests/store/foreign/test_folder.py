@@ -494,9 +494,12 @@ def test_bench_takes_options_beside_a_store(tmp_path: Path) -> None:
     assert "os:getcwd: --labels has no effect, because a function builds its own loader" in said
 
 
-def test_index_waits_for_what_was_changed_a_moment_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not ask the user to do so."""
+def test_index_waits_for_what_was_changed_a_moment_ago(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It does not ask the user to do so, and says once what is no sample."""
     class_folders(tmp_path / "photos")
+    (tmp_path / "photos/cat/empty.png").touch()
     waited = []
 
     def settled(seconds: float) -> None:
@@ -506,6 +509,9 @@ def test_index_waits_for_what_was_changed_a_moment_ago(tmp_path: Path, monkeypat
     monkeypatch.setattr("fastio.store.foreign.index.time.sleep", settled)
     assert CliRunner().invoke(cli, ["index", str(tmp_path / "photos"), "--no-jump"]).exit_code == 0
     assert [2] == waited
+    assert ["cat/empty.png is empty (0 bytes)"] == [
+        each.partition("e.g. ")[2].replace("'", "") for each in listings(caplog)
+    ]
     with open_store(tmp_path / "photos") as store:
         assert store.receipt() is not None
 
