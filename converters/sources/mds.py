@@ -89,7 +89,7 @@ def open_mds(place: SourcePath, options: SourceOptions) -> ListedSource:
     index = read_index(folder)
     entries = index.get("shards") if isinstance(index, dict) else None
     if not isinstance(entries, list) or not entries or not all(isinstance(each, dict) for each in entries):
-        raise SourceError(f"{folder}/index.json: expected a list of shards, as of MDSWriter")
+        raise SourceError(f"{folder}/index.json: is damaged: expected a list of shards, as of MDSWriter: get it again")
     said = _columns(folder, entries[0])
     for entry in entries:
         if entry.get("format") != _KIND:

@@ -212,7 +212,7 @@ def read_index(folder: str) -> Any:
     except OSError as exc:
         raise SourceError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
     except (ValueError, RecursionError) as exc:
-        raise SourceError(f"{path}: is not JSON: {exc}") from exc
+        raise SourceError(f"{path}: is damaged, and no JSON: {exc}: get it again") from exc
 
 
 @dataclass(frozen=True, slots=True)

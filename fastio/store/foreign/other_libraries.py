@@ -18,8 +18,8 @@ _MATLAB = b"MATLAB 5.0 MAT-file"
 _ORC, _AVRO = b"ORC", b"Obj\x01"
 _HEAD_BYTES = 128
 _LARGEST_INDEX = 1 << 30  # of index.json that is read
-_LITDATA = "litdata"
-_READ = ("mds", _LITDATA)  # formats that fastio reads, given the folder
+_MDS, _LITDATA = "mds", "litdata"
+_READ = (_MDS, _LITDATA)  # formats that fastio reads, given the folder
 
 _BY_SUFFIX = {
     ".beton": ("a dataset of FFCV", "its Loader"),
@@ -61,18 +61,18 @@ def library_of(path: str) -> str:
 def indexed_format(folder: str) -> str:
     """
     Return whose shards the ``index.json`` in a folder lists: "mds", or another format of MosaicML Streaming, or
-    "litdata"; "" if there is none, or none that can be read.
+    "litdata"; "" if there is none, or none that can be read. One beside shards of MDS is that of MDS, also if it is
+    damaged, which whoever opens it says.
     """
     path = Path(folder, INDEX_NAME)
     try:
-        if path.stat().st_size > _LARGEST_INDEX:
-            return ""
-        index = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        index = json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size <= _LARGEST_INDEX else None
+    except OSError:
         return ""
-    if not isinstance(index, dict):
-        return ""
-    return _format_of(index)
+    except (ValueError, RecursionError):
+        index = None
+    found = _format_of(index) if isinstance(index, dict) else ""
+    return found or (_MDS if any(Path(folder).glob(f"*.{_MDS}")) else "")
 
 
 def _format_of(index: dict[str, Any]) -> str:

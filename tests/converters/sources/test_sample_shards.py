@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fastio import FastDataset
 from fastio.converters import LabelOptions, open_source
-from fastio.errors import SourceError
+from fastio.errors import SourceError, StoreError
 from fastio.store import open_store
 from tests.converters.sources.packed import packed, refused, run
 from tests.converters.sources.shard_files import KINDS, dictionary, pairs_of_kind, row, write_litdata, write_mds
@@ -350,6 +351,18 @@ def test_the_index_is_the_dataset(kind: str, tmp_path: Path) -> None:
 
     assert 10 == len(open_source(path / "index.json"))
     assert f"({NAMES[kind]}), not packed" in run("info", path / "index.json")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"version": 2, "shards": []}', b"\xff"])
+def test_a_damaged_index(tmp_path: Path, content: bytes) -> None:
+    """Beside shards of MDS it is called that of MDS, by itself and in a part, and no table or text."""
+    path = pairs_of_kind("mds", tmp_path / "data/train")
+    (path / "index.json").write_bytes(content)
+
+    for place in (path, path / "index.json", path.parent):
+        assert f"{path}/index.json: is damaged" in refused(place)
+        with pytest.raises(StoreError, match=r"train/index\.json: is damaged"):
+            FastDataset(place)
 
 
 def test_a_shard_is_part_of_a_dataset(tmp_path: Path) -> None:
