@@ -41,9 +41,8 @@ def open_idx(place: SourcePath, options: SourceOptions) -> ListedSource:
     bytes for the size of each axis and the numbers, all big-endian.
     """
     parts = idx_files(place)
-    if not parts:
-        raise SourceError(f"{place.path}: expected a file such as train-images-idx3-ubyte(.gz), or a folder with some")
-    part, (images, labels) = chosen_part(place.path, parts, options.split, "part")
+    expected = "a file such as train-images-idx3-ubyte(.gz), or a folder with some"
+    part, (images, labels) = chosen_part(place.path, parts, options.split, "part", expected)
     folder = place.path if place.is_folder else str(Path(place.path).parent)
     pixels, file, start = _read(f"{folder}/{images}")
     if pixels.dtype != np.uint8 or pixels.ndim != 3:

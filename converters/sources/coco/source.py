@@ -34,9 +34,8 @@ def open_annotations(place: SourcePath, options: SourceOptions) -> ListedSource:
     path = place.path
     if place.is_folder:
         files = {Path(name).name.removesuffix(".json"): name for name in coco_files(place)}
-        if not files:
-            raise SourceError(f"{path}: expected a COCO JSON in it or in its folder annotations, found none")
-        path = f"{path}/{chosen_part(path, files, options.split, 'COCO JSON')[1]}"
+        expected = "a COCO JSON in it or in its folder annotations"
+        path = f"{path}/{chosen_part(path, files, options.split, 'COCO JSON', expected)[1]}"
     elif options.split is not None:
         raise SourceError(f"{path}: is one part of a dataset: drop --split {options.split}")
     images, annotations = Images(), Annotations()

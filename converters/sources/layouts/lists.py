@@ -37,9 +37,8 @@ def open_list(place: SourcePath, options: SourceOptions) -> ListedSource:
     path, beside = place.path, [place.path]
     if place.is_folder:
         lists = {Path(name).stem: f"{place.path}/{name}" for name in picture_lists(place)}
-        if not lists:
-            raise SourceError(f"{place.path}: expected a list with the name of a picture in each line, found none")
-        path, beside = chosen_part(place.path, lists, options.split, "list")[1], list(lists.values())
+        expected = "a list with the name of a picture in each line"
+        path, beside = chosen_part(place.path, lists, options.split, "list", expected)[1], list(lists.values())
     names, labels, problems = [], list[str](), list[Problem]()
     for number, line in lines_of(path):
         name, label = split_line(line)

@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 
+_CITY = "pictures in leftImg8bit/PART/CITY and annotations in gtFine/PART/CITY or gtCoarse/PART/CITY"
+_PAIRS = "folders of pictures and of masks, such as images/train and masks/train, or train/images and train/masks"
 _SCENES = "sceneCategories.txt"  # of ADE20K: the kind of scene that each picture shows
 
 
@@ -38,7 +40,7 @@ def open_cityscapes(place: SourcePath, options: SourceOptions) -> ListedSource:
 
     Other files of annotations are left out, by kind. A picture without its mask is a problem.
     """
-    part, (pictures, annotations) = chosen_part(place.path, city_parts(place), options.split, "part")
+    part, (pictures, annotations) = chosen_part(place.path, city_parts(place), options.split, "part", _CITY)
     ending = f"_{annotations.partition('/')[0]}_labelIds.png"
     found, others = scan_tree(place.path, pictures), scan_tree(place.path, annotations)
     there = dict(zip(others.keys, others.sizes, strict=True))
@@ -67,7 +69,7 @@ def open_masks(place: SourcePath, options: SourceOptions) -> ListedSource:
 
     A picture without a mask, a mask without a picture, and two files of one stem are problems.
     """
-    part, (pictures, annotations) = chosen_part(place.path, mask_parts(place), options.split, "part")
+    part, (pictures, annotations) = chosen_part(place.path, mask_parts(place), options.split, "part", _PAIRS)
     found, others = scan_tree(place.path, pictures), scan_tree(place.path, annotations)
     by_stem: dict[str, list[str]] = {}
     for key in others.keys:

@@ -29,14 +29,19 @@ _KINDS_SHOWN = 4  # extensions in a message
 Part = TypeVar("Part")
 
 
-def chosen_part(path: str, parts: Mapping[str, Part], split: str | None, what: str) -> tuple[str, Part]:
+def chosen_part(
+    path: str, parts: Mapping[str, Part], split: str | None, what: str, expected: str = ""
+) -> tuple[str, Part]:
     """
     Return the name and the value of the part that ``split`` means: the one of this name, or whose last word it is,
     digits apart (``train`` is ``instances_train2017``, ``val`` is ``valid``). Without ``split``, there must be one part
     alone.
 
-    Raises SourceError that lists the parts with the command for each; ``what`` is what one of them is called.
+    Raises SourceError that lists the parts with the command for each, or says what was ``expected`` if there are none;
+    ``what`` is what one of them is called.
     """
+    if not parts:
+        raise SourceError(f"{path}: expected {expected or f'a {what}'}, found none")
     names = list(parts)
     if split is not None:
         alike = next((words for words in _ALIKE if split in words), (split,))
@@ -44,7 +49,7 @@ def chosen_part(path: str, parts: Mapping[str, Part], split: str | None, what: s
         names = [name for name in parts if name == split] or [name for name in parts if ends.match(name)]
     if len(names) == 1:
         return names[0], parts[names[0]]
-    listed = ", ".join(map(repr, names[:_SHOWN] or list(parts)[:_SHOWN])) or "none"
+    listed = ", ".join(map(repr, names[:_SHOWN] or list(parts)[:_SHOWN]))
     some = names or list(parts)
     commands = " or ".join(
         f"`fastio pack {shlex.quote(path)} {shlex.quote(f'{name}.lmdb')} --split {shlex.quote(name)}`"
@@ -55,8 +60,6 @@ def chosen_part(path: str, parts: Mapping[str, Part], split: str | None, what: s
         folder = f"; `{alone}` packs that folder alone" if Path(path, split).is_dir() else ""
         raise SourceError(f"{path}: has no {what} {split!r} for --split, only {listed}: {commands}{folder}")
     of_split = "" if split is None else f" of {split!r}"
-    if not some:
-        raise SourceError(f"{path}: has no {what}")
     raise SourceError(
         f"{path}: has {len(names)} {what}s{of_split}, {listed}: choose one, as in {commands}; where it lies: "
         f"FastDataset({path!r}, unpacked=Unpacked(split={some[0]!r}))"

@@ -36,7 +36,7 @@ def open_tiny_imagenet(place: SourcePath, options: SourceOptions) -> ListedSourc
     problem.
     """
     parts = {name: name for name in ("train", "val", "test") if Path(place.path, name).is_dir()}
-    part, _ = chosen_part(place.path, parts, options.split, "part")
+    part, _ = chosen_part(place.path, parts, options.split, "part", "the folder train, val or test")
     wnids = sorted(line for _, line in lines_of(f"{place.path}/wnids.txt"))
     twice = [one for one, other in pairwise(wnids) if one == other]
     if twice:  # they would move the numbers of those behind

@@ -36,9 +36,8 @@ def open_beside(place: SourcePath, options: SourceOptions) -> ListedSource:
     The pictures lie in one of the folders beside it, named with or without their extensions.
     """
     tables = {_stem(name): (name, folders) for name, folders in tables_beside(place).items()}
-    if not tables:
-        raise SourceError(f"{place.path}: expected a table that names pictures in a folder beside it, found none")
-    _, (name, folders) = chosen_part(place.path, tables, options.split, "table")
+    expected = "a table that names pictures in a folder beside it"
+    _, (name, folders) = chosen_part(place.path, tables, options.split, "table", expected)
     if options.root is None and len(folders) > 1:
         raise SourceError(
             f"{place.path}: {' and '.join(map(repr, folders[:3]))} hold pictures of the names in {name}: say which "

@@ -334,6 +334,27 @@ def test_truncated_idx(tmp_path: Path, cut: int) -> None:
     assert "but holds" in refused(root, split="train")
 
 
+# Folders that are not what --source-kind says.
+
+WANTED = {
+    "coco": "a COCO JSON in it or in its folder annotations",
+    "cityscapes": "pictures in leftImg8bit/PART/CITY and annotations in gtFine/PART/CITY or gtCoarse/PART/CITY",
+    "masks": "folders of pictures and of masks, such as images/train and masks/train, or train/images and train/masks",
+    "tiny-imagenet": "the folder train, val or test",
+    "list": "a list with the name of a picture in each line",
+    "idx": "a file such as train-images-idx3-ubyte(.gz), or a folder with some",
+}
+
+
+@pytest.mark.parametrize("kind", WANTED)
+@pytest.mark.parametrize("split", [None, "train"])
+def test_no_part_at_all(tmp_path: Path, kind: str, split: str | None) -> None:
+    """The answer is what this kind would have."""
+    (tmp_path / "d").mkdir()
+
+    assert f"{tmp_path}/d: expected {WANTED[kind]}, found none" == refused(tmp_path / "d", kind=kind, split=split)
+
+
 # Masks.
 
 
