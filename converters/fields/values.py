@@ -48,6 +48,22 @@ class EncodedField:
     problems: Mapping[int, str] = dataclass_field(default_factory=dict)
     counts: NDArray[np.int64] | None = None
 
+    def among(self, count: int, positions: Sequence[int], problems: Mapping[int, str]) -> EncodedField:
+        """
+        Return these values, of a field without lists, at their ``positions`` among ``count`` samples; the others are
+        empty, or zero, and ``problems`` says why.
+        """
+        at = np.array(positions, np.int64)
+        problems = {**problems, **{positions[i]: sentence for i, sentence in self.problems.items()}}
+        if self.column is not None:
+            column = np.zeros((count, *self.column.shape[1:]), self.column.dtype)
+            column[at] = self.column
+            return EncodedField(column=column, problems=problems)
+        assert self.spans is not None
+        shard, starts, sizes = np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        shard[at], starts[at], sizes[at] = self.spans.shard, self.spans.starts, self.spans.sizes
+        return EncodedField(spans=Spans(self.spans.buffers, shard, starts, sizes), problems=problems)
+
 
 def encode_values(field: Field, values: Sequence[Any], *, tokenizer: TextTokens | None = None) -> EncodedField:
     """

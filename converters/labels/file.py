@@ -24,7 +24,7 @@ from typing import Any
 
 from fastio.converters.labels.columns import Columns, LabelOptions, choose_columns, has_known_title
 from fastio.converters.labels.filters import RowFilter
-from fastio.converters.labels.values import NumberedLabels, Row, number_labels, plain_label, type_cells
+from fastio.converters.labels.values import NumberedLabels, Row, TableLabels, number_labels, plain_label, type_cells
 from fastio.converters.sources.streams import opened
 from fastio.errors import SourceError
 from fastio.store.kinds.names import plain_name
@@ -36,6 +36,7 @@ __all__ = [
     "LabelOptions",
     "Labels",
     "is_label_name",
+    "learn_classes",
     "look_like_captions",
     "read_labels",
 ]
@@ -157,6 +158,27 @@ def look_like_captions(classes: Sequence[str], count: int) -> bool:
     if 4 * len(classes) <= 3 * count or len(classes) < 2:
         return False
     return count >= _MANY or 2 * sentences > len(classes)
+
+
+def learn_classes(
+    rule: TableLabels, labels: Iterable[tuple[str, object]], count: int, *, where: str, column: str, many_classes: bool
+) -> None:
+    """
+    Learn the names of classes from the labels of ``count`` samples, of the ``column`` of a source, ``where``.
+
+    Raises SourceError for numbers among names, and, unless ``many_classes``, for nearly as many names as samples.
+    """
+    try:
+        rule.learn(labels)
+    except SourceError as exc:
+        raise SourceError(f"{where}: {exc}") from exc
+    classes = rule.classes or []
+    if not many_classes and look_like_captions(classes, count):
+        raise SourceError(
+            f"{where}: {count:,} samples have {len(classes):,} different labels, e.g. {classes[0]!r:.60}: captions or "
+            f"names rather than classes? Keep them as text with --field caption={column}, or add --many-classes if "
+            "each is a class"
+        )
 
 
 def _refuse_captions(labels: NumberedLabels) -> None:

@@ -14,7 +14,7 @@ from fastio import _native
 from fastio.converters.fields.types import FieldChoice, field_rank, name_from_column, refuse_equal_names
 from fastio.converters.fields.values import EncodedField, document_problems, encode_values, is_document
 from fastio.converters.labels.columns import ALL_OTHERS, LABEL_TITLES
-from fastio.converters.labels.file import look_like_captions
+from fastio.converters.labels.file import learn_classes
 from fastio.converters.labels.values import TableLabels
 from fastio.converters.sources.column_kinds.kind import begins_picture, field_of_bytes
 from fastio.converters.sources.columns import SourceColumns
@@ -305,18 +305,9 @@ def _label_rule(
     rule = TableLabels(is_typed=True)
     if label.seen.encoding.form != "text":
         return rule
-    try:
-        values = shards.values(label.seen.number, np.arange(len(shards)))
-        rule.learn((f"sample {i}", value) for i, value in enumerate(values))
-    except SourceError as exc:
-        raise SourceError(f"{path}: {exc}") from exc
-    classes = rule.classes or []
-    if not many_classes and look_like_captions(classes, len(shards)):
-        raise SourceError(
-            f"{path}: {len(shards):,} samples have {len(classes):,} different labels, e.g. {classes[0]!r:.60}: "
-            f"captions or names rather than classes? Keep them as text with --field caption={label.seen.name}, or add "
-            "--many-classes if each is a class"
-        )
+    values = shards.values(label.seen.number, np.arange(len(shards)))
+    labels = ((f"sample {i}", value) for i, value in enumerate(values))
+    learn_classes(rule, labels, len(shards), where=path, column=label.seen.name, many_classes=many_classes)
     return rule
 
 
@@ -399,7 +390,7 @@ class _ShardReader:
                 continue
             good.append(i)
             values.append(value)
-        return _among(len(spans), good, encode_values(chosen.field, values), unfit)
+        return encode_values(chosen.field, values).among(len(spans), good, unfit)
 
     def _numbers(self) -> dict[str, int]:
         """The number of each class."""
@@ -441,17 +432,3 @@ def _fitting(field: Field, head: ArrayHead) -> int:
             f"differ in their first size, name the type, as {kept}"
         )
     return head.nbytes
-
-
-def _among(count: int, good: Sequence[int], encoded: EncodedField, problems: dict[int, str]) -> EncodedField:
-    """The values of the good ones of ``count`` samples, nothing for the others."""
-    positions = np.array(good, np.int64)
-    problems |= {good[i]: sentence for i, sentence in encoded.problems.items()}
-    if encoded.column is not None:
-        column = np.zeros((count, *encoded.column.shape[1:]), encoded.column.dtype)
-        column[positions] = encoded.column
-        return EncodedField(column=column, problems=problems)
-    assert encoded.spans is not None
-    starts, sizes = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    starts[positions], sizes[positions] = encoded.spans.starts, encoded.spans.sizes
-    return EncodedField(spans=Spans(encoded.spans.buffers, np.zeros(count, np.int32), starts, sizes), problems=problems)

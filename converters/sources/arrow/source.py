@@ -15,7 +15,7 @@ from fastio._native import Buffers
 from fastio.converters.fields.types import FieldChoice, field_rank, name_from_column, refuse_equal_names, value_at
 from fastio.converters.fields.values import EncodedField
 from fastio.converters.labels.columns import ALL_OTHERS, LabelOptions
-from fastio.converters.labels.file import look_like_captions
+from fastio.converters.labels.file import learn_classes
 from fastio.converters.labels.values import TableLabels
 from fastio.converters.sources.arrow.columns import columns_of, is_bytes, is_list_of_bytes, plain_type, type_at
 from fastio.converters.sources.arrow.lists import check_lists, encode_lists
@@ -343,17 +343,8 @@ def label_rule(path: str, rows: TableFiles, label: Column, options: LabelOptions
     rule = TableLabels(is_typed=True, known=class_names(label.feature))
     if rule.known is not None or not _has_names(rows, label):
         return rule
-    try:
-        rule.learn(_labels(rows, label))
-    except SourceError as exc:
-        raise SourceError(f"{path}: {exc}") from exc
-    classes, count = rule.classes or [], int(rows.file_rows.sum())
-    if not options.many_classes and look_like_captions(classes, count):
-        raise SourceError(
-            f"{path}: {count:,} samples have {len(classes):,} different labels, e.g. {classes[0]!r:.60}: captions or "
-            f"names rather than classes? Keep them as text with --field caption={label.where}, or add --many-classes "
-            "if each is a class"
-        )
+    count = int(rows.file_rows.sum())
+    learn_classes(rule, _labels(rows, label), count, where=path, column=label.where, many_classes=options.many_classes)
     return rule
 
 

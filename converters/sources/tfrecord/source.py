@@ -15,7 +15,7 @@ from fastio._native import image_kind
 from fastio.converters.fields.types import FieldChoice, field_rank, name_from_column, refuse_equal_names
 from fastio.converters.fields.values import EncodedField, document_problems, encode_values
 from fastio.converters.labels.columns import ALL_OTHERS
-from fastio.converters.labels.file import look_like_captions
+from fastio.converters.labels.file import learn_classes
 from fastio.converters.labels.values import TableLabels
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.file_set import FileSet
@@ -243,17 +243,8 @@ def _label_rule(
     first = next((value for value in records.values_of(label.feature) if value is not None), None)
     if not isinstance(first, str):
         return rule
-    try:
-        rule.learn((f"record {i}", value) for i, value in enumerate(records.values_of(label.feature)))
-    except SourceError as exc:
-        raise SourceError(f"{path}: {exc}") from exc
-    classes: Any = rule.classes or []
-    if not many_classes and look_like_captions(classes, len(records.sizes)):
-        raise SourceError(
-            f"{path}: {len(records.sizes):,} samples have {len(classes):,} different labels, e.g. {classes[0]!r:.60}: "
-            f"captions or names rather than classes? Keep them as text with --field caption={label.feature}, or add "
-            "--many-classes if each is a class"
-        )
+    labels = ((f"record {i}", value) for i, value in enumerate(records.values_of(label.feature)))
+    learn_classes(rule, labels, len(records.sizes), where=path, column=label.feature, many_classes=many_classes)
     return rule
 
 
@@ -285,18 +276,7 @@ def encode_features(chosen: FeatureField, examples: Sequence[_Example], spans: S
             good.append(i)
         except NotAnExampleError as exc:
             problems[i] = f"{exc} (feature {name!r})"
-    encoded = encode_values(field, values)
-    positions = np.array(good, np.int64)
-    problems |= {good[i]: sentence for i, sentence in encoded.problems.items()}
-    if encoded.column is not None:
-        column = np.zeros((len(examples), *encoded.column.shape[1:]), encoded.column.dtype)
-        column[positions] = encoded.column
-        return EncodedField(column=column, problems=problems)
-    assert encoded.spans is not None
-    starts, sizes = np.zeros(len(examples), np.int64), np.zeros(len(examples), np.int64)
-    starts[positions], sizes[positions] = encoded.spans.starts, encoded.spans.sizes
-    shard = np.zeros(len(examples), np.int32)
-    return EncodedField(spans=Spans(encoded.spans.buffers, shard, starts, sizes), problems=problems)
+    return encode_values(field, values).among(len(examples), good, problems)
 
 
 def feature_value(feature: Feature | None) -> Any:
