@@ -218,7 +218,7 @@ def test_rows_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=X, chunks=(1, 5, 7, 3))
     monkeypatch.setattr(cut, "LARGE_BYTES", 10)
-    monkeypatch.setattr(cut, "available_memory", lambda: 20)
+    monkeypatch.setattr(cut, "available_memory", lambda: 1000)
     with pytest.raises(SourceError, match=r"a\.h5: there is not enough memory for 30 rows of x \(3,150 bytes\)"):
         pack(open_source(tmp_path / "a.h5"), tmp_path / "o.lmdb", on_error="skip")
 
