@@ -378,10 +378,12 @@ def test_impossible_targets(tmp_path: Path, name: str, shard_bytes: int | None, 
 
 
 def test_patterns_that_find_nothing(tmp_path: Path) -> None:
-    """A pattern or folder without shards is StoreNotFound; a range that descends is an error."""
-    for name in ("s-*.tar", "s-%06d.tar", ""):
+    """A pattern without shards is StoreNotFound; an empty folder and a range that descends are errors."""
+    for name in ("s-*.tar", "s-%06d.tar"):
         with pytest.raises(StoreNotFound):
             open_store(str(tmp_path / name))
+    with pytest.raises(StoreError, match="is empty"):
+        open_store(tmp_path)
     with pytest.raises(StoreError, match="ascending"):
         open_store(tmp_path / "s-{5..2}.tar")
 
