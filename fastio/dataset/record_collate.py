@@ -1,9 +1,10 @@
-"""FieldCollate: samples of many fields become a batch, with rows of different counts as lists, padded or nested."""
+"""FieldCollate: samples of many fields become a batch; what differs in count is joined, listed, padded or nested."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from fastio.dataset.token_collate import PadCollate, PreferenceCollate, answers_
 from fastio.dataset.tv_values import picture_tensor
 from fastio.errors import SchemaError
 from fastio.lazy import torch
+from fastio.store.index.seal import counts_name
 from fastio.types.field_types import type_of
 from fastio.types.options import explains_names
 from fastio.types.schema import Field, Schema
@@ -23,20 +25,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FieldCollate",
+    "ListsName",
     "Rows",
     "RowsWish",
     "choose_rows",
+    "collate_elements",
     "collate_rows",
+    "has_element_rows",
     "is_padded",
+    "list_entries",
     "mask_name",
     "nest_rows",
+    "pad_array",
     "pad_rows",
     "preference_of",
     "split_rows",
 ]
 
 RowsName = Literal["list", "pad", "nested"]
-Rows = RowsName | PadCollate | PreferenceCollate
+ListsName = Literal["flat", "list", "pad", "nested"]
+Rows = ListsName | PadCollate | PreferenceCollate
 RowsWish = Rows | Literal["preference"] | Mapping[str, Rows]
 
 
@@ -74,6 +82,50 @@ def collate_rows(rows: torch.Tensor, counts: NDArray[np.int64], how: RowsName, *
     return split_rows(rows, counts) if how == "list" else nest_rows(rows, counts)
 
 
+def pad_array(
+    values: NDArray[Any], counts: NDArray[np.int64], *, fill: int = 0
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """As ``pad_rows``, of arrays."""
+    longest = int(counts.max(initial=0))
+    mask = np.arange(longest) < counts[:, None]
+    rows = np.full((len(counts), longest, *values.shape[1:]), fill, values.dtype)
+    rows[mask] = values
+    return rows, mask
+
+
+def collate_elements(rows: Any, counts: NDArray[np.int64], how: ListsName, *, is_optional: bool) -> Any:
+    """
+    Return how a batch has the elements of lists, ``(N, ...)``, an array or a tensor with those of B samples one after
+    the other.
+
+    "flat": ``(rows, counts)``, both arrays or both tensors. "pad": ``(B, M, ...)``, and bool ``(B, M)`` as
+    ``pad_rows``. "list": one array or tensor for each sample. "nested": a nested tensor. Of values that may be missing
+    (``is_optional``), "pad" has ``(B, ...)`` and ``(B,)``, with zeros where there is none, and "list" None there.
+    """
+    is_array = isinstance(rows, np.ndarray)
+    if how == "flat":
+        return rows, counts if is_array else torch.from_numpy(counts)
+    if how == "nested":
+        return nest_rows(rows, counts)
+    if how == "list":
+        parts = np.split(rows, counts.cumsum()[:-1]) if is_array else split_rows(rows, counts)
+        return [part[0] if len(part) else None for part in parts] if is_optional else parts
+    padded, mask = pad_array(rows, counts) if is_array else pad_rows(rows, counts)
+    if not is_optional:
+        return padded, mask
+    if padded.shape[1] == 0:  # no sample has a value
+        shape = (len(counts), *rows.shape[1:])
+        return (np.zeros(shape, rows.dtype) if is_array else rows.new_zeros(shape)), mask.any(1)
+    return padded[:, 0], mask[:, 0]
+
+
+def list_entries(field: str, how: ListsName, collated: Any) -> dict[str, Any]:
+    """Return what ``collate_elements`` made of a field as the entries of a batch that is a dict."""
+    if how == "flat":
+        return {field: collated[0], counts_name(field): collated[1]}
+    return {field: collated[0], mask_name(field): collated[1]} if how == "pad" else {field: collated}
+
+
 def mask_name(field: str) -> str:
     """Return the name under which a batch says which rows of a padded field are a sample's."""
     return f"{field}_mask"
@@ -81,46 +133,62 @@ def mask_name(field: str) -> str:
 
 def choose_rows(schema: Schema, names: Sequence[str], wish: RowsWish | None, *, where: str) -> dict[str, Rows]:
     """
-    Return how the fields among ``names`` whose values differ in length become batches.
+    Return how the fields among ``names`` whose values differ in length or count become batches.
 
     ``wish`` is one way for all of them, or some by field; a PadCollate is for token ids. Without a wish, token ids
-    are padded and other rows stay a list. Raises ValueError for an unknown way, SchemaError for a field that has no
-    such choice; ``where`` begins the message.
+    are padded, other rows stay a list, and elements of lists are "flat". Raises ValueError for an unknown way,
+    SchemaError for a field that has no such choice; ``where`` begins the message.
     """
     fields = {name: schema[name] for name in names}
     chosen: dict[str, Rows] = {
-        name: "pad" if field.traits.is_tokens else "list" for name, field in fields.items() if _has_rows(field)
+        name: "pad" if field.traits.is_tokens else "flat" if field.is_list else "list"
+        for name, field in fields.items()
+        if _has_rows(field) or has_element_rows(field)
     }
     if wish is None:
-        return chosen
+        return _unlike_fields(chosen, fields, where)
     if isinstance(wish, PreferenceCollate) or wish == "preference":
         answers = _answers(fields, where)
         wish = wish if isinstance(wish, PreferenceCollate) else PreferenceCollate()
-        return {**chosen, **dict.fromkeys(("prompt", *answers), wish)}
+        return _unlike_fields({**chosen, **dict.fromkeys(("prompt", *answers), wish)}, fields, where)
     if not chosen:
         raise SchemaError(
-            f"{where}: collate= is for token ids and arrays of different lengths, but samples have "
-            f"{', '.join(f'{name} ({type_of(field)})' for name, field in fields.items())}: drop it"
+            f"{where}: collate= is for token ids, arrays of different lengths and lists of pictures or arrays, but "
+            f"samples have {', '.join(f'{name} ({type_of(field)})' for name, field in fields.items())}: drop it"
         )
-    wishes = wish if isinstance(wish, Mapping) else dict.fromkeys(chosen, wish)
+    if isinstance(wish, Mapping):
+        wishes = wish
+    else:  # a PadCollate for all says nothing about lists
+        meant = [name for name in chosen if not (isinstance(wish, PadCollate) and fields[name].is_list)]
+        wishes = dict.fromkeys(meant, wish)
     unfit = [name for name in wishes if name not in chosen]
     if unfit:
         raise SchemaError(
             f"{where}: collate= names {', '.join(map(repr, unfit))}; fields of token ids or of arrays of different "
-            f"lengths are {', '.join(chosen)}"
+            f"lengths, and of lists of pictures or arrays, are {', '.join(chosen)}"
         )
     for name, how in wishes.items():
-        is_tokens = fields[name].traits.is_tokens
-        if how not in get_args(RowsName) and not (is_tokens and isinstance(how, PadCollate)):
-            own = " or a PadCollate" if is_tokens else ""
-            raise ValueError(f"{where}: collate={how!r} for {name!r}: expected 'list', 'pad', 'nested'{own}")
-    chosen.update(wishes)
-    taken = [name for name, how in chosen.items() if is_padded(how) and mask_name(name) in fields]
-    if taken:
-        raise SchemaError(
-            f"{where}: padding {taken[0]!r} makes an entry {mask_name(taken[0])!r}, which is a field: collate it as "
-            "'list' or 'nested', or leave one of the two out by fields="
+        is_tokens, known = (
+            fields[name].traits.is_tokens,
+            get_args(ListsName if fields[name].is_list else RowsName),
         )
+        if how not in known and not (is_tokens and isinstance(how, PadCollate)):
+            own = " or a PadCollate" if is_tokens else ""
+            expected = ", ".join(map(repr, known))
+            raise ValueError(f"{where}: collate={how!r} for {name!r}: expected {expected}{own}")
+    chosen.update(wishes)
+    return _unlike_fields(chosen, fields, where)
+
+
+def _unlike_fields(chosen: dict[str, Rows], fields: Mapping[str, Field], where: str) -> dict[str, Rows]:
+    """Return ``chosen``. Raises SchemaError if an entry that a batch gets besides is called as a field."""
+    for name, how in chosen.items():
+        made = mask_name(name) if is_padded(how) else counts_name(name) if how == "flat" else None
+        if made in fields:
+            raise SchemaError(
+                f"{where}: collate={how!r} of {name!r} makes an entry {made!r}, which is a field: collate it as 'list' "
+                "or 'nested', or leave one of the two out by fields="
+            )
     return chosen
 
 
@@ -178,6 +246,14 @@ class FieldCollate:
       ids also a ``PadCollate``, whose ``input_ids`` and ``attention_mask`` these are
     * "nested": a nested tensor of the layout ``torch.jagged``
 
+    Lists of pictures, masks or arrays of one shape (``image[*]``, ``image?``) have these three, too, and by default
+
+    * "flat": the elements of all samples as one tensor ``(N, ...)``, and int64 ``(B,)``, how many each sample has: in a
+      dict under ``<field>_counts``, in a tuple the pair of both
+
+    Of values that may be missing (``image?``), "pad" makes ``(B, ...)`` with zeros where there is none and bool
+    ``(B,)``, "list" a list with None. Other lists stay lists.
+
     "preference", or a ``PreferenceCollate``, is for prompts and answers together, and for dicts alone.
 
     What a transform makes of a field is collated the same way if it is of the same kind. Anything else, and values
@@ -191,7 +267,9 @@ class FieldCollate:
         self._rows = choose_rows(schema, names, collate, where=dataset.store.path)
         self._fills = {name: dataset.pad_id_of(name) for name in self._rows}
         self._preference = preference_of(self._rows, collate, dataset)
-        self._lists = {name: _listed_types(schema[name]) for name in names if _is_listed(schema[name])}
+        self._elements = {name: schema[name] for name in names if has_element_rows(schema[name])}
+        others = [name for name in names if name not in self._elements]
+        self._lists = {name: _listed_types(schema[name]) for name in others if _is_listed(schema[name])}
         self._masks = {name for name in names if schema[name].traits.is_mask}
         # Transforms that know the fields leave them in place, and may add one behind them.
         self._lengths = (len(names), len(names) + isinstance(dataset.transform, FieldTransform))
@@ -233,6 +311,9 @@ class FieldCollate:
         return (*names, *[""] * (len(sample) - len(names)))
 
     def _decoded(self, name: str, value: Any) -> Any:
+        if name in self._elements and type(value) is list:
+            is_mask = self._elements[name].element.traits.is_mask
+            return [self._pixels(e, is_mask=is_mask) if isinstance(e, Image.Image) else e for e in value]
         if name in self._masks and isinstance(value, Image.Image):
             return self._pixels(value, is_mask=True)
         return value if name in self._lists else self._plain(value)
@@ -252,6 +333,12 @@ class FieldCollate:
     def _pixels(self, image: Image.Image, *, is_mask: bool = False) -> Any:
         return picture_tensor(image, is_mask=is_mask)
 
+    def _listed(self, value: Any) -> Any:
+        """Return a value of a list with tensors in the place of arrays."""
+        if isinstance(value, np.ndarray):
+            return torch.from_numpy(value)
+        return list(map(self._listed, value)) if type(value) is list else value
+
     def _stacked(self, values: Sequence[Any]) -> Any:
         return torch.utils.data.default_collate(list(values))
 
@@ -270,19 +357,38 @@ class FieldCollate:
             batch = self._preferences(self._preference, [dict(zip(ours, row, strict=True)) for row in rows])
             columns = {name: values for name, values in columns.items() if name not in ours}
         for name, values in columns.items():
-            collated = self._collated(name, values)
-            if is_padded(self._rows.get(name)):
+            collated, how = self._collated(name, values), self._rows.get(name)
+            if self._are_elements(name, values):
+                batch |= list_entries(name, cast("ListsName", how), collated)
+            elif is_padded(how):
                 batch[name], batch[mask_name(name)] = collated
             else:
                 batch[name] = collated
         return batch
 
+    def _are_elements(self, name: str, values: Sequence[Any]) -> bool:
+        """Whether values are lists whose elements become rows, and nothing that a transform made of them."""
+        field = self._elements.get(name)
+        if field is None:
+            return False
+        return field.is_optional or all(type(value) is list for value in values)
+
+    def _joined_elements(self, name: str, values: Sequence[Any]) -> Any:
+        field = self._elements[name]
+        lists = [[] if value is None else [value] for value in values] if field.is_optional else values
+        counts = np.array([len(each) for each in lists], np.int64)
+        every = list(chain.from_iterable(lists))
+        rows = self._stacked(every) if every else self._stacked([_any_element(field.element)])[:0]
+        return collate_elements(rows, counts, cast("ListsName", self._rows[name]), is_optional=field.is_optional)
+
     def _collated(self, name: str, values: Sequence[Any]) -> Any:
         try:
-            if name in self._rows and np.ndim(values[0]) > 0:
+            if self._are_elements(name, values):
+                return self._joined_elements(name, values)
+            if name in self._rows and name not in self._elements and np.ndim(values[0]) > 0:
                 return self._joined_rows(values, self._rows[name], self._fills[name])
             is_listed = isinstance(values[0], self._lists.get(name, ()))
-            return list(values) if is_listed else self._stacked(values)
+            return list(map(self._listed, values)) if is_listed else self._stacked(values)
         except Exception as exc:
             exc.add_note(f"in a batch of {len(values)} samples, field {name!r}")
             raise
@@ -292,6 +398,18 @@ def _has_rows(field: Field) -> bool:
     return field.traits.is_ragged or field.traits.is_tokens
 
 
+def has_element_rows(field: Field) -> bool:
+    """Whether values are lists of pictures, masks or arrays of one shape, which become rows."""
+    return field.is_list and field.element.traits.has_rows
+
+
+def _any_element(field: Field) -> NDArray[Any]:
+    """Return zeros of the shape of an element; of a picture or mask, of one pixel."""
+    if not field.traits.is_picture:
+        return np.zeros([size or 0 for size in field.shape], field.dtype)
+    return np.zeros((1, 1) if field.traits.is_mask else (3, 1, 1), np.uint8)
+
+
 def _is_listed(field: Field) -> bool:
     """Whether values are objects of Python, which no tensor holds."""
     return not field.is_column and not field.traits.has_rows and not _has_rows(field)
@@ -299,6 +417,8 @@ def _is_listed(field: Field) -> bool:
 
 def _listed_types(field: Field) -> tuple[type, ...]:
     """Return the types of the field's values; a transform may make others of them, which can be stacked."""
+    if field.is_list:
+        return (object,)
     if field.traits.is_json:
         return (dict, list, str, int, float, type(None))
     return (str,) if field.traits.is_text else (bytes,)
@@ -312,5 +432,6 @@ def _collated_rows(values: Sequence[Any], how: Rows, fill: int) -> Any:
     if how == "list":
         return tensors
     assert not isinstance(how, PreferenceCollate), "which is for several fields at once"
+    assert how != "flat", "which is for lists"
     counts = np.array([len(tensor) for tensor in tensors], np.int64)
     return collate_rows(torch.cat(tensors), counts, how, fill=fill)

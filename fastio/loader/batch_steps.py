@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.lazy import torch
 from fastio.loader.device.nested import BatchRoles, map_tensors, tensors
+from fastio.loader.list_collate import ListCollate
 from fastio.loader.ranges import COPY, TRANSFORM, named_range
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import Contiguous
@@ -59,7 +60,9 @@ class BatchSteps:
         roles: BatchRoles | None = None,
         frames: int | None = None,
         are_arrays: bool = False,
+        lists: ListCollate | None = None,
     ) -> None:
+        self._lists = lists
         self._recipes = list(recipes)
         self._roles = roles
         self._frames = frames
@@ -69,7 +72,7 @@ class BatchSteps:
         self._may_fail_changed = any(map(_may_fail_changed, recipes))
 
     def __bool__(self) -> bool:
-        return any(self._recipes)
+        return any(self._recipes) or self._lists is not None
 
     def run(
         self,
@@ -89,10 +92,12 @@ class BatchSteps:
         recipes, batch = self._recipes, numbered.batch
         if self._may_fail_changed:
             batch = copy.deepcopy(batch)
+        counts = None if self._lists is None else self._lists.counts(batch)
         while True:
             step = Numbered(batch, numbered.epoch, numbered.indices)
-            batch = self._run(step, recipes, copied, side, blanks)
-            if not any(recipe.next for recipe in recipes):
+            is_last = not any(recipe.next for recipe in recipes)
+            batch = self._run(step, recipes, copied, side, blanks, counts if is_last else None)
+            if is_last:
                 return batch
             recipes = [recipe.next or Recipe([], seed=0) for recipe in recipes]
 
@@ -103,8 +108,12 @@ class BatchSteps:
         copied: Callable[[list[torch.Tensor]], list[torch.Tensor]],
         side: Callable[[], AbstractContextManager[object]],
         blanks: Sequence[Collection[int]],
+        counts: Mapping[str, NDArray[np.int64]] | None,
     ) -> Any:
-        """Return a batch after one recipe, or one for each view; tensors may be where they are to be already."""
+        """
+        Return a batch after one recipe, or one for each view; tensors may be where they are to be already. With the
+        ``counts`` of its lists, these become what is asked for.
+        """
         given = tensors(numbered.batch, arrays=self._are_arrays)
         groups = [list(range(len(given)))] if self._roles is None else self._groups(numbered.batch, given, every)
         clips = [self._frames is not None and each.ndim == _CLIP_AXES for each in given]
@@ -125,7 +134,7 @@ class BatchSteps:
         with named_range(COPY):
             copies = copied([*host, *tensors(drawn)])  # of arrays, nothing that is drawn has to travel
         parts, numbers = copies[: len(host)], iter(copies[len(host) :])
-        with named_range(TRANSFORM), side() if any(every) else nullcontext():
+        with named_range(TRANSFORM), side() if any(every) or counts is not None else nullcontext():
             drawn = map_tensors(lambda _: next(numbers), drawn)
             for recipe, group, parameters in zip(recipes, groups, drawn, strict=True):
                 made = recipe.run([parts[i] for i in group], parameters)
@@ -138,6 +147,8 @@ class BatchSteps:
                     done[position] = self._as_clips(part) if clips[position] else part
             arrived = iter(done[position] for position in range(len(parts)))
             batch = map_tensors(lambda _: next(arrived), numbered.batch, arrays=self._are_arrays)
+            if self._lists is not None and counts is not None:
+                batch = self._lists.run(batch, counts)
             return batch if self._has_views else every[0].finish(batch)
 
     def _as_clips(self, frames: torch.Tensor) -> torch.Tensor:
@@ -174,6 +185,9 @@ class BatchSteps:
         of_label = [Stage(where, mixes)] if mixes or not is_host else []
         others = [] if is_host else [Stage(where)]
         stages = {name: done if name in pictures else of_label if name == label else others for name in made.fields}
+        if self._lists is not None:
+            for name, wish in self._lists.wishes.items():
+                stages[name] = [*stages[name], Stage(where, (wish.how,))]
         batch: list[Stage] = []
         following: list[Recipe] = self._recipes
         while following:

@@ -45,7 +45,7 @@ __all__ = [
 
 
 Cache = Literal["ram", "device"]
-CollateName = Literal["list", "pad", "nested", "pack", "preference"]
+CollateName = Literal["flat", "list", "pad", "nested", "pack", "preference"]
 CollateWish = TokenCollate | PreferenceCollate | CollateName | Mapping[str, TokenCollate | CollateName] | None
 Decode = Literal["cpu", "device"]
 Layout = Literal["contiguous", "channels_last"]

@@ -18,6 +18,7 @@ from fastio.errors import SampleError, SchemaError
 from fastio.loader.batch_steps import BatchSteps
 from fastio.loader.device.delivery import Delivery, HostDelivery
 from fastio.loader.device.lane import device_of, lane_to
+from fastio.loader.list_collate import ListCollate, ListWish
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.output import Output
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer, packs_fields
@@ -42,7 +43,6 @@ from fastio.loader.selection.mixture import MemberTransforms
 from fastio.loader.selection.selection import Selection, select
 from fastio.samplers.pack import PackSampler
 from fastio.samplers.shape_bucket import ShapeBucketSampler
-from fastio.store.index.seal import counts_name
 from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous, Finishing, ToDtype
@@ -165,7 +165,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     if clips is not None and stages.patches is not None:
         raise ValueError(f"{stages.patches!r} does not go with clips: frames are cut one by one: drop one")
     _check_functions(base, stages, pixels, work)
-    steps, delivery = _steps(pixels, stages, seed, clips, are_arrays=work.output is Output.ARRAYS)
+    steps, delivery = _steps(pixels, stages, seed, clips, _list_collate(base, pixels, work), work.output)
     _check_stages_of_lists(base, stages, steps)
     context = replace(_context(stages, options, work, delivery), clips=clips, steps=steps, seed=seed)
     context = _with_parts(context, selection, options)
@@ -494,16 +494,36 @@ def _name(transform: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(transform))
 
 
+def _list_collate(dataset: FastDataset, pixels: PixelOptions, work: ProducerOptions) -> ListCollate | None:
+    """Return what makes of flat elements what collate= asks for; None if that is how batches have them."""
+    if not (dataset.lists and has_fields(dataset)):
+        return None
+    schema = dataset.store.schema
+    wishes = {
+        name: ListWish(how, schema[name].is_optional)
+        for name, how in row_collates(dataset, pixels.collate, None).items()
+        if name in dataset.lists and how in ("list", "pad", "nested")
+    }
+    return ListCollate(dataset.form, wishes, work.output) if wishes else None
+
+
 def _steps(
-    pixels: PixelOptions, stages: _Stages, seed: int, clips: Clips | None, *, are_arrays: bool
+    pixels: PixelOptions,
+    stages: _Stages,
+    seed: int,
+    clips: Clips | None,
+    lists: ListCollate | None,
+    output: Output,
 ) -> tuple[BatchSteps | None, Delivery | HostDelivery | None]:
     """
     Return what a producer does to its batches, up to the last function of single pictures, which may find samples bad
     (None: there is none), and the way to the device with the rest; None if batches stay as they are made.
     """
-    device = _device(pixels)
+    device, are_arrays = _device(pixels), output is Output.ARRAYS
     if device is None or (pixels.device is None and stages.is_native):
-        return None, None
+        untouched = Recipe([], seed=seed)
+        steps = BatchSteps([untouched], are_arrays=are_arrays, lists=lists)
+        return None, None if lists is None else HostDelivery(steps)
     lane = None if are_arrays else lane_to(device)  # arrays stay on the host, where torch need not be
     is_host = lane is None or lane.is_immediate
     parts = stages.later_views or [(stages.coloured, stages.later)]
@@ -514,7 +534,8 @@ def _steps(
     ]
     roles = view_roles(stages.source) if stages.later_views else batch_roles(stages.source)
     make = partial(BatchSteps, roles=roles, frames=None if clips is None else clips.frames, are_arrays=are_arrays)
-    first, rest = make([recipe for recipe, _ in divided]), make([recipe for _, recipe in divided])
+    rest = make([recipe for _, recipe in divided], lists=lists)
+    first = rest if is_host else make([recipe for recipe, _ in divided])
     has_functions = any(map(_functions, stages.every_later)) and not pixels.makes_on_device
     if is_host and has_functions:
         return first, None
@@ -648,10 +669,8 @@ def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
     lists = [schema[name] for name in dataset.form.names if schema[name].is_list]
     if not lists or dataset.makes_samples:
         return
-    taken = next((counts_name(field.name) for field in lists if counts_name(field.name) in dataset.form.names), None)
     steps = [step for step in pixels.every_transform if isinstance(step, (Mosaic, Patchify))]
     unfit = {
-        "a dataset with a transform": dataset.transform is not None,
         "views=": pixels.views is not None,
         "repeats=": pixels.repeats != 1,
         "cache=": pixels.cache is not None,
@@ -659,7 +678,6 @@ def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
         str(steps[0] if steps else ""): bool(steps),
         "transforms= with masks in lists": pixels.transforms is not None
         and any(f.element.traits.is_mask for f in lists),
-        f"the field {taken!r}": taken is not None,
     }
     reason = next((what for what, is_there in unfit.items() if is_there), None)
     if reason is not None:
@@ -672,14 +690,12 @@ def _check_stages_of_lists(dataset: FastDataset, stages: _Stages, steps: BatchSt
     """SchemaError for transforms of whole batches or of members, which expect one picture a sample."""
     if not dataset.lists or dataset.makes_samples:
         return
-    left = stages.later[stages.coloured :]
-    is_fixed = Recipe(left, seed=0).is_fixed and (not left or dataset.form.kind == "dict")
+    is_fixed = Recipe(stages.later[stages.coloured :], seed=0).is_fixed
     if stages.members is not None or steps is not None or not is_fixed:
         name = next(iter(dataset.lists))
         raise SchemaError(
             f"{dataset.store.path}: pictures of lists, such as {name!r}, take transforms that native threads run while "
-            "they decode, and behind them, in batches that are dicts, Normalize and the like; give others to the batch "
-            "in the loop"
+            "they decode, and behind them Normalize and the like; give others to the batch in the loop"
         )
 
 

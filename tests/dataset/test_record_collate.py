@@ -201,7 +201,7 @@ def test_a_mask_must_not_hide_a_field(tmp_path: Path) -> None:
     sample = make_samples(1)[0]
     path = write_fields(tmp_path / "s.h5", [{**sample, "boxes_mask": True}], {"boxes": "xyxy", "boxes_mask": "bool"})
 
-    with pytest.raises(SchemaError, match="padding 'boxes' makes an entry 'boxes_mask', which is a field"):
+    with pytest.raises(SchemaError, match="collate='pad' of 'boxes' makes an entry 'boxes_mask', which is a field"):
         FieldCollate(FastDataset(path), "pad")
 
 

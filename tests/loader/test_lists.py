@@ -12,8 +12,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader
 
-from fastio import FastDataset, FastLoader, SampleError, SchemaError, StoreError, Writer, open_store
+from fastio import FastDataset, FastLoader, FieldCollate, SampleError, SchemaError, StoreError, Writer, open_store
 from fastio.store.foreign.index import index_store
 from fastio.transforms import (
     MixUp,
@@ -21,6 +22,7 @@ from fastio.transforms import (
     RandomHorizontalFlip,
     RandomResizedCrop,
     RandomRotation,
+    ToDtype,
 )
 from tests.conftest import encode
 
@@ -202,6 +204,134 @@ def test_resumed_on_other_ranks(tmp_path: Path, read: Any) -> None:
         assert loader.receipt().is_exact
 
 
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=7),
+    st.integers(1, 4),
+    st.sampled_from(["flat", "list", "pad", "nested"]),
+    st.sampled_from([None, ("images", "control", "label"), "images", "control"]),
+    st.booleans(),
+)
+def test_collate_of_lists(
+    tmp_path: Path, counts: list[int], size: int, how: str, fields: Any, is_normalized: bool
+) -> None:
+    """One tensor a sample, padding with a mask, nested: the same pictures as flat, whatever is done behind decoding."""
+    dataset = FastDataset(write(tmp_path / "s.lmdb", counts), fields=fields)
+    steps = [*CROPS, Normalize([0.5] * 3, [0.25] * 3)] if is_normalized else CROPS
+    names = [name for name in ("images", "control") if name in dataset.form.names]
+    wish: Any = dict.fromkeys(names, how)
+    with (
+        FastLoader(dataset, size, transforms=steps) as flat,
+        FastLoader(dataset, size, transforms=steps, collate=wish) as loader,
+    ):
+        for expected, batch in zip(flat, loader, strict=True):
+            for name in names:
+                rows, rows_counts = entries(expected, dataset, name)
+                check_lists(entries(batch, dataset, name, how), rows, rows_counts, how, is_optional=name == "control")
+
+
+def entries(batch: Any, dataset: FastDataset, name: str, how: str = "flat") -> Any:
+    """What a batch has of a field of lists: a value, or two."""
+    if dataset.form.kind == "value":
+        return batch
+    if dataset.form.kind == "tuple":
+        return batch[dataset.form.names.index(name)]
+    second = {"flat": f"{name}_counts", "pad": f"{name}_mask"}.get(how)
+    assert all(f"{name}_{each}" not in batch for each in ("counts", "mask") if f"{name}_{each}" != second)
+    return (batch[name], batch[second]) if second else batch[name]
+
+
+def check_lists(found: Any, rows: torch.Tensor, counts: torch.Tensor, how: str, *, is_optional: bool) -> None:
+    """Compare what a batch has of a field with its flat elements."""
+    parts = torch.split(rows, counts.tolist())
+    if how == "flat":
+        assert torch.equal(found[0], rows)
+        assert torch.equal(found[1], counts)
+    elif how == "list":
+        every = [part[0] if len(part) else None for part in parts] if is_optional else parts
+        assert len(every) == len(found)
+        assert all(a is b if a is None else torch.equal(a, b) for a, b in zip(every, found, strict=True))
+    elif how == "nested":
+        assert [part.tolist() for part in parts] == [each.tolist() for each in found.unbind()]
+    else:
+        padded, mask = found
+        most = int(counts.max())
+        assert mask.dtype == torch.bool
+        assert padded.shape == ((len(counts), *rows.shape[1:]) if is_optional else (len(counts), most, *rows.shape[1:]))
+        assert torch.equal(mask.int() if is_optional else mask.sum(1), counts.int() if is_optional else counts)
+        assert torch.equal(padded[mask], rows)
+        assert not padded[~mask].any()
+
+
+def test_lists_of_arrays_on_a_device(tmp_path: Path) -> None:
+    """Arrays of NumPy, bfloat16, a device, and functions at the end get lists as the loop does."""
+    path = write(tmp_path / "s.lmdb", [2, 0, 1])
+    wish: Any = {"images": "pad", "control": "list"}
+    with FastLoader(path, 3, transforms=CROPS, collate=wish) as loader:
+        (expected,) = loader
+    with FastLoader(path, 3, transforms=CROPS, collate=wish, output="numpy") as loader:
+        (batch,) = loader
+        assert isinstance(batch["images"], np.ndarray)
+        assert expected["images"].tolist() == batch["images"].tolist()
+        assert expected["images_mask"].tolist() == batch["images_mask"].tolist()
+        none, control, also_none = batch["control"]
+        assert expected["control"][1].tolist() == control.tolist()
+        assert none is also_none is None
+        assert "pad" in repr(loader)
+    half = [*CROPS, Normalize([0.0] * 3, [1.0] * 3), ToDtype("bfloat16")]
+    with FastLoader(path, 3, transforms=half, collate=wish, device="cpu") as loader:
+        (batch,) = loader
+    assert batch["images"].dtype == torch.bfloat16
+    torch.testing.assert_close(batch["images"].float(), expected["images"] / 255, atol=0.01, rtol=0)
+    with FastLoader(FastDataset(path, fields=("rows", "vectors")), 3, collate={"vectors": "pad"}) as loader:
+        ((rows, (vectors, mask)),) = loader
+    assert [None, 1, None] == [row if row is None else len(row) for row in rows]
+    assert (3, 2, 3) == vectors.shape
+    assert [2, 0, 1] == mask.sum(1).tolist()
+
+
+def test_samples_of_a_transform(tmp_path: Path) -> None:
+    """A dataset with a transform, in FastLoader and in a DataLoader: pictures of lists become the same batches."""
+    path = write(tmp_path / "s.lmdb", [2, 0, 1, 3], size=24)
+    wishes: list[Any] = [None, {"images": "pad", "control": "list"}]
+    for collate in wishes:
+        dataset = FastDataset(path, transform=lambda sample: {**sample, "label": sample["label"] + 1})
+        with FastLoader(path, 3, collate=collate) as native, FastLoader(dataset, 3, collate=collate) as plain:
+            every = list(native), list(plain), list(DataLoader(dataset, 3, collate_fn=FieldCollate(dataset, collate)))
+        for expected, *others in zip(*every, strict=True):
+            for batch in others:
+                assert sorted(expected) == sorted(batch)
+                assert torch.equal(expected["label"] + 1, batch["label"])
+                assert all(same(expected[name], batch[name]) for name in expected if name != "label")
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two values of batches are equal."""
+    if isinstance(first, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    return bool(torch.equal(torch.as_tensor(first), torch.as_tensor(second))) if is_array(first) else first == second
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is a tensor or an array."""
+    return isinstance(value, (torch.Tensor, np.ndarray))
+
+
+def test_wrong_collates_of_lists(tmp_path: Path) -> None:
+    """A way that is unknown, a field without a choice, and entries that are fields are named."""
+    path = write(tmp_path / "s.lmdb", [1])
+    with pytest.raises(ValueError, match=r"collate='pack' for 'images': expected 'flat', 'list', 'pad', 'nested'"):
+        FastLoader(path, 1, collate={"images": "pack"})
+    with pytest.raises(SchemaError, match=r"collate= names 'refs'; .* are images, control, vectors"):
+        FastLoader(path, 1, collate={"refs": "pad"})
+    with Writer(tmp_path / "t.lmdb", {"images": "image[*]", "images_mask": "int"}) as out:
+        out.write({"images": [], "images_mask": 0})
+    with pytest.raises(SchemaError, match="collate='pad' of 'images' makes an entry 'images_mask'"):
+        FastLoader(tmp_path / "t.lmdb", 1, collate="pad")
+    with FastLoader(tmp_path / "t.lmdb", 1, collate="list") as loader:
+        assert 1 == len(list(loader))
+
+
 def test_what_does_not_go_with_lists(tmp_path: Path) -> None:
     """Each option that knows one picture a sample is refused in one line."""
     path = write(tmp_path / "s.lmdb", size=24)
@@ -216,8 +346,6 @@ def test_what_does_not_go_with_lists(tmp_path: Path) -> None:
     for options, sentence in unfit:
         with pytest.raises(SchemaError, match=sentence):
             FastLoader(dataset, 4, **options)
-    with pytest.raises(SchemaError, match="a dataset with a transform does not go with"):
-        FastLoader(FastDataset(path, transform=lambda sample: sample), 4)
     with FastLoader(dataset, 4, transforms=[RandomRotation(10), *CROPS]) as loader:
         assert sum(COUNTS) == sum(len(batch["images"]) for batch in loader)
 

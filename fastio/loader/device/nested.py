@@ -113,8 +113,9 @@ class BatchRoles:
     """
     The keys of a dict, or positions in a tuple, of all pictures, and of the label (None: there is none).
 
-    Transforms of batches change these and nothing else; of pictures that were cut, their ``patches``. With ``views``,
-    the pictures of each key are a list of tensors; a key of None is the batch itself.
+    Transforms of batches change these and nothing else; of pictures that were cut, their ``patches``, and of those of
+    lists in a tuple, which come with their counts, the pictures. With ``views``, the pictures of each key are a list of
+    tensors; a key of None is the batch itself.
     """
 
     pictures: tuple[str | int | None, ...]
@@ -130,6 +131,7 @@ class BatchRoles:
         label = [] if self.label is None else [positions[id(batch[self.label])]]
         values = [batch if key is None else batch[key] for key in self.pictures]
         values = [value["patches"] if isinstance(value, Mapping) else value for value in values]
+        values = [value[0] if isinstance(value, tuple) else value for value in values]
         if self.views:
             return [[positions[id(view)]] for views in values for view in views]
         return [[positions[id(value)], *label] for value in values]

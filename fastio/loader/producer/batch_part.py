@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.dataset.record_collate import RowsName, nest_rows, split_rows
+from fastio.dataset.record_collate import RowsName, nest_rows, pad_array, split_rows
 from fastio.errors import SampleError
 from fastio.loader.output import Output
 from fastio.loader.producer.chunks import CheckedSamples, EncodedValues, Proof, SampleChunk
@@ -102,17 +102,9 @@ def collate_lengths(
     Nothing here is computed by torch: see PlainProducer on forked children.
     """
     if how == "pad":
-        rows, mask = _padded(values, counts, fill)
+        rows, mask = pad_array(values, counts, fill=fill)
         return output.of(rows), output.of(mask)
     if how == "list" and output is Output.ARRAYS:
         return np.split(values, counts.cumsum()[:-1])
     joined = output.of(values)
     return split_rows(joined, counts) if how == "list" else nest_rows(joined, counts)
-
-
-def _padded(values: NDArray[Any], counts: NDArray[np.int64], fill: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    longest = int(counts.max(initial=0))
-    mask = np.arange(longest) < counts[:, None]
-    rows = np.full((len(counts), longest, *values.shape[1:]), fill, values.dtype)
-    rows[mask] = values
-    return rows, mask

@@ -17,6 +17,7 @@ from fastio.dataset.record_collate import FieldCollate, Rows
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate, count_tokens
 from fastio.dataset.tv_values import picture_array
 from fastio.errors import SampleError
+from fastio.lazy import is_tensor
 from fastio.loader.batch_steps import Numbered
 from fastio.loader.forks import PerProcess
 from fastio.loader.output import Output, nbytes_of
@@ -71,7 +72,7 @@ class PlainProducer:
         collate = _ArrayCollate if output is Output.ARRAYS else FieldCollate
         self._fields = collate(dataset, preference or context.rows or None)
         traits = dataset.reader.field.traits
-        has_own_collate = dataset.form.is_joint or traits.is_ragged or traits.is_json
+        has_own_collate = dataset.form.is_joint or traits.is_ragged or traits.is_json or bool(dataset.lists)
         self._default = self._fields.collate if has_own_collate else output.joined
         self._options = context.options
         self._executor = PerProcess(partial(ThreadPoolExecutor, context.options.threads, thread_name_prefix="fastio"))
@@ -190,6 +191,11 @@ class _ArrayCollate(FieldCollate):
     def _pixels(self, image: Image.Image, *, is_mask: bool = False) -> Any:
         return picture_array(image, is_mask=is_mask)
 
+    def _listed(self, value: Any) -> Any:
+        if is_tensor(value):
+            return np.asarray(value)
+        return list(map(self._listed, value)) if type(value) is list else value
+
     def _stacked(self, values: Sequence[Any]) -> Any:
         return Output.ARRAYS.joined(values)
 
@@ -201,6 +207,7 @@ class _ArrayCollate(FieldCollate):
             batch = how.arrays(values)
             return batch["input_ids"], batch["attention_mask"]
         assert not isinstance(how, PreferenceCollate), "which is for several fields at once"
+        assert how != "flat", "which is for lists"
         rows = [np.asarray(value) for value in values]
         counts = np.array([len(each) for each in rows], np.int64)
         return collate_lengths(np.concatenate(rows), counts, how, Output.ARRAYS, fill=fill)
