@@ -364,9 +364,10 @@ def decode_images(spans: Spans, out: NDArray[np.uint8], status: NDArray[np.int32
     the calling thread decodes, and the job is done.
     """
 
-def gather(spans: Spans, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True) -> Job:
+def gather(spans: Spans, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, planes: int = 0) -> Job:
     """
-    Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.
+    Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE. Spans
+    of so many ``planes``, 1, 3 or 4, one behind the other, become their pixels.
     """
 
 def read_ahead(spans: Spans, pool: ThreadPool | None = None) -> Job:
@@ -443,9 +444,10 @@ def fill_tokens(spans: Spans, slots: NDArray[np.int64], ids: NDArray[np.int64], 
 class RowWork:
     """Samples of a chunk and how each becomes a row."""
 
-def plain_rows(spans: Spans, *, verify: bool, is_encoded: bool) -> RowWork:
+def plain_rows(spans: Spans, *, verify: bool, is_encoded: bool, from_planes: bool = False) -> RowWork:
     """
-    Rows as ``gather`` fills them, or as ``decode_images`` if these are encoded pictures.
+    Rows as ``gather`` fills them, ``from_planes`` or not, or as ``decode_images`` if these
+    are encoded pictures.
     """
 
 class RowBatches(BatchGroup):
@@ -575,13 +577,14 @@ def decode_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.ui
     whose header announces more than ``max_pixels`` is TOO_LARGE.
     """
 
-def gather_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, cheaper_first: bool = True, colours: NDArray[np.float64] | None = None, height: int, width: int) -> Job:
+def gather_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, cheaper_first: bool = True, colours: NDArray[np.float64] | None = None, height: int, width: int, from_planes: bool = False) -> Job:
     """
-    The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.
-    With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.
+    The same for raw pixels, height x width x C bytes a span or, ``from_planes``,
+    C x height x width; another size is BAD_SHAPE. With ``grey`` a span has 1 or 3 channels,
+    whatever ``out`` has.
     """
 
-def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, max_pixels: int | None = None, cheaper_first: bool = True, stored: tuple[int, int] | None = None, colours: NDArray[np.float64] | None = None) -> RowWork:
+def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, max_pixels: int | None = None, cheaper_first: bool = True, stored: tuple[int, int] | None = None, from_planes: bool = False, colours: NDArray[np.float64] | None = None) -> RowWork:
     """
     Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``
     gives the height and width of raw pictures.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import image_kind
-from fastio.codec.copied import parse_json
+from fastio.codec.copied import parse_json, pixels_of
 from fastio.converters.sources.optional import pyarrow
 from fastio.converters.sources.record import origin_of, recorded_kind
 from fastio.converters.sources.source import damaged
@@ -390,8 +390,7 @@ class FieldAsFiles:
         if field.is_raw_picture:
             from fastio.codec.image import ImageCodec
 
-            shape = tuple(size for size in field.shape if size is not None)
-            return np.frombuffer(ImageCodec().encode(data.reshape(shape)), np.uint8)
+            return np.frombuffer(ImageCodec().encode(pixels_of(field, data)), np.uint8)
         if field.traits.extension != "npy" or (self.is_first and self.described is None):
             return data
         shape = tuple(-1 if size is None else size for size in field.shape)

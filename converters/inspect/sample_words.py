@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.codec.copied import parse_json
+from fastio.codec.copied import parse_json, pixels_of
 from fastio.codec.headers import Header, read_headers
 from fastio.store import SampleStore
 from fastio.store.protocol import read_values
@@ -94,6 +94,8 @@ def _words(store: SampleStore, index: int, field: Field, width: int) -> str:
         return repr(_text(data[: 4 * width]))
     if traits.is_json:
         return _text(data[: 4 * width])
+    if traits.is_planar:
+        return _numbers(pixels_of(field, np.frombuffer(data, np.uint8)))
     if not traits.is_plain:
         return f"{len(data):,} byte{'' if len(data) == 1 else 's'}"
     array = _array(field, data)

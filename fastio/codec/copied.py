@@ -1,4 +1,7 @@
-"""Values that are copied, byte for byte: arrays, token ids, text, JSON. They differ in what they let in."""
+"""
+Values that are copied, byte for byte: arrays, token ids, text, JSON. They differ in what they let in. Pictures that lie
+there as planes are put together on their way.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,19 @@ from fastio import _native
 from fastio._native import Job, RowWork, ThreadPool
 from fastio.codec.headers import Headers
 from fastio.errors import SchemaError
+from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
 if TYPE_CHECKING:
     from fastio.codec.codec import Geometry  # which brings Pillow
 
-__all__ = ["JsonCodec", "RawCodec", "TextCodec", "TokensCodec", "parse_json"]
+__all__ = ["JsonCodec", "PlanarCodec", "RawCodec", "TextCodec", "TokensCodec", "parse_json", "pixels_of"]
 
 
 class _CopiedCodec:
     """Copies bytes into rows of their size, whatever they mean."""
+
+    from_planes = False
 
     def probe(self, spans: Spans) -> Headers:
         """All are OK and of unknown size, for such values have no header."""
@@ -44,7 +50,8 @@ class _CopiedCodec:
         if not out.flags.c_contiguous:
             raise ValueError(f"out must be C contiguous, got strides {out.strides} for shape {out.shape}")
         rows = out.reshape(len(out), math.prod(out.shape[1:])).view(np.uint8)
-        return _native.gather(spans, rows, status, pool, verify=verify)
+        planes = out.shape[-1] if self.from_planes else 0
+        return _native.gather(spans, rows, status, pool, verify=verify, planes=planes)
 
 
 class TokensCodec(_CopiedCodec):
@@ -100,13 +107,14 @@ class RawCodec(_CopiedCodec):
     def rows(self, spans: Spans, *, verify: bool, geometry: Geometry | None = None) -> RowWork:
         """Return what ``decode`` does to these values, for batches that native code makes of parts of them."""
         if geometry is None:
-            return _native.plain_rows(spans, verify=verify, is_encoded=False)
+            return _native.plain_rows(spans, verify=verify, is_encoded=False, from_planes=self.from_planes)
         return _native.transformed_rows(
             spans,
             geometry.plan,
             verify=verify,
             fast=False,
             stored=geometry.stored,
+            from_planes=self.from_planes,
             **geometry.options,
         )
 
@@ -137,7 +145,7 @@ class RawCodec(_CopiedCodec):
         verify: bool,
         geometry: Geometry,
     ) -> Job:
-        """Transform rows of pixels, uint8 ``(H, W, C)`` with the size that the geometry names, into ``out``."""
+        """Transform pixels, uint8 of the size that the geometry names, into ``out``."""
         if geometry.stored is None:
             raise ValueError("raw pictures have no header: the geometry must name their height and width")
         return _native.gather_transformed(
@@ -149,8 +157,28 @@ class RawCodec(_CopiedCodec):
             verify=verify,
             height=geometry.stored[0],
             width=geometry.stored[1],
+            from_planes=self.from_planes,
             **geometry.options,
         )
+
+
+class PlanarCodec(RawCodec):
+    """Pictures of 8 bits whose channels lie one behind the other, ``(C, H, W)``; rows are as those of ``RawCodec``."""
+
+    from_planes = True
+
+    def encode(self, value: NDArray[Any]) -> bytes:
+        """Return the bytes of the channels of ``(H, W, C)``, one behind the other."""
+        return np.moveaxis(value, -1, 0).tobytes()
+
+
+def pixels_of(field: Field, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the pixels of a raw picture, ``(H, W)`` or ``(H, W, C)``, from its bytes as stored."""
+    shape = tuple(size for size in field.shape if size is not None)
+    if not field.traits.is_planar:
+        return data.reshape(shape)
+    height, width, channels = shape
+    return np.ascontiguousarray(np.moveaxis(data.reshape(channels, height, width), 0, -1))
 
 
 def parse_json(data: bytes) -> Any:

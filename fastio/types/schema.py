@@ -20,6 +20,7 @@ from fastio.types.traits import (
     LIST,
     MASK,
     OPTIONAL,
+    PLANAR,
     RAGGED,
     RAW,
     TEXT,
@@ -120,6 +121,11 @@ class Field:
             raise SchemaError(
                 f"field {self.name!r}: codec {self.codec!r} needs a shape whose first size alone is None, such as "
                 f"(None, 4), got {self.shape}"
+            )
+        if traits.is_planar and not (self.is_raw_picture and len(self.shape) == 3):
+            raise SchemaError(
+                f"field {self.name!r}: codec {self.codec!r} needs '|u1' and the shape (H, W, C), C 1, 3 or 4, got "
+                f"{self.dtype!r} and {self.shape}"
             )
         self._check_role()
 
@@ -225,10 +231,20 @@ class Field:
 
     @property
     def is_raw_picture(self) -> bool:
-        """Whether raw bytes form a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4; none 0."""
+        """Whether raw bytes are a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4; none 0."""
         shape = self.shape
         is_picture = (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))) and 0 not in shape
-        return self.traits.is_array and self.dtype == "|u1" and is_picture
+        return self.has_known_size and self.dtype == "|u1" and is_picture
+
+    @property
+    def planar(self) -> Field:
+        """The field of the same pictures with their channels one behind the other. Raises SchemaError for others."""
+        return replace(self, codec=PLANAR)
+
+    @property
+    def has_known_size(self) -> bool:
+        """Whether each value has the bytes of an array of the field's dtype and shape, in this order or as planes."""
+        return self.traits.is_array or self.traits.is_planar
 
     @property
     def unit_bytes(self) -> int:
@@ -239,7 +255,7 @@ class Field:
 
     def fits(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these sizes, in bytes, a stored value may have."""
-        if self.traits.is_array:
+        if self.has_known_size:
             return np.equal(sizes, self.nbytes)
         if self.unit_bytes == 0:  # rows without elements
             return np.equal(sizes, 0)

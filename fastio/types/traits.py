@@ -13,6 +13,7 @@ __all__ = [
     "LIST",
     "MASK",
     "OPTIONAL",
+    "PLANAR",
     "RAGGED",
     "RAW",
     "TEXT",
@@ -26,6 +27,7 @@ __all__ = [
 IMAGE: Final = "image"
 MASK: Final = "mask"
 RAW: Final = "raw"
+PLANAR: Final = "planar"
 RAGGED: Final = "ragged"
 TOKENS: Final = "tokens"
 TEXT: Final = "text"
@@ -57,6 +59,8 @@ class Traits:
     * ``is_ragged``: arrays that differ in their first axis only, which the field's shape gives as None: boxes, points.
     * ``is_plain``: the stored bytes are the elements of the array, C order, little endian: dtype and shape tell their
       size, and containers with types of their own (HDF5, npy files) may name them.
+    * ``is_planar``: pictures of 8 bits whose channels are stored one behind the other, ``(C, H, W)``; the field's shape
+      is that of the pixels, ``(H, W, C)``.
     * ``is_listable``: a sample may have a list of such values.
     * ``has_fixed_shape``: all values of a field have the field's shape.
     * ``dtypes``: those that a sequence of any length may have, whose shape is ``(None,)``; empty: any dtype.
@@ -73,6 +77,7 @@ class Traits:
     is_json: bool = False
     is_ragged: bool = False
     is_plain: bool = False
+    is_planar: bool = False
     is_listable: bool = False
     has_fixed_shape: bool = False
     dtypes: tuple[str, ...] = ()
@@ -121,6 +126,12 @@ TRAITS: Final[dict[str, Traits]] = {
         has_fixed_shape=True,
         extension="npy",
         is_listable=True,
+    ),
+    PLANAR: Traits(  # of containers in place; packing puts the channels last
+        title="planar {array}",
+        codec="fastio.codec.copied:PlanarCodec",
+        is_planar=True,
+        has_fixed_shape=True,
     ),
     RAGGED: Traits(
         title="ragged {array}",

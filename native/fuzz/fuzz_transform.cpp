@@ -107,7 +107,7 @@ void compare_with_whole(fastio::Worker& worker, Bytes file, const fastio::ImageI
   const auto expected = std::make_unique<std::uint8_t[]>(made.bytes());
   std::int32_t raw_status = -1;
   const auto task = fastio::transform_raw_task(
-      batch_of({pixels.get(), size}, made, expected.get(), &raw_status), height, width);
+      batch_of({pixels.get(), size}, made, expected.get(), &raw_status), {height, width});
   task->run(worker, 0, 1);
   if (raw_status != static_cast<std::int32_t>(status)) std::abort();
   if (status == Status::ok && std::memcmp(expected.get(), found, made.bytes()) != 0) std::abort();

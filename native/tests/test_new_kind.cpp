@@ -147,7 +147,7 @@ Status transformed(const File& value, bool is_file, const Plan& plan, File& out,
                                {{out.data(), 6, 8, 3}, nullptr, &status},
                                {}};
   const auto task = is_file ? fastio::transform_task(std::move(batch))
-                            : fastio::transform_raw_task(std::move(batch), height, width);
+                            : fastio::transform_raw_task(std::move(batch), {height, width});
   return run(*task, status);
 }
 
@@ -222,7 +222,7 @@ void test_plans_behind_steps() {
           {{out.data(), 6, 8, 3}, nullptr, &status},
           {std::move(steps), program.size()}};
       const auto task = is_file ? fastio::transform_task(std::move(batch))
-                                : fastio::transform_raw_task(std::move(batch), height, width);
+                                : fastio::transform_raw_task(std::move(batch), {height, width});
       EXPECT(run(*task, status) == Status::ok);
       EXPECT(out == direct);
     }

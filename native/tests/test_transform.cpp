@@ -191,6 +191,18 @@ void test_split_rows(int channels, bool mirrored) {
     };
     const Pixels planes = split(SimdLevel::none);
     EXPECT(planes == split(fastio::simd_level()));
+    if (!mirrored) {
+      const auto join = [&](SimdLevel level) {
+        Pixels joined(values.size() + 5, 7);
+        fastio::join_rows(channels, level)({planes.data(), pixels, plane},
+                                           {joined.data(), pixels * count}, pixels, rows);
+        return joined;
+      };
+      const Pixels joined = join(fastio::simd_level());
+      EXPECT(joined == join(SimdLevel::none));
+      EXPECT(std::equal(values.begin(), values.end(), joined.begin()));
+      EXPECT(std::all_of(joined.end() - 5, joined.end(), [](auto byte) { return byte == 7; }));
+    }
     for (std::size_t c = 0; c < count; ++c) {
       for (std::size_t i = 0; i < rows * pixels; ++i) {
         const std::size_t x = i % pixels;

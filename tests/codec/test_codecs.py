@@ -38,6 +38,18 @@ class TestRawCodec(CodecTests):
         return list(np.random.default_rng(0).integers(0, 256, (9, *request.param), np.uint8))
 
 
+class TestPlanarCodec(CodecTests):
+    """Pictures whose channels lie one behind the other."""
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return CODECS["planar"]
+
+    @pytest.fixture(params=[(32, 32, 3), (5, 7, 4), (4, 5, 1)])
+    def values(self, request: pytest.FixtureRequest) -> list[NDArray[Any]]:
+        return list(np.random.default_rng(0).integers(0, 256, (9, *request.param), np.uint8))
+
+
 class TestTokensCodec(CodecTests):
     """Token ids."""
 

@@ -78,7 +78,10 @@ def photos(kind: str) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Pictures in every format and kind; "raw" ones of one size, "foreign" a tar without an index."""
+    """
+    Pictures in every format and kind; "raw" ones of one size, "planar" the same with their channels one behind the
+    other, "foreign" a tar without an index.
+    """
     folder = tmp_path_factory.mktemp("photos")
     labels = np.arange(COUNT)
     found = {
@@ -90,6 +93,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for suffix in SUFFIXES:
         values = [smooth(40, 60, index).tobytes() for index in range(COUNT)]
         found[f"raw {suffix}"] = write_store(folder / f"raw.{suffix}", values, labels, field=field)
+    values = [np.moveaxis(smooth(40, 60, index), -1, 0).tobytes() for index in range(COUNT)]
+    found["planar lmdb"] = write_store(folder / "planar.lmdb", values, labels, field=field.planar)
     found["foreign"] = folder / "foreign.tar"
     with tarfile.open(found["foreign"], "w") as archive:
         for index, value in enumerate(photos("JPEG")):
@@ -130,11 +135,25 @@ def test_the_fused_path_is_the_plain_path(stores: dict[str, Path], kind: str, su
             assert images.is_contiguous()
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@pytest.mark.parametrize("chain", [None, *(CHAINS[name] for name in CHAINS if name != "grey first")])
+def test_planes_are_pixels(stores: dict[str, Path], chain: Any, layout: Any) -> None:
+    """Pictures whose channels lie one behind the other give the same batches, without transforms and with any."""
+    found = []
+    for kind in ("raw", "planar"):
+        with FastLoader(stores[f"{kind} lmdb"], 5, shuffle=True, transforms=chain, layout=layout) as loader:
+            found.append([(images, labels.tolist()) for images, labels in loader])
+    for (images, labels), (others, expected) in zip(*found, strict=True):
+        assert labels == expected
+        views = zip(images, others, strict=True) if isinstance(images, list) else [(images, others)]
+        assert all(torch.equal(one, other) and one.stride() == other.stride() for one, other in views)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     chain=chains.filter(is_fusible),
     size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
-    kind=st.sampled_from(["JPEG", "PNG", "raw"]),
+    kind=st.sampled_from(["JPEG", "PNG", "raw", "planar"]),
     threads=st.sampled_from([1, 2]),
     epoch=st.integers(0, 1 << 31),
 )

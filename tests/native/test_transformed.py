@@ -141,13 +141,13 @@ class Batch:
         ).wait()  # fmt: skip
         return self._finish()
 
-    def gather(self, height: int, width: int) -> Array:
+    def gather(self, height: int, width: int, *, from_planes: bool = False) -> Array:
         """The raw pixels as (n, H, W, C)."""
         self._prepare()
         _native.gather_transformed(
             self.spans, self.plan, self.out, self.status, self.pool,
             filter=self.filter, fill=self.fill, planar=self.planar, grey=self.grey,
-            height=height, width=width, cheaper_first=self.cheaper_first,
+            height=height, width=width, from_planes=from_planes, cheaper_first=self.cheaper_first,
         ).wait()  # fmt: skip
         return self._finish()
 
@@ -218,6 +218,9 @@ def test_raw_equals_pillow(data: st.DataObject) -> None:
     assert batch.status.tolist() == [_native.OK]
     want = expected(picture_of(array), plan, kernel=batch.filter, fill=batch.fill, grey=grey, cheaper_first=order)
     np.testing.assert_array_equal(want, found)
+    batch.values = [np.moveaxis(array, -1, 0).tobytes()]
+    np.testing.assert_array_equal(want, batch.gather(height, width, from_planes=True)[0])
+    assert batch.status.tolist() == [_native.OK]
 
 
 @settings(max_examples=60, deadline=None)

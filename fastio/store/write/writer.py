@@ -493,7 +493,7 @@ def _check_sizes(field: Field, spans: Spans, keys: Sequence[str]) -> None:
     if not fits.all():
         bad = int(fits.argmin())
         expected = f"whole {'rows' if field.traits.is_ragged else 'ids'} of {field.unit_bytes} bytes"
-        if field.traits.is_array:
+        if field.has_known_size:
             expected = f"{field.nbytes} bytes ({field.dtype} {field.shape})"
         raise SchemaError(f"field {field.name!r} of {keys[bad]!r}: expected {expected}, got {spans.sizes[bad]} bytes")
 

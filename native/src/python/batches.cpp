@@ -1,11 +1,11 @@
 // Batches: functions that check their arrays, build a task and begin it.
 #include "core/checksum.h"
-#include "core/gather.h"
 #include "files/readahead.h"
 #include "pictures/decode.h"
 #include "pictures/probe.h"
 #include "pictures/worker.h"
 #include "python/module.h"
+#include "transform/rows.h"
 
 namespace fastio::python {
 
@@ -101,15 +101,15 @@ PyJob decode_images(const Spans& spans, const Array<std::uint8_t, 4>& out,
 }
 
 PyJob gather(const Spans& spans, const Array<std::uint8_t, 2>& out, const StatusArray& status,
-             const PoolHandle& pool, bool verify) {
+             const PoolHandle& pool, bool verify, std::size_t planes) {
   auto bytes = resolve(spans);
   const std::size_t count = spans.size();
   expect_length("out", out.shape(0), count);
   expect_length("status", status.size(), count);
   const Checksums checksums = spans.checksums(verify);
   const fastio::Rows rows{out.data(), out.shape(1), checked(checksums, count), status.data()};
-  return begin(fastio::gather_task(std::move(bytes), rows), {count, grain_for(rows.row_bytes)},
-               pool, keep(spans.buffers, checksums, out, status));
+  return begin(rows_task(std::move(bytes), rows, planes), {count, grain_for(rows.row_bytes)}, pool,
+               keep(spans.buffers, checksums, out, status));
 }
 
 PyJob read_ahead(const Spans& spans, const PoolHandle& pool) {
@@ -164,6 +164,17 @@ PyJob read_spans(const Spans& spans, const Int32s& descriptors, nb::object files
 }
 
 }  // namespace
+
+std::unique_ptr<fastio::Task> rows_task(std::unique_ptr<Bytes[]> spans, const fastio::Rows& rows,
+                                        std::size_t planes) {
+  if (planes == 0) return fastio::gather_task(std::move(spans), rows);
+  if ((planes != 1 && planes != 3 && planes != 4) || rows.row_bytes % planes != 0) {
+    throw nb::value_error(("rows of " + std::to_string(rows.row_bytes) + " bytes, " +
+                           std::to_string(planes) + " planes: expected 1, 3 or 4 of equal size")
+                              .c_str());
+  }
+  return fastio::join_task(std::move(spans), rows, static_cast<int>(planes));
+}
 
 std::size_t grain_for(std::size_t bytes) {
   constexpr std::size_t grab_bytes = 64 * 1024;
@@ -302,10 +313,11 @@ void bind_batches(nb::module_& m) {
         "have any. JPEGs with start points in ``spans.intervals`` take less time. Without a pool\n"
         "the calling thread decodes, and the job is done.");
   m.def("gather", &gather, "spans"_a, "out"_a.noconvert(), "status"_a.noconvert(),
-        "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true,
-        nb::sig("def gather(spans: Spans, out: NDArray[np.uint8], "
-                "status: NDArray[np.int32], " POOL_VERIFY_TO_JOB),
-        "Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.");
+        "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true, "planes"_a = 0,
+        nb::sig("def gather(spans: Spans, out: NDArray[np.uint8], status: NDArray[np.int32], "
+                "pool: ThreadPool | None = None, *, verify: bool = True, planes: int = 0) -> Job"),
+        "Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE. Spans\n"
+        "of so many ``planes``, 1, 3 or 4, one behind the other, become their pixels.");
   m.def("read_ahead", &read_ahead, "spans"_a, "pool"_a = nb::none(),
         nb::sig("def read_ahead(spans: Spans, " POOL_TO_JOB),
         "Ask the kernel to read these spans of mapped files ahead, neighbours merged, unless a\n"

@@ -25,6 +25,7 @@
 
 #include "core/buffer_ring.h"
 #include "core/bytes.h"
+#include "core/gather.h"
 #include "core/thread_pool.h"
 
 namespace fastio::python {
@@ -256,6 +257,11 @@ void expect_inside(const Spans& spans);
 
 /// The checksums of a batch of `count`, or null where there are none.
 const std::uint32_t* checked(const Checksums& checksums, std::size_t count);
+
+/// A task that copies values into rows, or puts their planes together, 1, 3 or 4 of them; 0: there
+/// are none. ValueError for other numbers of planes.
+std::unique_ptr<fastio::Task> rows_task(std::unique_ptr<Bytes[]> spans, const fastio::Rows& rows,
+                                        std::size_t planes);
 
 /// How many samples of about `bytes` each a thread grabs at a time.
 std::size_t grain_for(std::size_t bytes);

@@ -9,7 +9,6 @@
 #include <deque>
 #include <variant>
 
-#include "core/gather.h"
 #include "pictures/decode.h"
 #include "python/batch_loop.h"
 #include "python/row_work.h"
@@ -21,11 +20,11 @@ using namespace nb::literals;
 
 using Labels = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
-/// Values as they are stored, or pictures decoded, without any transform.
+/// Values as they are stored, planes put together, or pictures decoded, without any transform.
 class PlainRows final : public RowWork {
  public:
-  PlainRows(const Spans& spans, bool verify, bool is_encoded)
-      : RowWork(spans, verify), is_encoded_(is_encoded) {
+  PlainRows(const Spans& spans, bool verify, bool is_encoded, bool from_planes)
+      : RowWork(spans, verify), is_encoded_(is_encoded), from_planes_(from_planes) {
     if (is_encoded) intervals_ = spans.intervals();
   }
 
@@ -35,7 +34,8 @@ class PlainRows final : public RowWork {
     auto bytes = resolve(spans(), part.first, part.count);
     if (!is_encoded_) {
       const fastio::Rows rows{part.out, part.row_bytes, checksums(part), part.status};
-      return {fastio::gather_task(std::move(bytes), rows),
+      const std::size_t planes = from_planes_ ? part.shape.back() : 0;
+      return {rows_task(std::move(bytes), rows, planes),
               Cut{part.count, grain_for(part.row_bytes)}};
     }
     if (part.shape.size() != 3) throw nb::value_error("rows of pictures have three axes");
@@ -52,6 +52,7 @@ class PlainRows final : public RowWork {
 
  private:
   const bool is_encoded_;
+  const bool from_planes_;
   std::optional<Spans> intervals_;
 };
 
@@ -446,12 +447,15 @@ void bind_row_batches(nb::module_& m) {
   nb::class_<RowWork>(m, "RowWork", "Samples of a chunk and how each becomes a row.");
   m.def(
       "plain_rows",
-      [](const Spans& spans, bool verify, bool is_encoded) -> std::unique_ptr<RowWork> {
-        return std::make_unique<PlainRows>(spans, verify, is_encoded);
+      [](const Spans& spans, bool verify, bool is_encoded,
+         bool from_planes) -> std::unique_ptr<RowWork> {
+        return std::make_unique<PlainRows>(spans, verify, is_encoded, from_planes);
       },
-      "spans"_a, nb::kw_only(), "verify"_a, "is_encoded"_a,
-      nb::sig("def plain_rows(spans: Spans, *, verify: bool, is_encoded: bool) -> RowWork"),
-      "Rows as ``gather`` fills them, or as ``decode_images`` if these are encoded pictures.");
+      "spans"_a, nb::kw_only(), "verify"_a, "is_encoded"_a, "from_planes"_a = false,
+      nb::sig("def plain_rows(spans: Spans, *, verify: bool, is_encoded: bool, "
+              "from_planes: bool = False) -> RowWork"),
+      "Rows as ``gather`` fills them, ``from_planes`` or not, or as ``decode_images`` if these\n"
+      "are encoded pictures.");
   nb::class_<RowBatches, BatchGroup>(
       m, "RowBatches", nb::type_slots(traversed<RowBatches>),
       "Batches of rows; iterating yields this object for each batch to come, until one of them\n"

@@ -32,7 +32,7 @@ struct Wishes {
   bool fast;
   std::size_t max_pixels;
   PassOrder order;
-  std::optional<std::array<std::size_t, 2>> stored;  // height and width of raw pictures
+  std::optional<RawPixels> stored;  // of raw pictures
   Programs colours;
 };
 
@@ -94,11 +94,11 @@ class TransformedRows final : public RowWork {
       : RowWork(spans, verify), wishes_(std::move(wishes)), intervals_(spans.intervals()) {
     expect_length("plan", wishes_.plan.shape(0), size());
     if (wishes_.colours) expect_length("colours", wishes_.colours->shape(0), size());
-    for (const std::size_t side : wishes_.stored.value_or(std::array<std::size_t, 2>{})) {
-      if (side <= static_cast<std::size_t>(longest_side)) continue;
-      refuse("rows of " + std::to_string((*wishes_.stored)[0]) + " x " +
-             std::to_string((*wishes_.stored)[1]) + " pixels are too large, a side has at most " +
-             std::to_string(longest_side));
+    if (!wishes_.stored) return;
+    const auto& [height, width, planar] = *wishes_.stored;
+    if (std::max(height, width) > static_cast<std::size_t>(longest_side)) {
+      refuse("rows of " + std::to_string(height) + " x " + std::to_string(width) +
+             " pixels are too large, a side has at most " + std::to_string(longest_side));
     }
   }
 
@@ -107,8 +107,7 @@ class TransformedRows final : public RowWork {
     const RowPart& part = parts.front();
     TransformBatch all = batch(part);
     if (wishes_.stored) {
-      const auto [height, width] = *wishes_.stored;
-      return {transform_raw_task(std::move(all), height, width),
+      return {transform_raw_task(std::move(all), *wishes_.stored),
               Cut{part.count, grain_for(part.row_bytes)}};
     }
     const std::size_t bands = bands_for(all, part.count, threads);
@@ -190,8 +189,7 @@ class ViewRows final : public RowWork {
     const std::size_t count = parts.front().count;
     const auto& stored = views_.front()->wishes().stored;
     if (!stored) return {views_task(std::move(batches)), Cut{count, 1}};
-    const auto [height, width] = *stored;
-    return {raw_views_task(std::move(batches), height, width), Cut{count, grain_for(row_bytes)}};
+    return {raw_views_task(std::move(batches), *stored), Cut{count, grain_for(row_bytes)}};
   }
 
  private:
@@ -283,7 +281,7 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
                          bool planar, bool grey, std::size_t height, std::size_t width,
-                         bool cheaper_first, const Programs& colours) {
+                         bool from_planes, bool cheaper_first, const Programs& colours) {
   Wishes wishes{plan,
                 filter,
                 fill,
@@ -292,7 +290,7 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                 false,
                 any_pixels,
                 order_of(cheaper_first),
-                std::array{height, width},
+                RawPixels{height, width, from_planes},
                 colours};
   return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), {out},
                     status, pool);
@@ -303,7 +301,7 @@ std::unique_ptr<RowWork> transformed_rows(const Spans& spans, const PlanArray& p
                                           bool fast, std::optional<std::size_t> max_pixels,
                                           bool cheaper_first,
                                           std::optional<std::pair<std::size_t, std::size_t>> stored,
-                                          const Programs& colours) {
+                                          bool from_planes, const Programs& colours) {
   Wishes wishes{plan,
                 filter,
                 fill,
@@ -314,7 +312,7 @@ std::unique_ptr<RowWork> transformed_rows(const Spans& spans, const PlanArray& p
                 order_of(cheaper_first),
                 {},
                 colours};
-  if (stored) wishes.stored = std::array{stored->first, stored->second};
+  if (stored) wishes.stored = RawPixels{stored->first, stored->second, from_planes};
   return std::make_unique<TransformedRows>(spans, verify, std::move(wishes));
 }
 
@@ -383,19 +381,23 @@ void bind_transforms(nb::module_& m) {
   m.def("gather_transformed", &gather_transformed, "spans"_a, "plan"_a.noconvert(),
         "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
         "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "height"_a,
-        "width"_a, "cheaper_first"_a = true, "colours"_a.noconvert() = nb::none(),
-        nb::sig("def gather_transformed(" SPANS_AND_PLAN ", height: int, width: int) -> Job"),
-        "The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.\n"
-        "With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.");
+        "width"_a, "from_planes"_a = false, "cheaper_first"_a = true,
+        "colours"_a.noconvert() = nb::none(),
+        nb::sig("def gather_transformed(" SPANS_AND_PLAN
+                ", height: int, width: int, from_planes: bool = False) -> Job"),
+        "The same for raw pixels, height x width x C bytes a span or, ``from_planes``,\n"
+        "C x height x width; another size is BAD_SHAPE. With ``grey`` a span has 1 or 3 channels,\n"
+        "whatever ``out`` has.");
   m.def(
       "transformed_rows", &transformed_rows, "spans"_a, "plan"_a.noconvert(), nb::kw_only(),
       "verify"_a, "filter"_a, "fill"_a, "planar"_a, "grey"_a, "fast"_a, "max_pixels"_a = nb::none(),
-      "cheaper_first"_a = true, "stored"_a = nb::none(), "colours"_a.noconvert() = nb::none(),
+      "cheaper_first"_a = true, "stored"_a = nb::none(), "from_planes"_a = false,
+      "colours"_a.noconvert() = nb::none(),
       nb::sig("def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, "
               "filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, "
               "max_pixels: int | None = None, cheaper_first: bool = True, "
-              "stored: tuple[int, int] | None = None, colours: NDArray[np.float64] | None = None) "
-              "-> RowWork"),
+              "stored: tuple[int, int] | None = None, from_planes: bool = False, "
+              "colours: NDArray[np.float64] | None = None) -> RowWork"),
       "Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``\n"
       "gives the height and width of raw pictures.");
   m.def(

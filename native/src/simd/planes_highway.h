@@ -1,5 +1,5 @@
-// Rows taken apart, mirrored or not, in vectors of 128 bits: one source for all instruction sets,
-// included by one file for each.
+// Rows taken apart, mirrored or not, and put together, in vectors of 128 bits: one source for all
+// instruction sets, included by one file for each.
 #include "simd/highway.h"
 #include "transform/rows.h"
 
@@ -94,6 +94,28 @@ template <std::size_t channels>
 void split(const PixelView& in, const PlanesTarget& out, std::size_t pixels, std::size_t rows,
            bool mirrored) noexcept {
   (mirrored ? split<channels, true> : split<channels, false>)(in, out, pixels, rows);
+}
+
+template <std::size_t channels>
+void join(const PlanesView& in, const PixelTarget& out, std::size_t pixels,
+          std::size_t rows) noexcept {
+  for (std::size_t y = 0; y < rows; ++y) {
+    const std::uint8_t* from = in.data + y * in.stride;
+    std::uint8_t* to = out.data + y * out.stride;
+    std::size_t done = 0;
+    for (; done + step <= pixels; done += step) {
+      const VecBytes red = hn::LoadU(bytes_tag, from + done);
+      const VecBytes green = hn::LoadU(bytes_tag, from + in.plane + done);
+      const VecBytes blue = hn::LoadU(bytes_tag, from + 2 * in.plane + done);
+      if constexpr (channels == 3) {
+        hn::StoreInterleaved3(red, green, blue, bytes_tag, to + done * channels);
+      } else {
+        const VecBytes alpha = hn::LoadU(bytes_tag, from + 3 * in.plane + done);
+        hn::StoreInterleaved4(red, green, blue, alpha, bytes_tag, to + done * channels);
+      }
+    }
+    join_pixels<channels>(from, in.plane, to, done, pixels);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Rows taken apart in NEON.
+// Rows taken apart and put together in NEON.
 #if defined(__aarch64__)
 
 #include "simd/planes_highway.h"
@@ -13,6 +13,16 @@ void neon_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixel
 void neon_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels, std::size_t rows,
                  bool mirrored) noexcept {
   split<4>(in, out, pixels, rows, mirrored);
+}
+
+void neon_join3(const PlanesView& in, const PixelTarget& out, std::size_t pixels,
+                std::size_t rows) noexcept {
+  join<3>(in, out, pixels, rows);
+}
+
+void neon_join4(const PlanesView& in, const PixelTarget& out, std::size_t pixels,
+                std::size_t rows) noexcept {
+  join<4>(in, out, pixels, rows);
 }
 
 }  // namespace fastio

@@ -1,4 +1,4 @@
-// Rows taken apart in SSE4.
+// Rows taken apart and put together in SSE4.
 #if defined(__x86_64__)
 
 #include "simd/planes_highway.h"
@@ -13,6 +13,16 @@ void sse41_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixe
 void sse41_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
                   std::size_t rows, bool mirrored) noexcept {
   split<4>(in, out, pixels, rows, mirrored);
+}
+
+void sse41_join3(const PlanesView& in, const PixelTarget& out, std::size_t pixels,
+                 std::size_t rows) noexcept {
+  join<3>(in, out, pixels, rows);
+}
+
+void sse41_join4(const PlanesView& in, const PixelTarget& out, std::size_t pixels,
+                 std::size_t rows) noexcept {
+  join<4>(in, out, pixels, rows);
 }
 
 }  // namespace fastio

@@ -14,7 +14,6 @@
 #include "pictures/decode.h"
 #include "pictures/probe.h"
 #include "pictures/worker.h"
-#include "transform/rows.h"
 
 namespace fastio {
 namespace {
@@ -134,13 +133,8 @@ void split_channels(const Picture& picture, std::uint8_t* planes) noexcept {
 }
 
 void join_channels(const std::uint8_t* planes, const Picture& picture) noexcept {
-  const auto channels = static_cast<std::size_t>(picture.channels);
   const std::size_t pixels = picture.height * picture.width;
-  for (std::size_t i = 0; i < pixels; ++i) {
-    for (std::size_t c = 0; c < channels; ++c) {
-      picture.data[i * channels + c] = planes[c * pixels + i];
-    }
-  }
+  join_rows(picture.channels, simd_level())({planes, 0, pixels}, {picture.data, 0}, pixels, 1);
 }
 
 std::size_t shrink_of(const Plan& plan, const TransformOptions& options) noexcept {
@@ -184,12 +178,28 @@ bool Transformer::finish(const PixelView& in, int in_channels, const Picture& ou
   return true;
 }
 
+void Transformer::finish_planes(const PlanesView& in, const Picture& out) noexcept {
+  const std::size_t window_width = unsign(plan_.window_w);
+  if (window_width < out.width || unsign(plan_.window_h) < out.height) fill_row(options_, out);
+  const std::size_t left = left_of_window(out);
+  for (std::size_t c = 0; c < static_cast<std::size_t>(out.channels); ++c) {
+    std::uint8_t* const plane = out.data + c * out.height * out.width;
+    (void)window({in.data + c * in.plane, in.stride}, 1,
+                 {plane + unsign(plan_.place_y) * out.width + left, out.width});
+  }
+  if (plan_.flips_y()) exchange_lines(out, true);
+}
+
+std::size_t Transformer::left_of_window(const Picture& out) const noexcept {
+  return plan_.flips_x() ? out.width - unsign(plan_.place_x) - unsign(plan_.window_w)
+                         : unsign(plan_.place_x);
+}
+
 bool Transformer::upright(const PixelView& in, int in_channels, const Picture& out) noexcept {
   const std::size_t window_width = unsign(plan_.window_w);
   const std::size_t window_height = unsign(plan_.window_h);
   if (window_width < out.width || window_height < out.height) fill_row(options_, out);
-  const std::size_t left =
-      plan_.flips_x() ? out.width - unsign(plan_.place_x) - window_width : unsign(plan_.place_x);
+  const std::size_t left = left_of_window(out);
   if (!options_.planar && !options_.grey) {
     const auto channels = static_cast<std::size_t>(out.channels);
     return window(in, out.channels,
@@ -710,8 +720,8 @@ class PictureViewsTask final : public ViewsTask<ViewTask> {
 
 class RawTask final : public TransformTask {
  public:
-  RawTask(TransformBatch batch, std::size_t height, std::size_t width) noexcept
-      : TransformTask(std::move(batch)), height_(height), width_(width) {}
+  RawTask(TransformBatch batch, const RawPixels& stored) noexcept
+      : TransformTask(std::move(batch)), stored_(stored) {}
 
  private:
   [[nodiscard]] std::size_t shrink(Bytes, const Plan&,
@@ -722,19 +732,28 @@ class RawTask final : public TransformTask {
   [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
                                  const Picture& out) const noexcept override {
     const auto& [number, value, intervals, plan, own] = sample;
-    if (!box_of(plan).is_inside(width_, height_)) return Status::bad_shape;
+    const std::size_t width = stored_.width;
+    if (!box_of(plan).is_inside(width, stored_.height)) return Status::bad_shape;
     const int channels = channels_of(value, out.channels);
     if (channels == 0) return Status::bad_shape;
     const Region& region = worker.transformer.region();
     const std::size_t pixel_bytes = static_cast<std::size_t>(channels);
-    const std::size_t stride = width_ * pixel_bytes;
-    PixelView pixels{value.data() + region.y * stride + region.x * pixel_bytes, stride};
-    if (plan.resamples()) {  // reads beyond the last pixel, which only memory of our own allows
+    const bool planar = stored_.planar && channels > 1;
+    const std::size_t first = region.y * width + region.x;
+    const PlanesView planes{value.data() + first, width, stored_.height * width};
+    if (planar && own.planar && !own.grey && !plan.resamples()) {
+      worker.transformer.finish_planes(planes, out);
+      return Status::ok;
+    }
+    PixelView pixels{value.data() + first * pixel_bytes, width * pixel_bytes};
+    if (planar || plan.resamples()) {  // which reads beyond the last pixel, in memory of our own
       const std::size_t row_bytes = region.width * pixel_bytes;
       std::uint8_t* copy = worker.picture.reserve(region.height * row_bytes + Resizer::slack);
       if (copy == nullptr) return Status::unsupported;
-      for (std::size_t y = 0; y < region.height; ++y) {
-        std::memcpy(copy + y * row_bytes, pixels.data + y * stride, row_bytes);
+      if (planar) {
+        join_rows(channels, simd_level())(planes, {copy, row_bytes}, region.width, region.height);
+      } else {
+        copy_rows(pixels, {copy, row_bytes}, row_bytes, region.height);
       }
       pixels = {copy, row_bytes};
     }
@@ -743,7 +762,7 @@ class RawTask final : public TransformTask {
 
   /// 0 where the value has another size than it should.
   [[nodiscard]] int channels_of(Bytes value, int out_channels) const noexcept {
-    const std::size_t plane = height_ * width_;
+    const std::size_t plane = stored_.height * stored_.width;
     if (!options().grey) {
       return value.size() == plane * static_cast<std::size_t>(out_channels) ? out_channels : 0;
     }
@@ -751,8 +770,7 @@ class RawTask final : public TransformTask {
     return value.size() == 3 * plane ? 3 : 0;
   }
 
-  const std::size_t height_;
-  const std::size_t width_;
+  const RawPixels stored_;
 };
 
 /// Finished pictures, in memory of the caller's.
@@ -810,9 +828,8 @@ std::unique_ptr<Task> colour_task(ColouredRows rows) noexcept {
   return std::make_unique<ColourTask>(std::move(rows));
 }
 
-std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,
-                                         std::size_t width) noexcept {
-  return std::make_unique<RawTask>(std::move(batch), height, width);
+std::unique_ptr<Task> transform_raw_task(TransformBatch batch, const RawPixels& stored) noexcept {
+  return std::make_unique<RawTask>(std::move(batch), stored);
 }
 
 std::unique_ptr<Task> views_task(std::vector<TransformBatch> views) noexcept {
@@ -821,11 +838,11 @@ std::unique_ptr<Task> views_task(std::vector<TransformBatch> views) noexcept {
   return std::make_unique<PictureViewsTask>(std::move(tasks));
 }
 
-std::unique_ptr<Task> raw_views_task(std::vector<TransformBatch> views, std::size_t height,
-                                     std::size_t width) noexcept {
+std::unique_ptr<Task> raw_views_task(std::vector<TransformBatch> views,
+                                     const RawPixels& stored) noexcept {
   std::vector<std::unique_ptr<RawTask>> tasks;
   for (TransformBatch& view : views) {
-    tasks.push_back(std::make_unique<RawTask>(std::move(view), height, width));
+    tasks.push_back(std::make_unique<RawTask>(std::move(view), stored));
   }
   return std::make_unique<ViewsTask<RawTask>>(std::move(tasks));
 }

@@ -14,6 +14,7 @@
 #include "transform/colours.h"
 #include "transform/plan.h"
 #include "transform/resize.h"
+#include "transform/rows.h"
 
 namespace fastio {
 
@@ -52,11 +53,16 @@ class Transformer {
   /// False when there is no memory.
   [[nodiscard]] bool finish(const PixelView& in, int in_channels, const Picture& out) noexcept;
 
+  /// The same from planes to planes, for a plan that does not resample, without `grey`.
+  void finish_planes(const PlanesView& in, const Picture& out) noexcept;
+
  private:
   /// The same, but top and bottom are where they were.
   [[nodiscard]] bool upright(const PixelView& in, int in_channels, const Picture& out) noexcept;
   /// The window's pixels, left and right exchanged where the plan says so, into `out`.
   [[nodiscard]] bool window(const PixelView& in, int channels, const PixelTarget& out) noexcept;
+  /// How many pixels of each row lie left of the window.
+  [[nodiscard]] std::size_t left_of_window(const Picture& out) const noexcept;
   [[nodiscard]] bool premultiplied(const PixelView& in, const PixelTarget& out) noexcept;
   void place(const PixelView& in, int in_channels, const Picture& out,
              bool mirrored) const noexcept;
@@ -143,10 +149,20 @@ inline constexpr std::size_t most_bands = 16;
 [[nodiscard]] std::unique_ptr<Task> banded_transform_task(TransformBatch batch, std::size_t count,
                                                           std::size_t bands) noexcept;
 
-/// The same for raw pixels, `height` x `width` x channels bytes a span. The channels are those
-/// of the rows; with `grey` 1 or 3, as the span's size says. Any other size is `bad_shape`.
-[[nodiscard]] std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,
-                                                       std::size_t width) noexcept;
+/// How raw pixels lie in a value: height x width x channels bytes, or `planar`, channels x height x
+/// width.
+struct RawPixels {
+  std::size_t height;
+  std::size_t width;
+  bool planar = false;
+
+  friend bool operator==(const RawPixels&, const RawPixels&) = default;
+};
+
+/// The same for raw pixels. The channels are those of the rows; with `grey` 1 or 3, as the span's
+/// size says. Any other size is `bad_shape`.
+[[nodiscard]] std::unique_ptr<Task> transform_raw_task(TransformBatch batch,
+                                                       const RawPixels& stored) noexcept;
 
 // Views: several plans for the same pictures, which are decoded once.
 
@@ -158,6 +174,6 @@ inline constexpr std::size_t most_bands = 16;
 
 /// The same for raw pixels.
 [[nodiscard]] std::unique_ptr<Task> raw_views_task(std::vector<TransformBatch> views,
-                                                   std::size_t height, std::size_t width) noexcept;
+                                                   const RawPixels& stored) noexcept;
 
 }  // namespace fastio
