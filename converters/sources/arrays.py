@@ -262,8 +262,9 @@ class RowArray:
     ``name`` is the one in the container. ``dtype`` is "O" for values of any length: bytes, ``str`` or arrays.
     ``rows(indices)`` returns ``(n, *shape[1:])``. If the rows lie in a file one after the other, in C order and little
     endian, ``file`` is that file and ``start`` the byte of row 0, and nobody needs to copy them. ``located(indices)``
-    returns starts and sizes (n,) of rows that lie elsewhere in ``container``, each in one piece; None if they do not.
-    ``unfit`` says why rows do not lie in a file of the user's as they are.
+    returns starts and sizes (n,) of rows that lie elsewhere, each in one piece; None if they do not. Row i then lies in
+    the file ``containers[numbers[i]]`` (None: the first). ``unfit`` says why rows do not lie in a file of the user's as
+    they are.
     """
 
     name: str
@@ -273,7 +274,8 @@ class RowArray:
     file: ByteSource | None = None
     start: int = 0
     is_string: bool = False  # bytes are meant to be text
-    container: str = ""
+    containers: Sequence[str] = ()
+    numbers: NDArray[np.int32] | None = None
     located: Callable[[Indices], tuple[NDArray[np.int64], NDArray[np.int64]] | None] | None = None
     unfit: str = ""
 
@@ -387,9 +389,7 @@ class ArrayField:
     @property
     def is_in_place(self) -> bool:
         """Whether the rows are, byte for byte, the values, and lie in a file."""
-        field, array = self.field, self.array
-        is_same = field.dtype == array.dtype.str and field.shape == array.shape[1:] and not array.is_turned
-        return array.file is not None and field.traits.is_array and is_same
+        return self.array.file is not None and self._keeps_bytes and not self.array.is_turned
 
     @property
     def value_bytes(self) -> int:
@@ -409,9 +409,9 @@ class ArrayField:
         """Say where rows lie in their file; see ``Placer``."""
         field, array = self.field, self.array
         places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
-        path = array.container
-        if self.is_in_place and array.file is not None and not array.unfit:
-            path = array.file.path
+        paths = array.containers
+        if self._keeps_bytes and array.file is not None and not array.unfit:
+            paths = [array.file.path]
             places = array.start + indices * field.nbytes, np.full(len(indices), field.nbytes, np.int64)
         elif array.located is not None and self._keeps_bytes:
             places = array.located(indices)
@@ -419,19 +419,22 @@ class ArrayField:
             values = self._read(indices)
             return values if field.is_column else replace(values, unfit={field.name: self._unfit})
         starts, sizes = places
-        spans = Spans(_native.Buffers([0]), np.zeros(len(indices), np.int32), starts, sizes)
+        which = np.zeros(len(indices), np.int32) if array.numbers is None else array.numbers[indices]
+        spans = Spans(_native.Buffers([0] * len(paths)), which, starts, sizes)
         bad = np.flatnonzero(~field.fits(sizes)).tolist()
         problems = {i: f"has a field {field.name!r} of {sizes[i]:,} bytes, which are no {field}" for i in bad}
-        return Values({field.name: spans}, problems, files={field.name: [path]})
+        planar = [field.name] if array.is_turned else []
+        return Values({field.name: spans}, problems, files={field.name: paths}, planar=planar)
 
     @property
     def _keeps_bytes(self) -> bool:
-        """Whether the bytes of a row are, as they are, a value of the field."""
+        """Whether the bytes of a row are, as they are or as planes, a value of the field."""
         field, array = self.field, self.array
         if array.dtype.kind == "O":
             return field.traits.is_picture or not (field.is_column or field.traits.is_plain or field.traits.is_json)
-        is_same = field.dtype == array.dtype.str and field.shape == array.shape[1:]
-        return field.traits.is_array and is_same and not array.is_turned
+        rows = array.shape[1:]
+        is_same = field.dtype == array.dtype.str and field.shape == ((*rows[1:], rows[0]) if array.is_turned else rows)
+        return field.traits.is_array and is_same
 
     @property
     def _unfit(self) -> str:
@@ -439,8 +442,6 @@ class ArrayField:
         array = self.array
         if array.unfit:
             return array.unfit
-        if array.is_turned:
-            return "have their channels first, which packing moves last"
         if array.dtype.str.startswith(">"):
             return "are big-endian"
         return "have to be turned into others to be read"

@@ -1,9 +1,13 @@
-"""Reads CIFAR-10 and CIFAR-100 as they are downloaded: pickled batches of pixels, and the names of their classes."""
+"""Reads CIFAR-10 and CIFAR-100 as they are downloaded: batches of pixels, pickled or binary, and the names of classes.
+
+The binary version has a record for each picture: a byte for each of its labels (CIFAR-100: coarse, fine), and the bytes
+of its pixels. Both have red, green and blue one behind the other, each 32 rows of 32.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.labels.pickle import load_pickle
 from fastio.converters.sources.arrays import ArraysOf, RowArray, array_source
-from fastio.converters.sources.listed import ListedSource, names_at
+from fastio.converters.sources.listed import Indices, ListedSource, names_at
 from fastio.converters.sources.options import SourceOptions
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, SourcePath
@@ -23,15 +27,36 @@ __all__ = [
 
 
 _KIND = "cifar"  # of sources
-_META = ("batches.meta", "meta")  # of CIFAR-10, CIFAR-100
+_BINARY = ".bin"
 _PIXELS = (3, 32, 32)
+_PICTURE_BYTES = 3 * 32 * 32
 _LABELS = {"label": ("labels", "fine_labels"), "coarse_label": ("coarse_labels",)}
 _NAMES = {"label": ("label_names", "fine_label_names"), "coarse_label": ("coarse_label_names",)}
+_META = ("batches.meta", "meta")  # of CIFAR-10, CIFAR-100
+_TEXTS = (  # of the binary version of CIFAR-10, CIFAR-100
+    {"label": "batches.meta.txt"},
+    {"label": "fine_label_names.txt", "coarse_label": "coarse_label_names.txt"},
+)
+_NAMES_THERE = "CIFAR has the names of its classes there"
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """
+    A file: pixels (n, 3, 32, 32), labels by field, and names, if there are some. ``starts`` (n,) are the bytes of the
+    file where pictures begin; None if they do not lie there as they are.
+    """
+
+    path: Path
+    pixels: NDArray[np.uint8]
+    labels: Mapping[str, NDArray[np.int64]]
+    names: Sequence[str]
+    starts: NDArray[np.int64] | None
 
 
 def open_cifar(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
-    Open the training set of a folder, or one batch by its name, such as ``test_batch`` or ``test``.
+    Open the training set of a folder, or one batch by its name, such as ``test_batch``, ``test`` or ``test_batch.bin``.
 
     Pictures are raw pixels (32, 32, 3), as ``--raw`` keeps them. Keys are the file names in the batches, if they are
     unique. CIFAR-100 has two labels: ``label`` of 100 classes, and ``coarse_label`` of 20.
@@ -39,31 +64,22 @@ def open_cifar(place: SourcePath, options: SourceOptions) -> ListedSource:
     path = Path(place.path)
     folder = path if place.is_folder else path.parent
     files = _training(folder) if place.is_folder else [path]
-    batches = [_batch(each) for each in files]
-    meta = _loaded(next((folder / name for name in _META if (folder / name).is_file()), folder / _META[0]))
-    arrays = [
-        _array("data", np.concatenate([_pixels(file, batch) for file, batch in zip(files, batches, strict=True)]))
-    ]
-    classes: dict[str, list[str]] = {}
-    for field, titles in _LABELS.items():
-        if field != "label" and not any(title in batches[0] for title in titles):
-            continue
-        names = _first(meta, _NAMES[field])
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise SourceError(f"{folder}: its meta file has no list {' or '.join(_NAMES[field])}: download it again")
-        classes[field] = names
-        labels = [_labels(file, batch, titles, len(names)) for file, batch in zip(files, batches, strict=True)]
-        arrays.append(_array(field, np.concatenate(labels)))
+    is_binary = files[0].suffix == _BINARY
+    texts = {field: folder / name for field, name in _TEXTS[files[0].stem in ("train", "test")].items()}
+    meta = next((folder / name for name in _META if (folder / name).is_file()), folder / _META[0])
+    classes = _classes_in_texts(texts) if is_binary else _classes(meta)
+    batches = [(_binary if is_binary else _pickled)(file, classes) for file in files]
+    labels = {name: np.concatenate([each.labels[name] for each in batches]) for name in classes}
     found = ArraysOf(
         kind=_KIND,
-        arrays=arrays,
+        arrays=[_pixels(batches), *(_array(name, each) for name, each in labels.items())],
         left_out=_others(folder, files) if place.is_folder else [],
         disk_bytes=sum(each.stat().st_blocks * 512 for each in files),
-        files=list(map(str, files)),
-        classes=classes.get("label"),
+        files=[*map(str, files), *map(str, texts.values() if is_binary else [meta])],
+        classes=classes["label"],
     )
     source = array_source(place, found, options)
-    keys = [name for batch in batches for name in _filenames(batch)]
+    keys = [name for batch in batches for name in batch.names]
     further = {name: names for name, names in classes.items() if name != "label" and name in source.schema}
     metadata = {**source.metadata, **({"field_classes": further} if further else {})}
     is_named = len(set(keys)) == len(keys) == len(source.sizes)
@@ -72,52 +88,138 @@ def open_cifar(place: SourcePath, options: SourceOptions) -> ListedSource:
 
 def _training(folder: Path) -> list[Path]:
     """The batches of the training set, in order."""
-    files = sorted(each for each in folder.glob("data_batch_*") if each.is_file())
-    if not files and (folder / "train").is_file():
-        files = [folder / "train"]
-    if not files:
-        raise SourceError(f"{folder}: holds neither data_batch_1 nor train: download CIFAR again, or name a batch")
-    return files
+    for suffix in ("", _BINARY):
+        files = sorted(each for each in folder.glob("data_batch_*") if each.suffix == suffix and each.is_file())
+        if not files and (folder / f"train{suffix}").is_file():
+            files = [folder / f"train{suffix}"]
+        if files:
+            return files
+    raise SourceError(f"{folder}: holds neither data_batch_1 nor train: download CIFAR again, or name a batch")
 
 
 def _others(folder: Path, files: Sequence[Path]) -> list[Problem]:
     """What else lies there; the test set is another dataset, which is packed by its own name."""
     left_out = []
     for each in sorted(folder.iterdir()):
-        if each.name in ("test_batch", "test"):
+        if each.name.removesuffix(_BINARY) in ("test_batch", "test"):
             left_out.append(Problem(each.name, f"is the test set: pack {each} by itself"))
         elif each not in files:
             left_out.append(Problem(each.name, "is not a batch"))
     return left_out
 
 
-def _loaded(path: Path) -> Mapping[str, Any]:
+def _pixels(batches: Sequence[_Batch]) -> RowArray:
+    """The pictures of all batches, and where they lie."""
+    array = _array("data", np.concatenate([each.pixels for each in batches]))
+    places = [each.starts for each in batches if each.starts is not None]
+    if len(places) < len(batches):
+        return replace(array, unfit="are pickled as text")
+    starts = np.concatenate(places)
+
+    def located(indices: Indices) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return starts[indices], np.full(len(indices), _PICTURE_BYTES, np.int64)
+
+    return replace(
+        array,
+        containers=[str(each.path) for each in batches],
+        numbers=np.repeat(np.arange(len(batches), dtype=np.int32), [len(each.pixels) for each in batches]),
+        located=located,
+    )
+
+
+def _array(name: str, array: NDArray[Any]) -> RowArray:
+    return RowArray(name, array.shape, array.dtype, array.__getitem__)
+
+
+def _file_bytes(path: Path, what: str = "download CIFAR again") -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        raise SourceError(f"{path}: cannot be read: {exc.strerror}; {what}") from exc
+
+
+# The binary version.
+
+
+def _binary(path: Path, classes: Mapping[str, Sequence[str]]) -> _Batch:
+    data = np.frombuffer(_file_bytes(path), np.uint8)
+    record = len(classes) + _PICTURE_BYTES
+    if len(data) == 0 or len(data) % record:
+        raise SourceError(
+            f"{path}: expected records of {record:,} bytes, got {len(data):,} bytes: download CIFAR again"
+        )
+    records = data.reshape(-1, record)
+    labels = {
+        name: records[:, i].astype(np.int64) for i, name in enumerate(reversed(list(classes)))
+    }  # coarse ones come first
+    for name, values in labels.items():
+        if values.max() >= len(classes[name]):
+            raise SourceError(f"{path}: expected {name} from 0 to {len(classes[name]) - 1}, got {values.max()}")
+    starts = np.arange(len(records), dtype=np.int64) * record + len(classes)
+    return _Batch(path, records[:, len(classes) :].reshape(-1, *_PIXELS), labels, (), starts)
+
+
+def _classes_in_texts(texts: Mapping[str, Path]) -> dict[str, list[str]]:
+    """The names of the classes of each label, a line for each."""
+    classes = {}
+    for field, path in texts.items():
+        lines = _file_bytes(path, _NAMES_THERE).decode("utf-8", "replace").splitlines()
+        classes[field] = [line.strip() for line in lines if line.strip()]
+    return classes
+
+
+# The pickled version.
+
+
+def _pickled(path: Path, classes: Mapping[str, Sequence[str]]) -> _Batch:
+    data = _file_bytes(path)
+    batch = _loaded(path, data)
+    if "data" not in batch:
+        raise SourceError(f"{path}: is not a batch of CIFAR: it has no 'data', only {', '.join(sorted(batch)[:5])}")
+    pixels = batch["data"]
+    if (
+        not isinstance(pixels, np.ndarray)
+        or pixels.dtype != np.uint8
+        or pixels.ndim != 2
+        or pixels.shape[1] != _PICTURE_BYTES
+    ):
+        found = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        raise SourceError(f"{path}: expected pixels uint8 (n, {_PICTURE_BYTES}), got {found}")
+    for field, titles in _LABELS.items():
+        if field not in classes and any(title in batch for title in titles):
+            raise SourceError(
+                f"{path.parent}: its meta file has no list {' or '.join(_NAMES[field])}: download it again"
+            )
+    labels = {field: _labels(path, batch, _LABELS[field], len(names)) for field, names in classes.items()}
+    # Python 3 writes bytes as text, which others are of, into the protocols of Python 2.
+    at = data.find(pixels.reshape(-1).data) if pixels.flags.c_contiguous else -1
+    starts = at + _PICTURE_BYTES * np.arange(len(pixels), dtype=np.int64)
+    return _Batch(path, pixels.reshape(-1, *_PIXELS), labels, _filenames(batch), starts if at >= 0 else None)
+
+
+def _classes(path: Path) -> dict[str, list[str]]:
+    """The names of the classes of each label that there is."""
+    meta = _loaded(path, _file_bytes(path, _NAMES_THERE))
+    classes = {}
+    for field, titles in _NAMES.items():
+        names = _first(meta, titles)
+        if names is None and field != "label":
+            continue
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise SourceError(f"{path.parent}: its meta file has no list {' or '.join(titles)}: download it again")
+        classes[field] = names
+    return classes
+
+
+def _loaded(path: Path, data: bytes) -> Mapping[str, Any]:
     """A pickled dict, read as data. Raises SourceError."""
     try:
-        value = load_pickle(path.read_bytes())
-    except OSError as exc:
-        raise SourceError(f"{path}: cannot be read: {exc.strerror}; CIFAR has the names of its classes there") from exc
+        value = load_pickle(data)
     except SourceError as exc:
         raise SourceError(f"{path}: {exc}") from exc
     if not isinstance(value, dict):
         raise SourceError(f"{path}: expected a pickled dict, got {type(value).__name__}: download CIFAR again")
     return {key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key): v for key, v in value.items()}
-
-
-def _batch(path: Path) -> Mapping[str, Any]:
-    batch = _loaded(path)
-    if "data" not in batch:
-        raise SourceError(f"{path}: is not a batch of CIFAR: it has no 'data', only {', '.join(sorted(batch)[:5])}")
-    return batch
-
-
-def _pixels(path: Path, batch: Mapping[str, Any]) -> NDArray[np.uint8]:
-    data = batch["data"]
-    size = int(np.prod(_PIXELS))
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != size:
-        found = f"{data.dtype} {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
-        raise SourceError(f"{path}: expected pixels uint8 (n, {size}), got {found}")
-    return data.reshape(-1, *_PIXELS)
 
 
 def _labels(path: Path, batch: Mapping[str, Any], titles: Sequence[str], classes: int) -> NDArray[np.int64]:
@@ -141,7 +243,3 @@ def _first(values: Mapping[str, Any], titles: Sequence[str]) -> Any:
     if isinstance(value, list):
         return [each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in value]
     return value
-
-
-def _array(name: str, array: NDArray[Any]) -> RowArray:
-    return RowArray(name, array.shape, array.dtype, array.__getitem__)

@@ -127,7 +127,7 @@ def _array(file: ByteSource, name: str, dataset: h5py.Dataset) -> RowArray:
     elif dtype.kind not in "SU" and not dtype.str.startswith(">"):
         located = rows_at(file, dataset)
     return RowArray(
-        name, shape, plain, rows, is_string=is_string, container=file.path, located=located, unfit=_unfit(dataset)
+        name, shape, plain, rows, is_string=is_string, containers=[file.path], located=located, unfit=_unfit(dataset)
     )
 
 

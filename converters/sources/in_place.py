@@ -144,8 +144,9 @@ def content_of(source: Source | StreamedSource, path: str, *, check: bool = Fals
     read |= set(_links_to(root, {os.path.realpath(reader.path) for reader in whole.values()} - {root}))
     waiting = _waiting(path, problems)
     is_open = all(os.access(f"{path}/{key}", os.R_OK) for key in waiting if Path(path, key).is_dir())
+    fields = (each.planar if each.name in samples.placed.planar else each for each in source.schema.fields)
     return FolderContent(
-        schema=source.schema,
+        schema=replace(source.schema, fields=tuple(fields)),
         keys=source.keys_at(indices),
         values=values,
         columns=samples.columns,
@@ -199,7 +200,7 @@ class _Placed:
     Values of some samples that are not whole files, a part of the samples after the other.
 
     Of those that lie in containers: ``paths`` of the containers of each field, and for each value which of them, from
-    where on, and its checksum. Of the others, their bytes.
+    where on, and its checksum; which fields are ``planar``. Of the others, their bytes.
     """
 
     paths: dict[str, dict[str, int]] = dataclass_field(default_factory=dict)
@@ -209,6 +210,7 @@ class _Placed:
     data: dict[str, list[bytes]] = dataclass_field(default_factory=dict)
     sizes: dict[str, list[NDArray[np.int64]]] = dataclass_field(default_factory=dict)
     columns: dict[str, list[NDArray[Any]]] = dataclass_field(default_factory=dict)
+    planar: set[str] = dataclass_field(default_factory=set)
     unfit: dict[str, str] = dataclass_field(default_factory=dict)
     problems: dict[int, str] = dataclass_field(default_factory=dict)
 
@@ -228,6 +230,7 @@ class _Placed:
         for values in every:
             problems = {**values.problems, **problems}
             self.unfit.update(values.unfit)
+            self.planar.update(values.planar)
             for name, column in values.columns.items():
                 self.columns.setdefault(name, []).append(column)
             for name, spans in values.spans.items():
@@ -289,7 +292,7 @@ class _Placed:
 
     def at(self, good: NDArray[np.int64]) -> _Placed:
         """Return the values at these positions."""
-        chosen = _Placed(dict(self.paths), unfit=self.unfit)
+        chosen = _Placed(dict(self.paths), planar=self.planar, unfit=self.unfit)
         for mine, parts in ((chosen.numbers, self.numbers), (chosen.starts, self.starts), (chosen.sizes, self.sizes)):
             mine.update({name: [np.concatenate(each)[good]] for name, each in parts.items()})
         chosen.columns.update({name: [np.concatenate(each)[good]] for name, each in self.columns.items()})

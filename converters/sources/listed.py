@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Protocol, runtime_checkable
@@ -54,8 +54,9 @@ class Values:
     ``columns`` holds the columns that are known only after reading, ``(n, *shape)`` each. ``problems`` says what is
     wrong with a sample, by position; its bytes then do not matter.
 
-    Only ``Placer.places`` fills in ``files`` and ``unfit``. ``files`` are the paths of the files that the spans of a
-    field are bytes of: ``shard`` counts these, ``starts`` are places in them, and ``buffers`` is not looked at.
+    Only ``Placer.places`` fills in ``files``, ``planar`` and ``unfit``. ``files`` are the paths of the files that the
+    spans of a field are bytes of: ``shard`` counts these, ``starts`` are places in them, ``buffers`` is not looked at.
+    Fields in ``planar`` are raw pictures whose channels lie there one behind the other, which packing makes last.
     ``unfit`` says why the values of a field do not lie in files as packing gives them, in words that follow "its
     values".
     """
@@ -64,6 +65,7 @@ class Values:
     problems: Mapping[int, str] = field(default_factory=dict)
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    planar: Collection[str] = ()
     unfit: Mapping[str, str] = field(default_factory=dict)
     lists: Mapping[str, ListSpans] = field(default_factory=dict)
 
@@ -76,11 +78,14 @@ Read = Callable[[Indices, _native.ThreadPool | None], Callable[[], Values]]
 
 @runtime_checkable
 class Placer(Protocol):
-    """Whoever has values that lie in files of other programs, each in one piece, as packing would give them."""
+    """
+    Whoever has values that lie in files of other programs, each in one piece, as packing would give them, or, raw
+    pictures, with their channels first.
+    """
 
     def places(self, indices: Indices, *, check: bool) -> Values:
         """
-        Return what reading these samples gives: the same fields, bytes, columns and problems.
+        Return what reading these samples gives: the same fields, bytes (but for ``planar``), columns and problems.
 
         Fields in ``files`` are not read: their spans say where the bytes lie, with the CRC-32 of each value if the
         container has it. A field lies in files for all samples or for none; ``unfit`` has the reason. With ``check``,

@@ -45,7 +45,6 @@ _COUNT = b"num-samples"
 _OCR = re.compile(rb"(image|label)-0*(\d+)\Z")
 _BOOKKEEPING = re.compile(rb"__\w+__\Z|num[-_]samples\Z|length\Z|keys\Z|_header\Z")
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_CHANNELS_FIRST = "have their channels first, which packing moves last"
 _PARTS = ("image", "label")  # of a pickled pair
 
 
@@ -287,12 +286,14 @@ def _caffe(pile: _Pile, _options: SourceOptions) -> ListedSource:
             raise ValueError("is a Datum without a label")
         return [_picture_of(sample, field), sample.label]
 
-    reader = _Parsed(pile, fields, rows, values_of, _data_at if field.traits.is_picture else None, _CHANNELS_FIRST)
+    is_there = field.traits.is_picture or field.is_raw_picture
+    unfit = "are numbers that have to be parsed" if len(first.floats) else "have their channels first"
+    reader = _Parsed(pile, fields, rows, values_of, _data_at if is_there else None, unfit)
     return pile.source(rows, fields, reader.begin, others)
 
 
 def _data_at(message: bytes) -> tuple[int, int]:
-    """Where the picture of a Datum lies in it, and its size."""
+    """Where the picture of a Datum, encoded or raw, lies in it, and its size."""
     sample = parse_caffe_sample(message)
     return sample.data_at, len(sample.data)
 
@@ -359,7 +360,8 @@ def _field_of_value(pile: _Pile, name: str, value: Any) -> Field:
 class _Parsed:
     """
     Samples that are parsed one by one; ``values_of`` raises ValueError in words after the key. ``first_at`` says where
-    in a sample the bytes of its first field lie, if they lie there as they are; otherwise ``unfit`` says why not.
+    in a sample the bytes of its first field lie, if they lie there as they are, or, a raw picture, as planes; otherwise
+    ``unfit`` says why not.
     """
 
     pile: _Pile
@@ -385,7 +387,8 @@ class _Parsed:
                 at, sizes[i] = self.first_at(self.pile.value(row))
                 starts[i] = self.pile.values.starts[row] + at
         there = self.pile.places(field, starts, sizes)
-        return replace(values, spans={**values.spans, **there.spans}, files=there.files)
+        planar = [field.name] if field.is_raw_picture else []
+        return replace(values, spans={**values.spans, **there.spans}, files=there.files, planar=planar)
 
 
 def _parse(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from PIL import Image
@@ -65,6 +67,26 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
+class _Python2(pickle._Pickler):
+    """Writes bytes as Python 2 does: as its str."""
+
+    dispatch: ClassVar = dict(pickle._Pickler.dispatch)
+
+    def save_bytes(self, value: bytes) -> None:
+        """SHORT_BINSTRING or BINSTRING, not remembered."""
+        head = struct.pack("<cB", b"U", len(value)) if len(value) < 256 else struct.pack("<ci", b"T", len(value))
+        self.write(head + value)
+
+    dispatch[bytes] = save_bytes
+
+
+def python_2_pickle(value: object) -> bytes:
+    """A pickle as Python 2 writes it, bytes for its str."""
+    file = io.BytesIO()
+    _Python2(file, 2).dump(value)
+    return file.getvalue()
+
+
 def cifar_folder(folder: Path, *, batches: int = 5, count: int = 4) -> Path:
     """CIFAR-10 as it is downloaded: batches that Python 2 pickled, with bytes as keys, and the names of classes."""
     folder.mkdir()
@@ -74,6 +96,6 @@ def cifar_folder(folder: Path, *, batches: int = 5, count: int = 4) -> Path:
             b"labels": [(number + i) % 10 for i in range(count)],
             b"filenames": [f"{name}_{i}.png".encode() for i in range(count)],
         }
-        (folder / name).write_bytes(pickle.dumps(batch, 2))
-    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [f"c{i}".encode() for i in range(10)]}, 2))
+        (folder / name).write_bytes(python_2_pickle(batch))
+    (folder / "batches.meta").write_bytes(python_2_pickle({b"label_names": [f"c{i}".encode() for i in range(10)]}))
     return folder

@@ -588,20 +588,27 @@ STORE = SourceKind(
 )
 
 
+# What CIFAR-10 and CIFAR-100 call their names of classes, pickled and binary, and how their batches end.
+_CIFAR_NAMES = {"batches.meta": "", "meta": "", "batches.meta.txt": ".bin", "fine_label_names.txt": ".bin"}
+
+
 def _cifar_signs(place: SourcePath) -> str:
-    """A meta file beside batches; of a file, that it is one of the batches."""
+    """A file of names of classes beside batches; of a file, that it is one of the batches."""
     path = Path(place.path)
     folder = path if place.is_folder else path.parent
-    is_ten = (folder / "batches.meta").is_file()
-    if place.is_folder:
-        is_there = is_ten and (folder / "data_batch_1").is_file()
-        return "batches of CIFAR" if is_there or all((folder / name).is_file() for name in ("meta", "train")) else ""
-    names = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch") if is_ten else ("train", "test")
-    is_batch = path.name in names and path.is_file() and (is_ten or (folder / "meta").is_file())
-    return "a batch of CIFAR" if is_batch else ""
+    for names_of_classes, suffix in _CIFAR_NAMES.items():
+        if not (folder / names_of_classes).is_file():
+            continue
+        is_ten = names_of_classes.startswith("batches.")
+        batches = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"] if is_ten else ["train", "test"]
+        if place.is_folder and (folder / f"{batches[0]}{suffix}").is_file():
+            return "batches of CIFAR"
+        if path.name in (f"{name}{suffix}" for name in batches) and path.is_file():
+            return "a batch of CIFAR"
+    return ""
 
 
-# CIFAR-10 and CIFAR-100 as they are downloaded: pickled batches of pixels, and the names of their classes.
+# CIFAR-10 and CIFAR-100 as they are downloaded: batches of pixels, pickled or binary, and the names of their classes.
 _CIFAR = SourceKind(
     name="cifar",
     what="CIFAR as it is downloaded",
@@ -610,6 +617,9 @@ _CIFAR = SourceKind(
     own_labels="batches of CIFAR have their own labels",
     takes_fields=True,
     takes_without=True,
+    covers=("tokens",),
+    text_kinds=("text-folder",),
+    has_more_than_text=lambda place: bool(_cifar_signs(place)),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from tests.converters.sources.arrow.picture_tables import (
 )
 from tests.converters.sources.shard_files import dictionary, write_litdata, write_mds, write_tables
 from tests.converters.sources.tfrecord.records import example, sized, write_records
-from tests.converters.trees import picture
+from tests.converters.trees import cifar_folder, picture, python_2_pickle
 
 __all__ = ["KINDS", "Made", "tfrecord", "zip_classes"]
 
@@ -38,7 +39,8 @@ class Made:
     """
     What a kind has written: ``path`` opens it, as ``unpacked`` says.
 
-    ``samples`` are its values by field, as the program's own reader gives them: bytes of payload fields, else numbers.
+    ``samples`` are its values by field, as the program's own reader gives them: bytes of payload fields (raw pictures
+    with their channels last), else numbers.
     """
 
     path: Path
@@ -341,6 +343,84 @@ def idx(folder: Path, count: int) -> Made:
     return Made(folder, [{"image": pixels[i].tobytes(), "label": i % 3} for i in range(count)])
 
 
+def npy_planes(folder: Path, count: int) -> Made:
+    """Pictures as torch keeps them, with their channels first, in a folder."""
+    folder.mkdir()
+    np.save(folder / "x.npy", np.moveaxis(_pixels(count), -1, 1))
+    np.save(folder / "y.npy", np.arange(count) % 3)
+    return Made(folder, _of_planes(np.load(folder / "x.npy"), np.load(folder / "y.npy")))
+
+
+def hdf5_planes(folder: Path, count: int) -> Made:
+    """The same with alpha, in chunks of five rows."""
+    folder.mkdir()
+    pixels = np.random.default_rng(count).integers(0, 256, (count, 4, 5, 6), np.uint8)
+    with h5py.File(folder / "a.h5", "w") as file:
+        file.create_dataset("image", data=pixels, chunks=(5, 4, 5, 6))
+        file["label"] = np.arange(count) % 3
+    with h5py.File(folder / "a.h5") as file:
+        return Made(folder / "a.h5", _of_planes(file["image"][:], file["label"][:]))
+
+
+def lmdb_planes(folder: Path, count: int) -> Made:
+    """Pixels in Caffe's Datum, as its convert_imageset writes them: sizes, data, label."""
+    planes = np.moveaxis(_pixels(count), -1, 1)
+    sizes = bytes([1 << 3, 3, 2 << 3, 4, 3 << 3, 6])
+    values = [sizes + sized(4, each.tobytes()) + bytes([5 << 3, i % 3]) for i, each in enumerate(planes)]
+    _put(folder, {f"{i:08d}": value for i, value in enumerate(values)})
+    datums = [datum[len(sizes) + 2 :] for datum in _got(folder)]
+    pixels = np.stack([np.frombuffer(datum[:72], np.uint8).reshape(3, 4, 6) for datum in datums])
+    return Made(folder, _of_planes(pixels, np.array([datum[-1] for datum in datums])))
+
+
+def cifar_10(folder: Path, count: int) -> Made:
+    """Batches that Python 2 pickled, read as CIFAR's page says."""
+    sides = (count * 7 // 12, count - count * 7 // 12)
+    cifar_folder(folder, batches=0)
+    for number, side in enumerate(sides, 1):
+        written = {b"data": _cifar_rows(side, number), b"labels": [i % 10 for i in range(side)]}
+        (folder / f"data_batch_{number}").write_bytes(python_2_pickle(written))
+    (folder / "test_batch").unlink()
+    batches = [pickle.loads((folder / f"data_batch_{n}").read_bytes(), encoding="bytes") for n in (1, 2)]
+    pixels = np.concatenate([each[b"data"] for each in batches]).reshape(-1, 3, 32, 32)
+    return Made(folder, _of_planes(pixels, np.concatenate([each[b"labels"] for each in batches])))
+
+
+def cifar_100(folder: Path, count: int) -> Made:
+    """One batch that Python 3 pickled, with two labels."""
+    folder.mkdir()
+    labels = {"fine_labels": [i % 100 for i in range(count)], "coarse_labels": [i % 20 for i in range(count)]}
+    (folder / "train").write_bytes(pickle.dumps({**labels, "data": _cifar_rows(count, 0)}))
+    names = {"fine_label_names": [f"f{i}" for i in range(100)], "coarse_label_names": [f"k{i}" for i in range(20)]}
+    (folder / "meta").write_bytes(pickle.dumps(names))
+    batch = pickle.loads((folder / "train").read_bytes())
+    samples = _of_planes(batch["data"].reshape(-1, 3, 32, 32), np.array(batch["fine_labels"]))
+    coarse = batch["coarse_labels"]
+    return Made(folder / "train", [{**sample, "coarse_label": coarse[i]} for i, sample in enumerate(samples)])
+
+
+def cifar_binary(folder: Path, count: int) -> Made:
+    """The binary version of CIFAR-10: a byte of label and the planes; a cut between two pictures shows nowhere."""
+    folder.mkdir()
+    sides = (count * 7 // 12, count - count * 7 // 12)
+    for number, side in enumerate(sides, 1):
+        labels = np.arange(side, dtype=np.uint8)[:, None] % 10
+        np.concatenate([labels, _cifar_rows(side, number)], axis=1).tofile(folder / f"data_batch_{number}.bin")
+    (folder / "batches.meta.txt").write_text("".join(f"c{i}\n" for i in range(10)) + "\n")
+    records = np.concatenate([np.fromfile(folder / f"data_batch_{n}.bin", np.uint8).reshape(-1, 3073) for n in (1, 2)])
+    return Made(folder, _of_planes(records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]))
+
+
+def _cifar_rows(count: int, seed: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(0, 256, (count, 3072), np.uint8)
+
+
+def _of_planes(pixels: np.ndarray[Any, Any], labels: Any) -> list[dict[str, Any]]:
+    """Samples of pictures (n, C, H, W), as everybody shows them: channels last."""
+    images = [np.moveaxis(each, 0, -1).tobytes() for each in pixels]
+    return [{"image": image, "label": int(label)} for image, label in zip(images, labels, strict=True)]
+
+
 KINDS: dict[str, Callable[[Path, int], Made]] = {
     "tfrecord": tfrecord,
     "mds": mds,
@@ -363,4 +443,10 @@ KINDS: dict[str, Callable[[Path, int], Made]] = {
     "npy": npy_folder,
     "npz": npz,
     "idx": idx,
+    "npy, planes": npy_planes,
+    "hdf5, planes": hdf5_planes,
+    "lmdb, planes": lmdb_planes,
+    "cifar-10": cifar_10,
+    "cifar-100": cifar_100,
+    "cifar, binary": cifar_binary,
 }

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastio import FastDataset
+from fastio.errors import StoreError
 from fastio.store import open_store
 from tests.converters.sources.packed import packed, refused, run
 from tests.converters.trees import cifar_folder
@@ -69,6 +71,74 @@ def test_cifar_100(tmp_path: Path) -> None:
     with open_store(tmp_path / "o.lmdb") as store:
         assert "f99" == store.metadata["classes"][99]
         assert [f"k{i}" for i in range(20)] == store.metadata["field_classes"]["coarse_label"]
+
+
+def binary_100(folder: Path, count: int = 5) -> Path:
+    """The binary version of CIFAR-100: coarse label, fine label, planes."""
+    folder.mkdir()
+    for name in ("train.bin", "test.bin"):
+        labels = np.array([[i % 20, i % 100] for i in range(count)], np.uint8)
+        pixels = np.random.default_rng(len(name)).integers(0, 256, (count, 3072), np.uint8)
+        np.concatenate([labels, pixels], axis=1).tofile(folder / name)
+    for name, number in (("fine_label_names.txt", 100), ("coarse_label_names.txt", 20)):
+        (folder / name).write_text("".join(f"{name[0]}{i}\n" for i in range(number)))
+    return folder
+
+
+def test_the_binary_version(tmp_path: Path) -> None:
+    """Two labels and the pixels of each record; the test set by its name. A .bin elsewhere stays a row of token ids."""
+    folder = binary_100(tmp_path / "cifar-100-binary")
+    for name in ("train.bin", "test.bin"):
+        records = np.fromfile(folder / name, np.uint8).reshape(-1, 3074)
+        with open_store(folder if name == "train.bin" else folder / name) as store:
+            assert [f"f{i}" for i in range(100)] == store.metadata["classes"]
+            assert [f"c{i}" for i in range(20)] == store.metadata["field_classes"]["coarse_label"]
+            assert records[:, 0].tolist() == store.column("coarse_label").tolist()
+            assert records[:, 1].tolist() == store.column("label").tolist()
+        images = [np.asarray(each["image"]) for each in FastDataset(folder if name == "train.bin" else folder / name)]
+        assert np.array_equal(records[:, 2:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), images)
+    types, samples, _ = packed(folder, tmp_path / "o.lmdb")
+    assert {"image": "uint8[32,32,3]", "label": "int", "coarse_label": "int"} == types
+    assert 5 == len(samples)
+    (folder / "fine_label_names.txt").unlink()
+    assert "what its ids are" in refused(folder / "train.bin")
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", bytes(3074 * 2 - 1), bytes([20, 0]) + bytes(3072), bytes([0, 100]) + bytes(3072)]
+)
+def test_damaged_records(tmp_path: Path, damage: bytes) -> None:
+    """Records of another size, and labels without a class, end in one line that names the file."""
+    folder = binary_100(tmp_path / "c")
+    (folder / "train.bin").write_bytes(damage)
+
+    assert "train.bin: expected " in refused(folder)
+    with pytest.raises(StoreError, match=r"train\.bin: expected "):
+        open_store(folder)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_pickles_in_place(tmp_path: Path, protocol: int) -> None:
+    """Python 3's protocols from 3 on keep bytes as they are; before, it wrote them as text, which is packed first."""
+    folder = cifar_folder(tmp_path / "c")
+    for number in range(1, 6):
+        known = batch(folder / f"data_batch_{number}")
+        (folder / f"data_batch_{number}").write_bytes(pickle.dumps(known, protocol))
+    if protocol < 3:
+        with pytest.raises(StoreError, match=r"its values 'image' are pickled as text\. Pack it: fastio pack "):
+            open_store(folder)
+        return
+    with open_store(folder) as store:
+        assert "planar" == store.schema["image"].codec
+        assert "data_batch_1_0.png" == store.keys(np.array([0]))[0]
+
+
+def test_names_of_classes_that_change(tmp_path: Path) -> None:
+    """The names lie in a file of their own, which is watched, too."""
+    folder = cifar_folder(tmp_path / "c")
+    assert "c3" == FastDataset(folder).classes[3]
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"d{i}" for i in range(10)]}))
+    assert "d3" == FastDataset(folder).classes[3]
 
 
 def changed(**values: Any) -> Callable[[dict[bytes, Any]], bytes]:
