@@ -289,6 +289,12 @@ def best_fit_bins(lengths: NDArray[np.int32], order: NDArray[np.int64], *, sampl
     decreasing, or ``mixed``, into bins of ``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.
     """
 
+def pair_bins(lengths: NDArray[np.int32], patches: NDArray[np.int32], order: NDArray[np.int64], *, window: int, capacity: int, most_patches: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
+    """
+    As ``best_fit_bins``, mixed and of all samples, into bins of ``capacity`` tokens and ``most_patches``
+    patches: sample i has ``lengths[i]`` and ``patches[i]`` of them.
+    """
+
 def permute_steps(order: NDArray[np.int64], size: int, steps: NDArray[np.int64]) -> None:
     """
     Let the k-th ``size`` places of ``order`` hold what those of step ``steps[k]`` held.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio import _native
 from fastio.samplers.batches import Batches, random_ids
 from fastio.samplers.order import Division, Uneven
-from fastio.samplers.planned import Draws, PlannedSampler, shuffled
+from fastio.samplers.planned import Draws, PlannedSampler, as_lengths, shuffled
 from fastio.samplers.position import plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
@@ -41,17 +41,20 @@ class PackSampler(PlannedSampler):
         FastLoader(dataset, batch_sampler=sampler, collate="pack")
 
     * ``lengths``: one integer for each sample, ``(n,)``.
-    * ``too_long``: what becomes of samples of more than ``max_tokens``. "refuse" raises ValueError, "drop" leaves them
-      out, and "cut" has their first ``max_tokens`` tokens alone, in batches of ``collate="pack"``. "split" makes parts
-      of them, for FastLoader: each of ``max_tokens``, but for the last, and beginning with the last ``overlap`` tokens
-      of the one before. A part is a sample of its own: its positions begin with 0, its first token does not count in
-      the loss, and it comes anywhere in the epoch. ``report()`` names these samples, and so does a warning.
+    * ``patches`` and ``max_patches`` are a second budget, of the patches of pictures beside text: one integer for each
+      sample, ``(n,)``, and how many a row may have. A row keeps to both, and is as full as the scarcer one allows.
+    * ``too_long``: what becomes of samples of more than ``max_tokens`` or ``max_patches``. "refuse" raises ValueError,
+      "drop" leaves them out, and "cut" has their first ``max_tokens`` tokens alone, in batches of ``collate="pack"``.
+      "split" makes parts of them, for FastLoader: each of ``max_tokens``, but for the last, and beginning with the last
+      ``overlap`` tokens of the one before. A part is a sample of its own: its positions begin with 0, its first token
+      does not count in the loss, and it comes anywhere in the epoch. Samples with ``patches`` are neither cut nor
+      split. ``report()`` names the samples that are too long, and so does a warning.
     * ``rows``: how many rows make a batch; None for one without an axis of rows. See ``PackCollate``.
     * ``packing="mixed"`` takes samples as they come, and closes each row with two that leave nothing free, so that
       lengths in a row differ as they do overall. The last sixteenth of a window is packed best fit decreasing.
       ``packing="longest_first"`` packs the whole window so, the longest sample first, each into the row that it fills
       most, which puts samples of like lengths together; "mixed" does the same for lengths of which it could not make
-      rows that are as full.
+      rows that are as full. With ``patches``, it is always "mixed".
     * ``window``: how many samples are packed together, 65,536 by default. The emptiest rows of a window are reopened
       in the next one, so only those of the last window may be far from full.
     * A step is one batch per rank. If the last step has too few rows, ``uneven`` decides: "pad" and "repeat" repeat
@@ -60,8 +63,8 @@ class PackSampler(PlannedSampler):
     * Apart from those, each sample, or each part of one, comes exactly once per epoch. All ranks compute the same plan.
     * ``report(epoch)`` says how full rows are, and how mixed; so does a loader's ``stats.packing``.
     * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
-      have had, and the other samples are packed anew. ``lengths``, ``seed`` and ``shuffle`` must stay, and while
-      samples are split, ``max_tokens`` and ``overlap``.
+      have had, and the other samples are packed anew. ``lengths``, ``patches``, ``seed`` and ``shuffle`` must stay, and
+      while samples are split, ``max_tokens`` and ``overlap``.
     """
 
     @explains_names(groups={"ranks": Ranks})
@@ -70,6 +73,8 @@ class PackSampler(PlannedSampler):
         lengths: ArrayLike,
         *,
         max_tokens: int,
+        patches: ArrayLike | None = None,
+        max_patches: int | None = None,
         rows: int | None = None,
         packing: Packing = "mixed",
         too_long: TooLong = "refuse",
@@ -83,7 +88,9 @@ class PackSampler(PlannedSampler):
         uneven: Uneven = "pad",
     ) -> None:
         super().__init__(lengths, Ranks.of(ranks, rank, world_size))
+        self._patches = None if patches is None else as_lengths(patches, "patches")
         self.max_tokens = max_tokens
+        self.max_patches = max_patches
         self.rows = rows
         self.packing: Packing = packing
         self.too_long: TooLong = too_long
@@ -92,24 +99,47 @@ class PackSampler(PlannedSampler):
         self.shuffle = shuffle
         self.seed = seed
         self.uneven: Uneven = uneven
-        self._rule().check_longest(self._lengths)
+        self._needs = self._of_both()
+        self._rule().check_longest(self._needs)
         whole("overlap", overlap, f"0 to {max_tokens - 1} (max_tokens={max_tokens})", least=0, below=max_tokens)
         if overlap and too_long != "split":
             raise ValueError(f"overlap={overlap} is for too_long='split', got too_long={too_long!r}")
-        self._too_long = np.flatnonzero(self._lengths > max_tokens)
+        self._too_long = np.flatnonzero(~self._rule().fit(self._needs))
         self._latest: tuple[int, RowsReport] | None = None
         if len(self._too_long):
             self._warn()
         self._close(PackSampler)
 
+    def _of_both(self) -> NDArray[np.int32]:
+        """
+        Return what samples need of the budgets: tokens ``(n,)``, or tokens and patches ``(n, 2)``. Raises ValueError
+        for patches without a budget of them, or the reverse, and for options that do not go with two.
+        """
+        patches = self._patches
+        if patches is None or self.max_patches is None:
+            if patches is not None or self.max_patches is not None:
+                raise ValueError("patches= and max_patches= are one budget: expected both or neither")
+            return self._lengths
+        if len(patches) != len(self._lengths):
+            raise ValueError(f"{len(patches)} patches, {len(self._lengths)} lengths: expected one of each for a sample")
+        if self.too_long in ("cut", "split"):
+            raise ValueError(
+                f"too_long={self.too_long!r} with patches=: pictures cannot be divided: expected 'refuse' or 'drop'"
+            )
+        if self.packing != "mixed":
+            raise ValueError(f"packing={self.packing!r} with patches=: two budgets are packed 'mixed': drop packing=")
+        needs = np.empty((len(patches), 2), np.int32, order="F")  # native code takes columns
+        needs[:, 0], needs[:, 1] = self._lengths, patches
+        return needs
+
     def _warn(self) -> None:
         listed = ", ".join(map(str, self._too_long[:_NAMED])) + (", ..." if len(self._too_long) > _NAMED else "")
         fate = {"drop": "are left out", "cut": "lose their ends", "split": "are split"}[self.too_long]
         log.warning(
-            "PackSampler: %d of %d samples have more than %d tokens and %s: %s; report() has all",
+            "PackSampler: %d of %d samples have more than %s and %s: %s; report() has all",
             len(self._too_long),
             len(self._lengths),
-            self.max_tokens,
+            f"{self.max_tokens} tokens" + (f" or {self.max_patches} patches" if self.max_patches else ""),
             fate,
             listed,
         )
@@ -118,7 +148,12 @@ class PackSampler(PlannedSampler):
         return self._rule_of({name: getattr(self, name) for name in PackRule.__slots__})
 
     def _rule_of(self, options: Mapping[str, Any]) -> PackRule:
-        return PackRule(**options)
+        rule = PackRule(**options)
+        if (rule.max_patches is None) != (self._patches is None):
+            raise ValueError(
+                f"max_patches={rule.max_patches}: expected a budget of patches where, and only where, samples have them"
+            )
+        return rule
 
     @property
     def split(self) -> Split | None:
@@ -126,9 +161,12 @@ class PackSampler(PlannedSampler):
         return Split(self.max_tokens, self.overlap) if self.too_long == "split" and len(self._too_long) else None
 
     @property
-    def batch_tokens(self) -> int:
-        """The most tokens of a batch: those of all its rows."""
-        return self.max_tokens * (self.rows or 1)
+    def batch_patches(self) -> int:
+        """
+        The most patches of a batch, those of all its rows; without a budget of them, the lengths count patches, and
+        these are ``max_tokens``.
+        """
+        return (self.max_tokens if self.max_patches is None else self.max_patches) * (self.rows or 1)
 
     def check_lengths(self, lengths: NDArray[np.int64]) -> None:
         """Raise ValueError if samples are split by other lengths than these: tokens would not come."""
@@ -148,7 +186,7 @@ class PackSampler(PlannedSampler):
     def _units(self, epoch: int) -> NDArray[np.int32]:
         split = self.split
         if split is None:
-            return self._lengths
+            return self._needs
         samples, numbers = _of_parts(self._parts())
         return split.bounds(self._lengths[samples].astype(np.int64), numbers)[1].astype(np.int32)
 
@@ -179,23 +217,25 @@ class PackSampler(PlannedSampler):
     def _worked_out(self, epoch: int) -> RowsReport:
         rule, units = self._rule(), self._units(epoch)
         steps = rule.steps(units, None, Draws(int(self.seed), epoch if self.shuffle else None))
-        lengths = rule.used(units)[steps.order]
+        used = rule.used(units)[steps.order]
+        lengths = _tokens_of(used)
         rows = len(steps.cuts) - 1
-        places = rows * self.max_tokens
         tokens, stored = int(lengths.sum(dtype=np.int64)), int(self._lengths.sum(dtype=np.int64))
+        patches = None if self.max_patches is None else int(used[:, 1].sum(dtype=np.int64))
         dropped, cut, split = (
             self._too_long if self.too_long == fate else self._too_long[:0] for fate in ("drop", "cut", "split")
         )
         return RowsReport(
             rows=rows,
             samples=len(lengths),
-            filled=tokens / places if places else 1.0,
+            filled=_share(tokens, rows * self.max_tokens),
             mixing=_mixing(lengths.astype(np.float64), steps.cuts),
             dropped=dropped,
             cut=cut,
             lost_tokens=max(0, stored - tokens),
             split=split,
             repeated_tokens=max(0, tokens - stored),
+            patches_filled=None if patches is None else _share(patches, rows * (self.max_patches or 0)),
         )
 
     def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
@@ -210,6 +250,8 @@ class PackSampler(PlannedSampler):
     def configuration(self) -> dict[str, Any]:
         """Return what must be equal for a history to mean the same samples."""
         own = super().configuration()
+        if self._patches is not None:
+            own |= {"patches_crc32": _native.crc32(self._patches)}
         if self.split is not None:
             return {**own, "split": plain(asdict(self.split))}
         if self.too_long != "drop" or not len(self._too_long):
@@ -220,6 +262,14 @@ class PackSampler(PlannedSampler):
 def _of_parts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the sample of each part, and its number within that."""
     return np.repeat(np.arange(len(counts), dtype=np.int64), counts), numbers_within(counts)
+
+
+def _tokens_of(needs: NDArray[np.int32]) -> NDArray[np.int32]:
+    return needs if needs.ndim == 1 else needs[:, 0]
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
 
 
 def _mixing(lengths: NDArray[np.float64], cuts: NDArray[np.int64]) -> float:
@@ -237,6 +287,8 @@ class PackRule:
     """
     How PackSampler divides samples; the names are its options. Raises ValueError for impossible numbers.
 
+    Samples are told by what they need: tokens ``(n,)``, or, with ``max_patches``, tokens and patches ``(n, 2)``.
+
     States and receipts of 0.1.0 lack the options that have defaults here, which are what it did.
     """
 
@@ -247,6 +299,7 @@ class PackRule:
     rows: int | None = None
     packing: Packing = "longest_first"
     too_long: TooLong = "refuse"
+    max_patches: int | None = None
 
     def __post_init__(self) -> None:
         if self.rows is not None:
@@ -257,7 +310,9 @@ class PackRule:
             raise ValueError(f"too_long={self.too_long!r}: expected one of {', '.join(map(repr, get_args(TooLong)))}")
         for name in ("window", "world_size"):
             whole(name, getattr(self, name), "1 or more", least=1)
-        whole("max_tokens", self.max_tokens, f"1 to {_MOST_TOKENS}", least=1, below=_MOST_TOKENS + 1)
+        for name in ("max_tokens", "max_patches"):
+            if getattr(self, name) is not None or name == "max_tokens":
+                whole(name, getattr(self, name), f"1 to {_MOST_TOKENS}", least=1, below=_MOST_TOKENS + 1)
         Division(0, 1, self.world_size, self.uneven)  # refuses unknown values
 
     def to_json(self) -> dict[str, Any]:
@@ -265,50 +320,80 @@ class PackRule:
         options = asdict(self)
         return plain({one.name: options[one.name] for one in fields(self) if options[one.name] != one.default})
 
-    def check_longest(self, lengths: NDArray[np.int32]) -> None:
-        """Raise ValueError if a sample has more tokens than a batch may have."""
-        if self.too_long == "refuse" and len(lengths) and lengths.max() > self.max_tokens:
-            index = int(lengths.argmax())
-            raise ValueError(
-                f"max_tokens={self.max_tokens}: sample {index} alone has {lengths[index]} tokens: raise "
-                "max_tokens, choose too_long='drop', 'cut' or 'split', or cut texts when packing (fastio pack "
-                "--max-length)"
-            )
+    def fit(self, needs: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which samples a row has room for, ``(n,)``."""
+        fits: NDArray[np.bool_] = _tokens_of(needs) <= self.max_tokens
+        return fits if self.max_patches is None else fits & (needs[:, 1] <= self.max_patches)
 
-    def used(self, lengths: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return how many tokens of each sample come."""
-        return np.minimum(lengths, np.int32(self.max_tokens)) if self.too_long == "cut" else lengths
+    def check_longest(self, needs: NDArray[np.int32]) -> None:
+        """Raise ValueError if a sample has more than a row may have."""
+        if self.too_long != "refuse" or not len(needs):
+            return
+        advice = "choose too_long='drop', or let transforms make pictures smaller"
+        if self.max_patches is None:
+            advice = "choose too_long='drop', 'cut' or 'split', or cut texts when packing (fastio pack --max-length)"
+        limits = (("tokens", self.max_tokens), ("patches", self.max_patches))
+        for (what, most), column in zip(limits, needs.reshape(len(needs), -1).T, strict=False):
+            index = int(column.argmax())
+            if most is not None and column[index] > most:
+                raise ValueError(
+                    f"max_{what}={most}: sample {index} alone has {column[index]} {what}: raise max_{what}, {advice}"
+                )
+
+    def used(self, needs: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return how much of each sample comes."""
+        return np.minimum(needs, np.int32(self.max_tokens)) if self.too_long == "cut" else needs
 
     def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> PackSteps:
-        """Pack ``samples`` (None: all). Raises ValueError if one is longer than a batch."""
+        """Pack ``samples`` (None: all), whose needs are ``lengths``. Raises ValueError if one needs more than a row."""
         self.check_longest(lengths)
         count = len(lengths)
         if self.too_long == "drop":
-            is_short = lengths <= self.max_tokens
+            is_short = self.fit(lengths)
             if not is_short.all():
                 samples = np.flatnonzero(is_short) if samples is None else samples[is_short[samples]]
-        lengths = self.used(lengths)
-        chosen = lengths if samples is None else lengths[samples]
-        order = np.empty(len(chosen), np.int64)
-        cuts = np.zeros(1, np.int64)
-        if len(order):
-            cuts = _native.best_fit_bins(
-                chosen,
-                order,
-                samples=None,
-                window=self.window,
-                capacity=min(self.max_tokens, max(1, int(chosen.sum(dtype=np.int64)))),  # a window costs memory
-                world_size=self.world_size * (self.rows or 1),
-                mixed=self.packing == "mixed",
-                seed=draws.seed,
-                epoch=draws.epoch,
-            )
+        needs = self.used(lengths)
+        order, cuts = self._rows(needs if samples is None else needs[samples], draws)
         if samples is not None:
             order = samples[order]
         rows = self.rows or 1
         full, rest = divmod(len(cuts) - 1, self.world_size * rows)
         division = Division(rest, rows, self.world_size, self.uneven)
         return PackSteps(order, cuts, shuffled(full, draws), division, count)
+
+    def _rows(self, needs: NDArray[np.int32], draws: Draws) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return samples row by row, and where each row begins, with the end of the last."""
+        order = np.empty(len(needs), np.int64)
+        if len(order) == 0:
+            return order, np.zeros(1, np.int64)
+        tokens = np.ascontiguousarray(_tokens_of(needs))
+        capacity = min(self.max_tokens, max(1, int(tokens.sum(dtype=np.int64))))  # a window costs memory
+        groups = self.world_size * (self.rows or 1)
+        if self.max_patches is None:
+            cuts = _native.best_fit_bins(
+                tokens,
+                order,
+                samples=None,
+                window=self.window,
+                capacity=capacity,
+                world_size=groups,
+                mixed=self.packing == "mixed",
+                seed=draws.seed,
+                epoch=draws.epoch,
+            )
+        else:
+            cuts = _native.pair_bins(
+                tokens,
+                np.ascontiguousarray(needs[:, 1]),
+                order,
+                window=self.window,
+                capacity=self.max_tokens,
+                most_patches=self.max_patches,
+                world_size=groups,
+                seed=draws.seed,
+                epoch=draws.epoch,
+            )
+        return order, cuts
 
 
 @dataclass(frozen=True, slots=True)

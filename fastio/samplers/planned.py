@@ -21,6 +21,7 @@ from fastio.types.options import cannot_be_set
 __all__ = [
     "Draws",
     "PlannedSampler",
+    "as_lengths",
     "shuffled",
 ]
 
@@ -50,7 +51,7 @@ class PlannedSampler(ABC):
     shuffle: bool
 
     def __init__(self, lengths: ArrayLike, ranks: Ranks) -> None:
-        self._lengths = _as_lengths(lengths)
+        self._lengths = as_lengths(lengths, "lengths")
         self._share = ranks.share()
         self.rank, self.world_size = self._share.rank, self._share.world_size
         self._agreement: Agreement | None = Agreement(self._share, f"this {type(self).__name__}", self._options)
@@ -248,17 +249,18 @@ class PlannedSampler(ABC):
         return {**self.__dict__, "_planned": None, "_agreement": None}
 
 
-def _as_lengths(lengths: ArrayLike) -> NDArray[np.int32]:
+def as_lengths(lengths: ArrayLike, name: str) -> NDArray[np.int32]:
+    """Return numbers of tokens, one for each sample. Raises TypeError or ValueError, with the ``name``, for others."""
     array = np.asarray(lengths)
     if array.dtype == object and array.ndim == 0:
         raise TypeError(
-            f"lengths are a {type(lengths).__name__}: expected integers, one per sample. Lightning puts its own "
+            f"{name} are a {type(lengths).__name__}: expected integers, one per sample. Lightning puts its own "
             "sampler there: give the Trainer use_distributed_sampler=False, or use a FastDataModule"
         )
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise ValueError(f"lengths are {array.dtype} {array.shape}: expected integers, one per sample")
+        raise ValueError(f"{name} are {array.dtype} {array.shape}: expected integers, one per sample")
     if array.size and not (array.min() >= 0 and array.max() <= _LONGEST):
-        raise ValueError(f"lengths go from {array.min()} to {array.max()}: expected 0 to {_LONGEST}")
+        raise ValueError(f"{name} go from {array.min()} to {array.max()}: expected 0 to {_LONGEST}")
     return np.ascontiguousarray(array, np.int32)
 
 

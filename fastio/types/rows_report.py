@@ -19,11 +19,12 @@ class RowsReport:
     The rows of an epoch, of all ranks, without those repeated for equal ranks.
 
     * ``filled`` is the share of their places that hold a token, 0 to 1.
+      ``patches_filled`` is the same of patches, None without a budget of them.
     * ``mixing`` says how much the lengths within a row differ, as a share of how much they differ overall: the standard
       deviation within rows divided by that of all. A random draw gives 1; 0 says that each row has samples of one
       length, and nan that there is nothing to compare.
-    * ``dropped`` and ``cut`` are the samples, int64, ascending, that have more tokens than a row (``too_long``): they
-      do not come, or without their last tokens. ``lost_tokens`` are the tokens of both that do not come.
+    * ``dropped`` and ``cut`` are the samples, int64, ascending, that need more than a row has (``too_long``): they do
+      not come, or without their last tokens. ``lost_tokens`` are the tokens of both that do not come.
       ``dataset.store.keys(report.dropped)`` are their names. ``split`` are those that come in parts, each of which
       counts among ``samples``; ``repeated_tokens`` are the tokens that come twice, where parts overlap.
     """
@@ -37,6 +38,7 @@ class RowsReport:
     lost_tokens: int
     split: NDArray[np.int64] = dataclass_field(default_factory=lambda: np.empty(0, np.int64))
     repeated_tokens: int = 0
+    patches_filled: float | None = None
 
     def __str__(self) -> str:
         """
@@ -47,6 +49,7 @@ class RowsReport:
         '3 rows of 40 samples, 99.74 % filled, lengths mixed 0.98; 1 sample cut: 12 tokens lost'
         """
         line = f"{counted(self.rows, 'row')} of {counted(self.samples, 'sample')}, {100 * self.filled:.2f} % filled"
+        line += "" if self.patches_filled is None else f", with patches {100 * self.patches_filled:.2f} %"
         line += "" if np.isnan(self.mixing) else f", lengths mixed {self.mixing:.2f}"
         left = [(self.dropped, "dropped"), (self.cut, "cut")]
         words = [f"{counted(len(each), 'sample')} {what}" for each, what in left if len(each)]

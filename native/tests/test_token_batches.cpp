@@ -71,6 +71,34 @@ void expect_bins(const std::vector<std::int32_t>& lengths, std::size_t window, s
   EXPECT(fits);
 }
 
+void test_bins_of_two_budgets() {
+  for (const std::int32_t most : {0, 40, 70'000}) {
+    const auto lengths = lengths_of(3000, most);
+    const auto patches = lengths_of(3000, 900);
+    for (const std::size_t window : {1, 7, 500, 5000}) {
+      for (const std::size_t most_patches : {900, 100'000}) {
+        std::vector<std::uint64_t> samples(lengths.size());
+        const auto budget = static_cast<std::size_t>(most) * 3 + 8;
+        fastio::in_random_order({lengths}, {7, 3}, samples);
+        const auto bins = fastio::pair_bins(samples, {window, budget, patches, most_patches, 3});
+        const std::vector<std::int64_t> order(samples.begin(), samples.end());
+        EXPECT(is_every_sample_once(order));
+        bool fits = true;
+        for (std::size_t bin = 0; bin + 1 < bins.size(); ++bin) {
+          std::size_t used[2] = {0, 0};
+          for (auto i = bins[bin]; i < bins[bin + 1]; ++i) {
+            const auto sample = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+            used[0] += static_cast<std::size_t>(lengths[sample]);
+            used[1] += static_cast<std::size_t>(patches[sample]);
+          }
+          fits &= used[0] <= budget && used[1] <= most_patches;
+        }
+        EXPECT(fits);
+      }
+    }
+  }
+}
+
 void test_steps_and_bins_hold_every_sample() {
   for (const std::int32_t most : {0, 40, 70'000, 3'000'000}) {
     const auto lengths = lengths_of(3000, most);
@@ -312,6 +340,7 @@ int main() {
   test_parts_of_values();
   test_random_order_is_a_permutation();
   test_steps_and_bins_hold_every_sample();
+  test_bins_of_two_budgets();
   test_a_part_in_random_order();
   test_what_steps_leave();
   test_steps_change_places();

@@ -140,14 +140,16 @@ def in_shapes(rules: Rules, *, by_pixels: bool) -> Build:
     return build
 
 
-def packed(rules: Rules) -> Build:
-    """Batches that fill a budget of tokens, which leaves no room for drop_last."""
+def packed(rules: Rules, *, has_patches: bool) -> Build:
+    """Batches that fill a budget of tokens, or also one of patches, which leaves no room for drop_last."""
     lengths = some_lengths(rules.samples)
+    patches = np.random.default_rng(SEED + 1).integers(0, _LONGEST + 1, rules.samples)
 
     def build(leg: Leg, rank: int) -> ElasticSampler:
         tokens = leg.batch_size * _LONGEST
         ranks = {"rank": rank, "world_size": leg.world_size}
-        return PackSampler(lengths, max_tokens=tokens, window=200, uneven=rules.uneven, seed=SEED, **ranks)
+        second = {"patches": patches, "max_patches": tokens} if has_patches else {}
+        return PackSampler(lengths, max_tokens=tokens, window=200, uneven=rules.uneven, seed=SEED, **ranks, **second)
 
     return build
 
@@ -201,7 +203,8 @@ CASES = {
     "token buckets": Case(partial(in_buckets, by_tokens=True), is_order=False),
     "shapes": Case(partial(in_shapes, by_pixels=False), is_order=False),
     "shapes by pixels": Case(partial(in_shapes, by_pixels=True), is_order=False),
-    "packs": Case(packed, even=False, is_order=False),
+    "packs": Case(partial(packed, has_patches=False), even=False, is_order=False),
+    "packs of two budgets": Case(partial(packed, has_patches=True), even=False, is_order=False),
     "user's batches": Case(of_users_batches, even=False, is_order=False),
 }
 

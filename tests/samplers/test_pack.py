@@ -212,6 +212,34 @@ def test_resume_at_every_batch(step: int, world_size: int, epoch: int) -> None:
             "too_long='halve': expected one of 'refuse', 'drop', 'cut', 'split'",
         ),
         ([4], {"max_tokens": 8, "packing": "best"}, "packing='best': expected one of 'mixed', 'longest_first'"),
+        ([4], {"max_tokens": 8, "patches": [3]}, "patches= and max_patches= are one budget: expected both or neither"),
+        (
+            [4],
+            {"max_tokens": 8, "max_patches": 3},
+            "patches= and max_patches= are one budget: expected both or neither",
+        ),
+        ([4], {"max_tokens": 8, "patches": [3, 4], "max_patches": 9}, "2 patches, 1 lengths: expected one of each"),
+        ([4], {"max_tokens": 8, "patches": [3], "max_patches": 0}, "max_patches=0: expected 1 to 2147483646"),
+        (
+            [4],
+            {"max_tokens": 8, "patches": [-1], "max_patches": 9},
+            "patches go from -1 to -1: expected 0 to 2147483647",
+        ),
+        (
+            [4, 5],
+            {"max_tokens": 8, "patches": [3, 12], "max_patches": 9},
+            "max_patches=9: sample 1 alone has 12 patches: raise max_patches, choose too_long=",
+        ),
+        (
+            [4],
+            {"max_tokens": 8, "patches": [3], "max_patches": 9, "too_long": "cut"},
+            "too_long='cut' with patches=: pictures cannot be divided: expected 'refuse' or 'drop'",
+        ),
+        (
+            [4],
+            {"max_tokens": 8, "patches": [3], "max_patches": 9, "packing": "longest_first"},
+            "packing='longest_first' with patches=: two budgets are packed 'mixed': drop packing=",
+        ),
     ],
 )
 def test_nonsense_is_refused(lengths: list[int], options: dict[str, Any], words: str) -> None:
@@ -223,3 +251,91 @@ def test_nonsense_is_refused(lengths: list[int], options: dict[str, Any], words:
 def test_a_budget_far_above_all_lengths() -> None:
     """Memory is that of the samples, not of the budget."""
     assert [[2, 1, 0]] == list(PackSampler([1, 2, 3], max_tokens=(1 << 31) - 2, packing="longest_first", shuffle=False))
+
+
+# Two budgets: tokens and patches.
+
+pairs_of = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 90)), max_size=90).map(
+    lambda pairs: np.array(pairs, np.int64).reshape(-1, 2)
+)
+pair_rules = st.fixed_dictionaries(
+    {
+        "max_tokens": st.integers(50, 200),
+        "max_patches": st.integers(90, 300),
+        "rows": st.sampled_from([None, 1, 2, 3]),
+        "window": st.integers(1, 90),
+        "shuffle": st.booleans(),
+        "uneven": st.sampled_from(get_args(Uneven)),
+        "too_long": st.sampled_from(["refuse", "drop"]),
+    }
+)
+
+
+@settings(deadline=None)
+@given(pairs_of, pair_rules, st.sampled_from(WORLDS), st.integers(0, 2**32 - 1), st.booleans())
+def test_rows_keep_to_both_budgets(pairs: Any, rule: dict[str, Any], world: int, epoch: int, is_tight: bool) -> None:
+    """Each sample comes once, in batches that have no more of either than their rows; too large ones are named."""
+    lengths, patches = pairs.T
+    if is_tight:
+        rule = {**rule, "max_tokens": 25, "max_patches": 45, "too_long": "drop"}
+    samplers = [PackSampler(lengths, patches=patches, rank=rank, world_size=world, **rule) for rank in range(world)]
+    plans, report = [sampler.plan(epoch) for sampler in samplers], samplers[0].report(epoch)
+    fits = (lengths <= rule["max_tokens"]) & (patches <= rule["max_patches"])
+
+    assert np.flatnonzero(~fits).tolist() == report.dropped.tolist()
+    assert len({len(plan) for plan in plans}) == 1
+    counts = np.bincount(np.concatenate([plan.indices for plan in plans]), minlength=len(lengths))
+    assert not counts[~fits].any()
+    assert (counts[fits] == 0).sum() == plans[0].dropped
+    assert counts.sum() - np.count_nonzero(counts) == plans[0].repeated
+    for plan in plans:
+        for batch in batches_of(plan):
+            assert rows_used(lengths[batch], rule["max_tokens"]) <= (rule["rows"] or 1)
+            assert patches[batch].sum() <= rule["max_patches"] * (rule["rows"] or 1)
+    if report.rows:
+        assert np.isclose(report.filled, lengths[fits].sum() / (report.rows * rule["max_tokens"]))
+        assert report.patches_filled is not None
+        assert np.isclose(report.patches_filled, patches[fits].sum() / (report.rows * rule["max_patches"]))
+
+
+def of_chats(count: int) -> tuple[Any, Any]:
+    """Tokens and patches of samples: a third text alone, the others with one to four pictures of many sizes."""
+    draw = np.random.default_rng(0)
+    pictures = np.where(draw.random(count) < 0.35, 0, draw.integers(1, 5, count))
+    patches = 4 * np.round(pictures * np.clip(draw.lognormal(5.0, 0.5, count), 16, 900)).astype(np.int64)
+    text = np.clip(draw.lognormal(5.2, 0.8, count), 8, 3000).astype(np.int64)
+    return text + patches // 4, patches
+
+
+@pytest.mark.parametrize("scarce", ["tokens", "patches"])
+def test_the_scarcer_budget_is_full(scarce: str) -> None:
+    """Rows have over 99 % of the scarcer budget, and of the other one nearly as much as samples have."""
+    tokens, patches = of_chats(100_000)
+    ratio = patches.sum() / tokens.sum()
+    most = round(8192 * ratio * (1 / 0.95 if scarce == "tokens" else 0.95))
+    plan = PackSampler(tokens, max_tokens=8192, patches=patches, max_patches=most, rows=2)
+
+    report = plan.report(0)
+    shares = {"tokens": report.filled, "patches": report.patches_filled}
+    assert shares[scarce] > 0.99
+    assert min(shares.values()) > 0.93
+    assert report.mixing > 0.8
+    few = PackSampler(tokens[:3000], max_tokens=8192, patches=patches[:3000], max_patches=most).report(0)
+    assert max(few.filled, few.patches_filled or 0) > 0.98
+
+
+def test_two_budgets_in_words_and_states(caplog: pytest.LogCaptureFixture) -> None:
+    """The report and the warning tell both; a state names the patches, and is refused with others."""
+    with caplog.at_level("WARNING"):
+        sampler = PackSampler([4, 11, 3, 5], max_tokens=10, patches=[8, 0, 0, 21], max_patches=20, too_long="drop")
+
+    assert "2 of 4 samples have more than 10 tokens or 20 patches and are left out: 1, 3; report() has" in caplog.text
+    assert str(sampler.report()).startswith("1 row of 2 samples, 70.00 % filled, with patches 40.00 %, lengths mixed")
+    state = json.loads(json.dumps(sampler.state_dict()))
+    sampler.load_state_dict(state)
+    other = PackSampler([4, 11, 3, 5], max_tokens=10, patches=[8, 0, 1, 21], max_patches=20, too_long="drop")
+    with pytest.raises(ValueError, match="patches_crc32"):
+        other.load_state_dict(state)
+    next(iter(sampler))
+    with pytest.raises(ValueError, match=r"max_patches=20: expected a budget of patches where, and only where"):
+        PackSampler([4, 11, 3, 5], max_tokens=11).load_state_dict(sampler.state_dict())

@@ -189,7 +189,7 @@ def _most_patches(dataset: FastDataset, patches: Patchify, sampler: object) -> i
         return None
     readers = dataset.readers.values()
     countable = [each for each in readers if each.is_picture or not (each.has_rows or each.field.traits.is_ragged)]
-    return sampler.batch_tokens if len(countable) == 1 else None
+    return sampler.batch_patches if len(countable) == 1 else None
 
 
 def _check_patches(dataset: FastDataset, patches: Patchify) -> None:

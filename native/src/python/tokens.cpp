@@ -224,14 +224,18 @@ OwnedInt64s bucket_steps(const Int32s& lengths, const Order& order, const Chosen
   return owned<OwnedInt64s>(std::move(cuts));
 }
 
+void expect_capacity(const char* name, std::size_t capacity) {
+  if (capacity >= std::numeric_limits<std::int32_t>::max()) {
+    throw nb::value_error((std::string(name) + " is 2**31 - 1 or more").c_str());
+  }
+}
+
 OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, const Chosen& samples,
                           std::size_t window, std::size_t capacity, std::size_t world_size,
                           bool is_mixed, std::uint64_t seed, std::optional<std::uint32_t> epoch) {
   expect_positive("window", window);
   expect_positive("world_size", world_size);
-  if (capacity >= std::numeric_limits<std::int32_t>::max()) {
-    throw nb::value_error("capacity is 2**31 - 1 or more");
-  }
+  expect_capacity("capacity", capacity);
   std::vector<std::int64_t> cuts;
   {
     const WithoutGil released;
@@ -239,6 +243,31 @@ OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, const Chose
     expect_samples(lengths, samples, order);
     const BinRule rule{std::min(window, lengths.size() + 1), capacity, world_size, is_mixed};
     cuts = fastio::best_fit_bins(ordered(lengths, samples, order, seed, epoch), rule);
+  }
+  return owned<OwnedInt64s>(std::move(cuts));
+}
+
+OwnedInt64s pair_bins(const Int32s& lengths, const Int32s& patches, const Order& order,
+                      std::size_t window, std::size_t capacity, std::size_t most_patches,
+                      std::size_t world_size, std::uint64_t seed,
+                      std::optional<std::uint32_t> epoch) {
+  expect_positive("window", window);
+  expect_positive("world_size", world_size);
+  expect_capacity("capacity", capacity);
+  expect_capacity("most_patches", most_patches);
+  expect_length("patches", patches.size(), lengths.size());
+  std::vector<std::int64_t> cuts;
+  {
+    const WithoutGil released;
+    expect_lengths(lengths, capacity);
+    expect_lengths(patches, most_patches);
+    expect_samples(lengths, std::nullopt, order);
+    const PairRule rule{std::min(window, lengths.size() + 1),
+                        capacity,
+                        {patches.data(), patches.size()},
+                        most_patches,
+                        world_size};
+    cuts = fastio::pair_bins(ordered(lengths, std::nullopt, order, seed, epoch), rule);
   }
   return owned<OwnedInt64s>(std::move(cuts));
 }
@@ -340,6 +369,16 @@ void bind_batch_plans(nb::module_& m) {
         "decreasing, or ``mixed``, into bins of ``capacity`` tokens; bin k is "
         "``order[cuts[k]:cuts[k + 1]]`` of "
         "the cuts returned.");
+  m.def("pair_bins", &pair_bins, "lengths"_a.noconvert(), "patches"_a.noconvert(),
+        "order"_a.noconvert(), nb::kw_only(), "window"_a, "capacity"_a, "most_patches"_a,
+        "world_size"_a, "seed"_a, "epoch"_a.none(),
+        nb::sig("def pair_bins(lengths: NDArray[np.int32], patches: NDArray[np.int32], "
+                "order: NDArray[np.int64], *, window: int, capacity: int, most_patches: int, "
+                "world_size: int, seed: int, "
+                "epoch: int | None) -> NDArray[np.int64]"),
+        "As ``best_fit_bins``, mixed and of all samples, into bins of ``capacity`` tokens and "
+        "``most_patches``\n"
+        "patches: sample i has ``lengths[i]`` and ``patches[i]`` of them.");
   m.def("permute_steps", &permute_steps, "order"_a.noconvert(), "size"_a, "steps"_a.noconvert(),
         nb::sig("def permute_steps(order: NDArray[np.int64], size: int, "
                 "steps: NDArray[np.int64]) -> None"),

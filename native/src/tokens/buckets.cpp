@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "tokens/bins.h"
 
 namespace fastio {
 
@@ -178,91 +179,6 @@ std::size_t left_over(std::span<std::int64_t> order, std::span<const std::int64_
 }
 
 namespace {
-
-constexpr std::uint32_t none = 0xFFFFFFFF;
-
-/// A set of numbers below a limit that finds the smallest from some number on.
-class NumberSet {
- public:
-  explicit NumberSet(std::size_t limit)
-      : words_(limit / 64 + 2), summary_(words_.size() / 64 + 2) {}
-
-  void insert(std::size_t number) noexcept {
-    words_[number / 64] |= std::uint64_t{1} << number % 64;
-    summary_[number / 64 / 64] |= std::uint64_t{1} << number / 64 % 64;
-  }
-
-  void remove(std::size_t number) noexcept {
-    words_[number / 64] &= ~(std::uint64_t{1} << number % 64);
-    if (words_[number / 64] == 0) {
-      summary_[number / 64 / 64] &= ~(std::uint64_t{1} << number / 64 % 64);
-    }
-  }
-
-  /// The smallest number not below `least`; `none` where there is none.
-  [[nodiscard]] std::uint32_t from(std::size_t least) const noexcept {
-    const std::uint64_t here = words_[least / 64] >> least % 64;
-    if (here != 0) return static_cast<std::uint32_t>(least) + first_bit(here);
-    const std::size_t next = least / 64 + 1;
-    std::size_t at = next / 64;
-    std::uint64_t found = summary_[at] >> next % 64 << next % 64;
-    while (found == 0) {
-      if (++at == summary_.size()) return none;
-      found = summary_[at];
-    }
-    const std::size_t word = at * 64 + first_bit(found);
-    return static_cast<std::uint32_t>(word * 64) + first_bit(words_[word]);
-  }
-
- private:
-  static std::uint32_t first_bit(std::uint64_t word) noexcept {
-    return static_cast<std::uint32_t>(std::countr_zero(word));
-  }
-
-  std::vector<std::uint64_t> words_;
-  std::vector<std::uint64_t> summary_;
-};
-
-/// Bins with their samples, and what is free of each.
-class PackedBins {
- public:
-  void clear() noexcept {
-    samples_.clear();
-    bins_.clear();
-  }
-
-  /// Begins another bin.
-  void open(std::size_t capacity) { bins_.push_back({capacity, samples_.size(), samples_.size()}); }
-
-  /// Puts a sample that fits into the bin that was opened last.
-  void put(std::uint64_t sample) {
-    samples_.push_back(sample);
-    ++bins_.back().stop;
-    bins_.back().free -= length_of(sample);
-  }
-
-  /// Lets the fullest come first.
-  void sort() {
-    std::stable_sort(bins_.begin(), bins_.end(),
-                     [](const Bin& a, const Bin& b) { return a.free < b.free; });
-  }
-
-  [[nodiscard]] std::size_t size() const noexcept { return bins_.size(); }
-  [[nodiscard]] std::size_t free() const noexcept { return bins_.back().free; }
-  [[nodiscard]] std::span<const std::uint64_t> samples(std::size_t bin) const noexcept {
-    return {samples_.data() + bins_[bin].start, bins_[bin].stop - bins_[bin].start};
-  }
-
- private:
-  struct Bin {
-    std::size_t free;
-    std::size_t start;
-    std::size_t stop;
-  };
-
-  std::vector<std::uint64_t> samples_;
-  std::vector<Bin> bins_;
-};
 
 /// Packs best fit decreasing. Lists are linked by position, so that nothing is allocated a sample.
 ///
@@ -605,28 +521,10 @@ class WindowPacker {
 
 std::vector<std::int64_t> best_fit_bins(std::span<std::uint64_t> samples, const BinRule& rule) {
   WindowPacker packer(longest_of(samples), rule);
-  std::vector<std::int64_t> cuts{0};
-  std::vector<std::uint64_t> packed;
-  std::size_t reach = rule.window;
-  for (std::size_t done = 0; done < samples.size();) {
-    const auto window = samples.subspan(done, std::min(reach, samples.size() - done));
-    const bool is_last = done + window.size() == samples.size();
-    const PackedBins& bins = packer.pack(window);
-    const std::size_t kept =
-        is_last ? bins.size() : (bins.size() - 1) / rule.world_size * rule.world_size;
-    packed.clear();
-    for (std::size_t bin = 0; bin < bins.size(); ++bin) {
-      for (const std::uint64_t sample : bins.samples(bin)) {
-        packed.push_back(bin < kept ? index_of(sample) : sample);
-      }
-      if (bin < kept) cuts.push_back(static_cast<std::int64_t>(done + packed.size()));
-    }
-    std::copy(packed.begin(), packed.end(), window.begin());
-    const std::size_t taken = static_cast<std::size_t>(cuts.back()) - done;
-    reach = taken > 0 ? rule.window : 2 * reach;
-    done += taken;
-  }
-  return cuts;
+  return pack_windows(samples, rule.window, rule.world_size,
+                      [&](std::span<const std::uint64_t> window, bool) -> const PackedBins& {
+                        return packer.pack(window);
+                      });
 }
 
 }  // namespace fastio

@@ -73,4 +73,24 @@ struct BinRule {
 [[nodiscard]] std::vector<std::int64_t> best_fit_bins(std::span<std::uint64_t> samples,
                                                       const BinRule& rule);
 
+/// How samples are packed that count in two budgets: by their lengths in tokens, and in patches.
+struct PairRule {
+  std::size_t window;                     ///< samples that are packed together
+  std::size_t most_tokens;                ///< of a bin; not less than the longest sample
+  std::span<const std::int32_t> patches;  ///< of all samples, by index; none is negative
+  std::size_t most_patches;               ///< of a bin; not less than any of these
+  std::size_t world_size;                 ///< each window gives a multiple of this, but the last
+};
+
+/// As `best_fit_bins`, mixed, by two budgets.
+///
+/// The budget of which the samples need more is filled, and the other one kept in step: a window is
+/// divided into samples that need more of the second than its mean, and the others, and the next
+/// one of a bin comes from the side that brings the bin back to the mean. Each bin begins with the
+/// sample that came first and is closed with two that leave at most 1/512 of the first budget free,
+/// or with the best of some that were tried. What is left at the end of a window, 1/16, joins the
+/// next; that of the last one is packed best fit decreasing.
+[[nodiscard]] std::vector<std::int64_t> pair_bins(std::span<std::uint64_t> samples,
+                                                  const PairRule& rule);
+
 }  // namespace fastio
