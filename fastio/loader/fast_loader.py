@@ -86,7 +86,8 @@ class FastLoader:
     **What becomes of them**
 
     * ``transforms``: those of ``fastio.transforms``. Native threads run crops, resizes, flips and warps while they
-      decode; transforms of batches run on the device. ``PerSample`` and ``PerBatch`` hold functions of your own.
+      decode; transforms of batches run on the device. ``PerSample`` and ``PerBatch`` hold functions of your own;
+      ``Pick`` draws one element of each list.
     * ``views``: pairs ``[(2, [...]), (8, [...])]`` of a count and transforms, or how often to repeat ``transforms``: a
       batch's pictures become a list of tensors, one for each view, of photos that are decoded once. ``repeats=3`` puts
       three views of each sample into one tensor, with its label three times, one view behind the other.
@@ -423,7 +424,8 @@ class LoaderReceipts:
         self._position = position
         self._verify = wiring.options.verify
         self._views = 1 if wiring.views is None else wiring.views.count
-        self._expected = ExpectedNumber(wiring.selection, tuple(self._base.readers))
+        self._whole = wiring.whole
+        self._expected = ExpectedNumber(wiring.selection, wiring.whole)
 
     def own(self) -> Receipt:
         """Return the receipt of this rank alone."""
@@ -456,4 +458,4 @@ class LoaderReceipts:
     def _has_checksums(self) -> bool:
         store = self._base.store
         some = np.arange(min(1, len(store)), dtype=np.int64)
-        return all(value_spans(store, name, some)[0].checksums is not None for name in self._base.readers)
+        return all(value_spans(store, name, some)[0].checksums is not None for name in self._whole)

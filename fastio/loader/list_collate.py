@@ -48,12 +48,13 @@ class ListCollate:
         """Return the batch with its lists as asked for. Raises SchemaError if a function has put them elsewhere."""
         made = {name: self._made(name, self._flat(batch, name)[0], counts[name]) for name in self.wishes}
         if self.form.kind == "dict":
-            given = {name: value for name, value in batch.items() if name not in map(counts_name, self.wishes)}
-            return given | {
-                key: value
-                for name, wish in self.wishes.items()
-                for key, value in list_entries(name, wish.how, made[name]).items()
-            }
+            counted, entries = {counts_name(name) for name in self.wishes}, dict[str, Any]()
+            for name, value in batch.items():
+                if name in made:
+                    entries |= list_entries(name, self.wishes[name].how, made[name])
+                elif name not in counted:
+                    entries[name] = value
+            return entries
         if self.form.kind == "value":
             return made[self.form.names[0]]
         return tuple(made.get(name, value) for name, value in zip(self._names(batch), batch, strict=True))

@@ -18,6 +18,7 @@ from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import whole
 from fastio.samplers.share import Ranks
 from fastio.transforms.batch.recipe import AnyTransform, as_list
+from fastio.transforms.pick import Pick
 from fastio.transforms.transform import BaseTransform
 from fastio.transforms.views import Views
 from fastio.types.options import check_verify, resolve_verify
@@ -98,7 +99,10 @@ class OrderOptions:
 
 @dataclass(frozen=True, slots=True)
 class PixelOptions:
-    """What is done with the values of samples, and where: see FastLoader."""
+    """
+    What is done with the values of samples, and where: see FastLoader. ``transforms`` are those of pictures: the
+    ``picks`` among them are taken out here.
+    """
 
     transforms: Sequence[AnyTransform] | AnyTransform | None
     collate: CollateWish
@@ -109,6 +113,7 @@ class PixelOptions:
     decode: Decode
     views: ViewsWish = None
     repeats: int = 1
+    picks: tuple[Pick, ...] = ()
 
     @property
     def all_views(self) -> Views | None:
@@ -139,6 +144,11 @@ class PixelOptions:
         _check_choice("decode", self.decode, get_args(Decode))
         _check_choice("cache", self.cache, (None, *get_args(Cache)))
         _check_transforms(self.transforms)
+        steps = as_list(self.transforms)
+        picks = tuple(step for step in steps if isinstance(step, Pick))
+        if picks:
+            others = [step for step in steps if not isinstance(step, Pick)]
+            _set(self, picks=picks, transforms=others or None)
         self._check_views()
         if callable(self.collate) and not isinstance(self.collate, (TokenCollate, PreferenceCollate)):
             raise TypeError(

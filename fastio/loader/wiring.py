@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
+from fastio.dataset.record_collate import has_element_rows
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.batch_steps import BatchSteps
 from fastio.loader.device.delivery import Delivery, HostDelivery
@@ -56,6 +57,7 @@ from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
 from fastio.transforms.patches import Patchify, ResizeToTokens, SmartResize
+from fastio.transforms.pick import Pick, picked_schema
 from fastio.transforms.resize import Letterbox, Resize
 from fastio.transforms.transform import BaseTransform, LoaderTransform, Transform
 from fastio.transforms.views import Views, view_seed
@@ -84,7 +86,8 @@ class Wiring:
     ``reads_store`` is False where batches are made of a cache. ``delivery`` is None where batches stay as they are
     made. ``values`` says, for states, what is done to the values of samples. ``late_crop`` says which crop or resize
     comes too late to make pictures equal, "" if none does. ``views`` are those of each picture, None if it has none.
-    ``placement`` says where what of a batch is made: it follows from the producer and the delivery.
+    ``placement`` says where what of a batch is made: it follows from the producer and the delivery. ``whole`` names the
+    payload fields that are read whole, and not in part by a Pick: those that receipts prove.
     """
 
     selection: Selection
@@ -96,6 +99,7 @@ class Wiring:
     late_crop: str
     views: Views | None
     placement: Placement
+    whole: tuple[str, ...]
     frames: int = 1  # of a clip, of which batches consist
 
 
@@ -149,6 +153,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     """
     selection = select(dataset, options)
     base, pixels, seed = selection.base, options.pixels, options.order.seed
+    _check_picks(base, pixels)
     _check_lists(base, options)
     _check_blank(base, options.work.on_error)
     _check_fields(base, pixels)
@@ -167,11 +172,15 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     _check_functions(base, stages, pixels, work)
     steps, delivery = _steps(pixels, stages, seed, clips, _list_collate(base, pixels, work), work.output)
     _check_stages_of_lists(base, stages, steps)
-    context = replace(_context(stages, options, work, delivery), clips=clips, steps=steps, seed=seed)
+    context = _context(stages, options, work, delivery)
+    context = replace(context, clips=clips, steps=steps, seed=seed, picks=pixels.picks)
     context = _with_parts(context, selection, options)
     reads_store = pixels.cache is None
     late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
     values = {**stages.described, "quality": pixels.quality, **_described(base)}
+    if pixels.picks:
+        values["picks"] = [_name(pick) for pick in pixels.picks]
+    picked = {name for pick in pixels.picks for name in pick.fields}
     producer = make_producer(context)
     placement = _placement(stages, producer, steps, delivery)
     return Wiring(
@@ -184,6 +193,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
         late_crop,
         stages.views,
         placement,
+        tuple(name for name in base.readers if name not in picked),
         clips.frames if clips else 1,
     )
 
@@ -229,6 +239,7 @@ def _context(
         for view, (count, later) in enumerate(stages.later_views or [(stages.coloured, stages.later)] * stages.count)
     ]
     has_several = stages.views is not None or stages.mosaics is not None or stages.patches is not None
+    has_several = has_several or bool(pixels.picks)
     if (has_fields(source) and not packs_fields(source, pixels.collate)) or has_several:
         fields = field_options(
             source,
@@ -498,11 +509,11 @@ def _list_collate(dataset: FastDataset, pixels: PixelOptions, work: ProducerOpti
     """Return what makes of flat elements what collate= asks for; None if that is how batches have them."""
     if not (dataset.lists and has_fields(dataset)):
         return None
-    schema = dataset.store.schema
+    schema = picked_schema(dataset.store.schema, pixels.picks)
     wishes = {
         name: ListWish(how, schema[name].is_optional)
-        for name, how in row_collates(dataset, pixels.collate, None).items()
-        if name in dataset.lists and how in ("list", "pad", "nested")
+        for name, how in row_collates(dataset, pixels.collate, None, pixels.picks).items()
+        if has_element_rows(schema[name]) and how in ("list", "pad", "nested")
     }
     return ListCollate(dataset.form, wishes, work.output) if wishes else None
 
@@ -661,6 +672,38 @@ def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:
     if not ours or layout == "channels_last" or any(isinstance(step, ChannelsLast) for step in transforms):
         return list(transforms)
     return [*transforms[: ours[-1] + 1], Contiguous(), *transforms[ours[-1] + 1 :]]
+
+
+def _check_picks(dataset: FastDataset, pixels: PixelOptions) -> None:
+    """ValueError or SchemaError for a Pick of fields that it cannot pick from, or that the loader does not read."""
+    path, schema = dataset.store.path, dataset.store.schema
+    picked: dict[str, Pick] = {}
+    for pick in pixels.picks:
+        if dataset.transform is not None or dataset.makes_samples or pixels.cache is not None or pixels.decode != "cpu":
+            raise ValueError(
+                f"{path}: {pick!r} picks where the loader reads samples from the store, without cache=, decode= and a "
+                "dataset's own transform or methods: pass FastDataset(path, transform=Pick(...)), or drop them"
+            )
+        pick.check({name: schema[name] for name in dataset.form.names}, where=path)
+        taken = next((name for name in pick.fields if name in picked), None)
+        if taken is not None:
+            raise ValueError(f"{path}: {picked[taken]!r} and {pick!r} both pick {taken!r}: drop one")
+        picked |= dict.fromkeys(pick.fields, pick)
+        counts = {name: _element_counts(dataset, name) for name in pick.fields}
+        first = counts[pick.fields[0]]
+        for name, own in counts.items():
+            unlike = np.flatnonzero(own != first)
+            if len(unlike):
+                index = int(unlike[0])
+                raise SchemaError(
+                    f"{path}: {pick!r} draws one number for all its fields, but {dataset.store.keys([index])[0]!r} has "
+                    f"{first[index]} in {pick.fields[0]!r} and {own[index]} in {name!r}: write a Pick for each"
+                )
+
+
+def _element_counts(dataset: FastDataset, name: str) -> NDArray[np.int64]:
+    """Return how many elements each sample has in a field: one, if it is none of lists."""
+    return dataset.lists[name].counts if name in dataset.lists else np.ones(len(dataset.store), np.int64)
 
 
 def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:

@@ -47,6 +47,7 @@ from fastio.transforms.patches import Patchify as Patchify
 from fastio.transforms.patches import ResizeToTokens as ResizeToTokens
 from fastio.transforms.patches import SmartResize as SmartResize
 from fastio.transforms.patches import patches_of as patches_of
+from fastio.transforms.pick import Pick as Pick
 from fastio.transforms.resize import Letterbox as Letterbox
 from fastio.transforms.resize import Pad as Pad
 from fastio.transforms.resize import Resize as Resize

@@ -14,9 +14,9 @@ from fastio import _native
 from fastio.loader.forks import PerProcess
 from fastio.samplers.batches import Batches
 from fastio.store.files.fetch import FetchedFields, fetch_together
-from fastio.store.index.elements import Elements
 from fastio.store.index.store import list_checksums
 from fastio.store.protocol import SampleStore, value_spans
+from fastio.transforms.pick import Pick
 from fastio.types.spans import Spans, firsts_of, numbers_within
 
 __all__ = [
@@ -60,12 +60,26 @@ class ChunkElements:
     firsts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, elements: Elements, batches: Batches) -> Self:
-        """Look up the elements of these samples."""
-        which, counts = elements.of(batches.indices)
+    def of(cls, store: SampleStore, name: str, batches: Batches) -> Self:
+        """Look up the elements of these samples in a field, which has one of each sample if it is none of lists."""
+        which, counts = batches.indices, np.ones(len(batches.indices), np.int64)
+        if store.schema[name].is_list:
+            which, counts = store.elements(name).of(batches.indices)
         firsts = firsts_of(counts)
         ids = (np.repeat(batches.ids, counts) + numbers_within(counts) * _SPREAD) & _MOST_ID
         return cls(Batches(which, firsts[batches.cuts], random_ids=ids), firsts)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many elements each sample has."""
+        return np.diff(self.firsts)
+
+    def picked(self, places: NDArray[np.int64], batches: Batches) -> ChunkElements:
+        """Return those at these places in the lists of the samples of ``batches``, one of each or none (-1)."""
+        is_there = places >= 0
+        chosen, firsts = (self.firsts[:-1] + places)[is_there], firsts_of(is_there.astype(np.int64))
+        which, ids = self.batches.indices[chosen], self.batches.ids[chosen]
+        return ChunkElements(Batches(which, firsts[batches.cuts], random_ids=ids), firsts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,7 @@ class _Ahead:
     """The samples of a chunk on their way into memory: into the page cache, or into our own."""
 
     batches: Batches
+    lists: Mapping[str, ChunkElements]
     fetched: PerProcess[FetchedFields]
 
 
@@ -101,14 +116,16 @@ class _Disk:
 
 class ChunkReader:
     """
-    Reads the values of these ``fields`` of a store, each chunk with one fetch, in threads of its own.
+    Reads the values of these ``fields`` of a store, each chunk with one fetch, in threads of its own; of those that
+    ``picks`` draw from, what an epoch draws with this ``seed``.
 
     A chunk is fetched when the first batch of ``chunks_ahead`` chunks before it begins.
     """
 
     chunks_ahead = 1
 
-    def __init__(self, store: SampleStore, fields: Sequence[str]) -> None:
+    def __init__(self, store: SampleStore, fields: Sequence[str], *, picks: Sequence[Pick] = (), seed: int = 0) -> None:
+        self._picks, self._seed = picks, seed
         self._store = store
         self._fields = tuple(fields)
         self._disk = PerProcess(partial(_disk, store.files.threads))
@@ -124,35 +141,49 @@ class ChunkReader:
         if disk is not None:
             disk.pool.close()
 
-    def chunks(self, batches: Batches) -> Iterator[SampleChunk]:
+    def chunks(self, batches: Batches, *, epoch: int = 0) -> Iterator[SampleChunk]:
         """Yield the chunks of an epoch, while the next one is read ahead."""
         if len(batches) == 0:
             return
         step = self.chunk_batches(batches)
         is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
-        ahead = self._begin(batches.part(0, step), is_read=is_read)
+        ahead = self._begin(batches.part(0, step), is_read=is_read, epoch=epoch)
         for first in range(0, len(batches), step):
-            now, ahead = ahead, self._begin(batches.part(first + step, first + 2 * step), is_read=is_read)
+            following = batches.part(first + step, first + 2 * step)
+            now, ahead = ahead, self._begin(following, is_read=is_read, epoch=epoch)
             arrived = now.fetched.here().wait()
             values = {name: EncodedValues(*arrived[name]) for name in self._fields}
-            names = [name for name in self._fields if self._store.schema[name].is_list]
-            lists = {name: ChunkElements.of(self._store.elements(name), now.batches) for name in names}
-            yield SampleChunk(now.batches, values, is_last=first + step >= len(batches), lists=lists)
+            yield SampleChunk(now.batches, values, is_last=first + step >= len(batches), lists=now.lists)
 
     def chunk_batches(self, batches: Batches) -> int:
         """Return the batches in a chunk, by the size of samples: those of the first batches stand for all."""
         some = batches.part(0, 4)
-        size_bytes = sum(int(spans.sizes.sum()) for spans in self._spans(some).values())
+        size_bytes = sum(int(value_spans(self._store, f, some.indices)[0].sizes.sum()) for f in self._fields)
         size_bytes = max(size_bytes, _SAMPLE_BYTES * len(some.indices))
         return int(max(1, self._store.files.chunk_bytes * len(some) // size_bytes))
 
-    def _spans(self, batches: Batches) -> dict[str, Spans]:
-        return {name: value_spans(self._store, name, batches.indices)[0] for name in self._fields}
+    def _lists(self, batches: Batches, epoch: int) -> dict[str, ChunkElements]:
+        """Return the elements of all fields of lists, of those that are picked from the picked ones."""
+        picked = {name: pick for pick in self._picks for name in pick.fields if name in self._fields}
+        names = [name for name in self._fields if self._store.schema[name].is_list or name in picked]
+        lists = {name: ChunkElements.of(self._store, name, batches) for name in names}
+        for name, pick in picked.items():
+            places = pick.places(batches.ids, lists[name].counts, seed=self._seed, epoch=epoch)
+            lists[name] = lists[name].picked(places, batches)
+        return lists
 
-    def _begin(self, batches: Batches, *, is_read: bool) -> _Ahead:
+    def _spans(self, batches: Batches, lists: Mapping[str, ChunkElements]) -> dict[str, Spans]:
+        spans = {}
+        for name in self._fields:
+            store = self._store.elements(name) if self._store.schema[name].is_list else self._store
+            spans[name] = store.spans(name, lists[name].batches.indices if name in lists else batches.indices)
+        return spans
+
+    def _begin(self, batches: Batches, *, is_read: bool, epoch: int) -> _Ahead:
         """Begin to bring these samples into memory; ``is_read``: somebody else has them read ahead already."""
-        return _Ahead(batches, PerProcess(partial(self._fetch, self._spans(batches), is_near=is_read)))
+        lists = self._lists(batches, epoch)
+        return _Ahead(batches, lists, PerProcess(partial(self._fetch, self._spans(batches, lists), is_near=is_read)))
 
     def _fetch(self, spans: Mapping[str, Spans], *, is_near: bool) -> FetchedFields:
         disk = self._disk.here()

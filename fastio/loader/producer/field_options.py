@@ -30,6 +30,7 @@ from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.batch.recipe import Colours, is_geometry
 from fastio.transforms.fused import Fused, FusedByMember, PicturePass
 from fastio.transforms.patches import Patchify
+from fastio.transforms.pick import Pick, picked_schema
 from fastio.transforms.plain import colour_of
 from fastio.transforms.program import Program, joined
 from fastio.transforms.transform import KeepsSize, Transform
@@ -167,7 +168,7 @@ def field_options(
         _check_boxes(dataset, fused[leader])
     if mosaics is not None:
         _check_edges(dataset, mosaics.mosaic, fused)
-    collates = row_collates(dataset, pixels.collate, sampler)
+    collates = row_collates(dataset, pixels.collate, sampler, pixels.picks)
     return FieldOptions(
         fused,
         leader,
@@ -293,13 +294,16 @@ def _leader(dataset: FastDataset) -> str | None:
     return next((reader.field.name for reader in readers if reader.is_mask), None)
 
 
-def row_collates(dataset: FastDataset, wish: CollateWish, sampler: object) -> dict[str, Collate]:
+def row_collates(
+    dataset: FastDataset, wish: CollateWish, sampler: object, picks: Sequence[Pick] = ()
+) -> dict[str, Collate]:
     """
-    Return the collate of each field whose values differ in length; those of padded token ids have a PadCollate, those
-    of prompts and answers together one PreferenceCollate.
+    Return the collate of each field whose values differ in length or count; those of padded token ids have a
+    PadCollate, those of prompts and answers together one PreferenceCollate. Fields that ``picks`` draw from are what is
+    left of them.
     """
     multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
-    schema = dataset.store.schema
+    schema = picked_schema(dataset.store.schema, picks)
     collates = choose_rows(schema, dataset.form.names, cast("RowsWish | None", wish), where=dataset.store.path)
     preference = preference_of(collates, wish, dataset)
     if wish == "preference" and preference is not None:

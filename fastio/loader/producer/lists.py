@@ -1,8 +1,9 @@
-"""Fields of lists in a batch: the elements of all its samples, one behind the other, and how many each sample has."""
+"""Fields of lists in a batch: the elements of all its samples with how many each has, or the one that is picked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,19 +12,24 @@ from numpy.typing import NDArray
 
 from fastio.codec import describe_status
 from fastio.dataset.field_values import FieldValues
+from fastio.dataset.record_collate import Rows as Collate
+from fastio.dataset.record_collate import is_padded
 from fastio.dataset.row_reader import RowReader
+from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.errors import SampleError
 from fastio.loader.output import Output
-from fastio.loader.producer.batch_part import BatchPart
+from fastio.loader.producer.batch_part import BatchPart, collate_lengths
 from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
 from fastio.loader.producer.pillow_threads import PillowCount
 from fastio.loader.producer.rows import laid_out
 from fastio.store.index.elements import Elements
+from fastio.transforms.pick import Pick
 from fastio.types.spans import elements_of
 
 __all__ = [
     "PendingElements",
     "PendingLists",
+    "PendingPicked",
 ]
 
 
@@ -138,12 +144,16 @@ class PendingLists:
                 self._values.append(values.blank(index, one))
         return _by_sample(errors, self._firsts)
 
+    def elements(self, kept: NDArray[np.int64] | None) -> tuple[list[Any], NDArray[np.int64]]:
+        """Return the elements of the samples at these positions, or of all (None), and how many each sample has."""
+        if kept is None:
+            return self._values, np.diff(self._firsts)
+        elements, counts = elements_of(self._firsts, kept)
+        return [self._values[position] for position in elements.tolist()], counts
+
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
-        values, counts = self._values, np.diff(self._firsts)
-        if kept is not None:
-            elements, counts = elements_of(self._firsts, kept)
-            values = [values[position] for position in elements.tolist()]
+        values, counts = self.elements(kept)
         store = self._reader.store
         assert isinstance(store, Elements)
         return {self._reader.field.name: store.grouped([self._given(value) for value in values], counts)}
@@ -153,6 +163,52 @@ class PendingLists:
         if isinstance(value, (str, bytes)):
             return value
         return self._output.of(np.asarray(value))
+
+    def cancel(self) -> None:
+        """Do nothing: values are made when the loop waits for them."""
+
+
+class PendingPicked:
+    """
+    A field of texts, bytes, token ids or ragged arrays of which a ``pick`` gives each sample one value, or none: as of
+    a field without lists, ragged ones and token ids collated as ``how`` says. See PendingFields.
+    """
+
+    def __init__(
+        self, reader: RowReader, part: BatchPart, pick: Pick, how: Collate | None, *, verify: bool, output: Output
+    ) -> None:
+        self._name = reader.field.name
+        self._lists = PendingLists(reader, part, verify=verify, output=output)
+        self._missing = pick.missing(reader.field)
+        self._how, self._output = how, output
+        self.counts = 0, 0  # token ids of the batch, and its slots for them
+        self._is_tokens = reader.field.traits.is_tokens
+
+    def errors(self) -> dict[int, SampleError]:
+        """See PendingFields."""
+        return self._lists.errors()
+
+    def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
+        """See PendingFields."""
+        elements, counts = self._lists.elements(kept)
+        left = iter(elements)
+        values = [next(left) if count else self._missing for count in counts.tolist()]
+        if self._how is None:
+            return {self._name: values}
+        collated = self._collated([np.asarray(value) for value in values], self._how)
+        if self._is_tokens:
+            ids = sum(map(len, values))
+            self.counts = ids, math.prod(collated[0].shape) if is_padded(self._how) else ids
+        return {self._name: collated}
+
+    def _collated(self, values: Sequence[NDArray[Any]], how: Collate) -> Any:
+        assert not isinstance(how, PreferenceCollate), "which is for fields without lists"
+        assert how != "flat", "which is for pictures and arrays of one shape"
+        if isinstance(how, PadCollate):
+            batch = how.arrays(values)
+            return self._output.of(batch["input_ids"]), self._output.of(batch["attention_mask"])
+        counts = np.array([len(value) for value in values], np.int64)
+        return collate_lengths(np.concatenate(values), counts, how, self._output)
 
     def cancel(self) -> None:
         """Do nothing: values are made when the loop waits for them."""

@@ -25,7 +25,7 @@ from fastio.loader.output import nbytes_of
 from fastio.loader.producer.batch_part import BatchPart, PendingFields
 from fastio.loader.producer.chunks import CheckedSamples, ChunkReader, SampleChunk
 from fastio.loader.producer.decoding import BatchBuffers, RowDecoder, RowField, pinned_memory
-from fastio.loader.producer.lists import PendingElements, PendingLists
+from fastio.loader.producer.lists import PendingElements, PendingLists, PendingPicked
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
 from fastio.loader.producer.producer import (
     FinishedBatch,
@@ -52,6 +52,7 @@ from fastio.loader.producer.values import PendingRagged, PendingValues, begin_ch
 from fastio.samplers.batches import Batches
 from fastio.store.index.seal import counts_name
 from fastio.transforms.batch.functions import FailedSamplesError
+from fastio.transforms.pick import Pick
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called, steps_of
 
@@ -82,7 +83,8 @@ class NativeProducer:
         dataset = context.dataset
         self._rows, self._elements = _row_fields(context)
         self._pillow_count = PillowCount(dataset.store.path)
-        self._chunks = ChunkReader(dataset.store, list(dataset.readers))
+        self._picked = {name: pick for pick in context.picks for name in pick.fields}
+        self._chunks = ChunkReader(dataset.store, list(dataset.readers), picks=context.picks, seed=context.seed)
         self._columns = _columns(context)
         self._machinery = PerProcess(
             partial(_start, context, self._rows, self._elements, self._columns, self._pillow_count)
@@ -137,7 +139,7 @@ class NativeProducer:
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[Submitted]:
         """Start one batch per step, while one chunk is read ahead."""
         self._pillow_count.tell()  # of an epoch before this one
-        for chunk in self._chunks.chunks(batches):
+        for chunk in self._chunks.chunks(batches, epoch=epoch):
             rows = self._rows.look_up(chunk.batches, chunk.values, epoch=epoch)
             elements = {
                 name: row_field.look_up(chunk.lists[name].batches, chunk.values[name], epoch=epoch)
@@ -174,8 +176,9 @@ class NativeProducer:
         """Return the samples of a chunk with the checksums that native threads compare them with."""
         if self._context.compared is not None:
             return CheckedSamples.kept(chunk.batches.indices, self._context.compared)
-        spans = {name: values.spans for name, values in chunk.values.items()}
-        firsts = {name: elements.firsts for name, elements in chunk.lists.items()}
+        proved = [name for name in chunk.values if name not in self._picked]
+        spans = {name: chunk.values[name].spans for name in proved}
+        firsts = {name: elements.firsts for name, elements in chunk.lists.items() if name in proved}
         return CheckedSamples.of(chunk.batches.indices, spans, verify=self._context.options.verify, firsts=firsts)
 
 
@@ -211,6 +214,9 @@ def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, Ro
     traits, follows = reader.field.traits, f"moved with {rows.leader}"
     if name in elements:
         return [Stage(NATIVE, elements[name].steps)]
+    pick = next((pick for pick in context.picks if name in pick.fields), None)
+    if pick is not None:
+        return [Stage(_BY_PYTHON, (called(pick), *(() if collate is None else (str(collate),))))]
     if name in dataset.lists:
         return [Stage(_BY_PYTHON, ("lists",))]
     if name in rows.fields:
@@ -252,7 +258,7 @@ class _Machinery:
     """
     Begins batches: ``rows`` by ``decoders``, and of what Python must see, ``tokens``, ``preferences`` of prompts and
     answers, ``ragged`` arrays, and ``others``, which are text, JSON and bytes; of fields of lists the rows of
-    ``elements``, and ``lists`` of anything else.
+    ``elements``, and ``lists`` of anything else, of which ``picked`` are those that a Pick draws from.
     """
 
     context: ProducerContext
@@ -269,6 +275,7 @@ class _Machinery:
     others: Sequence[RowReader]
     elements: Mapping[str, RowDecoder]
     lists: Sequence[RowReader]
+    picked: Sequence[tuple[RowReader, Pick]]
 
     @property
     def buffer_bytes(self) -> int:
@@ -293,6 +300,7 @@ class _Machinery:
             or self.others
             or self.elements
             or self.lists
+            or self.picked
             or fields.adds
             or fields.mosaics
             or fields.patches
@@ -352,7 +360,11 @@ class _Machinery:
             chunk = part.elements[name]
             pending.append(PendingElements(decoder.field, decoder, chunk, part, self.pillow_count, options.output))
         verify, output = options.verify, options.output
-        return [*pending, *(PendingLists(reader, part, verify=verify, output=output) for reader in self.lists)]
+        pending += [PendingLists(reader, part, verify=verify, output=output) for reader in self.lists]
+        for reader, pick in self.picked:
+            how = fields.collates.get(reader.field.name)
+            pending.append(PendingPicked(reader, part, pick, how, verify=verify, output=output))
+        return pending
 
 
 def _start(
@@ -369,8 +381,12 @@ def _start(
     def decoder(field: RowField) -> RowDecoder:
         return RowDecoder(field, pool, _buffers(context, field), pillow, options.verify)
 
-    lists = [reader for reader in context.dataset.readers.values() if reader.field.name in context.dataset.lists]
-    readers = [reader for reader in context.dataset.readers.values() if not (reader.has_rows or reader in lists)]
+    every, picks = context.dataset.readers.values(), {name: pick for pick in context.picks for name in pick.fields}
+    others = [reader for reader in every if not reader.has_rows]
+    picked = [(reader, picks[reader.field.name]) for reader in others if reader.field.name in picks]
+    others = [reader for reader in others if reader.field.name not in picks]
+    lists = [reader for reader in others if reader.field.name in context.dataset.lists]
+    readers = [reader for reader in others if reader not in lists]
     collates = context.field_options.collates
     joint = {
         reader.field.name: TokenReader(reader)
@@ -403,7 +419,8 @@ def _start(
         ragged=[reader for reader in readers if reader.field.traits.is_ragged],
         others=[reader for reader in readers if not (reader.field.traits.is_tokens or reader.field.traits.is_ragged)],
         elements={name: decoder(field) for name, field in elements.items()},
-        lists=[reader for reader in lists if not reader.has_rows],
+        lists=lists,
+        picked=picked,
     )
 
 
@@ -567,7 +584,7 @@ class _FieldsBatch:
 
     def _token_counts(self) -> tuple[int, int]:
         """Return the tokens and patches in all fields of the batch, and the slots for them."""
-        kinds = (PaddedTokens, JoinedTokens, PreferenceTokens, PendingRowFields)
+        kinds = (PaddedTokens, JoinedTokens, PreferenceTokens, PendingRowFields, PendingPicked)
         counts = [pending.counts for pending in self._pending if isinstance(pending, kinds)]
         return sum(tokens for tokens, _ in counts), sum(slots for _, slots in counts)
 

@@ -34,6 +34,7 @@ from fastio.loader.thread_tuner import Pool
 from fastio.samplers.batches import Batches
 from fastio.transforms.batch.functions import FailedSamplesError
 from fastio.transforms.fused import PicturePass
+from fastio.transforms.pick import Pick
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import Placement
 from fastio.types.split import Split
@@ -66,8 +67,8 @@ class ProducerContext:
     that are not one picture, array or row of token ids, alone or with a label; ``field_options`` says it of any.
     ``rows`` says how the plain path collates fields whose values differ in length. ``compared`` are the checksums of
     the samples of a cache in memory, see CacheContents; None for others. ``clips`` says which samples are one clip.
-    ``seed`` is the loader's, for what is drawn where samples are looked up. ``split`` says which parts of samples come,
-    if not whole ones.
+    ``seed`` is the loader's, for what is drawn where samples are looked up, as ``picks`` do. ``split`` says which parts
+    of samples come, if not whole ones.
     ``steps`` are done to batches in the loop's thread, where samples are good or bad: up to the last function of a
     single picture, whose sample may be bad to it; None: there is none.
     """
@@ -86,6 +87,7 @@ class ProducerContext:
     seed: int = 0
     steps: BatchSteps | None = None
     split: Split | None = None
+    picks: Sequence[Pick] = ()
 
     @property
     def field_options(self) -> FieldOptions:
