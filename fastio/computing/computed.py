@@ -13,12 +13,11 @@ from types import CodeType
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import crc32
 from fastio.converters import Part, pack
-from fastio.converters.fields.arrays import is_tensor
+from fastio.converters.fields.arrays import UnfitError, as_numpy, is_tensor
 from fastio.converters.fields.values import encode_values
 from fastio.converters.packing.options import Progress
 from fastio.converters.packing.record import PackReport
@@ -28,6 +27,7 @@ from fastio.converters.sources.source import split_by_bytes
 from fastio.converters.write.fields import Fields, FieldsAsked, infer_field
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.errors import FastioError, SampleError, SchemaError, StoreError
+from fastio.loader.batch_steps import Numbered
 from fastio.loader.fast_loader import FastLoader
 from fastio.store import SampleStore, open_store
 from fastio.store.files.local import expanded, is_local
@@ -322,16 +322,21 @@ class _Work:
             on_error="skip",
         )
 
-    def values(self, batch: Any) -> dict[str, list[Any]]:
+    def values(self, batch: Numbered) -> dict[str, list[Any]]:
         """Return what the function makes of a batch: a value a sample, by field."""
-        name, count = _name_of(self.function), self.samples_of(batch)
-        made = self.function(batch)
+        name, count = _name_of(self.function), len(batch.indices)
+        made = self.function(batch.batch)
         if not isinstance(made, Mapping) or not made:
             got = "an empty dict" if made == {} else type(made).__name__
             raise FastioError(
                 f'{name} returned {got}, expected a dict of values by field, such as {{"embedding": ...}}'
             )
-        values = {str(field): _one_by_one(each) for field, each in made.items()}
+        values = dict[str, list[Any]]()
+        for field, each in made.items():
+            try:
+                values[str(field)] = _one_by_one(each)
+            except UnfitError as exc:
+                raise FastioError(f"{name} returned a field {field!r} that {exc}") from exc
         for field, each in values.items():
             if len(each) != count:
                 raise FastioError(
@@ -340,11 +345,6 @@ class _Work:
                 )
         return values
 
-    def samples_of(self, batch: Any) -> int:
-        """Return how many samples a batch has."""
-        first = batch[0] if self.dataset.form.kind in ("pair", "tuple") else batch
-        return len(next(iter(first.values())) if isinstance(first, Mapping) else first)
-
     def schema(self, asked: Fields) -> tuple[Schema, int]:
         """Return the fields of what the function returns for a first batch, and the bytes of a sample's values."""
         store = self.dataset.store
@@ -352,9 +352,9 @@ class _Work:
         first = ""  # why the first sample, or batch, that is not good is none
         for start in range(0, len(store), self.batch_size):
             with self.loader(np.arange(start, min(start + self.batch_size, len(store))), self.batch_size) as loader:
-                for batch in loader:
+                for each in loader.numbered():
                     try:
-                        made = self.values(batch)
+                        made = self.values(each)
                     except SampleError as exc:
                         first = first or f"is refused by {_name_of(self.function)}: {exc}"
                 first = first or next((_words(error) for error in loader.skipped), "")
@@ -378,17 +378,24 @@ class _Work:
 
 
 def _one_by_one(values: Any) -> list[Any]:
-    """Return the values of a batch as a list."""
-    if is_tensor(values):
-        whole = values.detach().cpu()
-        values = (whole.float() if str(whole.dtype) == "torch.bfloat16" else whole).numpy()
-    if isinstance(values, np.ndarray):
-        return list(values)
-    if not isinstance(values, (list, tuple)):
-        raise FastioError(
-            f"a value of {type(values).__name__}: expected an array, a tensor or a list, one for a sample"
-        )
-    return list(values)
+    """
+    Return the values of a batch as a list. Raises UnfitError, in words that follow whose they are.
+
+    Arrays and tensors are copied: a function may write its next batch into the same ones.
+    """
+    if isinstance(values, (list, tuple)):
+        return [_copied(value) for value in values]
+    expected = "an array, a tensor or a list, one value for each sample"
+    whole = as_numpy(values, expected=expected) if is_tensor(values) or isinstance(values, np.ndarray) else None
+    if whole is None or not whole.ndim:
+        raise UnfitError(f"is {'a single number' if whole is not None else type(values).__name__}; expected {expected}")
+    return list(whole.copy())
+
+
+def _copied(value: Any) -> Any:
+    if is_tensor(value):
+        return value.detach().clone()
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,26 +411,21 @@ class _Computed:
         return lambda: self._values(indices)
 
     def _values(self, indices: Indices) -> Values:
-        rows: list[dict[str, list[Any]] | None] = []  # of a batch; None: the function refuses one of its samples
-        counts: list[int] = []
-        with self.work.loader(indices, self.work.batch_size) as loader:
-            for batch in loader:
-                counts.append(self.work.samples_of(batch))
-                try:
-                    rows.append(self.work.values(batch))
-                except SampleError:
-                    rows.append(None)
-            problems = {_position(indices, error.index): _words(error) for error in loader.skipped}
-        good = np.setdiff1d(np.arange(len(indices)), np.fromiter(problems, np.int64, len(problems)))
-        if len(good) != sum(counts):
-            raise AssertionError(f"{sum(counts)} samples in batches, expected {len(good)}")
+        places = {index: position for position, index in enumerate(indices.tolist())}
         made: dict[int, Mapping[str, Any]] = {}
-        for positions, values in zip(_runs(good, counts), rows, strict=True):
-            if values is None:
-                for position in positions.tolist():
-                    self._alone(indices, position, made, problems)
-            else:
-                made.update(_samples(positions, values))
+        refused: list[int] = []  # the samples of batches of which the function refuses one
+        with self.work.loader(indices, self.work.batch_size) as loader:
+            for each in loader.numbered():
+                positions = [places[index] for index in each.indices.tolist()]
+                try:
+                    made.update(_samples(positions, self.work.values(each)))
+                except SampleError:
+                    refused += positions
+            problems = {places[error.index]: _words(error) for error in loader.skipped}
+        for position in refused:
+            self._alone(indices, position, made, problems)
+        if len(made) + len(problems) != len(indices):
+            raise AssertionError(f"{len(made)} samples and {len(problems)} problems, expected {len(indices)}")
         return self._encoded(len(indices), made, problems)
 
     def _alone(
@@ -431,9 +433,9 @@ class _Computed:
     ) -> None:
         """Compute one sample, which may be the one that the function refuses."""
         with self.work.loader(indices[position : position + 1], 1) as loader:
-            for batch in loader:
+            for each in loader.numbered():
                 try:
-                    made.update(_samples(np.array([position]), self.work.values(batch)))
+                    made.update(_samples([position], self.work.values(each)))
                 except SampleError as exc:
                     problems[position] = f"is refused by {_name_of(self.work.function)}: {exc}"
 
@@ -465,20 +467,11 @@ def _blank(dtype: str, shape: Sequence[int | None]) -> Any:
     return zeros if shape else zeros[()]
 
 
-def _position(indices: Indices, index: int) -> int:
-    return int(np.flatnonzero(indices == index)[0])
-
-
 def _words(error: SampleError) -> str:
     """Return what is wrong with a sample, without its path and key."""
     return str(error).partition("): ")[2] or str(error)
 
 
-def _runs(positions: NDArray[np.int64], counts: Sequence[int]) -> Iterator[NDArray[np.int64]]:
-    """Return the positions of the samples of each batch."""
-    return iter(np.split(positions, np.cumsum(counts)[:-1]) if counts else ())
-
-
-def _samples(positions: NDArray[np.int64], values: Mapping[str, list[Any]]) -> dict[int, Mapping[str, Any]]:
+def _samples(positions: Sequence[int], values: Mapping[str, list[Any]]) -> dict[int, Mapping[str, Any]]:
     rows = zip(*values.values(), strict=True)
-    return {at: dict(zip(values, row, strict=True)) for at, row in zip(positions.tolist(), rows, strict=True)}
+    return {at: dict(zip(values, row, strict=True)) for at, row in zip(positions, rows, strict=True)}

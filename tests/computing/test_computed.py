@@ -92,6 +92,26 @@ def test_types_that_are_asked_for(photos: str, tmp_path: Path) -> None:
         compute(photos, tmp_path / "more.h5", describe, fields={"pose": "float32[2]"}, **OPTIONS)
 
 
+@pytest.mark.parametrize(
+    ("read", "counts_of"),
+    [
+        ("many", lambda batch: batch[1]),
+        (("many", "number"), lambda batch: batch[0][1]),
+        (("number", "many"), lambda batch: batch[1][1]),
+        (None, lambda batch: batch["many_counts"]),
+    ],
+)
+def test_lists_of_pictures(tmp_path: Path, read: Any, counts_of: Any) -> None:
+    """A batch has all pictures of its samples, as the loader makes it; values are one a sample all the same."""
+    with Writer(tmp_path / "lists.h5", {"many": "image[*]", "number": "int"}) as writer:
+        for number in range(COUNT):
+            writer.write({"many": [encode(each) for each in pictures(number % 4)], "number": number}, key=f"{number}")
+    compute(
+        tmp_path / "lists.h5", tmp_path / "out.h5", lambda batch: {"count": counts_of(batch)}, read=read, batch_size=7
+    )
+    assert [number % 4 for number in range(COUNT)] == open_store(tmp_path / "out.h5").column("count").tolist()
+
+
 # Interrupted, in parts, by others.
 
 
@@ -306,7 +326,12 @@ def test_damaged_photos(photos: str, tmp_path: Path) -> None:
     [
         (lambda batch: batch["image"], "returned Tensor, expected a dict of values by field"),
         (lambda batch: {"x": [1, 2]}, "returned 2 values of 'x' for a batch of 7 samples"),
-        (lambda batch: {"x": 1}, "a value of int: expected an array, a tensor or a list"),
+        (lambda batch: {"x": 1}, "<lambda> returned a field 'x' that is int; expected an array, a tensor or a list"),
+        (lambda batch: {"x": batch["number"].sum()}, "returned a field 'x' that is a single number; expected an array"),
+        (
+            lambda batch: {"x": batch["number"].to_sparse()},
+            "returned a field 'x' that is a tensor torch.int64 that NumPy has",
+        ),
         (
             lambda batch: {"x" if 0 in batch["number"] else "y": batch["number"]},
             "returned y for a batch, and no 'x', which it returned for the first one",
@@ -317,6 +342,45 @@ def test_what_a_function_must_return(photos: str, tmp_path: Path, function: Any,
     """One line each."""
     with pytest.raises(FastioError, match=words):
         compute(photos, tmp_path / "out.h5", function, **OPTIONS)
+
+
+def _into_one_array(count: int) -> Any:
+    kept = np.empty((count, 2), np.float32)
+
+    def embed(numbers: Any) -> dict[str, Any]:
+        kept[: len(numbers)] = numbers.numpy()[:, None]
+        return {"x": kept[: len(numbers)]}
+
+    return embed
+
+
+def _into_one_tensor(count: int) -> Any:
+    kept = torch.empty(count, 2)
+
+    def embed(numbers: Any) -> dict[str, Any]:
+        kept[: len(numbers)] = numbers[:, None]
+        return {"x": kept[: len(numbers)]}
+
+    return embed
+
+
+def _into_a_list_of_one_array(count: int) -> Any:
+    kept = np.empty((count, 2), np.float32)
+
+    def embed(numbers: Any) -> dict[str, Any]:
+        kept[: len(numbers)] = numbers.numpy()[:, None]
+        return {"x": [*kept[: len(numbers)]]}
+
+    return embed
+
+
+@pytest.mark.parametrize("make", [_into_one_array, _into_one_tensor, _into_a_list_of_one_array])
+def test_a_function_may_return_the_same_memory_for_each_batch(photos: str, tmp_path: Path, make: Any) -> None:
+    """As compiled networks and scripts with an output of their own do: values are those of their batch."""
+    compute(photos, tmp_path / "out.h5", make(4), read="number", batch_size=4)
+    assert [[number, number] for number in range(COUNT)] == [
+        value.tolist() for value in FastDataset(tmp_path / "out.h5", fields="x")
+    ]
 
 
 # The command.
