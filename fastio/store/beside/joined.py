@@ -202,9 +202,18 @@ def _check(first: SealedStore, other: SealedStore, match: KeyMatch, allowed: Seq
 
 
 def _renamed(other: SealedStore, renamed: Mapping[str, str | None]) -> dict[str | None, str]:
-    """Return the fields of a store by their new names."""
-    names = [field.name for field in other.schema.fields]
-    return {renamed.get(f"{other.path}:{name}", renamed.get(name, name)): name for name in names}
+    """Return the fields of a store by their new names. Raises SchemaError if two of them would have one name."""
+    found: dict[str | None, str] = {}
+    for field in other.schema.fields:
+        own = field.name
+        name = renamed.get(f"{other.path}:{own}", renamed.get(own, own))
+        if name is not None and name in found:
+            raise SchemaError(
+                f"{other.path}: its fields {found[name]!r} and {own!r} would both be {name!r}: give one another name, "
+                f"fields={{{own!r}: {own + '_2'!r}}}, or leave it out, fields={{{own!r}: None}} (--rename {own}=)"
+            )
+        found[name] = own
+    return found
 
 
 def _check_names(others: Sequence[SealedStore], renamed: Mapping[str, str | None]) -> None:
@@ -325,6 +334,7 @@ class BesideStore:
         self.shard_paths: Sequence[str] = tuple(path for member in members for path in member.store.shard_paths)
         self.files: StoreFiles = _files([member.store for member in members])
         self._columns: dict[str, NDArray[Any]] = {}
+        self._elements: dict[str, Elements] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -365,7 +375,12 @@ class BesideStore:
         return self._placed(number, member.store.spans(own, member.at(chosen), checksums=checksums))
 
     def elements(self, field: str) -> Elements:
-        """As SampleStore.elements."""
+        """As SampleStore.elements; looked up once, as loaders ask for every chunk."""
+        if field not in self._elements:
+            self._elements[field] = self._elements_of(field)
+        return self._elements[field]
+
+    def _elements_of(self, field: str) -> Elements:
         number, own = self._of(field)
         member = self.members[number]
         inner = member.store.elements(own)

@@ -9,6 +9,7 @@ apart.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -309,9 +310,13 @@ class _Found:
 
 
 def _unwritten(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return as many -1, in a file without a name: the kernel may write them there if memory is short."""
+    """
+    Return as many -1, in a file without a name: the kernel may write them there if memory is short.
+
+    Their room is taken now: where a disk that is full has none for a page, writing to it would kill the process.
+    """
     with tempfile.TemporaryFile(buffering=0) as file:
-        file.truncate(max(1, count) * dtype.itemsize)
+        os.posix_fallocate(file.fileno(), 0, max(1, count) * dtype.itemsize)
         rows: NDArray[Any] = np.memmap(file, dtype, "r+", shape=(max(1, count),))
     rows[:] = -1
     return rows[:count]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import pickle
 import re
@@ -259,6 +260,15 @@ def test_two_fields_of_one_name(pair: tuple[str, str], tmp_path: Path) -> None:
         assert ["caption", "latent", "score", "second"] == [field.name for field in joined.schema.fields]
 
 
+@pytest.mark.parametrize("fields", [{"caption": "latent"}, {"caption": "x", "score": "x"}])
+def test_two_fields_of_one_store_under_one_name(pair: tuple[str, str], fields: dict[str, str]) -> None:
+    """Neither is left out without a word."""
+    with pytest.raises(SchemaError, match=r"more\.h5: its fields 'caption' and .* would both be .*: give one another"):
+        beside(*pair, fields=fields)
+    with beside(*pair, fields={"caption": "latent", "latent": "caption"}) as joined:
+        assert "caption of 3" == FastDataset(joined)[3]["latent"]
+
+
 def test_a_field_that_belongs_to_another(tmp_path: Path) -> None:
     """Labels of boxes follow the new name of the boxes, and cannot stay without them."""
     order = list(range(COUNT))
@@ -363,6 +373,17 @@ def test_a_folder_that_cannot_be_written(
     monkeypatch.setattr(key_map, "match_keys", None)
     with beside(*pair) as joined:
         assert "caption of 3" == FastDataset(joined)[3]["caption"]
+
+
+def test_a_full_disk_is_an_error(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where TMPDIR has no room for the map, that is said: the kernel would kill a process that writes to its pages."""
+
+    def no_room(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", no_room)
+    with pytest.raises(StoreError, match=r"cannot be matched .*No space left on device.*TMPDIR"):
+        beside(*pair)
 
 
 # Loaders.
