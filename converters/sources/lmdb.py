@@ -231,14 +231,21 @@ def _recognition(pile: _Pile, _options: SourceOptions) -> ListedSource:
     rows: dict[str, dict[int, int]] = {"image": {}, "label": {}}
     problems: list[Problem] = []
     others: list[Problem] = []
+    twice: list[tuple[str, int, int]] = []
     for row, key in enumerate(pile.values.keys):
         match = _OCR.match(key)
         if match is not None:
-            rows[match[1].decode()][int(match[2])] = row
+            kind, number = match[1].decode(), int(match[2])
+            if rows[kind].setdefault(number, row) != row:
+                twice.append((kind, number, row))
         elif key == _COUNT:
             count = _count(pile, row)
         else:
             others.append(Problem(_text(key), "is neither image-000000001 nor label-000000001"))
+    doubles = {row for _, _, row in twice} | {rows[kind][number] for kind, number, _ in twice}
+    problems += [Problem(_text(pile.values.keys[row]), "has the number of another key: remove one") for row in doubles]
+    for kind, number, _ in twice:
+        rows[kind].pop(number, None)
     images, texts = rows["image"], rows["label"]
     numbers = sorted(images.keys() & texts.keys())
     for one, other, what in ((images, texts, "label"), (texts, images, "image")):

@@ -123,6 +123,17 @@ def test_text_recognition(tmp_path: Path) -> None:
     assert "num-samples is 4, but there are 6" in refused(write(tmp_path / "n.mdb", values | {b"num-samples": b"4"}))
 
 
+def test_keys_of_one_number(tmp_path: Path) -> None:
+    """Two pictures of one number are both problems: nothing tells which one its text belongs to."""
+    values = {b"image-%09d" % i: picture(i) for i in range(1, 4)} | {b"image-2": picture(9), b"num-samples": b"3"}
+    values |= {b"label-%09d" % i: b"word" for i in range(1, 4)}
+    _, samples, skipped = packed(write(tmp_path / "in.mdb", values), tmp_path / "o.zip", skip=True)
+
+    assert ["image-000000001", "image-000000003"] == sorted(samples)
+    assert {"image-000000002", "image-2", "label-000000002"} == set(skipped)
+    assert "has the number of another key" in skipped["image-2"]
+
+
 def test_pickled_pairs(tmp_path: Path) -> None:
     """Pairs, dicts and arrays are read as data; what would run code is a problem of its sample."""
     pairs = {b"%d" % i: pickle.dumps((picture(i), i)) for i in range(3)}
