@@ -99,7 +99,7 @@ def _lying(spans: Spans | None, memory: Any) -> Spans | None:
 def _why(place: str, type_: Any) -> str:
     """Why the values of a column of this type are not those bytes of its file that packing gives."""
     if plain_name(place) != place:
-        return f"lie in {Path(place).name}, which is compressed as a whole"
+        return _whole_file(place)
     types = pyarrow("to read tables").types
     odd = (types.is_run_end_encoded, types.is_binary_view, types.is_string_view)
     if any(is_(type_) for is_ in odd):
@@ -108,6 +108,10 @@ def _why(place: str, type_: Any) -> str:
     if not is_bytes(type_) and not types.is_string(plain) and not types.is_large_string(plain):
         return "are not kept as fields of samples are"
     return "are compressed in the record batches (LZ4 or Zstandard; compression=None of the writer avoids that)"
+
+
+def _whole_file(place: str) -> str:
+    return f"lie in {Path(place).name}, which is compressed as a whole"
 
 
 def in_parquet(rows: TableFiles, columns: Sequence[PlacedColumn], *, check: bool) -> dict[str, PlacedField]:
@@ -123,6 +127,10 @@ def in_parquet(rows: TableFiles, columns: Sequence[PlacedColumn], *, check: bool
         if number == 0:  # the others have the same types
             columns = [each for each in columns if stays_bytes(each.field, type_at(place, schema, each.path))]
             found = {each.field.name: PlacedField.of(int(rows.file_rows.sum())) for each in columns}
+        if plain_name(place) != place:
+            for placed in found.values():
+                placed.unfit = placed.unfit or _whole_file(place)
+            continue
         data = np.memmap(place, np.uint8, "r")
         start = int(rows.file_starts[number])
         for column in columns:
@@ -152,8 +160,10 @@ def _chunks(place: str, schema: Any, footer: Any, column: PlacedColumn) -> Itera
     inner = (*column.path, "bytes") if is_picture_struct(type_at(place, schema, column.path)) else column.path
     name = ".".join(inner)
     words = f"column {name!r}"
-    leaf = next(i for i in range(footer.num_columns) if footer.schema.column(i).path == name)
-    of = footer.schema.column(leaf)
+    leaves = [i for i in range(footer.num_columns) if footer.schema.column(i).path == name]
+    if len(leaves) != 1:  # names may have dots
+        raise NotPlainError(f"lie in one of {len(leaves)} columns with the path {name!r}")
+    leaf, of = leaves[0], footer.schema.column(leaves[0])
     if of.max_repetition_level:
         raise NotPlainError(f"lie in lists ({words})")
     width = of.length if of.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0

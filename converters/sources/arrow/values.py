@@ -55,8 +55,10 @@ def encode_array(field: Field, array: Any, *, where: str) -> EncodedField:
     if stays_bytes(field, array.type):  # where they lie, which drop_null would copy
         spans = _encoded(field, array).spans
         assert spans is not None
-        return _scattered(field, EncodedField(spans=spans.at(present)), present, len(array), missing)
-    return _scattered(field, _encoded(field, array.drop_null()), present, len(array), missing)
+        values = EncodedField(spans=spans.at(present))
+    else:
+        values = _encoded(field, array.drop_null())
+    return values.among(len(array), present.tolist(), missing)
 
 
 def _of_dictionary(field: Field, array: Any, where: str) -> EncodedField | None:
@@ -76,9 +78,8 @@ def _of_dictionary(field: Field, array: Any, where: str) -> EncodedField | None:
         )
     missing = dict.fromkeys(np.setdiff1d(np.arange(len(array)), present).tolist(), _NULL.format(repr(where)))
     problems = {i: words.problems[k] for i, k in enumerate(chosen.tolist()) if k in words.problems}
-    return _scattered(
-        field, EncodedField(spans=words.spans.at(chosen), problems=problems), present, len(array), missing
-    )
+    values = EncodedField(spans=words.spans.at(chosen), problems=problems)
+    return values.among(len(array), present.tolist(), missing)
 
 
 def stays_bytes(field: Field, type_: Any) -> bool:
@@ -148,22 +149,6 @@ def _picture_bytes(array: Any, where: str) -> tuple[Any, dict[int, str]]:
 def _bits(array: Any) -> NDArray[np.bool_]:
     bits: NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
     return bits
-
-
-def _scattered(
-    field: Field, encoded: EncodedField, present: NDArray[np.int64], count: int, missing: dict[int, str]
-) -> EncodedField:
-    """The values at the positions ``present`` of ``count``, and nothing at the others."""
-    problems = {**missing, **{int(present[i]): sentence for i, sentence in encoded.problems.items()}}
-    if encoded.column is not None:
-        column = np.zeros((count, *encoded.column.shape[1:]), field.dtype)
-        column[present] = encoded.column
-        return EncodedField(column=column, problems=problems)
-    assert encoded.spans is not None
-    shard, starts, sizes = np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count, np.int64)
-    shard[present], starts[present] = encoded.spans.shard, encoded.spans.starts
-    sizes[present] = encoded.spans.sizes
-    return EncodedField(spans=Spans(encoded.spans.buffers, shard, starts, sizes), problems=problems)
 
 
 def _encoded(field: Field, array: Any) -> EncodedField:

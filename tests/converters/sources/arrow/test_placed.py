@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -194,6 +195,14 @@ def test_indices_of_a_saved_dataset(tmp_path: Path) -> None:
     assert [2, 0, 1] == content.columns["label"].tolist()
 
 
+def _compressed(path: Path, **options: Any) -> Path:
+    """The same file, compressed as a whole."""
+    write_parquet(path.with_suffix(""), picture_table(3), **options)
+    path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+    path.with_suffix("").unlink()
+    return path
+
+
 REFUSED: list[tuple[str, Callable[[Path], Path], str]] = [
     (
         "a.parquet",
@@ -207,6 +216,7 @@ REFUSED: list[tuple[str, Callable[[Path], Path], str]] = [
         ),
         "are encoded as DELTA_LENGTH_BYTE_ARRAY (column 'image.bytes'; use_dictionary=False",
     ),
+    ("a.parquet.gz", lambda path: _compressed(path, **PLAIN), "lie in a.parquet.gz, which is compressed as a whole"),
     (
         "a.arrow",
         lambda path: write_file(path, picture_table(3), options=pa.ipc.IpcWriteOptions(compression="lz4")),
@@ -228,6 +238,19 @@ def test_what_does_not_lie_in_place(tmp_path: Path, name: str, write: Callable[[
 
     assert isinstance(reason, str)
     assert f"its values 'image' {words}" in reason
+
+
+def test_columns_of_one_path(tmp_path: Path) -> None:
+    """A column "a.b" and the part "b" of a column "a" have one path in the file: neither is taken for the other."""
+    own, other = [b"own"] * 3, [b"other"] * 3
+    parts = pa.StructArray.from_arrays([pa.array(own, pa.binary())], ["b"])
+    path = write_parquet(tmp_path / "a.parquet", pa.table([parts, pa.array(other)], names=["a", "a.b"]), 3, **PLAIN)
+    source = open_source(path, fields=[parse_choice("data=a.b:bytes")])
+    assert isinstance(source, ListedSource)
+    here, there = placed(source), as_packed(source)
+
+    assert bytes_of(here, "data") == bytes_of(there, "data") != []
+    assert {"data": "lie in one of 2 columns with the path 'a.b'"} == here.unfit
 
 
 def _pictures(count: int) -> list[dict[str, Any]]:
