@@ -23,6 +23,7 @@ from fastio.types.schema import Field
 __all__ = [
     "DatasetSamples",
     "Unreadable",
+    "field_name",
     "renamed_samples",
 ]
 
@@ -384,7 +385,7 @@ def describe_features(dataset: Any) -> tuple[dict[str, FieldType], dict[str, Any
     for column, feature in dataset.features.items():
         if column not in chosen:
             continue
-        name = _field_name(column)
+        name = field_name(column)
         if name in fields:
             other = next(other for other, field in columns.items() if field == name)
             raise SchemaError(f"columns {other!r} and {column!r} both become the field {name!r}: rename one of them")
@@ -441,7 +442,8 @@ def _element(feature: Any) -> Any:
     return feature.feature if type(feature).__name__ in ("List", "Sequence") else None
 
 
-def _field_name(column: str) -> str:
+def field_name(column: str) -> str:
+    """Return the name of the field that a column becomes: in small letters, with "_" for what a name cannot have."""
     name = re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_")
     return name if name and name[0].isalpha() else f"column_{name}".rstrip("_")
 

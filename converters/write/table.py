@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fastio.converters.sources.tables.rows import TableFile
+from fastio.converters.write.datasets import field_name
 from fastio.converters.write.writer import Writer
 from fastio.errors import FastioError, SchemaError, SourceError, StoreError
 from fastio.store import open_store
@@ -19,14 +19,13 @@ from fastio.store.index.store import SealedStore
 
 __all__ = ["open_packed"]
 
-_RULES = 1  # by which rows become samples
-_NOT_IN_NAMES = re.compile(r"[^a-z0-9_]+")
+_RULES = 2  # by which rows become samples
 
 
 def open_packed(path: str, key: str) -> SealedStore:
     """
     Open the rows of a table (JSON lines, JSON, Parquet, Arrow) as samples: ``key`` is the column with their keys, the
-    others are fields, with types as ``fastio.pack`` infers them.
+    others are fields, with names and types as ``fastio.pack`` gives them.
 
     They are packed into the cache directory, once for each version of the file. Raises SourceError for rows that cannot
     be read and a column that is not there, SchemaError for values whose type is unclear, SampleError for a row that
@@ -83,8 +82,7 @@ def _names(table: TableFile, key: str) -> dict[str, str]:
     names: dict[str, str] = {}
     for title in first:
         if title != key:
-            name = _NOT_IN_NAMES.sub("_", title.lower()).strip("_")
-            names[title] = name if name[:1].isalpha() else f"x_{name}"
+            names[title] = field_name(title)
     twice = next((title for title in names if list(names.values()).count(names[title]) > 1), None)
     if twice is not None:
         raise SchemaError(f"{table.path}: several columns would be the field {names[twice]!r}: rename {twice!r}")

@@ -55,6 +55,13 @@ def test_rows_are_found_by_their_keys(photos: str, tmp_path: Path, suffix: str) 
     assert "caption: 'caption 0'  score: 0" in result.output
 
 
+def test_fields_are_called_as_packing_a_dataset_calls_them(photos: str, tmp_path: Path) -> None:
+    """Titles that no field may have get the same names whether rows are packed or read beside."""
+    rows = [{"key": f"a/{number}.png", "2nd": number, "A  B": "x"} for number in range(6)]
+    with beside(photos, written(tmp_path / "captions.jsonl", rows)) as both:
+        assert ["photo", "column_2nd", "a_b"] == [field.name for field in both.schema.fields]
+
+
 def test_packed_once_for_each_version(photos: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second opening reads no row; a changed table is packed anew."""
     other = written(tmp_path / "captions.jsonl", ROWS)
