@@ -18,7 +18,6 @@ from fastio.store import FORMATS, SampleStore
 from fastio.store.beside.joined import BesideStore
 from fastio.store.files.local import is_local
 from fastio.store.formats.format import Format
-from fastio.store.kinds.names import is_pattern
 from fastio.store.protocol import read_values
 from fastio.store.token_files import keeps_stream
 from fastio.types.picture_kinds import PICTURE_KINDS
@@ -345,7 +344,7 @@ def describe_source(source: Source, what: str) -> dict[str, Any]:
         ],
         "left_out": len(source.left_out),
         "left_out_columns": (source.metadata.get("source") or {}).get("left_out") or [],
-        "in_place": not is_pattern(source.path) and lies_in_files(source),
+        "in_place": lies_in_files(source),
     }
 
 

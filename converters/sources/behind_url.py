@@ -12,7 +12,9 @@ import fnmatch
 import json
 import logging
 import re
+import shlex
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,18 +37,21 @@ from fastio.store.foreign.other_libraries import INDEX_NAME, ShardEntry, shards_
 from fastio.store.index.seal import split_keys
 from fastio.store.index.sealed import Shard
 from fastio.store.jump_tables import with_points
-from fastio.store.kinds.names import is_record_name
+from fastio.store.kinds.names import is_of_part, is_record_name, part_of
 from fastio.store.kinds.recognise import not_packed, recognise
 from fastio.store.kinds.unpacked import Unpacked
 from fastio.store.remote_folder import RemoteFolder
 from fastio.store.write.atomic import writing
 from fastio.types.schema import is_plain_path
+from fastio.types.units import counted
 from fastio.types.units import size as size_words
 
 __all__ = ["RemoteContainers", "find_containers", "list_containers"]
 
 _OF_PLACE: Final = ("skipped", "left_out")
 _LABEL: Final = "label"
+_MOST_FOLDERS: Final = 16  # looked into below a URL
+_SHOWN: Final = 10  # folders in a message
 _WILDCARD: Final = re.compile(r"[*?\[]")
 _LOG = logging.getLogger(__name__)
 
@@ -65,42 +70,85 @@ class RemoteContainers:
     stamp: int
 
 
-def find_containers(url: str, remote: Remote) -> RemoteContainers | None:
+def find_containers(url: str, remote: Remote, split: str | None) -> RemoteContainers | None:
     """
     Return the shards that the ``index.json`` at a URL lists, or the TFRecord files that it names: a folder, a file, or
-    a pattern. None if it names nothing like that.
+    a pattern; those of a ``split``, in a folder of that name or with names that speak of it; or those in the only
+    folder below that has some. None if it names nothing like that.
+
+    Raises SourceError if it holds several splits, or not the one asked for.
     """
     folder = url.rstrip("/")
+    if split is not None:
+        at = f"{folder}/{split}" if is_plain_path(split) else ""
+        found = (_indexed(url, at, remote) or _records(url, at, remote)) if at else None
+        found = found or _records(url, folder, remote, split)
+        if found is None:
+            there = _folders(folder, remote)
+            known = f"its folders are {', '.join(map(repr, there[:_SHOWN]))}" if there else "it has no folders"
+            raise SourceError(f"{url}: has no folder {split!r} for --split; {known}")
+        return found
+    found = _indexed(url, folder, remote) or _records(url, folder, remote)
+    if found is not None:
+        return found
+    below = {
+        name: each
+        for name in _folders(folder, remote)[:_MOST_FOLDERS]
+        if (each := _indexed(url, f"{folder}/{name}", remote) or _records(url, f"{folder}/{name}", remote))
+    }
+    _refuse_splits(url, [*below])
+    return next(iter(below.values()), None)
+
+
+def _refuse_splits(url: str, splits: Sequence[str]) -> None:
+    if len(splits) > 1:
+        raise SourceError(f"{url}: holds several splits, {', '.join(splits):.200}: choose one with --split")
+
+
+def _folders(folder: str, remote: Remote) -> list[str]:
+    """The folders at a URL; none if its server lists nothing."""
+    try:
+        return RemoteFolder(folder, remote).folders()
+    except StoreError as exc:
+        _LOG.debug("%s", exc)
+        return []
+
+
+def _indexed(url: str, folder: str, remote: Remote) -> RemoteContainers | None:
+    """The shards that the ``index.json`` in a folder lists."""
     try:
         data = open_file(f"{folder}/{INDEX_NAME}", options=remote)
         raw = data.read(0, data.size).tobytes()
         data.release()
     except StoreNotFound:
-        return _records(url, remote)
+        return None
     entries = shards_in(raw)
     if not entries or not all(is_plain_path(each.name) for each in entries):
         return None
     return RemoteContainers(url, entries, [f"{folder}/{each.name}" for each in entries], crc32(raw))
 
 
-def _records(url: str, remote: Remote) -> RemoteContainers | None:
-    """The TFRecord files that a URL names: one, those of a folder, or those that a pattern matches."""
-    folder, _, last = url.rstrip("/").rpartition("/")
+def _records(url: str, at: str, remote: Remote, split: str | None = None) -> RemoteContainers | None:
+    """
+    The TFRecord files that a URL ``at`` names: one, those of a folder, or those that a pattern matches; with ``split``,
+    those whose names speak of it.
+    """
+    folder, _, last = at.rpartition("/")
+    is_folder = not (_WILDCARD.search(last) or is_record_name(last))
+    folder = at if is_folder else folder
     try:
-        if _WILDCARD.search(last):
-            there = RemoteFolder(folder, remote).entries()
-            names = [name for name in there if fnmatch.fnmatchcase(name, last)]
-        elif is_record_name(last):
-            there = RemoteFolder(folder, remote).entries()
-            names = [last]
-        else:
-            folder = url.rstrip("/")
-            there = RemoteFolder(folder, remote).entries()
-            names = list(there)
+        there = RemoteFolder(folder, remote).entries()
     except StoreError as exc:  # a server that lists nothing
         _LOG.debug("%s", exc)
         return None
-    names = sorted(name for name in names if name in there and is_record_name(name))
+    names = sorted(filter(is_record_name, there))
+    if not is_folder:
+        names = [name for name in names if name == last or fnmatch.fnmatchcase(name, last)]
+    if split is not None:
+        names = [name for name in names if is_of_part(name, split)]
+    elif is_folder:
+        parts = Counter(part for name in names if (part := part_of(name)))
+        _refuse_splits(url, [f"{part} ({counted(count, 'file')})" for part, count in parts.items()])
     if not names:
         return None
     stamp = crc32("\0".join(f"{name}\0{there[name].size}" for name in names).encode())
@@ -119,13 +167,13 @@ def list_containers(
     """
     sources = [open_file(url, options=remote) for url in found.urls]
     _LOG.warning(
-        "%s: reading all %s of %d shards once, to find the samples in them: do so before many processes open it, by "
-        "fastio index %s",
+        "%s: reading all %s of %d shards once, to find the samples in them: do so before many processes open it, by %s",
         found.url,
         size_words(sum(source.size for source in sources)),
         len(sources),
-        found.url,
+        shlex.join(["fastio", "index", found.url, *options.words()]),
     )
+    options = Unpacked(**{**options.given(), "split": None})  # each shard is of it
     shards, problems, said = list[Shard](), dict[str, str](), options
     for entry, source in zip(found.entries, sources, strict=True):
         if entry.is_empty:

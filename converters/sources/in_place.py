@@ -36,6 +36,7 @@ from fastio.converters.sources.source import Source, StreamedSource
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local
 from fastio.store.foreign.folder import FieldValues, FolderContent, root_of
+from fastio.store.kinds.names import folders_of_pattern, is_pattern
 from fastio.store.kinds.recognise import Recognised
 from fastio.store.kinds.scan import Problem
 from fastio.store.kinds.unpacked import Unpacked
@@ -58,6 +59,9 @@ def list_samples(
     ``many_classes``: labels may be nearly as many names as samples. Raises SourceError as ``open_source``.
     """
     begun_ns = time.time_ns()
+    top = found.place.top.listed if found.place.is_folder else {}
+    if is_pattern(path):
+        top = {folder: Path(folder).stat().st_mtime_ns for folder in folders_of_pattern(path)}
     source = open_source(
         found,
         labels=options.labels,
@@ -76,7 +80,6 @@ def list_samples(
     if isinstance(content, str):
         return content
     root = root_of(path)
-    top = found.place.top.listed if found.place.is_folder else {}
     labels = options.labels
     is_watched = labels is None or is_local(labels)  # nobody says when what is behind a URL changes
     read = [] if labels is None or not is_watched else [os.path.relpath(os.path.realpath(labels), root)]

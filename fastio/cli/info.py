@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -143,11 +142,11 @@ def _opened(path: str, remote: Remote) -> SampleStore | None:
     from fastio.store import open_store
     from fastio.store.files.local import is_local
     from fastio.store.formats import names_store
+    from fastio.store.kinds.names import is_there
     from fastio.store.kinds.unknown import is_container_of_others
     from fastio.store.sets.names import SET_SUFFIX
 
-    is_here = is_local(path) and os.path.exists(path)  # noqa: PTH110 - also for what is no path
-    if is_here and (not names_store(path) or is_container_of_others(path)):
+    if is_local(path) and is_there(path) and (not names_store(path) or is_container_of_others(path)):
         return None
     try:
         return open_store(path, remote=remote)

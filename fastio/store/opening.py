@@ -17,7 +17,7 @@ from fastio.store.files.local import check_address, expanded, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.formats import named, names_store
 from fastio.store.index.store import SealedStore
-from fastio.store.kinds.names import is_pattern, matching
+from fastio.store.kinds.names import is_there
 from fastio.store.kinds.unknown import is_container_of_others
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.shards import Way, open_set, open_shard, store_of
@@ -25,7 +25,6 @@ from fastio.types.options import explains_names
 
 __all__ = ["open_store"]
 
-_OF_PATTERN = "it is a pattern: only a folder or a single file can be"
 _ATTEMPTS = 10  # further attempts to open a set that others replace meanwhile
 
 _Version = tuple[str, tuple[int, int] | None]  # a path, with the device and inode of the file there
@@ -44,8 +43,9 @@ def open_store(
 
     Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar``, their folder or the set
     object beside them; all of these may be URLs, which ``remote`` says how to read. Tar files that others wrote open
-    too: they are scanned once. So do folders and tables whose samples are files, and containers of other programs that
-    hold values as packing would give them: all stay where they lie; ``unpacked`` says what they do not tell themselves.
+    too: they are scanned once. So do folders and tables whose samples are files, and containers of other programs, or
+    a pattern of these, that hold values as packing would give them: all stay where they lie; ``unpacked`` says what
+    they do not tell themselves.
     A store behind a URL is copied to ``remote.stage`` while it is read.
 
     ``read`` says how bytes are read: "map" maps the files into memory, "pread" reads each run of bytes by a call of its
@@ -84,13 +84,9 @@ def open_store(
         except StoreError as exc:
             if attempt < _ATTEMPTS and before != _versions(path):
                 continue  # the store was replaced meanwhile
-            if not os.path.lexists(path):
-                if not names_store(path) and is_pattern(path) and matching(path):
-                    from fastio.store.kinds.recognise import not_packed
-
-                    raise StoreError(not_packed(path, unpacked, why=_OF_PATTERN)) from exc
-                raise
             is_named = names_store(path)
+            if not os.path.lexists(path) and (is_named or not is_there(path)):
+                raise
             if is_named and not (isinstance(exc, StoreIncomplete) and is_container_of_others(path)):
                 raise
             from fastio.store.opening_files import open_as_kept, open_files

@@ -36,6 +36,12 @@ class RemoteFolder:
         listed = repeated(url, self.options, lambda: client.entries(key))
         return {e.name: FolderEntry(e.name, e.size) for e in listed if not e.name.startswith(".")}
 
+    def folders(self) -> list[str]:
+        """Return the names of the folders in it, sorted; hidden ones are passed over."""
+        url = f"{self.path}/"
+        client, key = client_of(url, self.options)
+        return [name for name in repeated(url, self.options, lambda: client.folders(key)) if not name.startswith(".")]
+
     def names(self) -> list[str]:
         """See StoreFolder."""
         return list(self.entries())

@@ -373,13 +373,12 @@ def test_options_of_stores(tmp_path: Path) -> None:
     assert "gone.lmdb" in run("info", tmp_path / "gone.lmdb", code=1)
 
 
-def test_a_pattern_is_packed(tmp_path: Path) -> None:
-    """What FastDataset does not take is not said to be read where it lies."""
+def test_a_pattern_is_read_in_place(tmp_path: Path) -> None:
+    """What FastDataset takes is said to be read where it lies."""
     for name in "ab":
         write_parquet(tmp_path / f"{name}.parquet", picture_table(2), compression="none", use_dictionary=False)
     pattern = tmp_path / "*.parquet"
 
     assert "it can be read where it lies" in run("info", tmp_path / "a.parquet")
-    assert "it can be read where it lies" not in run("info", pattern)
-    with pytest.raises(StoreError, match=r"because it is a pattern: only a folder or .* Pack it: fastio pack "):
-        FastDataset(pattern)
+    assert "it can be read where it lies" in run("info", pattern)
+    assert len(FastDataset(pattern)) == 4

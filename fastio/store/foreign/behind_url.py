@@ -46,7 +46,9 @@ def open_containers(url: str, options: Unpacked, way: Way, error: StoreError) ->
     Raises ``error`` if there are none, and StoreError for those that are damaged or not read in place.
     """
     try:
-        found = _find(url, way.remote)
+        found = _find(url, way.remote, options.split)
+    except SourceError as exc:
+        raise StoreError(str(exc)) from exc
     except StoreError as exc:
         raise error from exc
     if found is None:
@@ -79,10 +81,10 @@ def index_containers(
 
     With ``jump``, start points within JPEGs are noted, too. Raises StoreError.
     """
-    found = _find(url, remote)
-    if found is None:
-        return None
     try:
+        found = _find(url, remote, options.split)
+        if found is None:
+            return None
         shards, problems = _list(found, remote, options, jump=jump)
     except SourceError as exc:
         raise StoreError(str(exc)) from exc

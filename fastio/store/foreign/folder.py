@@ -1,5 +1,6 @@
 """
-Opens samples where they lie: a folder of pictures, a table and the files that it names, a container of another program.
+Opens samples where they lie: a folder of pictures, a table and the files that it names, a container of another program,
+or several that a pattern names.
 
 What a path is, and which files are its samples, the kinds of sources say (see ``converters/sources/in_place.py``).
 Their answer is kept as ``<path>.fastio-index`` beside the folder or table, or in the cache directory
@@ -58,6 +59,7 @@ from fastio.store.files.mapped_folder import MappedFolder, are_few
 from fastio.store.foreign.sidecar import index_places, publish_sidecar
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal, split_keys
 from fastio.store.index.sealed import Shard, bytes_from, read_arrays, read_shard
+from fastio.store.kinds.names import folders_of_pattern, is_pattern
 from fastio.store.kinds.unpacked import Unpacked
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
@@ -125,7 +127,12 @@ class FolderContent:
 
 
 def root_of(path: str) -> str:
-    """Return the folder that names begin at: that of the path, links resolved, or the one that a file is in."""
+    """
+    Return the folder that names begin at: that of the path, links resolved, or the one that a file is in; of a pattern,
+    the outermost that it is compared with.
+    """
+    if is_pattern(path):
+        return os.path.realpath(next(iter(folders_of_pattern(path)), "."))
     real = os.path.realpath(path)
     return real if Path(real).is_dir() else str(Path(real).parent)
 
@@ -136,7 +143,7 @@ def open_kept(path: str, options: Unpacked, read: Read = "auto") -> Shard | None
 
     ``read`` is as in ``open_store``.
     """
-    if not Path(path).exists():
+    if not (Path(path).exists() or is_pattern(path)):
         return None
     for place in _places(path, options):
         kept = _read_kept(place, path, options)
@@ -437,9 +444,13 @@ def keep_content(shard: Shard, options: Unpacked) -> str:
 
 
 def _places(path: str, options: Unpacked) -> list[str]:
-    """Return where the index of a path may be kept: beside it, or in the cache directory."""
+    """
+    Return where the index of a path may be kept: beside it, or in the cache directory; that of a pattern only there,
+    since it would lie among the files, whose folder is watched.
+    """
     text = options.text(path)
-    return index_places(path, f".{crc32(text.encode()):08x}" if text else "", text)
+    places = index_places(path, f".{crc32(text.encode()):08x}" if text else "", text)
+    return places[-1:] if is_pattern(path) else places
 
 
 def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, begun_ns: int) -> None:

@@ -35,6 +35,7 @@ from fastio.store.index.sealed import Shard, bytes_from
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_own_file
 from fastio.store.jump_tables import ELSEWHERE, with_points, write_added
+from fastio.store.kinds.names import is_there
 from fastio.store.kinds.registry import later
 from fastio.store.kinds.unknown import is_container_of_others
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
@@ -83,7 +84,7 @@ def index_store(
     Raises StoreError if there is nothing that this could add, the name is taken and not to be replaced, or something
     cannot be read or written, and StoreCorrupt for a value that differs from its checksum.
     """
-    is_here = folder is None and is_local(path) and Path(path).exists()
+    is_here = folder is None and is_local(path) and is_there(path)
     if is_here and (not names_store(path) or is_container_of_others(path)):
         return _index_files(path, unpacked, jump=jump, progress=progress)
     if folder is None and not is_local(path) and named(path) is None:

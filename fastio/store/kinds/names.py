@@ -17,12 +17,14 @@ __all__ = [
     "SPLITS",
     "STREAM_KINDS",
     "TABLE_SUFFIXES",
+    "folders_of_pattern",
     "has_columns",
     "is_of_part",
     "is_pattern",
     "is_record_name",
     "is_result",
     "is_table_name",
+    "is_there",
     "matching",
     "part_of",
     "plain_name",
@@ -90,6 +92,22 @@ def is_pattern(path: str) -> bool:
 def matching(path: str) -> list[str]:
     """Return the files that a pattern matches, sorted, or the one that a path names."""
     return sorted(glob.glob(path)) if is_pattern(path) else [path]  # noqa: PTH207 - a path with a pattern in it
+
+
+def is_there(path: str) -> bool:
+    """Return whether there is a file or folder at a path, or a file that it matches as a pattern."""
+    return os.path.exists(path) or (is_pattern(path) and bool(matching(path)))  # noqa: PTH110 - also for what is no path
+
+
+def folders_of_pattern(path: str) -> list[str]:
+    """Return the folders whose files or folders a pattern is compared with: those that are there, outermost first."""
+    folders: list[str] = []
+    while glob.has_magic(path):
+        path, name = os.path.split(path)
+        if glob.has_magic(name):
+            above = glob.glob(path or ".")  # noqa: PTH207 - a path with a pattern in it
+            folders += sorted((each for each in above if os.path.isdir(each)), reverse=True)  # noqa: PTH112
+    return folders[::-1]
 
 
 def is_of_part(name: str, part: str) -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from fastio import FastDataset, FastLoader, Remote, SampleError
+from fastio import FastDataset, FastLoader, Remote, SampleError, Unpacked
 from fastio.errors import StoreError
 from fastio.store import open_store
 from fastio.store.folders import folder_of
 from fastio.store.foreign.index import index_store
 from fastio.store.index.verify import verify_store
+from fastio.store.kinds.unpacked import AS_IT_IS
 from fastio.transforms import RandomResizedCrop
 from tests.converters.sources.in_place_kinds import KINDS
 from tests.converters.sources.shard_files import write_mds
@@ -31,12 +34,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "fastio"
 
 
-def uploaded(bucket: Bucket, folder: Path) -> str:
+def uploaded(bucket: Bucket, folder: Path, name: str = "set") -> str:
     """The URL of a folder with the same files."""
-    remote, _ = folder_of(f"{bucket.url}/set/", Remote(bucket.options))
+    remote, _ = folder_of(f"{bucket.url}/{name}/", Remote(bucket.options))
     for path in folder.iterdir():
         remote.put(path.name, path, replace=True)
-    return f"{bucket.url}/set"
+    return f"{bucket.url}/{name}"
 
 
 @BEHIND_URLS
@@ -119,6 +122,47 @@ def test_a_shard_that_differs_from_its_list(bucket: Bucket, tmp_path: Path) -> N
     url, remote = uploaded(bucket, tmp_path / "set"), Remote(bucket.options)
     with pytest.raises(StoreError, match=rf"{url}.*shard\.00001\.mds: has .* bytes"):
         FastDataset(url, remote=remote)
+
+
+@pytest.mark.parametrize("kind", ["mds", "tfrecord"])
+def test_splits_in_folders(kind: str, bucket: Bucket, tmp_path: Path) -> None:
+    """A part is chosen by the words that choose it here, the only one by none; the lines of refusals are the same."""
+    remote = Remote(bucket.options)
+    (tmp_path / "set").mkdir()
+    KINDS[kind](tmp_path / "set" / "train", COUNT)
+    uploaded(bucket, tmp_path / "set" / "train", "set/train")
+    with open_store(f"{bucket.url}/set", remote=remote) as there, open_store(tmp_path / "set") as here:
+        same(here, there)
+    KINDS[kind](tmp_path / "set" / "val", 8)
+    uploaded(bucket, tmp_path / "set" / "val", "set/val")
+    lines = []
+    for path in (f"{bucket.url}/set", str(tmp_path / "set")):
+        for unpacked, count in ((Unpacked(split="train"), COUNT), (Unpacked(split="val"), 8)):
+            assert count == len(FastDataset(path, remote=remote, unpacked=unpacked))
+        for unpacked in (AS_IT_IS, Unpacked(split="dev")):
+            with pytest.raises(StoreError) as caught:
+                FastDataset(path, remote=remote, unpacked=unpacked)
+            lines.append(str(caught.value).removeprefix(path))
+    assert lines[1] == lines[3]
+    assert ": holds several splits, train, val: choose one with --split" == lines[0]
+    assert kind != "mds" or lines[0] == lines[2]
+    assert 8 == index_store(f"{bucket.url}/set", options=remote, unpacked=Unpacked(split="val")).samples
+
+
+def test_splits_in_names(bucket: Bucket, tmp_path: Path) -> None:
+    """TFRecord files of several splits are not mixed; one is chosen by its name, or by a pattern."""
+    remote = Remote(bucket.options)
+    KINDS["tfrecord"](tmp_path / "set", COUNT)
+    for path in list((tmp_path / "set").iterdir()):
+        shutil.copy(path, path.with_name(path.name.replace("train", "validation")))
+    url = uploaded(bucket, tmp_path / "set")
+    for folder in (url, str(tmp_path / "set")):
+        expected = re.escape(f"{folder}: holds several splits, train (2 files), validation (2 files): choose one with")
+        with pytest.raises(StoreError, match=expected):
+            FastDataset(folder, remote=remote)
+        chosen = FastDataset(folder, remote=remote, unpacked=Unpacked(split="validation"))
+        assert ["validation-00000-of-00002/0", COUNT] == [chosen.keys[0], len(chosen)]
+        assert chosen.keys == FastDataset(f"{folder}/validation-*", remote=remote).keys
 
 
 def test_what_is_no_container(bucket: Bucket, tmp_path: Path) -> None:

@@ -268,6 +268,28 @@ def test_fractions_become_pixels_of_pictures_that_lie_there(tmp_path: Path) -> N
             assert skipped.keys() == {"images/2.png", "images/turned.jpg"}
 
 
+@pytest.mark.parametrize("pattern", ["set/train-*", "s*/train-*-of-00002"])
+def test_a_pattern(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is as packed; its index lies in the cache directory, and files that come, go or change are noticed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "sets").mkdir()
+    tfrecord(tmp_path / "sets" / "set", 12)
+    settle(tmp_path)
+    path = tmp_path / "sets" / pattern
+    with packed(path, AS_IT_IS, tmp_path / "packed.lmdb") as store:
+        for _ in range(2):
+            with open_store(path) as here:
+                same(here, store)
+    assert 12 == index_store(str(path)).samples
+    with open_store(path) as here, open_store(tmp_path / "packed.lmdb") as store:
+        assert here.receipt() == store.receipt()
+    assert [*tmp_path.rglob("*.fastio-index")] == [*(tmp_path / "cache").rglob("*.fastio-index")] != []
+    (tmp_path / "sets" / "set" / "train-00001-of-00002").rename(tmp_path / "sets" / "set" / "other-00001-of-00002")
+    assert 6 == len(FastDataset(path))
+    with pytest.raises(StoreError, match=r"no such file or folder"):
+        FastDataset(tmp_path / "sets" / "set" / "none-*")
+
+
 def test_a_label_file_that_comes_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It is noticed, and so are one that is written anew, and a picture in a folder of its own."""
     root = layouts.yolo(tmp_path / "y")

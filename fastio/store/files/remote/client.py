@@ -110,6 +110,10 @@ class Client(Protocol):
         """Return the objects directly below a prefix (empty, or ended by a slash), sorted by name."""
         ...
 
+    def folders(self, prefix: str) -> list[str]:
+        """Return the names of the folders directly below a prefix, sorted."""
+        ...
+
     def put(self, key: str, data: Any, *, if_absent: bool = False, etag: str | None = None) -> None:
         """
         Store bytes, or the file of a ``Path``, at once: whoever reads finds all of it or nothing.

@@ -72,14 +72,22 @@ class FsspecClient:
     def entries(self, prefix: str) -> list[ObjectEntry]:
         """See Client."""
         with self._translating(prefix):
-            self._system.invalidate_cache()
-            listed = self._system.ls(self._url(prefix), detail=True)
             entries = [
-                ObjectEntry(entry["name"].rstrip("/").rpartition("/")[2], int(entry["size"] or 0), _version_of(entry))
-                for entry in listed
-                if entry["type"] == "file"
+                ObjectEntry(name, int(entry["size"] or 0), _version_of(entry))
+                for name, entry in self._listed(prefix, "file").items()
             ]
         return sorted(entries, key=lambda entry: entry.name)
+
+    def folders(self, prefix: str) -> list[str]:
+        """See Client."""
+        with self._translating(prefix):
+            return sorted(self._listed(prefix, "directory"))
+
+    def _listed(self, prefix: str, kind: str) -> dict[str, Any]:
+        """What of this kind lies directly below a prefix, by name."""
+        self._system.invalidate_cache()
+        listed = self._system.ls(self._url(prefix), detail=True)
+        return {each["name"].rstrip("/").rpartition("/")[2]: each for each in listed if each["type"] == kind}
 
     def put(self, key: str, data: Any, *, if_absent: bool = False, etag: str | None = None) -> None:
         """See Client. The condition is checked before; two writers at the same instant are not told apart."""

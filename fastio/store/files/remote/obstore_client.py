@@ -108,9 +108,18 @@ class ObstoreClient:
     def entries(self, prefix: str) -> list[ObjectEntry]:
         """See Client."""
         with self._translating(prefix):
-            listed = answer_of(self._awaited("list_with_delimiter_async", prefix))["objects"]
+            listed = self._listed(prefix)["objects"]
             entries = [ObjectEntry(meta["path"][len(prefix) :], meta["size"], meta["e_tag"] or "") for meta in listed]
         return sorted(entries, key=lambda entry: entry.name)
+
+    def folders(self, prefix: str) -> list[str]:
+        """See Client."""
+        with self._translating(prefix):
+            found = self._listed(prefix)["common_prefixes"]
+        return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
+
+    def _listed(self, prefix: str) -> Any:
+        return answer_of(self._awaited("list_with_delimiter_async", prefix))
 
     def put(self, key: str, data: Any, *, if_absent: bool = False, etag: str | None = None) -> None:
         """See Client."""
