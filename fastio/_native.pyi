@@ -340,13 +340,6 @@ def count_stretches(spans: fastio.types.spans.Spans, cuts: NDArray[np.int64], re
     and their bytes, for every k. Nothing is read.
     """
 
-def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, indices: NDArray[np.int64], shard_out: NDArray[np.int32], starts_out: NDArray[np.int64], sizes_out: NDArray[np.int64], checksums_out: NDArray[np.uint32] | None) -> None:
-    """
-    Copy these samples' entries of an index whose shard k ends before sample ``ends[k]``;
-    IndexError for a sample that there is not. ``starts`` and ``sizes`` may be columns of one
-    array, which is faster: a sample's lie side by side then.
-    """
-
 def checksum(spans: Spans, out: NDArray[np.uint32], pool: ThreadPool | None = None) -> Job:
     """Write each span's CRC-32 to ``out[i]``."""
 
@@ -713,6 +706,47 @@ def read_files(folder: bytes, names: Sequence[str | bytes], sizes: NDArray[np.in
     ``errno`` is 0 where there was none. Regular files only (through links too); a FIFO never
     blocks.
     """
+
+class Pieces:
+    """
+    Bytes with a CRC-32 for each piece of them, compared when they are first asked for.
+
+    A piece that was found right is not looked at again. Threads may share it.
+    """
+
+    def __init__(self, bytes: NDArray[np.uint8], expected: NDArray[np.uint32], piece_bytes: int) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every piece was found right."""
+
+    def compare(self, start: int, stop: int) -> int | None:
+        """
+        Compare the pieces of these bytes; the number of the first one that differs, None when
+        none does.
+        """
+
+class SpanIndex:
+    """
+    Where the values of all samples lie, as files have it: sample i's ``starts[i] * unit + base``
+    and ``sizes[i] * unit``.
+
+    Shard k has the samples before ``ends[k]``, in a file of ``limits[k]`` bytes. Values have
+    ``exact`` bytes, or if that is negative a multiple of ``multiple`` (0: none).
+    """
+
+    def __init__(self, ends: NDArray[np.int64], limits: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None = None, *, start_pieces: Pieces | None = None, size_pieces: Pieces | None = None, checksum_pieces: Pieces | None = None, unit: int = 1, base: int = 0, exact: int = -1, multiple: int = 1) -> None: ...
+
+    def pick(self, indices: NDArray[np.int64], shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None) -> int | None:
+        """
+        Write the entries of these samples, all of them in bytes, to the other arrays.
+
+        The position of the first one whose part of the index differs from its checksums, or
+        whose value cannot be that; None when all are good. IndexError for a sample that there
+        is not.
+        """
 
 def count_jpegs(spans: Spans) -> tuple[int, int, int]:
     """

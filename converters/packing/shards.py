@@ -246,9 +246,7 @@ def _first_other_content(shard: PlannedShard, source: Source) -> str:
 
 def _keys(shard: PlannedShard) -> list[str]:
     data = shard.shard
-    if data.key_starts is None:
-        return [bytes(key).decode("utf-8", "surrogatepass") for key in data.keys]
-    return bytes(data.keys).decode("utf-8", "surrogatepass").split("\0") if data.count else []
+    return data.keys.joined(0, data.count).decode("utf-8", "surrogatepass").split("\0") if data.count else []
 
 
 def _plain(value: Any) -> str:

@@ -34,7 +34,7 @@ from fastio.store.files.remote_options import Remote
 from fastio.store.foreign.folder import FolderContent, with_content
 from fastio.store.foreign.index import copy_source
 from fastio.store.foreign.other_libraries import INDEX_NAME, ShardEntry, shards_in
-from fastio.store.index.seal import split_keys
+from fastio.store.index.arrays import Keys
 from fastio.store.index.sealed import Shard
 from fastio.store.jump_tables import with_points
 from fastio.store.kinds.names import is_of_part, is_record_name, part_of
@@ -252,8 +252,7 @@ def _shard(url: str, content: FolderContent, data: ByteSource) -> Shard:
         shapes={},
         intervals={},
         columns=content.columns,
-        keys=keys,
-        key_starts=split_keys(keys, len(content.keys), path=data.path),
+        keys=Keys.of(keys, len(content.keys), path=data.path),
         metadata=json.dumps(content.metadata).encode("ascii"),
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import SampleStore
 from fastio.store.staging import staged_path
 from fastio.types.field_types import type_of
-from fastio.types.options import check_verify, explains_names
+from fastio.types.options import VERIFY_ALL, check_verify, explains_names
 from fastio.types.placement import IN_THE_INDEX, Placement, Stage, steps_of
 from fastio.types.schema import LOSS, Field, Schema
 from fastio.types.spans import Spans
@@ -91,7 +91,9 @@ class FastDataset(Dataset[Any]):
       (``image?``) is its value, or None.
     * ``mode``: "RGB"; None leaves pictures as stored ("L", "RGB" or "RGBA"). Raw pixels always stay so.
     * ``tv_tensors=True`` makes pictures, masks, boxes and points ``torchvision.tv_tensors``.
-    * ``verify`` compares every sample with its checksum; a bad one raises SampleError.
+    * ``verify`` compares every sample with its checksum; a bad one raises SampleError. "all" compares the whole index
+      at once, too, of which a large store's is compared where it is touched: see "What is checked when" in
+      fastio/guide/loading.md.
 
     Pictures larger than 64 x 64 are lazy: they decode, and are verified, only when something asks for their pixels.
 
@@ -110,7 +112,7 @@ class FastDataset(Dataset[Any]):
         *,
         fields: str | Sequence[str] | None = None,
         mode: str | None = "RGB",
-        verify: bool = True,
+        verify: bool | Literal["all"] = True,
         read: Read = "auto",
         tv_tensors: bool = False,
         remote: Remote = DEFAULT,
@@ -137,7 +139,9 @@ class FastDataset(Dataset[Any]):
         self.transform = transform
         self.target_transform = target_transform
         self.fields = fields if fields is None or isinstance(fields, str) else tuple(fields)
-        self.verify = check_verify(verify)
+        self.verify = verify == VERIFY_ALL or check_verify(verify)
+        if verify == VERIFY_ALL:
+            self.store.check_index()
         self.mode = mode
         self.tv_tensors = tv_tensors
         self._whole = self.store

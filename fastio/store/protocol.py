@@ -66,8 +66,9 @@ class SampleStore(Protocol):
     """
     A packed dataset opened for reading.
 
-    Immutable, safe to share between threads and over a fork, pickled by path. Opening
-    verifies the seal and the checksums of the index, not those of the samples.
+    Immutable, safe to share between threads and over a fork, pickled by path. Opening verifies the seal and the
+    header. The index is compared with its checksums where it is touched, a small one at opening: every method that
+    looks at it may raise StoreCorrupt, which names what is damaged. Samples are compared when they are read.
     """
 
     @property
@@ -157,6 +158,10 @@ class SampleStore(Protocol):
 
         It is the sum over the payload fields, all or these: see Receipt.
         """
+        ...
+
+    def check_index(self) -> None:
+        """Compare the whole index with its checksums now, not where it is touched first. Raises StoreCorrupt."""
         ...
 
     def close(self) -> None:

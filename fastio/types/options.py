@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = [
+    "VERIFY_ALL",
     "brief_repr",
     "cannot_be_set",
     "check_verify",
@@ -138,11 +139,15 @@ def _advice(name: str, option: str, known: Sequence[str], elsewhere: Mapping[str
 # The option ``verify``: whether samples are compared with their checksums.
 
 
+VERIFY_ALL = "all"  # of a dataset: samples when they are read, and the whole index at once
+
+
 def check_verify(verify: object) -> bool:
     """Return ``verify``. Raises ValueError unless it is True or False."""
     if verify is True or verify is False:
         return verify
-    raise ValueError(f"verify={verify!r}: expected True (compare every sample with its checksum) or False")
+    dataset = f"; FastDataset takes {VERIFY_ALL!r} too (the whole index at once)"
+    raise ValueError(f"verify={verify!r}: expected True (compare every sample with its checksum) or False{dataset}")
 
 
 def resolve_verify(verify: bool | None, *, dataset_verify: bool) -> bool:

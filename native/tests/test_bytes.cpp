@@ -32,29 +32,10 @@ void test_first_bad_span_is_named() {
   EXPECT(out[1].data() == data.data() + 6 && out[1].size() == 2);
 }
 
-void test_entries_are_picked() {
-  const std::array<std::int64_t, 2> ends{2, 3};
-  const std::array<std::int64_t, 6> places{10, 1, 20, 2, 30, 3};
-  const std::array<std::uint32_t, 3> known{7, 8, 9};
-  const fastio::SpanIndex index{ends, places.data(), places.data() + 1, known.data(), 2, 3};
-  std::array<std::int32_t, 3> shard{};
-  std::array<std::int64_t, 3> starts{}, sizes{};
-  std::array<std::uint32_t, 3> checksums{};
-  const fastio::PickedSpans out{shard.data(), starts.data(), sizes.data(), checksums.data()};
-  EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{2, 0, 2}, out) == 3);
-  EXPECT((shard == std::array<std::int32_t, 3>{1, 0, 1}));
-  EXPECT((starts == std::array<std::int64_t, 3>{30, 10, 30}));
-  EXPECT((sizes == std::array<std::int64_t, 3>{3, 1, 3}));
-  EXPECT((checksums == std::array<std::uint32_t, 3>{9, 7, 9}));
-  EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{1, 3, 0}, out) == 1);
-  EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{1, 0, -huge}, out) == 2);
-}
-
 }  // namespace
 
 int main() {
   test_fits();
   test_first_bad_span_is_named();
-  test_entries_are_picked();
   return failures;
 }

@@ -424,6 +424,11 @@ class BesideStore:
         """Return the number that an epoch of all samples should give: see SampleStore."""
         return number_of_all(self, fields)
 
+    def check_index(self) -> None:
+        """As SampleStore.check_index, of all stores."""
+        for member in self.members:
+            member.store.check_index()
+
     def close(self) -> None:
         """Close all stores; twice does no harm."""
         self.files.close()

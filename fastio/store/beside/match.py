@@ -80,10 +80,12 @@ class _Keys:
         self._store, self._pool = store, pool
         self._shards = list(store.shards)
         self.is_unique = not stems and all(shard.is_sealed for shard in self._shards)
-        self._extensions = [_extensions(shard) for shard in self._shards] if stems else None
+        self._starts = [None if shard.keys.are_fixed else shard.keys.starts() for shard in self._shards]
+        extensions = map(_extensions, self._shards, self._starts)
+        self._extensions = list(extensions) if stems else None
         self._firsts = np.cumsum([0, *(shard.count for shard in self._shards)])
         self.count = int(self._firsts[-1])
-        self._buffers = Buffers([byte_view(shard.keys) for shard in self._shards])
+        self._buffers = Buffers([byte_view(shard.keys.array) for shard in self._shards])
 
     def text(self, row: int) -> str:
         """Return a key."""
@@ -106,7 +108,7 @@ class _Keys:
         for number in np.flatnonzero(np.diff(cuts)).tolist():
             positions = order[cuts[number] : cuts[number + 1]]
             local = rows[positions] - self._firsts[number]
-            starts[positions], sizes[positions] = _places(self._shards[number], local)
+            starts[positions], sizes[positions] = _places(self._shards[number], self._starts[number], local)
             if self._extensions is not None:
                 sizes[positions] -= self._extensions[number][local]
         return Spans(self._buffers, which.astype(np.int32), starts, sizes)
@@ -136,21 +138,26 @@ class _Keys:
         return rows
 
 
-def _places(shard: Shard, local: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where the bytes of some keys of a shard begin, and how many there are."""
-    if shard.key_starts is None:
-        return local * shard.keys.dtype.itemsize, np.char.str_len(shard.keys[local]).astype(np.int64)
-    starts = shard.key_starts[local]
-    return starts, shard.key_starts[local + 1] - 1 - starts
+def _places(
+    shard: Shard, starts: NDArray[np.int64] | None, local: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """
+    Return where the bytes of some keys of a shard begin, and how many there are; ``starts`` are where all begin, None
+    for keys of one width.
+    """
+    if starts is None:
+        keys = shard.keys.array
+        return local * keys.dtype.itemsize, np.char.str_len(keys[local]).astype(np.int64)
+    return starts[local], starts[local + 1] - 1 - starts[local]
 
 
-def _extensions(shard: Shard) -> NDArray[np.int32]:
+def _extensions(shard: Shard, key_starts: NDArray[np.int64] | None) -> NDArray[np.int32]:
     """Return how many bytes the extension of each key of a shard has, with its dot; 0 for none."""
     found = np.zeros(shard.count, np.int32)
-    whole = byte_view(shard.keys)
+    whole = byte_view(shard.keys.array)
     for start in range(0, shard.count, _PIECE):
         rows = np.arange(start, min(start + _PIECE, shard.count))
-        starts, sizes = _places(shard, rows)
+        starts, sizes = _places(shard, key_starts, rows)
         ends = starts + sizes
         piece = whole[int(starts[0]) : int(ends[-1])]
         dots, slashes = (_last(piece, sign, ends - starts[0]) + starts[0] for sign in b"./")

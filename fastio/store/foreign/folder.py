@@ -57,7 +57,8 @@ from fastio.store.files.listed import FileList, ListedFolder
 from fastio.store.files.local import network_file_system
 from fastio.store.files.mapped_folder import MappedFolder, are_few
 from fastio.store.foreign.sidecar import index_places, publish_sidecar
-from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal, split_keys
+from fastio.store.index.arrays import Keys
+from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal
 from fastio.store.index.sealed import Shard, bytes_from, read_arrays, read_shard
 from fastio.store.kinds.names import folders_of_pattern, is_pattern
 from fastio.store.kinds.unpacked import Unpacked
@@ -185,8 +186,7 @@ def open_listed(path: str, options: Unpacked, content: FolderContent, read: Read
         shapes={},
         intervals={},
         columns=content.columns,
-        keys=keys,
-        key_starts=split_keys(keys, len(content.keys), path=path),
+        keys=Keys.of(keys, len(content.keys), path=path),
         metadata=json.dumps(content.metadata).encode("ascii"),
         content_crc=crc,
     )
@@ -480,7 +480,7 @@ def _write(place: str, shard: Shard, options: Unpacked, files: FileList, stamps:
         **{f"{name}_interval_counts": noted.counts for name, noted in shard.intervals.items()},
         **{f"{name}_intervals": noted.places for name, noted in shard.intervals.items()},
         **shard.columns,
-        "keys": shard.keys,
+        "keys": shard.keys.array,
         "metadata": np.frombuffer(metadata, np.uint8),
         "file.names": files.names,
         "file.sizes": files.sizes,

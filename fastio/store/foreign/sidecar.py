@@ -86,7 +86,7 @@ def write_sidecar(shard: Shard, archive: ByteSource) -> str:
         **{f"{name}_interval_counts": noted.counts for name, noted in shard.intervals.items()},
         **{f"{name}_intervals": noted.places for name, noted in shard.intervals.items()},
         **shard.columns,
-        "keys": shard.keys,
+        "keys": shard.keys.array,
         "metadata": np.frombuffer(metadata, np.uint8),
     }
     publish_sidecar(path, _FORMAT, shard.schema, shard.count, arrays)

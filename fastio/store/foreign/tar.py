@@ -44,7 +44,7 @@ from fastio.store.foreign.fields import (
 from fastio.store.foreign.scan import BLOCK, Member, header_starts, scan
 from fastio.store.foreign.sidecar import LEDGER, read_sidecar, write_sidecar
 from fastio.store.formats.tar_file import INDEX_FOLDER
-from fastio.store.index.seal import split_keys
+from fastio.store.index.arrays import Keys
 from fastio.store.index.sealed import Shard
 from fastio.types.schema import COLUMN, Field, Schema
 from fastio.types.spans import Spans
@@ -208,8 +208,7 @@ def _build(file: ByteSource) -> Shard:
         shapes={},
         intervals={},
         columns={LABEL: np.array(labels, np.int64)} if LABEL in names else {},
-        keys=keys,
-        key_starts=split_keys(keys, len(samples), path=path),
+        keys=Keys.of(keys, len(samples), path=path),
         metadata=json.dumps(metadata).encode("ascii"),
     )
 
@@ -366,7 +365,7 @@ def _left_out(samples: Sequence[_Group], names: Sequence[str]) -> Skipped:
 
 def _content_crc(shard: Shard) -> int:
     """Return the CRC-32 of what tells this archive from others: see the top of this file."""
-    crc = crc32(shard.keys)
+    crc = crc32(shard.keys.array)
     for column in shard.columns.values():
         crc = crc32(column, crc)
     for name, starts in shard.starts.items():

@@ -35,6 +35,8 @@ class Origin(Protocol):
     @property
     def files(self) -> StoreFiles: ...
 
+    def check_index(self) -> None: ...
+
 
 _Source = TypeVar("_Source", bound=Origin)
 
@@ -82,6 +84,10 @@ class DerivedStore(Generic[_Source]):
     def files(self) -> StoreFiles:
         """Those of the source."""
         return self._source.files
+
+    def check_index(self) -> None:
+        """As SampleStore.check_index, of the source."""
+        self._source.check_index()
 
     def close(self) -> None:
         """Do nothing: nothing is open here."""

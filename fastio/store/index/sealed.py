@@ -14,6 +14,16 @@ from fastio._native import crc32
 from fastio.errors import StoreCorrupt
 from fastio.store.files import ByteSource
 from fastio.store.files.local import is_local
+from fastio.store.index.arrays import (
+    CHECKSUMS,
+    KEY_STARTS,
+    IndexArray,
+    IndexArrays,
+    Keys,
+    key_text,
+    pieces_by_name,
+    pieces_of,
+)
 from fastio.store.index.seal import (
     PACK_AGAIN,
     Expected,
@@ -24,7 +34,6 @@ from fastio.store.index.seal import (
     counts_name,
     expected_arrays,
     find_seal,
-    split_keys,
     unit_bytes,
     unsealed_regions,
 )
@@ -39,6 +48,7 @@ __all__ = [
     "counts_of",
     "file_crc",
     "hints_of",
+    "index_arrays",
     "intervals_of",
     "read_arrays",
     "read_shard",
@@ -64,10 +74,11 @@ class Intervals:
 @dataclass(frozen=True, slots=True)
 class Shard:
     """
-    One file of a store, and its checked index: arrays that the file's kind has mapped or copied.
+    One file of a store, and its index: arrays that the file's kind has mapped or copied.
 
-    ``counts`` says how many elements each sample has in each field of lists; ``starts``, ``sizes``, ``checksums``,
-    ``shapes`` and ``intervals`` of such a field have an entry per element.
+    Those of a large index are compared with their checksums when they are asked for: see ``IndexArrays``. ``counts``
+    says how many elements each sample has in each field of lists; ``starts``, ``sizes``, ``checksums``, ``shapes`` and
+    ``intervals`` of such a field have an entry per element.
     """
 
     path: str
@@ -80,8 +91,7 @@ class Shard:
     shapes: Mapping[str, NDArray[np.int32]]  # no entry: unknown
     intervals: Mapping[str, Intervals]  # no entry: unknown
     columns: Mapping[str, NDArray[Any]]
-    keys: NDArray[Any]
-    key_starts: NDArray[np.int64] | None  # None: keys of fixed width
+    keys: Keys
     metadata: bytes
     seal: Seal | None = field(default=None)  # None: a foreign file
     content_crc: int = 0  # what identifies the content of a foreign file; of a member the file_crc that its set lists
@@ -92,7 +102,7 @@ class Shard:
 
     def values(self, name: str) -> int:
         """Return how many values a payload field has: one per sample, or per element of its lists."""
-        return len(self.starts[name])
+        return len(IndexArrays.of(self.starts).lies[name])
 
     def owner(self, name: str, value: int) -> int:
         """Return the sample that a value of a payload field belongs to."""
@@ -107,18 +117,15 @@ class Shard:
 
     def key(self, index: int) -> str:
         """Return the key of a sample."""
-        if self.key_starts is None:
-            raw = bytes(self.keys[index])
-        else:
-            raw = self.keys[self.key_starts[index] : self.key_starts[index + 1] - 1].tobytes()
-        return raw.decode("utf-8", "surrogateescape")
+        return key_text(self.keys[index])
 
 
 def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: ByteSource | None = None) -> Shard:
     """
     Read and check the seal and the index of ``file``; spans point into it, or into ``payload``.
 
-    Only the seal, the head, the header and the index are read. Raises what ``Seal.unpack`` raises, and StoreCorrupt.
+    Only the seal, the head, the header and the index are read; of a large index that is mapped nothing yet: see
+    ``index_arrays``. Raises what ``Seal.unpack`` raises, and StoreCorrupt.
     """
     path = file.path
     seal = find_seal(path, file.size, partial(bytes_from, file), seal_at)
@@ -131,41 +138,54 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
             f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
         )
     header = IndexHeader.from_bytes(raw.tobytes(), path=path)
-    arrays = read_arrays(file, header.places, hints=hints_of(header.schema))
+    arrays = index_arrays(file, header.places, hints=hints_of(header.schema))
     counts = counts_of(path, arrays, header.schema, seal.count)
     required, optional = expected_arrays(header.schema, seal.count, counts)
     for name, expected in required.items():
-        check_array(path, arrays, name, expected)
+        check_array(path, arrays.lies, name, expected)
     for name in optional.keys() & arrays.keys():
-        check_array(path, arrays, name, optional[name])
-    keys = arrays.get("keys", np.empty(0, np.uint8))
-    if keys.ndim != 1 or (keys.dtype.kind != "S" and keys.dtype != np.uint8):
-        raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}: pack again")
+        check_array(path, arrays.lies, name, optional[name])
     units = unit_bytes(header.schema)
     fields = list(units)
-    places = {
-        name: _places(arrays[f"{name}_starts"], arrays[f"{name}_sizes"], units[name], header.base) for name in fields
-    }
+    lies = arrays.lies
     shard = Shard(
         path=path,
         data=payload or file,
         schema=header.schema,
         count=seal.count,
-        starts={name: starts for name, (starts, _) in places.items()},
-        sizes={name: sizes for name, (_, sizes) in places.items()},
-        checksums={name: arrays[f"{name}_checksums"] for name in fields if f"{name}_checksums" in arrays},
-        shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
+        starts=IndexArrays({name: lies[f"{name}_starts"].in_bytes(units[name], header.base) for name in fields}),
+        sizes=IndexArrays({name: lies[f"{name}_sizes"].in_bytes(units[name], 0) for name in fields}),
+        checksums=_of_fields(lies, fields, "checksums"),
+        shapes=_of_fields(lies, fields, "shapes"),
         intervals=intervals_of(path, arrays, fields),
-        columns={f.name: arrays[f.name] for f in header.schema.columns},
-        keys=keys,
-        key_starts=split_keys(keys, seal.count, path=path),
+        columns=IndexArrays({f.name: lies[f.name] for f in header.schema.columns}),
+        keys=_keys(path, lies, seal.count),
         metadata=arrays.get("metadata", np.empty(0, np.uint8)).tobytes() or b"{}",
         seal=seal,
         counts=counts,
         unread_points=[name for name in fields if f"{name}_intervals" in header.places.keys() - arrays.keys()],
     )
-    check_spans(shard)
+    if is_compared(shard):
+        check_spans(shard)
     return shard
+
+
+def _of_fields(lies: Mapping[str, IndexArray], fields: Sequence[str], what: str) -> IndexArrays:
+    """Return an array of each field that has it."""
+    return IndexArrays({name: lies[f"{name}_{what}"] for name in fields if f"{name}_{what}" in lies})
+
+
+def _keys(path: str, lies: Mapping[str, IndexArray], count: int) -> Keys:
+    keys = lies.get("keys", IndexArray(np.empty(0, np.uint8)))
+    if len(keys.shape) != 1 or (keys.dtype.kind != "S" and keys.dtype != np.uint8):
+        raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}: pack again")
+    return Keys(keys, count, path=path, starts=lies.get(KEY_STARTS))
+
+
+def is_compared(shard: Shard) -> bool:
+    """Whether all that says where values lie was found right when the shard was opened."""
+    each = (IndexArrays.of(arrays).lies.values() for arrays in (shard.starts, shard.sizes))
+    return all(array.is_compared for arrays in each for array in arrays)
 
 
 def counts_of(
@@ -174,7 +194,7 @@ def counts_of(
     """Return how many elements each sample has, by field of lists. Raises StoreCorrupt if that is not known."""
     names = {field.name: counts_name(field.name) for field in schema.lists}
     for name in names.values():
-        check_array(path, arrays, name, ("<u4", (count,)), advice=advice)
+        check_array(path, IndexArrays.of(arrays).lies, name, ("<u4", (count,)), advice=advice)
     return {field: arrays[name] for field, name in names.items()}
 
 
@@ -248,6 +268,34 @@ def read_arrays(
     return {name: arrays[name] for name in index}
 
 
+def index_arrays(
+    file: ByteSource, index: Mapping[str, Place], *, hints: Collection[str] = (), advice: str = PACK_AGAIN
+) -> IndexArrays:
+    """
+    As ``read_arrays``, but where the file is mapped and its index has checksums of pieces, a piece is compared when it
+    is touched.
+    """
+    if file.memory is None or CHECKSUMS not in index:
+        return IndexArrays.of(read_arrays(file, index, hints=hints, advice=advice))
+    table = read_arrays(file, {CHECKSUMS: index[CHECKSUMS]}, advice=advice)[CHECKSUMS]
+    stops = {name: _stop(file, name, at, _dtype(file.path, name, at, advice), advice) for name, at in index.items()}
+    sums = pieces_by_name({name: stops[name] - at.start for name, at in index.items()}, table, path=file.path)
+    arrays: dict[str, IndexArray] = {}
+    for name, expected in sums.items():
+        place = index[name]
+        raw = file.read(place.start, stops[name])
+        is_hint = name in hints and not name.endswith("_interval_counts")
+        arrays[name] = IndexArray(
+            _array(file.path, name, place, raw, advice, is_checked=False),
+            pieces=None if is_hint else pieces_of(raw, expected),
+            path=file.path,
+            name=name,
+            start=place.start,
+            advice=advice,
+        )
+    return IndexArrays(arrays)
+
+
 def _neighbours(ranges: Mapping[str, tuple[int, int]], most: int) -> Iterator[list[str]]:
     """Yield names of ranges with only small gaps between them, ``most`` bytes at a time, in the order of the file."""
     group: list[str] = []
@@ -306,43 +354,23 @@ def _array(
 
 
 def check_array(
-    path: str, arrays: Mapping[str, NDArray[Any]], name: str, expected: Expected, *, advice: str = PACK_AGAIN
+    path: str,
+    arrays: Mapping[str, NDArray[Any]] | Mapping[str, IndexArray],
+    name: str,
+    expected: Expected,
+    *,
+    advice: str = PACK_AGAIN,
 ) -> None:
     """Raise StoreCorrupt unless there is an array of this name with the dtype and shape expected."""
     dtype, shape = expected
     array = arrays.get(name)
-    if array is None or array.dtype.str != dtype or not _has_shape(array, shape):
+    if array is None or array.dtype.str != dtype or not _has_shape(array.shape, shape):
         got = "none" if array is None else f"{array.dtype.str} {array.shape}"
         raise StoreCorrupt(f"{path}: index array {name!r}: expected {dtype} {shape}, got {got}; {advice}")
 
 
-def _places(
-    starts: NDArray[np.int64], sizes: NDArray[np.int64], unit: int, base: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """
-    Return starts and sizes in bytes from the file's beginning.
-
-    If the file counts otherwise, they are columns of one new array: a look-up then touches only one cache line.
-    """
-    if unit == 1 and base == 0:
-        return starts, sizes
-    places = np.empty((len(starts), 2), np.int64)
-    _in_bytes(starts, unit, base, places[:, 0])
-    _in_bytes(sizes, unit, 0, places[:, 1])
-    places.setflags(write=False)
-    return places[:, 0], places[:, 1]
-
-
-def _in_bytes(values: NDArray[np.int64], unit: int, base: int, out: NDArray[np.int64]) -> None:
-    # A damaged value must not wrap around into the file: it stays far outside.
-    limit = np.iinfo(np.int64).max // unit - base
-    np.multiply(values, unit, out=out)
-    np.add(out, base, out=out)
-    out[(values < 0) | (values > limit)] = -1
-
-
-def _has_shape(array: NDArray[Any], shape: tuple[int | None, ...]) -> bool:
-    return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
+def _has_shape(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
+    return len(found) == len(shape) and all(n in (None, m) for n, m in zip(shape, found, strict=True))
 
 
 def intervals_of(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[str]) -> dict[str, Intervals]:

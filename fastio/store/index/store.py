@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Buffers, checksum, pick_spans
+from fastio._native import Buffers, SpanIndex, checksum
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
+from fastio.store.index.arrays import IndexArray, IndexArrays, Keys, key_text
 from fastio.store.index.elements import Elements
 from fastio.store.index.seal import set_checksum
 from fastio.store.index.sealed import Intervals, Shard
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.types.receipt_sum import MODULUS, sum_indices, sum_samples
-from fastio.types.schema import Schema
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans, firsts_of, sums_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class _Content:
     index: JoinedIndex
     files: StoreFiles
     intervals: Mapping[str, tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]]  # as ``_placed`` returns them
+    places: Mapping[str, SpanIndex]  # of each payload field
 
     def interval_spans(self, field: str, shard: NDArray[np.int32], chosen: NDArray[np.int64]) -> Spans | None:
         """Return the restart intervals of some samples; None if the field has none."""
@@ -95,10 +97,10 @@ class SealedStore:
         self.schema: Schema = shards[0].schema if set_object is None else set_object.schema
         self.shard_paths: Sequence[str] = tuple(index.paths)
         self._ends = np.cumsum(index.counts, dtype=np.int64)
-        self._begins = self._ends - index.counts
         self._count = int(self._ends[-1])
         intervals = {name: _placed(part, len(index.counts)) for name, part in index.intervals.items()}
-        self._content: _Content | None = _Content(shards, index, files_of(index.sources), intervals)
+        places = {field.name: index.places(field, self._ends) for field in self.schema.payload}
+        self._content: _Content | None = _Content(shards, index, files_of(index.sources), intervals, places)
 
     def __len__(self) -> int:
         return self._count
@@ -135,11 +137,13 @@ class SealedStore:
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
         """Return the source paths of these samples. Raises IndexError for an index outside 0..len-1."""
-        shards = self._opened().shards
+        keys = self._opened().index.keys
         chosen = self._checked(np.asarray(indices, np.int64).reshape(-1))
+        if len(keys) == 1:
+            return [key_text(keys[0][i]) for i in chosen.tolist()]
         which = np.searchsorted(self._ends, chosen, side="right")
-        local = chosen - self._begins[which]
-        return [shards[s].key(i) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
+        local = chosen - (self._ends - self._opened().index.counts)[which]
+        return [key_text(keys[s][i]) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
         """
@@ -153,17 +157,16 @@ class SealedStore:
                 f"{self.path}: field {field!r} holds {self.schema[field]}, several values a sample: only FastDataset, "
                 "FastLoader, info, ls, show, verify and merge read such fields yet"
             )
-        return _picked(content, field, self._ends, self._checked(np.asarray(indices)), checksums=checksums)
+        return self._picked(content, field, self._checked(np.asarray(indices)), checksums=checksums)
 
     def elements(self, field: str) -> Elements:
         """Return the elements of a field of lists: see SampleStore."""
         content = self._with_payload(field)
         if field not in content.index.elements:
             raise SchemaError(f"{self.path}: field {field!r} holds {self.schema[field]}, no lists")
-        ends = content.index.element_ends(field)
 
         def spans(elements: NDArray[np.int64], *, checksums: bool) -> Spans:
-            return _picked(self._opened(), field, ends, elements, checksums=checksums)
+            return self._picked(self._opened(), field, elements, checksums=checksums)
 
         return Elements(self, self.schema[field], content.index.elements[field], spans, self.shapes)
 
@@ -171,8 +174,8 @@ class SealedStore:
         """Return the bytes of every value of a payload field as stored, of lists together, ``(len,)``, read-only."""
         index = self._with_payload(field).index
         if field not in index.elements:
-            return index.sizes[field]
-        sums = sums_of(index.elements[field], index.sizes[field])
+            return index.sizes[field].all()
+        sums = sums_of(index.elements[field], index.sizes[field].all())
         sums.setflags(write=False)
         return sums
 
@@ -182,17 +185,26 @@ class SealedStore:
         if field not in columns:
             names = ", ".join(map(repr, sorted(columns))) or "no columns"
             raise SchemaError(f"{self.path}: no column {field!r}; this store has {names}")
-        return columns[field]
+        return columns[field].all()
 
     def shapes(self, field: str) -> NDArray[np.int32]:
         """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown. Read-only."""
         index = self._with_payload(field).index
         known = index.shapes.get(field)
-        return _unknown(len(index.starts[field])) if known is None else known
+        return _unknown(len(index.starts[field])) if known is None else known.all()
 
     def receipt(self, fields: Sequence[str] | None = None) -> int | None:
         """Return the number that an epoch of all samples should give: see SampleStore."""
         return number_of_all(self, fields)
+
+    def check_index(self) -> None:
+        """Compare the whole index with its checksums now: see SampleStore."""
+        index = self._opened().index
+        index.compare()
+        for name, starts in index.starts.items():
+            for first in range(0, len(starts), _TOGETHER):
+                values = np.arange(first, min(first + _TOGETHER, len(starts)), dtype=np.int64)
+                self._picked(self._opened(), name, values, checksums=False)
 
     def close(self) -> None:
         """
@@ -241,6 +253,17 @@ class SealedStore:
     def _checked(self, indices: NDArray[Any]) -> NDArray[np.int64]:
         return checked_indices(indices, self._count, path=self.path)
 
+    def _picked(self, content: _Content, field: str, chosen: NDArray[np.int64], *, checksums: bool) -> Spans:
+        """Return the spans of these values of a field. Raises StoreCorrupt if the index is damaged there."""
+        chosen = np.ascontiguousarray(chosen)
+        count = len(chosen)
+        shard, starts, sizes = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
+        sums = np.empty(count, np.uint32) if checksums and field in content.index.checksums else None
+        bad = content.places[field].pick(chosen, shard, starts, sizes, sums)
+        if bad is not None:
+            raise content.index.refused(self.schema[field], int(chosen[bad]), with_checksum=sums is not None)
+        return Spans(content.files.buffers, shard, starts, sizes, sums, content.interval_spans(field, shard, chosen))
+
 
 def checked_indices(indices: NDArray[Any], count: int, *, path: str) -> NDArray[np.int64]:
     """
@@ -254,18 +277,6 @@ def checked_indices(indices: NDArray[Any], count: int, *, path: str) -> NDArray[
         if low < 0 or high >= count:
             raise IndexError(f"{path}: expected indices in 0..{count - 1}, got {low if low < 0 else high}")
     return indices.astype(np.int64, copy=False)
-
-
-def _picked(
-    content: _Content, field: str, ends: NDArray[np.int64], chosen: NDArray[np.int64], *, checksums: bool
-) -> Spans:
-    """Return the spans of these values of a field, of which each shard has those below its end."""
-    index, chosen = content.index, np.ascontiguousarray(chosen)
-    count, known = len(chosen), index.checksums.get(field) if checksums else None
-    shard, placed, sized = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
-    picked = None if known is None else np.empty(count, np.uint32)
-    pick_spans(ends, index.starts[field], index.sizes[field], known, chosen, shard, placed, sized, picked)
-    return Spans(content.files.buffers, shard, placed, sized, picked, content.interval_spans(field, shard, chosen))
 
 
 def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
@@ -328,7 +339,8 @@ def _unknown(count: int) -> NDArray[np.int32]:
 @dataclass(frozen=True, slots=True)
 class JoinedIndex:
     """
-    Arrays as in ``Shard``, one shard after the other; missing entries mean the same as there.
+    Arrays as in ``Shard``, one shard after the other, compared when they are touched; missing entries mean the same as
+    there.
 
     ``elements`` says where the elements of each sample begin among those of all, ``(n + 1,)``, by field of lists.
     """
@@ -336,17 +348,63 @@ class JoinedIndex:
     paths: Sequence[str]  # of each shard
     sources: Sequence[ByteSource]
     counts: NDArray[np.int64]  # samples
-    starts: Mapping[str, NDArray[np.int64]]
-    sizes: Mapping[str, NDArray[np.int64]]
-    checksums: Mapping[str, NDArray[np.uint32]]
-    shapes: Mapping[str, NDArray[np.int32]]
+    starts: Mapping[str, IndexArray]
+    sizes: Mapping[str, IndexArray]
+    checksums: Mapping[str, IndexArray]
+    shapes: Mapping[str, IndexArray]
     intervals: Mapping[str, Intervals]
-    columns: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, IndexArray]
+    keys: Sequence[Keys]  # of each shard, or those of all as one
     elements: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def element_ends(self, name: str) -> NDArray[np.int64]:
         """Return where the elements of each shard end among those of all, for a field of lists."""
         return self.elements[name][np.cumsum(self.counts, dtype=np.int64)]
+
+    def places(self, field: Field, ends: NDArray[np.int64]) -> SpanIndex:
+        """Return what looks up the values of a payload field; ``ends`` are where the samples of each shard end."""
+        name, element = field.name, field.element
+        starts, sizes, sums = self.starts[name], self.sizes[name], self.checksums.get(name)
+        return SpanIndex(
+            ends if name not in self.elements else self.element_ends(name),
+            np.array([source.size for source in self.sources], np.int64),
+            np.ascontiguousarray(starts.stored),
+            np.ascontiguousarray(sizes.stored),
+            None if sums is None else np.ascontiguousarray(sums.stored),
+            start_pieces=starts.pieces,
+            size_pieces=sizes.pieces,
+            checksum_pieces=None if sums is None else sums.pieces,
+            unit=starts.unit,
+            base=starts.base,
+            exact=element.nbytes if element.traits.is_array else -1,
+            multiple=element.unit_bytes,
+        )
+
+    def refused(self, field: Field, value: int, *, with_checksum: bool) -> StoreCorrupt:
+        """Return the error for a value whose entries are damaged, or that is not in its file."""
+        each = [self.starts[field.name], self.sizes[field.name]]
+        try:
+            for array in [*each, *([self.checksums[field.name]] if with_checksum else [])]:
+                array.compare(value, value + 1)
+        except StoreCorrupt as exc:
+            return exc
+        start, size = (int(array.part(value, value + 1)[0]) for array in each)
+        elements = self.elements.get(field.name)
+        sample = value if elements is None else int(np.searchsorted(elements, value, side="right")) - 1
+        number = int(np.searchsorted(np.cumsum(self.counts), sample, side="right"))
+        path, end = self.paths[number], self.sources[number].size
+        return StoreCorrupt(
+            f"{path}: sample {sample}, field {field.name!r}: {size} bytes from {start} do not fit a file of {end}: "
+            "pack again"
+        )
+
+    def compare(self) -> None:
+        """Compare all arrays with their checksums. Raises StoreCorrupt."""
+        for arrays in (self.starts, self.sizes, self.checksums, self.shapes, self.columns):
+            for array in arrays.values():
+                array.compare(0, len(array))
+        for keys in self.keys:
+            keys.compare()
 
     @classmethod
     def of(cls, shards: Sequence[Shard]) -> JoinedIndex:
@@ -356,21 +414,32 @@ class JoinedIndex:
         sealed = [name for name in names if all(name in shard.checksums for shard in shards)]
         marked = [name for name in names if any(name in shard.intervals for shard in shards)]
         shaped = [name for name in names if any(name in shard.shapes for shard in shards)]
+
+        def joined(what: str, name: str) -> IndexArray:
+            return _join([IndexArrays.of(getattr(shard, what)).lies[name] for shard in shards])
+
         return cls(
             paths=[shard.path for shard in shards],
             sources=[shard.data for shard in shards],
             counts=np.array([shard.count for shard in shards], np.int64),
-            starts={name: _join([shard.starts[name] for shard in shards]) for name in names},
-            sizes={name: _join([shard.sizes[name] for shard in shards]) for name in names},
-            checksums={name: _join([shard.checksums[name] for shard in shards]) for name in sealed},
+            starts={name: joined("starts", name) for name in names},
+            sizes={name: joined("sizes", name) for name in names},
+            checksums={name: joined("checksums", name) for name in sealed},
             shapes={name: _join([_shapes(shard, name) for shard in shards]) for name in shaped},
             intervals={name: _intervals(shards, name) for name in marked},
-            columns={column.name: _join([shard.columns[column.name] for shard in shards]) for column in schema.columns},
-            elements={each.name: firsts_of(_join([s.counts[each.name] for s in shards])) for each in schema.lists},
+            columns={column.name: joined("columns", column.name) for column in schema.columns},
+            keys=[shard.keys for shard in shards],
+            elements={
+                each.name: firsts_of(_concatenated([s.counts[each.name] for s in shards])) for each in schema.lists
+            },
         )
 
 
-def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _join(parts: Sequence[IndexArray]) -> IndexArray:
+    return parts[0] if len(parts) == 1 else IndexArray(_concatenated([part.all() for part in parts]))
+
+
+def _concatenated(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     if len(parts) == 1:
         return parts[0]
     joined = np.concatenate(parts)
@@ -378,15 +447,15 @@ def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return joined
 
 
-def _shapes(shard: Shard, name: str) -> NDArray[np.int32]:
-    known = shard.shapes.get(name)
-    return np.zeros((shard.values(name), 3), np.int32) if known is None else known
+def _shapes(shard: Shard, name: str) -> IndexArray:
+    known = IndexArrays.of(shard.shapes).lies.get(name)
+    return IndexArray(np.zeros((shard.values(name), 3), np.int32)) if known is None else known
 
 
 def _intervals(shards: Sequence[Shard], name: str) -> Intervals:
     none = np.zeros(0, np.uint32)
     parts = [shard.intervals.get(name) or Intervals(np.zeros(shard.values(name), np.uint32), none) for shard in shards]
-    return Intervals(_join([part.counts for part in parts]), _join([part.places for part in parts]))
+    return Intervals(_concatenated([part.counts for part in parts]), _concatenated([part.places for part in parts]))
 
 
 # The number of samples of a store, from its index: what the receipt of an epoch should be.

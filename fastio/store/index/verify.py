@@ -15,6 +15,7 @@ from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.listed import ListedFolder
 from fastio.store.files.mapped_folder import MappedFolder
 from fastio.store.formats import FORMATS
+from fastio.store.index.arrays import IndexArrays
 from fastio.store.index.seal import SEAL_SIZE, Seal, always_at
 from fastio.store.index.sealed import Shard, file_crc, seal_of
 from fastio.store.index.store import SealedStore
@@ -52,9 +53,14 @@ def verify_store(store: SealedStore, *, pool: ThreadPool | None = None) -> list[
     Return all damages of a store, shard by shard with the start points beside it, then of its set object; an empty list
     means that every byte is as it was packed.
 
-    Opening has already checked seals, headers and index arrays. Tar shards that others wrote have no checksums, so
-    nothing can be compared or reported there.
+    Opening has already checked seals and headers. The index comes first: where it is damaged, nothing else is looked
+    at, since it says where samples lie. Tar shards that others wrote have no checksums, so nothing can be compared or
+    reported there.
     """
+    try:
+        store.check_index()
+    except StoreError as exc:
+        return [_of_index(store, str(exc))]
     damages: list[Damage] = []
     first = 0
     for shard in store.shards:
@@ -108,6 +114,13 @@ def _bad_file(file: ByteSource, seal: Seal, *, listed: int) -> list[Damage]:
     return [_of_file(file, problem)]
 
 
+def _of_index(store: SealedStore, problem: str) -> Damage:
+    """Return a damage of an index, in the file that the problem names."""
+    files = [each.data for each in store.shards] if store.set_object is None else [store.set_object.file]
+    file = next((file for file in files if problem.startswith(f"{file.path}: ")), files[0])
+    return _of_file(file, problem.removeprefix(f"{file.path}: "))
+
+
 def _of_file(file: ByteSource, problem: str) -> Damage:
     return Damage(file.path, None, None, 0, file.size, problem)
 
@@ -115,19 +128,17 @@ def _of_file(file: ByteSource, problem: str) -> Damage:
 def _bad_samples(
     store: SealedStore, shard: Shard, field: Field, first: int, pool: ThreadPool | None
 ) -> Iterator[Damage]:
-    expected = shard.checksums.get(field.name)
-    if expected is None:
+    if field.name not in shard.checksums:
         return
-    files = files_of([shard.data])
-    for at in range(0, shard.values(field.name), _CHUNK_SAMPLES):
-        part = slice(at, at + _CHUNK_SAMPLES)
-        # Copies, because the two may be columns of one array.
-        starts, sizes = shard.starts[field.name][part].copy(), shard.sizes[field.name][part].copy()
+    arrays = [IndexArrays.of(each).lies[field.name] for each in (shard.starts, shard.sizes, shard.checksums)]
+    files, count = files_of([shard.data]), shard.values(field.name)
+    for at in range(0, count, _CHUNK_SAMPLES):
+        starts, sizes, expected = (array.part(at, min(at + _CHUNK_SAMPLES, count)) for array in arrays)
         spans = Spans(files.buffers, np.zeros(len(starts), np.int32), starts, sizes)
         got, status = _checksums(files, spans, pool)
-        for i in np.flatnonzero((got != expected[part]) | (status != OK)).tolist():
+        for i in np.flatnonzero((got != expected) | (status != OK)).tolist():
             key = store.keys([first + shard.owner(field.name, at + i)])[0]
-            problem = f"expected CRC-32 {expected[at + i]:08x}, got {got[i]:08x}"
+            problem = f"expected CRC-32 {expected[i]:08x}, got {got[i]:08x}"
             if status[i] != OK:
                 problem = "the file ends before" if status[i] == TRUNCATED else "cannot be read"
             path, start = shard.path, int(starts[i])

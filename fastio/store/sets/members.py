@@ -17,7 +17,8 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.formats.format import Format
-from fastio.store.index.seal import Seal, counts_name, find_seal, split_keys
+from fastio.store.index.arrays import KEY_STARTS, IndexArray, Keys
+from fastio.store.index.seal import Seal, counts_name, find_seal
 from fastio.store.index.sealed import Intervals, Shard, bytes_from, intervals_of
 from fastio.store.index.store import JoinedIndex
 from fastio.store.protocol import IN_PLACE
@@ -43,23 +44,27 @@ class MemberShards(Sequence[Shard]):
         self, set_object: SetObject, sources: Sequence[ByteSource], seals: Sequence[Seal | None] | None = None
     ) -> None:
         arrays = set_object.arrays
+        lies = arrays.lies
         fields = [field.name for field in set_object.schema.payload]
         self.set_object = set_object
+        self._keys = Keys(lies["keys"], len(set_object), path=set_object.path, starts=lies.get(KEY_STARTS))
         self.joined = JoinedIndex(
             paths=[source.path for source in sources],
             sources=sources,
             counts=np.array([member.count for member in set_object.members], np.int64),
-            starts={name: arrays[f"{name}_starts"] for name in fields},
-            sizes={name: arrays[f"{name}_sizes"] for name in fields},
-            checksums={name: arrays[f"{name}_checksums"] for name in fields if f"{name}_checksums" in arrays},
-            shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
+            starts={name: lies[f"{name}_starts"] for name in fields},
+            sizes={name: lies[f"{name}_sizes"] for name in fields},
+            checksums={name: lies[f"{name}_checksums"] for name in fields if f"{name}_checksums" in lies},
+            shapes={name: lies[f"{name}_shapes"] for name in fields if f"{name}_shapes" in lies},
             intervals=intervals_of(set_object.path, arrays, fields),
-            columns={column.name: arrays[column.name] for column in set_object.schema.columns},
+            columns={column.name: lies[column.name] for column in set_object.schema.columns},
+            keys=[self._keys],
             elements={field.name: firsts_of(arrays[counts_name(field.name)]) for field in set_object.schema.lists},
         )
         self._seals = seals
         self._firsts = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.joined.counts)))
-        self._check_spans()
+        if all(lies[f"{name}_{what}"].is_compared for name in fields for what in ("starts", "sizes")):
+            self._check_spans()
 
     def __len__(self) -> int:
         return len(self.joined.sources)
@@ -73,7 +78,7 @@ class MemberShards(Sequence[Shard]):
             return [self[i] for i in range(*number.indices(len(self)))]
         number = range(len(self))[number]
         joined, first, stop = self.joined, int(self._firsts[number]), int(self._firsts[number + 1])
-        key_starts = self._key_starts
+        joined_keys = np.frombuffer(self._keys.joined(first, stop), np.uint8)
         return Shard(
             path=joined.paths[number],
             data=joined.sources[number],
@@ -86,8 +91,7 @@ class MemberShards(Sequence[Shard]):
             intervals={name: self._intervals(name, *self._values(name, first, stop)) for name in joined.intervals},
             columns=self._parts(joined.columns, first, stop),
             counts={name: np.diff(each[first : stop + 1]).astype(np.uint32) for name, each in joined.elements.items()},
-            keys=self.set_object.arrays["keys"][key_starts[first] : max(key_starts[first], key_starts[stop] - 1)],
-            key_starts=key_starts[first : stop + 1] - key_starts[first],
+            keys=Keys.of(joined_keys, stop - first, path=self.set_object.path),
             metadata=self.set_object.metadata,
             seal=None if self._seals is None else self._seals[number],
             content_crc=self.set_object.members[number].file_crc,
@@ -99,14 +103,8 @@ class MemberShards(Sequence[Shard]):
         elements = self.joined.elements.get(name)
         return (first, stop) if elements is None else (int(elements[first]), int(elements[stop]))
 
-    def _parts(self, arrays: Mapping[str, NDArray[Any]], first: int, stop: int) -> dict[str, NDArray[Any]]:
-        return {name: array[slice(*self._values(name, first, stop))] for name, array in arrays.items()}
-
-    @cached_property
-    def _key_starts(self) -> NDArray[np.int64]:
-        starts = split_keys(self.set_object.arrays["keys"], len(self.set_object), path=self.set_object.path)
-        assert starts is not None
-        return starts
+    def _parts(self, arrays: Mapping[str, IndexArray], first: int, stop: int) -> dict[str, NDArray[Any]]:
+        return {name: array.part(*self._values(name, first, stop)) for name, array in arrays.items()}
 
     @cached_property
     def _placed(self) -> Mapping[str, NDArray[np.int64]]:
@@ -123,7 +121,7 @@ class MemberShards(Sequence[Shard]):
         file_sizes = np.array([source.size for source in self.joined.sources], np.int64)
         of_samples = np.repeat(file_sizes, self.joined.counts)
         for field in self.set_object.schema.payload:
-            starts, sizes = self.joined.starts[field.name], self.joined.sizes[field.name]
+            starts, sizes = self.joined.starts[field.name].all(), self.joined.sizes[field.name].all()
             elements = self.joined.elements.get(field.name)
             ends = of_samples if elements is None else np.repeat(of_samples, np.diff(elements))
             bad = (starts < 0) | (starts > ends) | (sizes < 0) | (sizes > ends - starts)

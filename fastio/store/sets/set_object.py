@@ -9,7 +9,8 @@ that a thousand of them open with two reads: its end, and its arrays.
                   <field>_starts, <field>_sizes (int64, bytes of the sample's own shard), <field>_checksums, ...
                   the columns; keys, UTF-8, joined by NUL; metadata, JSON
                   shard_counts (int64), shard_sizes (int64), shard_crcs (uint32, the seal's file_crc),
-                  shard_plans (uint64), shard_names, UTF-8, each ended by NUL
+                  shard_plans (uint64), shard_names, UTF-8, each ended by NUL; the tables of a large index, see
+                  ``store/index/arrays.py``
     header    JSON: {"fastio_set": 1, "format": "tar", "generation": 1, "schema": ..., "arrays": {name: place}}
     seal      128 bytes, of the format "set"; see ``store/index/seal.py``
 
@@ -54,6 +55,7 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.store.index.arrays import IndexArray, IndexArrays, Tables
 from fastio.store.index.seal import (
     SEAL_SIZE,
     Place,
@@ -74,7 +76,7 @@ from fastio.store.index.sealed import (
     counts_of,
     file_crc,
     hints_of,
-    read_arrays,
+    index_arrays,
     seal_of,
 )
 from fastio.store.write.atomic import PartialFile
@@ -123,7 +125,7 @@ class SetObject:
     members: tuple[SetMember, ...]
     metadata: bytes
     identity: int  # CRC-32 over (count, size, file_crc) of the members
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: IndexArrays
 
     def __len__(self) -> int:
         return sum(member.count for member in self.members)
@@ -146,12 +148,20 @@ def write_set(
     """
     schema = _common_schema(shards, file.path)
     places: dict[str, Place] = {}
-    for name, array in _joined(shards, members, schema, metadata):
+    tables = Tables()
+
+    def write(name: str, array: NDArray[Any]) -> None:
         file.write(bytes(-file.size % _ALIGNMENT))
         raw = byte_view(array)
         places[name] = Place(file.size, array.dtype.str, array.shape, crc32(raw))
         file.write(raw)
         file.flush()
+
+    for name, array in _joined(shards, members, schema, metadata):
+        tables.add(name, array)
+        write(name, array)
+    for name, array in tables.arrays().items():
+        write(name, array)
     header = _header(form, generation, schema, places)
     header_start = file.size
     file.write(header)
@@ -191,9 +201,9 @@ def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
         raise StoreCorrupt(f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; {_ADVICE}")
     form, generation, schema, places = _parsed(raw.tobytes(), path=path)
     wanted = places if with_index else {name: places[name] for name in _LISTING if name in places}
-    arrays = read_arrays(file, wanted, hints=hints_of(schema), advice=_ADVICE)
+    arrays = index_arrays(file, wanted, hints=hints_of(schema), advice=_ADVICE)
     file.release()
-    _check_listing(path, arrays)
+    _check_listing(path, arrays.lies)
     if with_index:
         _check_index(path, arrays, schema, seal.count)
     members = _members(path, arrays)
@@ -306,7 +316,7 @@ def _parsed(raw: bytes, *, path: str) -> tuple[str, int, Schema, dict[str, Place
         raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}): {_ADVICE}") from exc
 
 
-def _check_listing(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+def _check_listing(path: str, arrays: Mapping[str, IndexArray]) -> None:
     for name in ("metadata", "shard_names"):
         check_array(path, arrays, name, ("|u1", (None,)), advice=_ADVICE)
     shards = len(arrays.get("shard_counts", ()))
@@ -314,14 +324,14 @@ def _check_listing(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         check_array(path, arrays, name, (dtype, (shards,)), advice=_ADVICE)
 
 
-def _check_index(path: str, arrays: Mapping[str, NDArray[Any]], schema: Schema, count: int) -> None:
+def _check_index(path: str, arrays: IndexArrays, schema: Schema, count: int) -> None:
     counts = counts_of(path, arrays, schema, count, advice=_ADVICE)
     required, optional = expected_arrays(schema, count, counts)
     for name, expected in required.items():
-        check_array(path, arrays, name, expected, advice=_ADVICE)
+        check_array(path, arrays.lies, name, expected, advice=_ADVICE)
     for name in optional.keys() & arrays.keys():
-        check_array(path, arrays, name, optional[name], advice=_ADVICE)
-    check_array(path, arrays, "keys", ("|u1", (None,)), advice=_ADVICE)
+        check_array(path, arrays.lies, name, optional[name], advice=_ADVICE)
+    check_array(path, arrays.lies, "keys", ("|u1", (None,)), advice=_ADVICE)
 
 
 def _members(path: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[SetMember, ...]:
@@ -358,10 +368,7 @@ def check_keys(path: str, shards: Sequence[Shard]) -> None:
 
 def ended_keys(shard: Shard) -> NDArray[np.uint8]:
     """Return the keys of a shard in UTF-8, each ended by NUL."""
-    if shard.key_starts is None:  # of one width, padded with NUL
-        joined = b"".join(bytes(key) + b"\0" for key in shard.keys)
-        return np.frombuffer(joined, np.uint8)
-    return np.concatenate((shard.keys, np.zeros(1, np.uint8))) if shard.count else np.empty(0, np.uint8)
+    return np.frombuffer(shard.keys.joined(0, shard.count) + b"\0" * (shard.count > 0), np.uint8)
 
 
 def _joined_keys(shard: Shard) -> bytes:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio._native import checksum
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store.formats.format import Ending, Format, SampleBytes
+from fastio.store.index.arrays import Tables
 from fastio.store.index.seal import (
     IndexHeader,
     Place,
@@ -305,6 +306,10 @@ class FileWriter:
                 arrays[name] = array
         arrays["keys"] = self._ledger.array(self.keys, fixed=self._format.fixed_keys)
         arrays["metadata"] = np.frombuffer(metadata, np.uint8)
+        tables = Tables()
+        for name, array in arrays.items():
+            tables.add(name, array)
+        arrays |= tables.arrays()
 
         def header(places: Mapping[str, Place]) -> bytes:
             return IndexHeader(schema=self._schema, base=self._writer.base, places=places).to_bytes()

@@ -26,27 +26,6 @@ struct SpanTable {
   [[nodiscard]] std::size_t size() const noexcept { return starts.size(); }
 };
 
-/// The spans of all samples of a store, shard behind shard: those of shard k end before sample
-/// `ends[k]`. Sample i's are `starts[i * stride]` and `sizes[i * stride]`: with a stride of 2 they
-/// may lie side by side, so that a look-up waits for one line of memory, not for two.
-struct SpanIndex {
-  std::span<const std::int64_t> ends;
-  const std::int64_t* starts;
-  const std::int64_t* sizes;
-  const std::uint32_t* checksums;  ///< nullptr: none
-  std::size_t stride;
-  std::size_t count;
-};
-
-/// Where `pick` writes: one entry for each of the samples asked for; `checksums` where the index
-/// has some.
-struct PickedSpans {
-  std::int32_t* shard;
-  std::int64_t* starts;
-  std::int64_t* sizes;
-  std::uint32_t* checksums;
-};
-
 /// Whether [start, start + size) lies inside `limit` bytes; safe against overflow.
 [[nodiscard]] constexpr bool fits(std::int64_t start, std::int64_t size,
                                   std::size_t limit) noexcept {
@@ -63,13 +42,6 @@ struct PickedSpans {
 /// Returns the position of the first span that leaves its buffer (or names none), and
 /// table.size() when all are good. Call it before any thread starts; thread-safe.
 [[nodiscard]] std::size_t resolve(const SpanTable& table, std::span<Bytes> out) noexcept;
-
-/// Copies the entries of some samples, which may lie anywhere in the index: what comes next is
-/// asked of the memory ahead.
-///
-/// Returns the position of the first sample that there is not, and samples.size() otherwise.
-[[nodiscard]] std::size_t pick(const SpanIndex& index, std::span<const std::int64_t> samples,
-                               const PickedSpans& out) noexcept;
 
 // Bytes that grow while they are written.
 

@@ -19,38 +19,6 @@ fastio::Worker& own_worker() {
   return worker;
 }
 
-using SteppedInt64s = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::device::cpu>;
-
-void pick_spans(const Int64s& ends, const SteppedInt64s& starts, const SteppedInt64s& sizes,
-                const Checksums& checksums, const Int64s& indices,
-                const Array<std::int32_t, 1>& shard_out, const Array<std::int64_t, 1>& starts_out,
-                const Array<std::int64_t, 1>& sizes_out,
-                const std::optional<Array<std::uint32_t, 1>>& checksums_out) {
-  const std::size_t count = starts.size();
-  expect_length("sizes", sizes.size(), count);
-  const std::int64_t stride = count > 1 ? starts.stride(0) : 1;
-  if (stride < 1 || (count > 1 && sizes.stride(0) != stride)) {
-    throw nb::value_error("starts and sizes: expected entries in ascending, equal steps");
-  }
-  expect_length("shard_out", shard_out.size(), indices.size());
-  expect_length("starts_out", starts_out.size(), indices.size());
-  expect_length("sizes_out", sizes_out.size(), indices.size());
-  if (checksums.has_value() != checksums_out.has_value()) {
-    throw nb::value_error("checksums and checksums_out: expected both or none");
-  }
-  if (checksums_out) expect_length("checksums_out", checksums_out->size(), indices.size());
-  const fastio::SpanIndex index{
-      {ends.data(), ends.size()},       starts.data(), sizes.data(), checked(checksums, count),
-      static_cast<std::size_t>(stride), count};
-  const fastio::PickedSpans out{shard_out.data(), starts_out.data(), sizes_out.data(),
-                                checksums_out ? checksums_out->data() : nullptr};
-  const std::size_t bad = fastio::pick(index, {indices.data(), indices.size()}, out);
-  if (bad < indices.size()) {
-    throw nb::index_error(
-        ("sample " + std::to_string(indices.data()[bad]) + " of " + std::to_string(count)).c_str());
-  }
-}
-
 PyJob checksum(const Spans& spans, const Array<std::uint32_t, 1>& out, const PoolHandle& pool) {
   auto bytes = resolve(spans);
   expect_length("out", out.size(), spans.size());
@@ -277,18 +245,6 @@ std::shared_ptr<fastio::Job> submit(std::unique_ptr<fastio::Task> task, Cut cut,
 #define POOL_VERIFY_TO_JOB "pool: ThreadPool | None = None, *, verify: bool = True) -> Job"
 
 void bind_batches(nb::module_& m) {
-  m.def(
-      "pick_spans", &pick_spans, "ends"_a.noconvert(), "starts"_a.noconvert(),
-      "sizes"_a.noconvert(), "checksums"_a.noconvert().none(), "indices"_a.noconvert(),
-      "shard_out"_a.noconvert(), "starts_out"_a.noconvert(), "sizes_out"_a.noconvert(),
-      "checksums_out"_a.noconvert().none(),
-      nb::sig("def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: "
-              "NDArray[np.int64], checksums: NDArray[np.uint32] | None, indices: "
-              "NDArray[np.int64], shard_out: NDArray[np.int32], starts_out: NDArray[np.int64], "
-              "sizes_out: NDArray[np.int64], checksums_out: NDArray[np.uint32] | None) -> None"),
-      "Copy these samples' entries of an index whose shard k ends before sample ``ends[k]``;\n"
-      "IndexError for a sample that there is not. ``starts`` and ``sizes`` may be columns of one\n"
-      "array, which is faster: a sample's lie side by side then.");
   m.def("checksum", &checksum, "spans"_a, "out"_a.noconvert(), "pool"_a = nb::none(),
         nb::sig("def checksum(spans: Spans, out: NDArray[np.uint32], " POOL_TO_JOB),
         "Write each span's CRC-32 to ``out[i]``.");

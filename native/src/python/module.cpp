@@ -287,6 +287,7 @@ NB_MODULE(_native, m) {
   fastio::python::bind_masks(m);
   fastio::python::bind_note_points(m);
   fastio::python::bind_files(m);
+  fastio::python::bind_index(m);
   fastio::python::bind_jpeg_frames(m);
   fastio::python::bind_key_set(m);
   fastio::python::bind_lmdb_pages(m);

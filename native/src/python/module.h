@@ -285,6 +285,7 @@ void bind_batch_loop(nb::module_& m);
 void bind_batch_plans(nb::module_& m);
 void bind_batches(nb::module_& m);
 void bind_files(nb::module_& m);
+void bind_index(nb::module_& m);
 void bind_jpeg_frames(nb::module_& m);
 void bind_key_set(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);

@@ -1,0 +1,337 @@
+"""
+The arrays of an index where they lie: mapped, and compared with their checksums piece by piece when they are touched.
+
+An index of more than ``TABLES_FROM`` bytes has two arrays more, which make it so large that it pays:
+
+    index.checksums     uint32, the CRC-32 of every piece of 64 KiB of each array, the last may be shorter: those of
+                        one array after the other, by name
+    index.key_starts    int64, where every 256th key begins among those joined by NUL
+
+The header keeps the CRC-32 of each array as a whole, these two included, so any reader may compare all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import Pieces, crc32
+from fastio.errors import StoreCorrupt
+from fastio.store.index.seal import PACK_AGAIN, byte_view, split_keys
+
+__all__ = [
+    "CHECKSUMS",
+    "KEY_STARTS",
+    "IndexArray",
+    "IndexArrays",
+    "Keys",
+    "Tables",
+    "key_text",
+    "pieces_by_name",
+    "pieces_of",
+]
+
+CHECKSUMS, KEY_STARTS = "index.checksums", "index.key_starts"
+TABLES_FROM = 16 << 20  # bytes of an index; a smaller one is compared in some milliseconds when it is opened
+PIECE_BYTES = 64 << 10
+KEYS_TOGETHER = 256
+
+
+class IndexArray:
+    """
+    One array of an index, read-only. What is asked of it is compared with its checksums first: StoreCorrupt.
+
+    An entry of the file stands for ``entry * unit + base``, as starts and sizes do that count ids, or from a payload's
+    begin: arrays handed out hold that.
+    """
+
+    __slots__ = ("_advice", "_array", "_name", "_path", "_start", "base", "pieces", "unit")
+
+    def __init__(
+        self,
+        array: NDArray[Any],
+        *,
+        pieces: Pieces | None = None,
+        path: str = "",
+        name: str = "",
+        start: int = 0,
+        advice: str = PACK_AGAIN,
+        unit: int = 1,
+        base: int = 0,
+    ) -> None:
+        """``pieces`` are those of the array's bytes, which begin at ``start`` of the file; None: it was compared."""
+        self._array, self.pieces = array, pieces
+        self._path, self._name, self._start, self._advice = path, name, start, advice
+        self.unit, self.base = unit, base
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of its entries."""
+        return self._array.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of its axes."""
+        return self._array.shape
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether all of it was found right."""
+        return self.pieces is None or self.pieces.is_whole
+
+    @property
+    def stored(self) -> NDArray[Any]:
+        """The entries as the file has them, not compared yet: for native code, which gets ``pieces`` with them."""
+        return self._array
+
+    def all(self) -> NDArray[Any]:
+        """Return all entries."""
+        return self.part(0, len(self._array))
+
+    def part(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the entries ``start`` up to ``stop``, or as many as there are."""
+        self.compare(start, stop)
+        part = self._array[start:stop]
+        return part if self.unit == 1 and self.base == 0 else _in_bytes(part, self.unit, self.base)
+
+    def compare(self, start: int, stop: int) -> None:
+        """Raise StoreCorrupt if a piece of these entries differs from its checksum."""
+        stop = min(stop, len(self._array))
+        if self.is_compared or start >= stop:
+            return
+        assert self.pieces is not None
+        entry = self._array.nbytes // len(self._array)
+        piece = self.pieces.compare(start * entry, stop * entry)
+        if piece is None:
+            return
+        first = piece * PIECE_BYTES
+        end = min(first + PIECE_BYTES, self._array.nbytes)
+        raise StoreCorrupt(
+            f"{self._path}: index array {self._name!r} (bytes {self._start + first} to {self._start + end}, entries "
+            f"{first // entry} to {(end - 1) // entry}): differs from its CRC-32; damaged: {self._advice}"
+        )
+
+    def in_bytes(self, unit: int, base: int) -> IndexArray:
+        """Return the same entries, which stand for ``entry * unit + base``."""
+        return IndexArray(
+            self._array,
+            pieces=self.pieces,
+            path=self._path,
+            name=self._name,
+            start=self._start,
+            advice=self._advice,
+            unit=unit,
+            base=base,
+        )
+
+
+def _in_bytes(values: NDArray[np.int64], unit: int, base: int) -> NDArray[np.int64]:
+    # A damaged value must not wrap around into the file: it stays far outside.
+    limit = np.iinfo(np.int64).max // unit - base
+    found = values * unit + base
+    found[(values < 0) | (values > limit)] = -1
+    found.setflags(write=False)
+    return found
+
+
+class IndexArrays(Mapping[str, NDArray[Any]]):
+    """Arrays of an index by name: ``arrays[name]`` is the whole one, compared; ``lies[name]`` what it lies in."""
+
+    __slots__ = ("lies",)
+
+    def __init__(self, lies: Mapping[str, IndexArray]) -> None:
+        self.lies = lies
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> IndexArrays:
+        """Return arrays in memory as such; those of an index as they are."""
+        return arrays if isinstance(arrays, IndexArrays) else cls({name: IndexArray(a) for name, a in arrays.items()})
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.lies[name].all()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lies)
+
+    def __len__(self) -> int:
+        return len(self.lies)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.lies
+
+
+# The tables that a large index has besides its arrays.
+
+
+class Tables:
+    """Makes the tables of an index from its arrays, in any order: one pass over each."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, NDArray[np.uint32]] = {}
+        self._key_starts: NDArray[np.int64] | None = None
+        self._bytes = 0
+
+    def add(self, name: str, array: NDArray[Any]) -> None:
+        """Take one of the arrays."""
+        self._bytes += array.nbytes
+        self._sums[name] = _piece_checksums(byte_view(array))
+        if name == "keys" and array.dtype == np.uint8:
+            self._key_starts = _key_starts(array)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the tables; none of a small index."""
+        if self._bytes < TABLES_FROM:
+            return {}
+        tables: dict[str, NDArray[Any]] = {}
+        if self._key_starts is not None:
+            tables[KEY_STARTS] = self._key_starts
+            self._sums[KEY_STARTS] = _piece_checksums(byte_view(self._key_starts))
+        tables[CHECKSUMS] = np.concatenate([self._sums[name] for name in sorted(self._sums)])
+        return tables
+
+
+def _piece_checksums(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Return the CRC-32 of each piece."""
+    starts = range(0, len(data), PIECE_BYTES)
+    return np.fromiter((crc32(data[at : at + PIECE_BYTES]) for at in starts), np.uint32, len(starts))
+
+
+def pieces_by_name(sizes: Mapping[str, int], sums: NDArray[np.uint32], *, path: str) -> dict[str, NDArray[np.uint32]]:
+    """
+    Return the checksums of the pieces of each array but their own, given the bytes of all.
+
+    Raises StoreCorrupt if they are not as many as there are pieces.
+    """
+    counts = {name: -(-sizes[name] // PIECE_BYTES) for name in sorted(sizes.keys() - {CHECKSUMS})}
+    if sums.dtype.str != "<u4" or sums.shape != (sum(counts.values()),):
+        raise StoreCorrupt(
+            f"{path}: index array {CHECKSUMS!r}: expected {sum(counts.values())} of <u4, got {sums.dtype.str} "
+            f"{sums.shape}: pack again"
+        )
+    ends = np.cumsum(list(counts.values()))
+    return dict(zip(counts, np.split(sums, ends[:-1]), strict=True))
+
+
+def pieces_of(data: NDArray[np.uint8], sums: NDArray[np.uint32]) -> Pieces:
+    """Return the bytes of an array as pieces that have these checksums."""
+    return Pieces(data, sums, PIECE_BYTES)
+
+
+# The keys of an index.
+
+_BLOCK_BYTES = 1 << 20  # bytes of keys examined together, which limits temporary memory
+
+
+def _key_starts(joined: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return where every 256th of these keys begins, joined by NUL."""
+    if not len(joined):
+        return np.empty(0, np.int64)
+    starts, count = [np.zeros(1, np.int64)], 1
+    for at in range(0, len(joined), _BLOCK_BYTES):
+        begins = np.flatnonzero(joined[at : at + _BLOCK_BYTES] == 0) + (at + 1)
+        starts.append(begins[-count % KEYS_TOGETHER :: KEYS_TOGETHER].astype(np.int64))
+        count += len(begins)
+    return np.concatenate(starts)
+
+
+def key_text(key: bytes) -> str:
+    """Return a key as text; names of files that are not UTF-8 get surrogates, as from ``os.fsdecode``."""
+    return key.decode("utf-8", "surrogateescape")
+
+
+class Keys:
+    """
+    The keys of so many samples: strings of one width, or UTF-8 joined by NUL, of which every 256th is known to begin.
+
+    Raises StoreCorrupt for a part of them that is damaged, or has more or fewer keys than it should.
+    """
+
+    __slots__ = ("_array", "_count", "_path", "_starts")
+
+    def __init__(self, array: IndexArray, count: int, *, path: str, starts: IndexArray | None = None) -> None:
+        """
+        ``starts`` is the table of joined keys; without it they are counted here. Raises StoreCorrupt if there are more
+        or fewer than samples.
+        """
+        self._array, self._count, self._path = array, count, path
+        if starts is None or array.dtype.kind == "S":
+            found = split_keys(array.stored if array.dtype.kind == "S" else array.all(), count, path=path)
+            starts = None if found is None else IndexArray(found[:count:KEYS_TOGETHER].copy())
+        if starts is not None and (len(starts) != -(-count // KEYS_TOGETHER) or starts.dtype != np.int64):
+            raise StoreCorrupt(f"{path}: index array {KEY_STARTS!r}: {len(starts)} for {count} keys: pack again")
+        self._starts = starts
+
+    @classmethod
+    def of(cls, array: NDArray[Any], count: int, *, path: str) -> Keys:
+        """Return keys in memory."""
+        return cls(IndexArray(array), count, path=path)
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All of them as stored."""
+        return self._array.all()
+
+    @property
+    def are_fixed(self) -> bool:
+        """Whether they have one width."""
+        return self._starts is None
+
+    def __getitem__(self, index: int) -> bytes:
+        if self._starts is None:
+            return bytes(self._array.part(index, index + 1)[0])
+        group, position = divmod(index, KEYS_TOGETHER)
+        return self._group(group).split(b"\0")[position]
+
+    def joined(self, start: int, stop: int) -> bytes:
+        """Return the keys ``start`` up to ``stop`` in UTF-8, joined by NUL."""
+        if self._starts is None:
+            return b"\0".join(map(bytes, self._array.part(start, stop)))
+        if start >= stop:
+            return b""
+        first, last = self._begin(start), self._begin(stop)
+        return self._array.part(first, last - 1).tobytes()
+
+    def starts(self) -> NDArray[np.int64]:
+        """Return where each joined key begins, and one past the end, ``(count + 1,)``: 8 bytes a sample."""
+        found = split_keys(self.array, self._count, path=self._path)
+        assert found is not None, "keys of one width begin where rows do"
+        return found
+
+    def compare(self) -> None:
+        """Compare all of them. Raises StoreCorrupt."""
+        joined = self._array.all()
+        if self._starts is not None and len(self._starts):
+            if not np.array_equal(_key_starts(joined), self._starts.all()):
+                raise StoreCorrupt(f"{self._path}: index array {KEY_STARTS!r} is not of these keys: pack again")
+            self._group(len(self._starts) - 1)
+
+    def _begin(self, index: int) -> int:
+        """Where a joined key begins; of one past the last, where it would."""
+        assert self._starts is not None
+        if index == self._count:
+            return len(self._array) + 1
+        group, position = divmod(index, KEYS_TOGETHER)
+        before = self._group(group).split(b"\0")[:position]
+        return int(self._starts.part(group, group + 1)[0]) + sum(map(len, before)) + position
+
+    def _group(self, group: int) -> bytes:
+        """The keys of one entry of the table, joined by NUL."""
+        assert self._starts is not None
+        start, stop = [*self._starts.part(group, group + 2).tolist(), len(self._array) + 1][:2]
+        if not 0 <= start < stop <= len(self._array) + 1:
+            raise StoreCorrupt(f"{self._path}: index array {KEY_STARTS!r} contradicts itself: pack again")
+        raw = self._array.part(start, stop - 1).tobytes()
+        expected = min(KEYS_TOGETHER, self._count - group * KEYS_TOGETHER)
+        if raw.count(b"\0") + 1 != expected:
+            found = raw.count(b"\0") + 1
+            raise StoreCorrupt(
+                f"{self._path}: the index has {found} keys from number {group * KEYS_TOGETHER} on, expected "
+                f"{expected}: pack again"
+            )
+        return raw

@@ -1,0 +1,52 @@
+/// Bytes that are compared with their checksums piece by piece, when a piece is first needed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/bytes.h"
+
+namespace fastio {
+
+/// A run of bytes with a CRC-32 for each `piece_bytes` of it, the last piece may be shorter.
+/// Refers to both; thread-safe: a piece that two threads need at once may be compared twice.
+class Pieces {
+ public:
+  /// `expected` has an entry for each piece; `piece_bytes` is at least 1.
+  Pieces(Bytes bytes, std::span<const std::uint32_t> expected, std::size_t piece_bytes);
+
+  /// How many pieces so many bytes have.
+  [[nodiscard]] static constexpr std::size_t count(std::size_t bytes,
+                                                   std::size_t piece_bytes) noexcept {
+    return bytes / piece_bytes + (bytes % piece_bytes != 0 ? 1 : 0);
+  }
+
+  /// Whether every piece was found to be right.
+  [[nodiscard]] bool is_whole() const noexcept {
+    return left_.load(std::memory_order_acquire) == 0;
+  }
+
+  /// Compares the pieces of these bytes (start < stop, inside of the run) that were not found to be
+  /// right before. Returns the first one that differs, and the number of all pieces when none does.
+  [[nodiscard]] std::size_t compare(std::size_t start, std::size_t stop) noexcept;
+
+  /// As `compare` for the piece that has this byte; false when it differs.
+  [[nodiscard]] bool is_right(std::size_t at) noexcept {
+    const std::size_t piece = at / piece_bytes_;
+    return right_[piece].load(std::memory_order_acquire) || compare_piece(piece);
+  }
+
+ private:
+  [[nodiscard]] bool compare_piece(std::size_t piece) noexcept;
+
+  Bytes bytes_;
+  std::span<const std::uint32_t> expected_;
+  std::size_t piece_bytes_;
+  std::unique_ptr<std::atomic<bool>[]> right_;
+  std::atomic<std::size_t> left_;
+};
+
+}  // namespace fastio

@@ -1,0 +1,53 @@
+/// The index of a field: where the values of all samples lie, and the look-up of some of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/pieces.h"
+
+namespace fastio {
+
+/// Numbers as a file has them: entry i stands for `data[i] * unit + base`.
+struct IndexNumbers {
+  const std::int64_t* data;
+  std::int64_t unit;  ///< at least 1
+  std::int64_t base;  ///< at least 0
+  Pieces* pieces;     ///< what `data` is compared with before it is used; nullptr: it was already
+};
+
+/// The values of all samples of a store, shard behind shard: those of shard k end before sample
+/// `ends[k]` and lie in a file of `limits[k]` bytes. They have `exact` bytes, or if that is
+/// negative a multiple of `multiple` (0: none).
+struct SpanIndex {
+  std::span<const std::int64_t> ends;
+  std::span<const std::int64_t> limits;
+  IndexNumbers starts;
+  IndexNumbers sizes;
+  const std::uint32_t* checksums;  ///< nullptr: none
+  Pieces* checksum_pieces;         ///< as `IndexNumbers::pieces`
+  std::size_t count;
+  std::int64_t exact;
+  std::int64_t multiple;
+};
+
+/// Where `pick` writes: one entry for each of the samples asked for; nullptr for checksums that
+/// nobody wants.
+struct PickedSpans {
+  std::int32_t* shard;
+  std::int64_t* starts;
+  std::int64_t* sizes;
+  std::uint32_t* checksums;
+};
+
+/// Copies the entries of some samples, which may lie anywhere in the index: what comes next is
+/// asked of the memory ahead.
+///
+/// Returns the position of the first sample that there is not, whose part of the index is damaged,
+/// or whose value is not inside of its file or of no size that it may have; samples.size() when all
+/// are good. Thread-safe.
+[[nodiscard]] std::size_t pick(const SpanIndex& index, std::span<const std::int64_t> samples,
+                               const PickedSpans& out) noexcept;
+
+}  // namespace fastio

@@ -1,0 +1,232 @@
+"""A large index is compared piece by piece, where it is touched: here each index is large."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastio import FastDataset, FastLoader
+from fastio.errors import SampleError, StoreCorrupt, StoreError
+from fastio.store import open_store
+from fastio.store.index import arrays
+from fastio.store.index.arrays import CHECKSUMS, KEY_STARTS, IndexArray, Keys, Tables
+from fastio.store.index.store import SealedStore
+from fastio.store.index.verify import verify_store
+from tests.store.build import make_samples, read_all, write
+
+FORMS = ["out.lmdb", "out.h5", "out.zip", "out-%06d.tar"]
+COUNT = 200
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every index has tables, of small pieces."""
+    monkeypatch.setattr(arrays, "TABLES_FROM", 0)
+    monkeypatch.setattr(arrays, "PIECE_BYTES", 128)
+    monkeypatch.setattr(arrays, "KEYS_TOGETHER", 16)
+
+
+@pytest.fixture(params=FORMS)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of each format; that of tar is a set of shards."""
+    shard_bytes = 100_000 if "%" in request.param else None
+    return write(tmp_path / request.param, make_samples(COUNT), shard_bytes=shard_bytes)
+
+
+def index_file(path: str) -> Path:
+    """The file that has the index: of a set its set object."""
+    return Path(path.replace("-%06d.tar", ".fastio-set"))
+
+
+@contextmanager
+def flipped(file: Path, place: int) -> Iterator[None]:
+    """One bit of a file is wrong for a while."""
+    _flip(file, place)
+    yield
+    _flip(file, place)
+
+
+def _flip(file: Path, place: int) -> None:
+    with file.open("r+b") as handle:
+        handle.seek(place)
+        byte = handle.read(1)[0]
+        handle.seek(place)
+        handle.write(bytes([byte ^ 4]))
+
+
+def places_of(path: str) -> dict[str, tuple[int, int]]:
+    """Where each array of the index begins and ends."""
+    data = index_file(path).read_bytes()
+    start = data.rindex(b'{"fastio')
+    header = json.JSONDecoder().raw_decode(data[start:].decode("latin-1"))[0]
+    found = {}
+    for name, place in header["arrays"].items():
+        size = int(np.prod(place["shape"])) * np.dtype(place["dtype"]).itemsize
+        found[name] = place["start"], place["start"] + size
+    return found
+
+
+def test_all_is_as_without_tables(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples, keys, columns and receipt are those of a store whose index is compared when it is opened."""
+    assert {CHECKSUMS} <= places_of(path).keys()
+    monkeypatch.setattr(arrays, "TABLES_FROM", 1 << 40)
+    (tmp_path / "plain").mkdir()
+    plain = write(
+        tmp_path / "plain" / Path(path).name, make_samples(COUNT), shard_bytes=100_000 if "%" in path else None
+    )
+    assert CHECKSUMS not in places_of(plain)
+    with open_store(path) as store, open_store(plain) as other:
+        assert read_all(store) == read_all(other) == make_samples(COUNT)
+        assert np.array_equal(store.column("label"), other.column("label"))
+        assert np.array_equal(store.value_bytes("image"), other.value_bytes("image"))
+        assert store.receipt() == other.receipt()
+        assert store.keys([7, COUNT - 1, 7]) == other.keys([7, COUNT - 1, 7])
+        for ours, theirs in zip(store.shards, other.shards, strict=True):
+            assert ours.keys.joined(0, ours.count) == theirs.keys.joined(0, theirs.count)
+        assert verify_store(store) == []
+        store.check_index()
+
+
+def touched(store: SealedStore) -> int:
+    """How many entries of the starts may be used without another look at checksums."""
+    starts = store._opened().index.starts["image"]
+    assert starts.pieces is not None
+    return sum(not isinstance(_seen(starts, entry), StoreCorrupt) for entry in range(len(starts)))
+
+
+def _seen(array: IndexArray, entry: int) -> StoreCorrupt | None:
+    try:
+        array.compare(entry, entry + 1)
+    except StoreCorrupt as exc:
+        return exc
+    return None
+
+
+def test_opening_compares_nothing(path: str) -> None:
+    """What nobody asks for is not looked at, and a sample needs the pieces that it lies in."""
+    with open_store(path) as store:
+        index = store._opened().index
+        each = [index.starts["image"], index.sizes["image"], index.checksums["image"], index.columns["label"]]
+        assert not any(array.is_compared for array in each)
+        store.spans("image", np.arange(COUNT))
+        assert [array.is_compared for array in each] == [True, True, True, False]
+
+
+def test_damage_is_named_where_it_is_touched(path: str) -> None:
+    """A sample of another piece is read as ever; one of the damaged piece says file, array, bytes and entries."""
+    start, _ = places_of(path)["image_starts"]
+    good, keys = np.array([0, 100, 199]), list(make_samples(COUNT))
+    with flipped(index_file(path), start + 8 * 30 + 1), open_store(path) as store:
+        assert touched(store) == COUNT - 16
+        assert store.keys(good) == [keys[i] for i in good]
+        assert len(store.spans("image", good)) == 3
+        what = r"index array 'image_starts' \(bytes .*, entries 16 to 31\): differs"
+        with pytest.raises(StoreCorrupt, match=what) as caught:
+            store.spans("image", np.array([0, 30]))
+        assert str(caught.value).startswith(str(index_file(path)))
+        with pytest.raises(StoreCorrupt, match=what):
+            store.check_index()
+        with pytest.raises(StoreCorrupt, match=what):
+            FastDataset(path, verify="all")
+        with pytest.raises(StoreCorrupt, match="image_starts"):
+            open_store(path, read="pread")  # whoever copies an index compares it as a whole
+        (damage,) = verify_store(store)
+        assert damage.shard == str(index_file(path))
+        assert "image_starts" in damage.problem
+
+
+def test_a_loader_ends_at_a_damaged_index(path: str) -> None:
+    """Whatever ``on_error`` says of samples: a piece of the index has the places of thousands."""
+    start, _ = places_of(path)["image_sizes"]
+    with flipped(index_file(path), start + 8 * 150):
+        dataset = FastDataset(path)
+        with (
+            FastLoader(dataset, 4, on_error="skip", shuffle=True) as loader,
+            pytest.raises(StoreCorrupt, match="sizes"),
+        ):
+            list(loader)
+
+
+def test_every_flipped_bit_of_an_index_is_seen(path: str) -> None:
+    """By opening, by what is asked for, or by verify; and what is given without an error is right."""
+    samples = make_samples(COUNT)
+    rng, silent = random.Random(1), []
+    file = index_file(path)
+    ranges = list(places_of(path).values())
+    for _ in range(60):
+        start, stop = rng.choice([each for each in ranges if each[1] > each[0]])
+        place = rng.randrange(start, stop)
+        with flipped(file, place):
+            if not _is_seen(path, samples):
+                silent.append(place)
+    assert silent == []
+
+
+def _is_seen(path: str, samples: dict[str, bytes]) -> bool:
+    seen = False
+    keys = list(samples)
+    try:
+        with open_store(path) as store:
+            for index in range(0, len(samples), 7):
+                try:
+                    spans = store.spans("image", np.array([index]))
+                    assert spans.view(0).tobytes() == samples[keys[index]]
+                    assert store.keys([index]) == [keys[index]]
+                except (StoreError, SampleError):
+                    seen = True
+            seen = bool(verify_store(store)) or seen
+    except StoreError:
+        seen = True
+    return seen
+
+
+def test_an_index_that_lies(tmp_path: Path) -> None:
+    """A place outside of the file is refused with its sample, though every checksum fits."""
+    path = write(tmp_path / "out.lmdb", make_samples(COUNT))
+    with open_store(path) as store:
+        index = store._opened().index
+        lying = np.array(index.starts["image"].all())
+        lying[17] = 1 << 40
+        index.starts["image"]._array = lying
+        refused = index.refused(store.schema["image"], 17, with_checksum=True)
+    assert "sample 17, field 'image'" in str(refused)
+    assert "do not fit" in str(refused)
+
+
+def test_tables_that_do_not_fit(path: str) -> None:
+    """Checksums of fewer pieces, or places of other keys, are refused."""
+    with pytest.raises(StoreCorrupt, match="expected 3"):
+        arrays.pieces_by_name({"a": 300, CHECKSUMS: 8}, np.zeros(2, np.uint32), path=path)
+    keys = IndexArray(np.frombuffer(b"a\0b\0c", np.uint8))
+    for starts in ([0, 4], [5], []):
+        table = IndexArray(np.array(starts, np.int64))
+        with pytest.raises(StoreCorrupt, match="index"):
+            Keys(keys, 3, path=path, starts=table).compare()
+    with pytest.raises(StoreCorrupt, match="3 keys from number 0 on, expected 4"):
+        Keys(keys, 4, path=path, starts=IndexArray(np.zeros(1, np.int64)))[0]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the same for every example
+@given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=5), max_size=70))
+def test_keys_by_a_table(keys: list[str]) -> None:
+    """Each key, and any run of them, from the place of every 16th."""
+    joined = np.frombuffer("\0".join(keys).encode(), np.uint8)
+    tables = Tables()
+    tables.add("keys", joined)
+    found = Keys(IndexArray(joined), len(keys), path="p", starts=IndexArray(tables.arrays()[KEY_STARTS]))
+    found.compare()
+    assert [found[i].decode() for i in range(len(keys))] == keys
+    for start in range(0, len(keys), 5):
+        assert found.joined(start, len(keys)).decode() == "\0".join(keys[start:])
+        assert found.joined(start, start) == b""
+    fixed = Keys.of(np.array([key.encode() for key in keys], "S20"), len(keys), path="p")
+    if not any(key.endswith("\0") for key in keys):
+        assert [fixed[i].decode() for i in range(len(keys))] == keys
