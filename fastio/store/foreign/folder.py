@@ -20,7 +20,8 @@ An index is used while all that it watches is unchanged, and the options mean th
 that is added, removed or renamed changes the time of its folder. It is not kept where a time is so recent that a later
 change could leave it as it is. A file that was written to in place is noticed when it is read, since its size and time
 are compared then; the index then goes, and the next opening lists everything again. What changed since the last one is
-logged in one line. What ``fastio index`` has added stays if the files and all that is said of them are the same.
+logged in one line. What ``fastio index`` has added stays if the files and all that is said of them are the same; of
+some files that are, the start points within them stay.
 
 Files that were read for the index are compared by ctime, too, which nobody can set: a table that is written anew with
 its size and time is read again, and so is one that was copied or whose rights were changed, which costs a listing.
@@ -59,7 +60,7 @@ from fastio.store.files.mapped_folder import MappedFolder, are_few
 from fastio.store.foreign.sidecar import index_places, publish_sidecar
 from fastio.store.index.arrays import Keys
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal
-from fastio.store.index.sealed import Shard, bytes_from, read_arrays, read_shard
+from fastio.store.index.sealed import Intervals, Shard, bytes_from, read_arrays, read_shard
 from fastio.store.kinds.names import folders_of_pattern, is_pattern
 from fastio.store.kinds.unpacked import Unpacked
 from fastio.types.schema import Field, Schema
@@ -215,14 +216,61 @@ def _mapped(shard: Shard, folder: ListedFolder, read: Read) -> Shard:
 
 
 def _with_known(shard: Shard, files: FileList, before: _Kept) -> Shard:
-    """Return samples with what is known of their content by an older index, if it is about the same files."""
+    """
+    Return samples with what is known of their content by an older index: all of it if it is about the same files, else
+    the start points within values that lie where they did, in files that are as they were.
+    """
     old, listed = before.shard, before.data.files
     same = all(np.array_equal(getattr(files, name), getattr(listed, name)) for name in ("names", "sizes", "mtimes"))
     same = same and old.content_crc == shard.content_crc and old.schema == shard.schema
-    if not same or any(not np.array_equal(starts, old.starts[name]) for name, starts in shard.starts.items()):
-        return shard
-    checksums = {**old.checksums, **shard.checksums}
-    return replace(shard, checksums=checksums, shapes=old.shapes, intervals=old.intervals)
+    if same and all(np.array_equal(starts, old.starts[name]) for name, starts in shard.starts.items()):
+        checksums = {**old.checksums, **shard.checksums}
+        return replace(shard, checksums=checksums, shapes=old.shapes, intervals=old.intervals)
+    names = [each.name for each in shard.schema.payload if each.traits.is_image and each.name in old.intervals]
+    numbers = _numbers_before(files, listed) if names else np.zeros(0, np.int64)
+    intervals = {}
+    for name in names:
+        rows = _rows_before(shard, files, old, listed, name, numbers)
+        was = old.intervals[name]
+        stays = np.flatnonzero(rows >= 0)
+        counts = np.zeros(shard.count, np.uint32)
+        counts[stays] = was.counts[rows[stays]]
+        noted = Spans.joined(was.places.view(np.uint8), 4 * was.counts.astype(np.int64)).at(rows[stays])
+        places = np.concatenate([np.zeros(0, np.uint8), *noted.views()]).view(np.uint32)
+        if len(places):
+            intervals[name] = Intervals(counts, places)
+    return replace(shard, intervals=intervals)
+
+
+def _numbers_before(files: FileList, listed: FileList) -> NDArray[np.int64]:
+    """Return the number that each file had in an older list, if its size and time are the same; else -1."""
+    known = {name: number for number, name in enumerate(_split(listed.names))}
+    numbers = np.array([known.get(name, -1) for name in _split(files.names)], np.int64)
+    there = np.flatnonzero(numbers >= 0)
+    was = numbers[there]
+    differs = (files.sizes[there] != listed.sizes[was]) | (files.mtimes[there] != listed.mtimes[was])
+    numbers[there[differs]] = -1
+    return numbers
+
+
+def _rows_before(
+    shard: Shard, files: FileList, old: Shard, listed: FileList, name: str, numbers: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return which value of a field an older index has in the same bytes of a file, by ``numbers``; else -1."""
+    file, offset = _within_files(files, shard.starts[name])
+    file = np.where(file >= 0, numbers[np.maximum(file, 0)], -1)
+    places = zip(file.tolist(), offset.tolist(), shard.sizes[name].tolist(), strict=True)
+    file_before, offset_before = _within_files(listed, old.starts[name])
+    before = zip(file_before.tolist(), offset_before.tolist(), old.sizes[name].tolist(), strict=True)
+    row_at = {place: row for row, place in enumerate(before) if place[0] >= 0}
+    return np.array([row_at.get(place, -1) for place in places], np.int64)
+
+
+def _within_files(files: FileList, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the file that each value begins in, -1 for one that lies in none, and where in it."""
+    bounds = files.bounds()
+    at = np.searchsorted(bounds[:-1], starts, side="right") - 1
+    return at - 1, starts - bounds[at]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from fastio.store.protocol import read_values
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
 from fastio.types.metrics import Opens, OpensGain
 from tests.converters.sources import layouts
+from tests.converters.sources.in_place_kinds import tfrecord
 from tests.converters.sources.test_in_place import settle
 from tests.converters.trees import class_folders, flat, picture
 from tests.servers.fixtures import Served
@@ -329,6 +330,55 @@ def test_what_was_added_goes_with_a_change(photos: Path) -> None:
         assert store.receipt() is None
 
 
+def tables(path: Path) -> dict[str, bytes]:
+    """The start points within each picture of a folder in place, by its key."""
+    with open_store(path) as store:
+        every = np.arange(len(store))
+        noted = store.spans("image", every).intervals
+        views = [b""] * len(store) if noted is None else [view.tobytes() for view in noted.views()]
+        return dict(zip(store.keys(every), views, strict=True))
+
+
+def test_a_file_that_changes_loses_its_start_points_alone(photos: Path) -> None:
+    """Those of files that are as they were stay, though others come and go before them; every crop is Pillow's."""
+    random = np.random.default_rng(0)
+
+    def write(name: str) -> None:
+        noise = random.integers(0, 256, (96, 128, 3), np.uint8)
+        Image.fromarray(noise).save(photos / name, quality=95)
+
+    for name in ("dog/a.jpg", "dog/b.jpg", "dog/c.jpg", "dog/stays.jpg"):
+        (photos / name).parent.mkdir(exist_ok=True)
+        write(name)
+    settle(photos.parent)
+    result = CliRunner().invoke(cli, ["index", str(photos)])
+    assert result.exit_code == 0, result.output
+    before = tables(photos)
+    assert all(before[name] for name in ("dog/a.jpg", "dog/b.jpg", "dog/c.jpg", "dog/stays.jpg"))
+
+    (photos / "dog/a.jpg").unlink()
+    write("dog/A.jpg")
+    write("dog/c.jpg")
+    settle(photos.parent)
+    os.utime(photos / "dog", ns=(10**18 + 5, 10**18 + 5))
+    os.utime(photos / "dog/c.jpg", ns=(10**18 + 5, 10**18 + 5))
+    for _ in range(2):  # listed, and by the index that is kept
+        assert {name for name, table in tables(photos).items() if table} == {"dog/b.jpg", "dog/stays.jpg"}
+        assert {name: before.get(name) for name in ("dog/b.jpg", "dog/stays.jpg")}.items() <= tables(photos).items()
+    for key, (shown, _) in zip((dataset := FastDataset(photos)).keys, dataset, strict=True):
+        with Image.open(photos / key) as file:
+            box = (1, 1, file.width - 1, file.height - 1)
+            assert file.convert("RGB").crop(box).tobytes() == shown.crop(box).tobytes()
+
+    assert CliRunner().invoke(cli, ["index", str(photos)]).exit_code == 0
+    after = tables(photos)
+    assert all(after[name] for name in ("dog/A.jpg", "dog/b.jpg", "dog/c.jpg", "dog/stays.jpg"))
+    assert after["dog/c.jpg"] != before["dog/c.jpg"]
+    with open_store(photos) as store:
+        assert store.receipt() is not None
+        assert [] == verify_store(store)
+
+
 def test_what_was_added_stays_with_the_same_files(photos: Path) -> None:
     """What is no sample may come into the folder: what is known of the samples' files is still true."""
     assert CliRunner().invoke(cli, ["index", str(photos)]).exit_code == 0
@@ -357,6 +407,18 @@ def test_a_table_of_the_same_size_and_time(tmp_path: Path) -> None:
     assert "dog" == labels("dog")[2]
     assert [*tmp_path.glob("*.fastio-index")]
     assert "emu" == labels("emu")[2]
+
+
+def test_a_container_of_the_same_size_and_time(tmp_path: Path) -> None:
+    """What the index keeps of a container is read again once it was written to, whatever time it is given."""
+    tfrecord(tmp_path / "set", 4)
+    settle(tmp_path)
+    assert FastDataset(tmp_path / "set", fields="caption")[1] == "é 1"
+    assert index_of(tmp_path / "set").exists()
+    shard = tmp_path / "set/train-00000-of-00002"
+    shard.write_bytes(shard.read_bytes().replace("é 1".encode(), "é 7".encode()))
+    settle(tmp_path)
+    assert FastDataset(tmp_path / "set", fields="caption")[1] == "é 7"
 
 
 def test_fastio_index_names_what_is_damaged(photos: Path) -> None:
