@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec.copied import parse_json
 from fastio.converters.fields.arrays import UnfitError, as_array, as_numpy, is_tensor, number_column, unfit
+from fastio.converters.fields.problems import element_words
 from fastio.converters.sources.listed import Indices, Read, Values
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 __all__ = [
     "EncodedField",
     "document_problems",
+    "elements_in",
     "encode_values",
     "is_document",
     "joined",
+    "list_encoder",
     "read_documents",
     "value_encoder",
 ]
@@ -74,7 +77,10 @@ def encode_values(field: Field, values: Sequence[Any], *, tokenizer: TextTokens 
       a document as ``bytes``; bytes: bytes, or a path
     * token ids, arrays and columns: whatever NumPy makes an array of that shape of, if the dtype can hold it, see
       ``as_array``: floats are rounded to the field's dtype, integers never change; text becomes ids by ``tokenizer``
+    * a list or tuple of any of these but columns, or one of them or None: see ``elements_in``
     """
+    if field.is_list:
+        return _encoded_lists(field, values)
     if field.is_column:
         column, problems = number_column(field, values)
         return EncodedField(column=column, problems=problems)
@@ -121,6 +127,48 @@ def value_encoder(field: Field) -> Callable[[Any], bytes | str]:
     if traits.is_json:
         return _json
     return (lambda value: _numbers(field, value)) if traits.is_plain else _bytes
+
+
+def elements_in(field: Field, value: Any) -> Sequence[Any]:
+    """Return the elements that a sample has in a field of lists. Raises UnfitError for what is no list."""
+    if field.is_optional:
+        return () if value is None else (value,)
+    if isinstance(value, (list, tuple)):
+        return value
+    raise UnfitError(f"is of type {type(value).__name__}; expected a list, an empty one where a sample has none")
+
+
+def list_encoder(field: Field, encode: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that encodes each element of a list, or raises an UnfitError that says which is wrong."""
+
+    def encoded(value: Any) -> tuple[Any, ...]:
+        parts: list[Any] = []
+        elements = elements_in(field, value)
+        for element in elements:
+            try:
+                parts.append(encode(element))
+            except UnfitError as exc:
+                words = str(exc)
+                if not field.is_optional:
+                    words = element_words(len(parts) + 1, len(elements), words)
+                raise UnfitError(words) from exc
+        return tuple(parts)
+
+    return encoded
+
+
+def _encoded_lists(field: Field, values: Sequence[Any]) -> EncodedField:
+    encode = list_encoder(field, value_encoder(field.element))
+    parts, counts, problems = list[bytes](), np.zeros(len(values), np.int64), dict[int, str]()
+    for position, value in enumerate(values):
+        try:
+            encoded = encode(value)
+        except UnfitError as exc:
+            problems[position] = exc.sentence(field.name)
+        else:
+            parts += encoded
+            counts[position] = len(encoded)
+    return EncodedField(_spans(parts), problems=problems, counts=counts)
 
 
 def _text(value: Any) -> bytes:

@@ -15,8 +15,7 @@ from fastio import _native
 from fastio.codec.pillow import pixel_limit
 from fastio.converters.fields.arrays import UnfitError, as_array, is_tensor
 from fastio.converters.fields.pictures import has_own_file, picture_bytes
-from fastio.converters.fields.problems import element_words
-from fastio.converters.fields.values import value_encoder
+from fastio.converters.fields.values import elements_in, list_encoder, value_encoder
 from fastio.converters.pictures.probe import header_problems, probe
 from fastio.converters.text.encode import TextTokens
 from fastio.errors import SchemaError
@@ -118,7 +117,7 @@ class SampleEncoder:
         for place in self._lists:
             piece.size_bytes += sum(map(len, row[place]))
         for each in self._pictures:
-            for value in _elements(each, sample[each.name]) if each.is_list else (sample[each.name],):
+            for value in elements_in(each, sample[each.name]) if each.is_list else (sample[each.name],):
                 if type(value) is not bytes and _has_pixels(value):
                     piece.made_pngs += 1
 
@@ -162,7 +161,7 @@ def check_key(key: object) -> None:
 
 def _encoder(field: Field, tokenizer: TextTokens | None, classes: Sequence[str] | None) -> Callable[[Any], Any]:
     if field.is_list:
-        return _list_encoder(field, _encoder(field.element, tokenizer, None))
+        return list_encoder(field, _encoder(field.element, tokenizer, None))
     if field.traits.is_tokens and tokenizer is not None:
         return tokenizer.value_encoder(field)
     if field.traits.is_picture:
@@ -172,34 +171,6 @@ def _encoder(field: Field, tokenizer: TextTokens | None, classes: Sequence[str] 
     if classes is not None:
         return _class_encoder(field, classes)
     return _column_encoder(field)
-
-
-def _elements(field: Field, value: Any) -> Sequence[Any]:
-    """Return the elements that a sample has in a field of lists. Raises UnfitError for what is no list."""
-    if field.is_optional:
-        return () if value is None else (value,)
-    if isinstance(value, (list, tuple)):
-        return value
-    raise UnfitError(f"is of type {type(value).__name__}; expected a list, an empty one where a sample has none")
-
-
-def _list_encoder(field: Field, encode: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """A function that encodes each element of a list; an error says which of them is wrong."""
-
-    def encoded(value: Any) -> tuple[Any, ...]:
-        parts: list[Any] = []
-        elements = _elements(field, value)
-        for element in elements:
-            try:
-                parts.append(encode(element))
-            except UnfitError as exc:
-                words = str(exc)
-                if not field.is_optional:
-                    words = element_words(len(parts) + 1, len(elements), words)
-                raise UnfitError(words) from exc
-        return tuple(parts)
-
-    return encoded
 
 
 def _picture_encoder(field: Field) -> Callable[[Any], Any]:

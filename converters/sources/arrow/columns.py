@@ -15,6 +15,7 @@ from fastio.errors import SourceError
 __all__ = [
     "columns_of",
     "is_bytes",
+    "is_list",
     "is_list_of_bytes",
     "is_picture_struct",
     "may_hold_pictures",
@@ -89,9 +90,15 @@ def is_bytes(type_: Any) -> bool:
 
 def is_list_of_bytes(type_: Any) -> bool:
     """Return whether values are lists of bytes, or of structs of bytes and path."""
-    types, plain = pyarrow("to read tables").types, plain_type(type_)
-    is_list = types.is_list(plain) or types.is_large_list(plain) or types.is_fixed_size_list(plain)
-    return bool(is_list) and is_bytes(plain.value_type)
+    plain = plain_type(type_)
+    return is_list(plain) and is_bytes(plain.value_type)
+
+
+def is_list(type_: Any) -> bool:
+    """Return whether values are lists, in any of Arrow's ways to keep them."""
+    types = pyarrow("to read tables").types
+    of_any_length = (types.is_list, types.is_large_list, types.is_list_view, types.is_large_list_view)
+    return any(is_(type_) for is_ in (*of_any_length, types.is_fixed_size_list))
 
 
 def may_hold_pictures(type_: Any) -> bool:

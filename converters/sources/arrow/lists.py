@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.fields.problems import list_problems
 from fastio.converters.fields.values import EncodedField
-from fastio.converters.sources.arrow.columns import is_picture_struct, plain_type
+from fastio.converters.sources.arrow.columns import is_list, is_picture_struct, plain_type
 from fastio.converters.sources.arrow.reading import plain_array
 from fastio.converters.sources.arrow.values import encode_array
 from fastio.converters.sources.optional import pyarrow
@@ -22,9 +22,7 @@ __all__ = ["check_lists", "encode_lists"]
 
 def check_lists(where: str, field: Field, type_: Any) -> None:
     """Raise SourceError for a field of lists if the column ``where`` is none of lists."""
-    types = pyarrow("to read tables").types
-    is_list = types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
-    if field.is_list and not field.is_optional and not is_list:
+    if field.is_list and not field.is_optional and not is_list(type_):
         raise SourceError(f"{where} is {type_}, expected lists for {type_of(field)}")
 
 

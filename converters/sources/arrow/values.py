@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers
 from fastio.converters.fields.values import EncodedField, encode_values
-from fastio.converters.sources.arrow.columns import is_bytes, is_list_of_bytes, is_picture_struct, plain_type
+from fastio.converters.sources.arrow.columns import is_bytes, is_list, is_list_of_bytes, is_picture_struct, plain_type
 from fastio.converters.sources.arrow.reading import inner_feature, plain_array, python_values, value_bytes
 from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded, field_of_bytes
 from fastio.converters.sources.optional import pyarrow
@@ -309,7 +309,7 @@ def array_type(type_: Any) -> tuple[str, tuple[int | None, ...]] | None:
     while not _is_number(arrow, type_):
         if arrow.types.is_fixed_size_list(type_):
             shape.append(type_.list_size)
-        elif _is_list(arrow, type_):
+        elif is_list(type_):
             shape.append(None)
         else:
             return None
@@ -338,11 +338,6 @@ def _is_number(arrow: Any, type_: Any) -> bool:
     return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_))
 
 
-def _is_list(arrow: Any, type_: Any) -> bool:
-    types = arrow.types
-    return any(is_(type_) for is_ in (types.is_list, types.is_large_list, types.is_list_view, types.is_large_list_view))
-
-
 def _not_json(arrow: Any, type_: Any) -> Any:
     """A type in this one whose values JSON does not have; None if there is none."""
     plain, types = plain_type(type_), arrow.types
@@ -353,6 +348,6 @@ def _not_json(arrow: Any, type_: Any) -> Any:
         return _not_json(arrow, plain.key_type) or _not_json(arrow, plain.item_type)
     if types.is_struct(plain):
         return next((unfit for part in plain if (unfit := _not_json(arrow, part.type)) is not None), None)
-    if _is_list(arrow, plain) or types.is_fixed_size_list(plain):
+    if is_list(plain):
         return _not_json(arrow, plain.value_type)
     return plain

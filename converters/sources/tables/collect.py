@@ -28,7 +28,7 @@ from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, shown
 from fastio.types.field_types import type_of
 from fastio.types.schema import Field, is_plain_path
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans, elements_of, firsts_of, sums_of
 
 __all__ = [
     "Collected",
@@ -84,7 +84,9 @@ class _Collector:
         }
         self._fields = {each.name: _field_of(each) for each in plan.values}
         self._words = {each.name: ".".join(each.path) for each in plan.values}
-        self._spools = {name: ValueSpool(name) for name, of in self._fields.items() if not of.is_column}
+        self._spools = {
+            name: ValueSpool(name, has_lists=of.is_list) for name, of in self._fields.items() if not of.is_column
+        }
         self._parts: dict[str, list[NDArray[Any]]] = {name: [] for name, of in self._fields.items() if of.is_column}
         self._waiting: dict[str, list[Any]] = {name: [] for name in self._fields}
         self._first = 0  # position of the first row that waits
@@ -206,7 +208,7 @@ class _Collector:
             for i, sentence in encoded.problems.items():
                 result.bad.setdefault(self._first + i, sentence)
             if encoded.spans is not None:
-                self._spools[name].append(encoded.spans)
+                self._spools[name].append(encoded.spans, encoded.counts)
             elif encoded.column is not None:
                 self._parts[name].append(encoded.column)
             self._waiting[name] = []
@@ -281,7 +283,9 @@ def _converter(
             return None, f"has no {words!r}: there is {value!r:.60}"
         except (ValueError, RecursionError) as exc:
             return None, f"has a {words!r} that is {value!r:.60}, expected {type_of(of)} ({exc})"
-        if isinstance(value, str) and not (of.traits.is_text or of.traits.is_json):
+        if value is None and of.is_list and not of.is_optional:
+            return (), ""  # as where a table of Arrow has null in place of a list
+        if isinstance(value, str) and not (of.traits.is_text or of.traits.is_json or type_of(of) == "text?"):
             return None, f"has a {words!r} that is the text {value!r:.60}, expected {type_of(of)}"
         return value, ""
 
@@ -300,6 +304,8 @@ def _cell_parser(of: Field) -> Callable[[str], Any] | None:
     """What makes the text of a cell a value of a field; raises ValueError. None if text is what is wanted."""
     if of.traits.is_text:
         return None
+    if type_of(of) == "text?":
+        return lambda cell: cell or None
     if not of.shape and np.dtype(of.dtype).kind == "f":
         return _float_cell
     if not of.shape and np.dtype(of.dtype).kind in "iu":
@@ -326,18 +332,19 @@ def _json_cell(cell: str) -> Any:
 
 class ValueSpool:
     """
-    Takes the values of one field, one after the other.
+    Takes the values of one field, one after the other; with ``has_lists``, the elements of lists.
 
     They are in a file without a name in the folder for temporary files, which the system removes with the last user.
     """
 
-    def __init__(self, field_name: str) -> None:
+    def __init__(self, field_name: str, *, has_lists: bool = False) -> None:
         self._field_name = field_name
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the values
         self._sizes = array("q")
+        self._counts = array("q") if has_lists else None
 
-    def append(self, spans: Spans) -> None:
-        """Add values. Raises SourceError if there is no space for them."""
+    def append(self, spans: Spans, counts: NDArray[np.int64] | None = None) -> None:
+        """Add values, of lists so many for each sample. Raises SourceError if there is no space for them."""
         try:
             for run in spans.runs().views():
                 self._file.write(run.data)
@@ -347,6 +354,8 @@ class ValueSpool:
                 "space, or name another folder in TMPDIR"
             ) from exc
         self._sizes.extend(spans.sizes.tolist())
+        if self._counts is not None and counts is not None:
+            self._counts.extend(counts.tolist())
 
     def close(self) -> None:
         """Give up the file; values that ``finish`` returned stay."""
@@ -358,25 +367,31 @@ class ValueSpool:
         sizes = np.array(self._sizes, np.int64)
         data = np.memmap(self._file, np.uint8, "r") if sizes.any() else np.zeros(0, np.uint8)
         self.close()
-        return SpooledValues(self._field_name, data, np.cumsum(sizes) - sizes, sizes)
+        firsts = None if self._counts is None else firsts_of(np.array(self._counts, np.int64))
+        return SpooledValues(self._field_name, Spans.joined(data, sizes), firsts)
 
 
 class SpooledValues:
-    """The values of one field; ``sizes`` (n,) are their bytes."""
+    """The values of one field; of lists, those of a sample begin at its entry of ``firsts``."""
 
-    def __init__(
-        self, field_name: str, data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> None:
-        self.sizes = sizes
-        self._field_name, self._data, self._starts = field_name, data, starts
+    def __init__(self, field_name: str, spans: Spans, firsts: NDArray[np.int64] | None = None) -> None:
+        self._field_name, self._spans, self._firsts = field_name, spans, firsts
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """The bytes of each sample, ``(n,)``."""
+        return self._spans.sizes if self._firsts is None else sums_of(self._firsts, self._spans.sizes)
 
     def view(self, position: int) -> bytes:
         """Return one value."""
-        start = int(self._starts[position])
-        return self._data[start : start + int(self.sizes[position])].tobytes()
+        return self._spans.view(position).tobytes()
 
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """Return some values; see ``ListedSource.read``."""
         del pool  # they are where they are needed
-        spans = Spans.of(self._data, self._starts[indices], self.sizes[indices])
-        return lambda: Values({self._field_name: spans})
+        if self._firsts is None:
+            spans = self._spans.at(indices)
+            return lambda: Values({self._field_name: spans})
+        elements, counts = elements_of(self._firsts, indices)
+        lists = ListSpans(self._spans.at(elements), counts)
+        return lambda: Values({}, lists={self._field_name: lists})

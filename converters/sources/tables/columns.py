@@ -34,6 +34,7 @@ __all__ = [
 
 
 FILE_TITLES: Final = ("file_name", "_file_name")  # of Hugging Face's ImageFolder: the sample's file, a further one
+LIST_TITLES: Final = ("file_names", "_file_names")  # any number of them
 _NAME_TITLES = ("filename", "file_name", "file", "image", "image_name", "image_path", "path", "name", "key", "img")
 _MANY = 20  # samples from which nearly as many classes are doubted
 
@@ -167,7 +168,7 @@ class _Planner:
             if choice.field is None:
                 return self._of_guess(choice.name, guess)
             if choice.field.is_list:
-                return self._list_column(choice, choice.field, guess)
+                return self._list_column(choice, choice.field, (title,), guess)
             takes_bytes = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
             if takes_bytes and guess.kind is not None:
                 return PlannedColumn(choice.name, (title,), choice.field, kind=guess.kind)
@@ -179,21 +180,28 @@ class _Planner:
             return self._label_column(guess, choice)
         return self._of_guess("", guess)
 
-    def _list_column(self, choice: FieldChoice, field: Field, guess: ColumnGuess | None) -> PlannedColumn:
-        """A column whose rows name files, any number of them or perhaps one, as the user says."""
-        is_of_files = field.element.traits.is_picture or type_of(field.element) == "bytes"
+    def _list_column(
+        self, choice: FieldChoice, field: Field, path: tuple[str, ...], guess: ColumnGuess | None
+    ) -> PlannedColumn:
+        """
+        A column of lists, or of values that may be missing, as the user says: of names of files, if they are of
+        pictures or bytes or the column is called so; otherwise of the values themselves.
+        """
+        is_of_bytes = field.element.traits.is_picture or type_of(field.element) == "bytes"
+        if not is_of_bytes and (guess is None or not guess.title.endswith(FILE_TITLES + LIST_TITLES)):
+            return PlannedColumn(choice.name, path, field)
         names = guess is not None and guess.kind is None and guess.kinds <= {"text", "json", "null"}
-        if guess is None or not names or not is_of_files:
+        if guess is None or not names:
             raise SourceError(
                 f"{self.where}: --field {choice}: {type_of(field)} takes a column that names files; "
                 f"--field {choice.name}={choice.where}:json keeps the values of any other"
             )
-        return PlannedColumn(choice.name, (guess.title,), field, is_file=True, is_list=True)
+        return PlannedColumn(choice.name, path, field, is_file=True, is_list=True)
 
     def _inner_column(self, choice: FieldChoice, path: tuple[str, ...]) -> PlannedColumn:
         """A field from inside JSON; without a type it is JSON, or what its values stand for."""
         if choice.field is not None and choice.field.is_list:
-            return self._list_column(choice, choice.field, None)
+            return self._list_column(choice, choice.field, path, None)
         values = list(_values_at(self.guesses[path[0]].first, path))
         field, kind = choice.field, column_kind(values)
         if kind is not None and (field is None or field.traits.is_picture or type_of(field) == "bytes"):

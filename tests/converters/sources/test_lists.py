@@ -71,6 +71,8 @@ LAYOUTS: dict[str, pa.Table] = {
     "older notes": with_features(table_of(ROWS, texts=TEXTS), {"images": [{"_type": "Image"}]}),
     "bytes": pa.table({"images": pa.array(ROWS, pa.list_(pa.binary())), "texts": TEXTS}),
     "large": pa.table({"images": pa.array(ROWS, pa.large_list(pa.large_binary())), "texts": TEXTS}),
+    "views": pa.table({"images": pa.array(ROWS, pa.list_view(pa.binary())), "texts": TEXTS}),
+    "large views": pa.table({"images": pa.array(list(map(pairs, ROWS)), pa.large_list_view(PAIR)), "texts": TEXTS}),
     "a text beside them": table_of(ROWS, texts=TEXTS, text=["t"] * 10),
 }
 WRITERS = {"parquet": write_parquet, "arrow": write_stream, "feather": write_file}
@@ -419,7 +421,8 @@ def test_what_names_no_files_is_said_in_a_line(tmp_path: Path, root: Path) -> No
             "column 'images' holds lists of",
         ),
         ((table(tmp_path / "e.jsonl", rows_of([["a/0.png"]])), "--root", root), "name their folder with --root"),
-        ((one, "--root", root, "--field", "t=conversations:text[*]"), "text[*] takes a column that names files"),
+        ((one, "--root", root, "--field", "t=conversations:text[*]"), "has a bad element, 1 of 2: it is dict"),
+        ((one, "--root", root, "--field", "t=conversations.x:image[*]"), "image[*] takes a column that names files"),
         ((one, "--root", root, "--field", "images=images:image?"), "is a list of 2, expected one name or none"),
         ((tmp_path / "a.npz", "--field", "x=x:float32[4][*]"), "which has no lists and no missing values"),
         ((table(tmp_path / "n.jsonl", rows_of(["0.png", None], "image")), "--root", root), "image=image:image? packs"),
