@@ -15,8 +15,10 @@ from fastio import _native
 from fastio._native import ThreadPool
 from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.packing.pipeline import chunks_through, is_lossless, recorded, stages_of
+from fastio.converters.packing.record import chunk_bytes
 from fastio.converters.pictures.probe import probe
 from fastio.converters.pictures.transcode import Transcode
+from fastio.converters.sources.listed import Indices
 from fastio.converters.sources.record import origin_of, recorded_kind
 from fastio.converters.sources.source import Chunk, Source
 from fastio.converters.text import Encoder, Sequences, TextOptions
@@ -26,7 +28,8 @@ from fastio.converters.text.samples import TextSamples
 from fastio.errors import SourceError
 from fastio.store import SampleStore
 from fastio.store.kinds.scan import Problem
-from fastio.store.protocol import read_values, refuse_lists
+from fastio.store.protocol import SampleBatch, read_lists, read_values
+from fastio.types.field_types import type_of
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -68,7 +71,6 @@ def compare(
     If the store's pictures were rewritten, those with restart markers are compared by their pixels, and those with
     other pixels with the result of packing the source again with the store's recorded options.
     """
-    refuse_lists(store, "lists cannot be compared with a source yet: verify without --against")
     pictures = recorded(store)
     stage = None if pictures is None or is_lossless(pictures) else stages_of(pictures, source)()
     was_rewritten = _was_rewritten_before(store, source, has_stage=stage is not None)
@@ -78,6 +80,13 @@ def compare(
             f"{source.path}: has the fields {[f.name for f in source.schema.payload]}, "
             f"{store.path} has {[f.name for f in store.schema.payload]}: nothing to compare"
         )
+    for name in fields:
+        ours, theirs = store.schema[name], source.schema[name]
+        if (ours.is_list, ours.is_optional) != (theirs.is_list, theirs.is_optional):
+            raise SourceError(
+                f"{source.path}: has {type_of(theirs)} in the field {name!r}, {store.path} has {type_of(ours)}: name "
+                f"the type as it was when the store was packed, --field {name}=COLUMN:{type_of(ours)}"
+            )
     columns = [f.name for f in source.schema.columns if f.name in store.schema]
     pieces = source.chunks(_CHUNK_BYTES, _CHUNK_SAMPLES)
     with closing(chunks_through(source, pieces, stage, pool)) as chunks:
@@ -141,7 +150,7 @@ def compare_chunks(
         problems += chunk.problems
         _compare_chunk(store, chunk, classes, (fields, places, result, pixels))
         if progress is not None:
-            progress(len(chunk.batch.keys), sum(int(s.sizes.sum()) for s in chunk.batch.spans.values()))
+            progress(len(chunk.batch.keys), chunk_bytes(chunk))
     for problem in problems:
         if places.pop(problem.key, None) is not None:
             result.problems.append(Problem(problem.key, f"is in the store, but the source's {problem.problem}"))
@@ -175,6 +184,9 @@ def _compare_chunk(
     result.samples += len(there)
     indices = np.array(found, np.int64)[there] if len(there) else np.empty(0, np.int64)
     for name in fields:
+        if store.schema[name].is_list:
+            result.problems += _other_lists(store, name, indices, chunk.batch, there)
+            continue
         pairs = list(
             zip(read_values(store, name, indices).views(), chunk.batch.spans[name].at(there).views(), strict=True)
         )
@@ -199,6 +211,24 @@ def _compare_chunk(
         is_other = (ours != theirs) & ((ours == ours) | (theirs == theirs))  # noqa: PLR0124 - NaN is like NaN
         sentence = f"has other values in the store than in the source (column {name!r})"
         result.problems += [Problem(keys[row], sentence) for row in _rows(is_other)]
+
+
+def _other_lists(
+    store: SampleStore, name: str, indices: Indices, batch: SampleBatch, positions: Indices
+) -> list[Problem]:
+    """Samples whose lists in a field have other elements in the store than in a batch; a sentence for the first."""
+    ours, theirs = read_lists(store, name, indices), batch.lists[name].at(positions)
+    problems = []
+    for row, place in enumerate(positions.tolist()):
+        pairs = zip(ours.part(row, row + 1).spans.views(), theirs.part(row, row + 1).spans.views(), strict=False)
+        counts = int(ours.counts[row]), int(theirs.counts[row])
+        other = next((i for i, pair in enumerate(pairs, 1) if not np.array_equal(*pair)), None)
+        sentence = f"has other bytes in the store than in the source (field {name!r}, element {other} of {counts[0]})"
+        if counts[0] != counts[1]:
+            sentence = f"has {counts[0]} elements in the store, {counts[1]} in the source (field {name!r})"
+        if other is not None or counts[0] != counts[1]:
+            problems.append(Problem(batch.keys[place], sentence))
+    return problems
 
 
 def _rows(is_other: NDArray[Any]) -> list[int]:

@@ -23,9 +23,10 @@ from fastio.converters.text.decode import Document, StoredText, probe_words
 from fastio.errors import StoreCorrupt
 from fastio.store import SampleStore
 from fastio.store.kinds.names import ARROW_SUFFIXES
-from fastio.store.protocol import read_values
+from fastio.store.protocol import located, read_values
+from fastio.types.field_types import type_of
 from fastio.types.picture_kinds import PICTURE_KINDS, kind_by_name
-from fastio.types.schema import Field
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
 
 
 _ROWS = 512
+_LISTS_TABLE = "metadata.jsonl"  # as Hugging Face's ImageFolder has it
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
@@ -47,7 +49,8 @@ class StoredTable:
     How a table becomes rows again, from a store's ``metadata["table"]``: its ``name``, and its ``columns`` in order.
 
     Each column has a ``path`` (its title, and names below it if only a part of its JSON was packed), and what its value
-    is: a ``field``, the name of a ``file``, or the ``key`` of the sample.
+    is: a ``field``, the name of a ``file``, the ``key`` of the sample, or the names of the ``files`` of a field, which
+    are those that ``unpack`` writes.
     """
 
     store: SampleStore
@@ -57,15 +60,18 @@ class StoredTable:
 
     @classmethod
     def of(cls, store: SampleStore) -> StoredTable | None:
-        """Return the table of a store, None if it does not come from one. Raises StoreCorrupt for a malformed one."""
+        """
+        Return the table of a store, None if it does not come from one: but of lists, which files alone do not tell,
+        there is always one. Raises StoreCorrupt for a malformed one.
+        """
         form = store.metadata.get("table")
         if form is None:
-            return None
+            return cls(store, _LISTS_TABLE, _columns_of(store.schema), {}) if store.schema.lists else None
         from fastio.converters.sources.column_kinds import COLUMN_KINDS
 
         try:
             columns = form["columns"]
-            names = [each.get("field") or each.get("file") for each in columns]
+            names = [each.get("field") or each.get("file") or each.get("files") for each in columns]
             pairs = zip(columns, names, strict=True)
             is_sound = all(each["path"] and ("key" in each or name in store.schema) for each, name in pairs)
             is_sound = is_sound and {each["kind"] for each in columns if "kind" in each} <= COLUMN_KINDS.keys()
@@ -85,25 +91,44 @@ class StoredTable:
     @property
     def written_fields(self) -> set[str]:
         """All fields of which the table says something."""
-        return {str(each.get("field") or each.get("file")) for each in self.columns}
+        return {str(each.get("field") or each.get("file") or each.get("files")) for each in self.columns}
 
-    def parts(self) -> Iterator[bytes]:
-        """Yield the bytes of the file, in parts."""
+    @property
+    def options(self) -> list[str]:
+        """
+        The options by which ``fastio pack`` makes the same samples of this table and its files; none for the table of a
+        source, which was packed by its own.
+        """
+        if "table" in self.store.metadata:
+            return []
+        options = []
+        for each in self.columns:
+            title = each["path"][0]
+            if "key" in each:
+                options += ["--key-column", title]
+            else:
+                field = self.store.schema[each.get("field") or each["files"]]
+                is_label = field.name == "label" and bool(self.store.metadata.get("classes"))
+                options += [] if is_label else ["--field", f"{field.name}={title}:{type_of(field)}"]
+        return options
+
+    def parts(self, names: Mapping[str, Sequence[str]]) -> Iterator[bytes]:
+        """Yield the bytes of the file, in parts; ``names`` are those of all files of a field, in order."""
         suffix = PurePath(self.file_name).suffix.lower()
         if suffix in _DELIMITERS:
-            yield from self._cells(_DELIMITERS[suffix])
+            yield from self._cells(_DELIMITERS[suffix], names)
         elif suffix == ".parquet":
-            yield self._parquet()
+            yield self._parquet(names)
         elif suffix in ARROW_SUFFIXES:
-            yield self._arrow()
+            yield self._arrow(names)
         elif suffix == ".json":
-            rows = (json.dumps(row, ensure_ascii=False).encode() for row in self.rows())
+            rows = (json.dumps(row, ensure_ascii=False).encode() for row in self.rows(names))
             yield b"[" + next(rows, b"")
             yield from (b",\n" + row for row in rows)
             yield b"]\n"
         else:
             style = {"ensure_ascii": False, **(self.form.get("style") or {})}
-            for row in self.rows():
+            for row in self.rows(names):
                 yield json.dumps(row, **style).encode() + b"\n"
 
     @property
@@ -112,19 +137,21 @@ class StoredTable:
         path = PurePath(self.name)
         return path.stem if path.suffix.lower() in (".gz", ".zst") else self.name
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows, in the order of the samples."""
+    def rows(self, names: Mapping[str, Sequence[str]]) -> Iterator[dict[str, Any]]:
+        """Yield the rows, in the order of the samples; see ``parts``."""
         absent = set(self.form.get("absent") or ())
         for start in range(0, len(self.store), _ROWS):
             indices = np.arange(start, min(start + _ROWS, len(self.store)))
-            values = [self._values(each, indices) for each in self.columns]
+            values = [self._values(each, indices, names) for each in self.columns]
             for i in range(len(indices)):
                 row: dict[str, Any] = {}
                 for each, column in zip(self.columns, values, strict=True):
                     _put(row, each["path"], column[i])
                 yield {title: value for title, value in row.items() if value is not None or title not in absent}
 
-    def _values(self, column: Mapping[str, Any], indices: NDArray[np.int64]) -> list[Any]:
+    def _values(
+        self, column: Mapping[str, Any], indices: NDArray[np.int64], names: Mapping[str, Sequence[str]]
+    ) -> list[Any]:
         from fastio.converters.sources.column_kinds import COLUMN_KINDS
         from fastio.converters.sources.tables.names import file_name
 
@@ -134,22 +161,28 @@ class StoredTable:
             return [int(key) for key in keys] if column["key"] == "int" else keys
         if "file" in column:
             described = (store.metadata.get("files") or {}).get(column["file"])
-            names = [key if described is None else file_name(described, key) for key in store.keys(indices)]
-            return _without_extensions(names, column)
+            own = [key if described is None else file_name(described, key) for key in store.keys(indices)]
+            return _without_extensions(own, column)
+        if "files" in column:
+            _, which, counts = located(store, column["files"], indices)
+            own = [names[column["files"]][i] for i in which.tolist()]
+            return own if counts is None else store.elements(column["files"]).grouped(own, counts)
         field = store.schema[column["field"]]
         if "kind" in column:
             kind, files = COLUMN_KINDS[column["kind"]], FieldAsFiles(field, is_first=False)
             spans = sound_values(store, field.name, indices)
             return [kind.encode(files.content(view).tobytes()) for view in spans.views()]
         if not field.is_column:
-            return decoded(field, sound_values(store, field.name, indices))
+            values, which, counts = located(store, field.name, indices)
+            found = decoded(field.element, sound_values(values, field.name, which))
+            return found if counts is None else store.elements(field.name).grouped(found, counts)
         numbers = store.column(field.name)[indices]
         classes = store.metadata.get("classes")
         if field.name == "label" and classes:
             return [classes[i] if 0 <= i < len(classes) else i for i in numbers.tolist()]
         return plain_numbers(numbers)
 
-    def _cells(self, delimiter: str) -> Iterator[bytes]:
+    def _cells(self, delimiter: str, names: Mapping[str, Sequence[str]]) -> Iterator[bytes]:
         """The table as text: what is null is empty, what is a list or an object is JSON."""
         style = self.form.get("style") or {}
         words = set(self.form.get("python_booleans") or ())
@@ -158,7 +191,7 @@ class StoredTable:
         writer = csv.writer(buffer, delimiter=delimiter, lineterminator=style.get("line_end", "\n"))
         if not self.form.get("no_header"):
             writer.writerow(titles)
-        for row in self.rows():
+        for row in self.rows(names):
             writer.writerow([_cell(row.get(title), is_python=title in words) for title in titles])
             if buffer.tell() > 1 << 20:
                 yield buffer.getvalue().encode()
@@ -166,19 +199,35 @@ class StoredTable:
                 buffer.truncate()
         yield buffer.getvalue().encode()
 
-    def _arrow(self) -> bytes:
+    def _arrow(self, names: Mapping[str, Sequence[str]]) -> bytes:
         arrow = pyarrow(f"to write {self.name}")
-        table, sink = arrow.Table.from_pylist(list(self.rows())), arrow.BufferOutputStream()
+        table, sink = arrow.Table.from_pylist(list(self.rows(names))), arrow.BufferOutputStream()
         with arrow.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         return bytes(sink.getvalue())
 
-    def _parquet(self) -> bytes:
+    def _parquet(self, names: Mapping[str, Sequence[str]]) -> bytes:
         arrow = pyarrow(f"to write {self.name}")
         parquet = pyarrow(f"to write {self.name}", "pyarrow.parquet")
         sink = arrow.BufferOutputStream()
-        parquet.write_table(arrow.Table.from_pylist(list(self.rows())), sink)
+        parquet.write_table(arrow.Table.from_pylist(list(self.rows(names))), sink)
         return bytes(sink.getvalue())
+
+
+def _columns_of(schema: Schema) -> list[dict[str, Any]]:
+    """
+    The columns of the table of samples that no table was packed into: texts, JSON, token ids and numbers are in it, of
+    pictures, arrays and other bytes the names of their files.
+    """
+    columns: list[dict[str, Any]] = [{"path": ["_key" if "key" in schema else "key"], "key": "text"}]
+    for field in schema.fields:
+        traits = field.element.traits
+        if traits.is_column or traits.is_text or traits.is_json or traits.is_tokens:
+            columns.append({"path": [field.name], "field": field.name})
+        else:
+            title = f"{field.name}_file_name{'s' if field.is_list and not field.is_optional else ''}"
+            columns.append({"path": [f"_{title}" if title in schema else title], "files": field.name})
+    return columns
 
 
 def _without_extensions(names: Sequence[str], column: Mapping[str, Any]) -> list[str]:
@@ -363,35 +412,39 @@ class FieldAsFiles:
     How the values of one payload field become files.
 
     ``described`` is the field's entry in ``metadata["files"]`` (see ``file_names``), None if it has none: the files of
-    the first field are then called like the samples, those of others have the field's name and an extension behind.
+    the first field are then called like the samples, those of others have the field's name and an extension behind,
+    and elements of lists their numbers before it.
     """
 
     field: Field
     is_first: bool
     described: Mapping[str, Any] | None = None
 
-    def name(self, key: str, data: _Bytes) -> str:
-        """Return the name of the file for the sample ``key``."""
+    def name(self, key: str, data: _Bytes, number: int = 0) -> str:
+        """Return the name of the file for the sample ``key``; ``number`` counts the elements of its list."""
         if self.described is not None:
             from fastio.converters.sources.tables.names import file_name
 
             return file_name(self.described, key)
-        field = self.field
-        name = key if self.is_first else f"{key}.{field.name}"
+        field, is_first = self.field.element, self.is_first and not self.field.is_list
+        name = key if is_first else f"{key}.{field.name}"
+        if self.field.is_list and not self.field.is_optional:
+            name = f"{name}.{number}"
         if field.is_raw_picture:
             return name if name.lower().endswith(".png") else f"{name}.png"
         if field.traits.is_picture:
-            return name if self.is_first and kind_by_name(key) else name + PICTURE_KINDS[image_kind(data)].suffix
-        return name if self.is_first or not field.traits.extension else f"{name}.{field.traits.extension}"
+            return name if is_first and kind_by_name(key) else name + PICTURE_KINDS[image_kind(data)].suffix
+        return name if is_first or not field.traits.extension else f"{name}.{field.traits.extension}"
 
     def content(self, data: _Bytes) -> _Bytes:
         """Return the bytes of the file: raw pictures as PNG, other arrays as .npy, anything else as stored."""
-        field = self.field
+        field = self.field.element
         if field.is_raw_picture:
             from fastio.codec.image import ImageCodec
 
             return np.frombuffer(ImageCodec().encode(pixels_of(field, data)), np.uint8)
-        if field.traits.extension != "npy" or (self.is_first and self.described is None):
+        is_as_stored = self.is_first and self.described is None and not self.field.is_list
+        if field.traits.extension != "npy" or is_as_stored:
             return data
         shape = tuple(-1 if size is None else size for size in field.shape)
         if 0 in shape and -1 in shape:  # rows without elements: how many there were, no byte tells

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -32,10 +33,11 @@ from fastio.store.files.local import check_folder_here
 from fastio.store.index.views import SelectedStore
 from fastio.store.kinds.scan import Problem, is_utf8, shown
 from fastio.store.listing import remove_stale
-from fastio.store.protocol import read_values, refuse_lists
+from fastio.store.protocol import read_lists, read_values
 from fastio.store.token_files import STREAM
 from fastio.store.write.atomic import PartialFile, publish_file
-from fastio.types.schema import is_plain_path, text_field
+from fastio.types.schema import Field, is_plain_path, text_field
+from fastio.types.spans import ListSpans, Spans, numbers_within
 
 __all__ = [
     "UnpackReport",
@@ -74,7 +76,8 @@ def unpack(
 ) -> UnpackReport:
     """
     Write every sample's bytes to ``out/key``; for tokens and text, the files they came from (see ``text_files``); for
-    raw pictures, PNGs.
+    raw pictures, PNGs. Of lists, every element is a file, ``out/key.images.0.jpg``, and a table names them: that of the
+    source, or ``metadata.jsonl``, which holds texts, token ids and numbers itself.
 
     Everything is written beside ``out`` and moved there when complete. Existing files are replaced only with
     ``overwrite``; other files in ``out`` are left alone. Raises StoreError for a key that would lead out of the
@@ -85,9 +88,6 @@ def unpack(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
     check_folder_here(out)
-    refuse_lists(
-        store, 'unpack writes no lists yet: read them by FastDataset, or see "Lists" in fastio/guide/formats.md'
-    )
     if STREAM in store.metadata:
         raise StoreError(f"{store.path}: holds a stream of token ids: add --as bin, or --as megatron")
     target = Path(out).absolute()
@@ -107,9 +107,11 @@ def unpack(
     numbers = StoredText(whole, field, None).document_numbers()[kept] if field is not None and skipped else None
     with _writing(out), partial_folder(target) as partial:
         if stored is None:
-            written, names = _write_all(store, partial, table, progress)
+            written, named = _write_all(store, partial, table, progress)
+            names = _first_names(store, named)
             if table is not None:
-                written += _write_text(((table.file_name, part) for part in table.parts()), partial, store)
+                parts = table.parts(named) if isinstance(table, StoredTable) else table.parts()
+                written += _write_text(((table.file_name, part) for part in parts), partial, store)
         else:
             written = _write_text(text_files(stored, progress, numbers=numbers), partial, store)
             names = store.keys(np.arange(len(store)))
@@ -121,6 +123,9 @@ def unpack(
             publish_labels()
     in_table = frozenset[str]() if table is None else table.written_fields
     notes = _notes(store, in_table, has_labels=labels is not None) if stored is None else text_notes(stored)
+    if isinstance(table, StoredTable) and table.options:
+        command = shlex.join(["fastio", "pack", os.fspath(out), "NEW.lmdb", *table.options])
+        notes.append(f"{table.file_name} names the files of each sample; to pack them again: {command}")
     return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written), notes, skipped)
 
 
@@ -169,14 +174,14 @@ def _write_all(
     folder: Path,
     table: StoredTable | StoredCoco | None,
     progress: Callable[[int, int], object] | None,
-) -> tuple[list[tuple[str, int]], Sequence[str]]:
+) -> tuple[list[tuple[str, int]], dict[str, list[str]]]:
     """
-    All files, into a folder that nobody else writes to; their names and sizes, and the name of each sample's first.
+    All files, into a folder that nobody else writes to; their names and sizes, and the names by field, in order.
 
     Fields that the table holds are not written.
     """
     written: list[tuple[str, int]] = []
-    first: Sequence[str] | None = None
+    named: dict[str, list[str]] = {}
     made = {""}
     root = f"{folder}/"
     described: Mapping[str, Any] = store.metadata.get("files") or {}
@@ -184,31 +189,62 @@ def _write_all(
         if table is not None and field.name in table.fields:
             continue
         files = FieldAsFiles(field, position == 0, described.get(field.name))
+        names = named.setdefault(field.name, [])
         sizes = store.value_bytes(field.name)
         for piece in split_by_bytes(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
             indices = np.arange(piece.start, piece.stop)
-            keys, spans = store.keys(indices), read_values(store, field.name, indices)
-            for i in damaged(spans):
+            keys, values = store.keys(indices), _values(store, field, indices)
+            for row in _damaged_rows(values):
                 raise StoreCorrupt(
-                    f"{store.path}: {keys[i]!r}, field {field.name!r}: bytes differ from their checksum; "
+                    f"{store.path}: {keys[row]!r}, field {field.name!r}: bytes differ from their checksum; "
                     f"`fastio verify` lists all such samples"
                 )
-            for i, key in enumerate(keys):
-                data = spans.view(i)
-                name = check_key(files.name(check_key(key), data))
-                data = files.content(data)
+            for _, name, data in _as_files(files, keys, values):
+                content = files.content(data)
+                names.append(check_key(name))
                 parent = name.rpartition("/")[0]
                 if parent not in made:
                     _make_folders(root, parent, made)
                 with _short_enough(name):
-                    if files.described is None or not _is_there(root + name, data):
-                        _write(root + name, data, store)
-                        written.append((name, len(data)))
+                    if files.described is None or not _is_there(root + name, content):
+                        _write(root + name, content, store)
+                        written.append((name, len(content)))
             if progress is not None:
-                progress(len(keys) if position == 0 else 0, int(spans.sizes.sum()))
-        if position == 0:
-            first = [name for name, _ in written] if files.described is None else None
-    return written, store.keys(np.arange(len(store))) if first is None else first
+                progress(len(keys) if position == 0 else 0, int(sizes[piece.start : piece.stop].sum()))
+    return written, named
+
+
+def _first_names(store: SampleStore, named: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """What samples are called in a label file: by their first files, or by their keys where these tell the files."""
+    first = store.schema.payload[0]
+    described = (store.metadata.get("files") or {}).get(first.name)
+    if first.name in named and not first.is_list and described is None:
+        return named[first.name]
+    return store.keys(np.arange(len(store)))
+
+
+def _values(store: SampleStore, field: Field, indices: NDArray[np.int64]) -> Spans | ListSpans:
+    """The values of a payload field in memory, or its lists."""
+    return (read_lists if field.is_list else read_values)(store, field.name, indices)
+
+
+def _damaged_rows(values: Spans | ListSpans) -> list[int]:
+    """The positions of samples with a value that differs from its checksum, ascending."""
+    wrong = damaged(values if isinstance(values, Spans) else values.spans)
+    rows: list[int] = (wrong if isinstance(values, Spans) else np.unique(values.owners[wrong])).tolist()
+    return rows
+
+
+def _as_files(
+    files: FieldAsFiles, keys: Sequence[str], values: Spans | ListSpans
+) -> Iterator[tuple[int, str, NDArray[np.uint8]]]:
+    """The files of a field: the position of the sample, the file's name, and the value that it holds."""
+    if isinstance(values, Spans):
+        yield from ((i, files.name(check_key(key), values.view(i)), values.view(i)) for i, key in enumerate(keys))
+        return
+    numbers = numbers_within(values.counts).tolist()
+    for row, number, view in zip(values.owners.tolist(), numbers, values.spans.views(), strict=True):
+        yield row, files.name(check_key(keys[row]), view, number), view
 
 
 def _is_there(path: str, data: NDArray[np.uint8]) -> bool:
@@ -275,13 +311,14 @@ def _too_long(store: SampleStore, target: Path) -> dict[int, str]:
     for start in range(0, len(store), _CHUNK_SAMPLES):
         keys = store.keys(np.arange(start, min(start + _CHUNK_SAMPLES, len(store))))
         long = [i for i, key in enumerate(keys) if len(os.fsencode(key)) > most_in_name - _ADDED_BYTES]
+        rows = np.array(long, np.int64)
         for field in payload if long else ():
             files = FieldAsFiles(field, field is store.schema.payload[0], described.get(field.name))
-            spans = read_values(store, field.name, np.array(long) + start)
-            for at, i in enumerate(long):
-                name = os.fsencode(files.name(keys[i], spans.view(at)))
+            values = _values(store, field, rows + start)
+            for at, file, _ in _as_files(files, [keys[i] for i in long], values):
+                name = os.fsencode(file)
                 if len(name) > most_in_path or max(map(len, name.split(b"/"))) > most_in_name:
-                    sentences[start + i] = "is longer than a file's name may be here"
+                    sentences[start + long[at]] = "is longer than a file's name may be here"
     return sentences
 
 
@@ -440,9 +477,8 @@ def _differing(store: SampleStore) -> dict[int, str]:
     for field in store.schema.payload:
         sizes = store.value_bytes(field.name)
         for piece in split_by_bytes(sizes, _CHECKED_BYTES, _CHECKED_SAMPLES):
-            spans = read_values(store, field.name, np.arange(piece.start, piece.stop))
-            for i in damaged(spans).tolist():
-                sentences.setdefault(piece[i], f"field {field.name!r}: bytes differ from their checksum")
+            for row in _damaged_rows(_values(store, field, np.arange(piece.start, piece.stop))):
+                sentences.setdefault(piece[row], f"field {field.name!r}: bytes differ from their checksum")
     return sentences
 
 

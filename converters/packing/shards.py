@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastio.converters.packing.plan import PackPlan, StreamPlan
 from fastio.converters.packing.record import PackRecord, source_metadata
@@ -16,10 +17,12 @@ from fastio.converters.sources.source import Source, StreamedSource, is_streamed
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.formats.format import Format
 from fastio.store.index.sealed import Shard
+from fastio.store.index.store import list_checksums
 from fastio.store.kinds.scan import shown
 from fastio.store.sets.seal import read_member
 from fastio.store.sets.set_object import SetMember
 from fastio.store.store_folder import StoreFolder
+from fastio.types.spans import firsts_of, sums_of
 from fastio.types.units import size
 
 __all__ = [
@@ -216,11 +219,11 @@ def _first_other_key(shard: PlannedShard, source: Source) -> str:
 def _first_other_size(shard: PlannedShard, source: Source) -> str:
     """The first sample of a shard that has another size in the source; empty if there is none, or nothing can tell."""
     start, stop = shard.plan["first"], shard.plan["stop"]
-    is_known = shard.plan.get("pictures") is None and not shard.packed["skipped"] and not shard.shard.schema.lists
+    is_known = shard.plan.get("pictures") is None and not shard.packed["skipped"]
     if not is_known or stop - start != shard.shard.count:
         return ""  # its sizes are not those of the source
     scanned = source.scanned(range(start, stop))
-    before = np.sum([shard.shard.sizes[each.name] for each in shard.shard.schema.payload], axis=0)
+    before = np.sum([_value_sizes(shard.shard, each.name) for each in shard.shard.schema.payload], axis=0)
     other = np.flatnonzero(before != scanned.sizes)
     if not len(other) or len(other) == len(before):  # if all differ, they may count other bytes than the source does
         return ""
@@ -231,17 +234,29 @@ def _first_other_size(shard: PlannedShard, source: Source) -> str:
 def _first_other_content(shard: PlannedShard, source: Source) -> str:
     """The first sample of a shard that has another checksum in the source; empty as for ``_first_other_size``."""
     start, stop, data = shard.plan["first"], shard.plan["stop"], shard.shard
-    is_known = shard.plan.get("pictures") is None and not shard.packed["skipped"] and not data.schema.lists
+    is_known = shard.plan.get("pictures") is None and not shard.packed["skipped"]
     if not is_known or stop - start != data.count:
         return ""
     scanned = source.scanned(range(start, stop))
-    before = joined_checksums([data.checksums.get(each.name) for each in data.schema.payload])
+    before = joined_checksums([_value_checksums(data, each.name) for each in data.schema.payload])
     if before is None or scanned.checksums is None:
         return ""
     other = np.flatnonzero(before != scanned.checksums)
     if not len(other) or len(other) == len(before):  # if all differ, they may be of other bytes than the source's
         return ""
     return repr(shown(scanned.keys[int(other[0])]))
+
+
+def _value_sizes(shard: Shard, name: str) -> NDArray[np.int64]:
+    """The bytes of each sample in a payload field, of a list those of all its elements."""
+    sizes, counts = shard.sizes[name], shard.counts.get(name)
+    return sizes if counts is None else sums_of(firsts_of(counts), sizes)
+
+
+def _value_checksums(shard: Shard, name: str) -> NDArray[np.uint32] | None:
+    """The checksum of each sample in a payload field; None if there are none."""
+    checksums, counts = shard.checksums.get(name), shard.counts.get(name)
+    return checksums if checksums is None or counts is None else list_checksums(checksums, counts.astype(np.int64))
 
 
 def _keys(shard: PlannedShard) -> list[str]:

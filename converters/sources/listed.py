@@ -18,7 +18,7 @@ from fastio.converters.sources.source import Chunk, Scanned, begin_check, split_
 from fastio.samplers.order import full_order
 from fastio.store.files import StoreFiles
 from fastio.store.kinds.scan import Problem
-from fastio.store.protocol import SampleBatch, SampleStore, all_fetched
+from fastio.store.protocol import SampleBatch, SampleStore, all_fetched, located
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kinds_by_name
 from fastio.types.schema import Field, Schema, are_plain_paths, is_plain_path
 from fastio.types.spans import ListSpans, Spans
@@ -271,13 +271,14 @@ def read_stored(store: SampleStore, fields: Sequence[str]) -> Read:
     files = store.files
 
     def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
-        asked = {name: store.spans(name, indices) for name in fields}
-        jobs = [files.read_ahead(spans, pool=pool) for spans in asked.values()]
-        fetched = {name: files.fetch(spans, pool=pool, is_near=True) for name, spans in asked.items()}
+        asked = {name: located(store, name, indices) for name in fields}
+        spans = {name: each.values.spans(name, each.indices) for name, each in asked.items()}
+        jobs = [files.read_ahead(each, pool=pool) for each in spans.values()]
+        fetched = {name: files.fetch(each, pool=pool, is_near=True) for name, each in spans.items()}
 
         def checked() -> dict[str, tuple[Spans, Callable[[], NDArray[np.int64]]]]:
-            spans = {name: all_fetched(store, name, indices, each) for name, each in fetched.items()}
-            return {name: (each, begin_check(each, pool)) for name, each in spans.items()}
+            there = {name: all_fetched(each.values, name, each.indices, fetched[name]) for name, each in asked.items()}
+            return {name: (each, begin_check(each, pool)) for name, each in there.items()}
 
         begun = checked() if files.in_place else None  # otherwise their bytes are still on their way
 
@@ -285,11 +286,18 @@ def read_stored(store: SampleStore, fields: Sequence[str]) -> Read:
             for job in jobs:
                 job.wait()
             checks = checked() if begun is None else begun
-            problems: dict[int, str] = {}
-            for name, (_, damaged) in checks.items():
-                for i in damaged().tolist():
-                    problems.setdefault(i, f"has a field {name!r} that differs from its checksum")
-            return Values({name: spans for name, (spans, _) in checks.items()}, problems)
+            single, lists, problems = dict[str, Spans](), dict[str, ListSpans](), dict[int, str]()
+            for name, (read, damaged) in checks.items():
+                counts = asked[name].counts
+                bad = dict.fromkeys(damaged().tolist(), "differs from its checksum")
+                if counts is None:
+                    single[name] = read
+                else:
+                    lists[name] = ListSpans(read, counts)
+                    bad = list_problems(counts, bad, is_optional=store.schema[name].is_optional)
+                for i, words in bad.items():
+                    problems.setdefault(i, f"has a field {name!r} that {words}")
+            return Values(single, problems, lists=lists)
 
         return finish
 

@@ -23,12 +23,13 @@ from fastio.converters.sources.source import joined_checksums
 from fastio.errors import SourceError, StoreError, StoreIncomplete
 from fastio.store import open_store
 from fastio.store.formats import named, names_store, suffixes
-from fastio.store.index.store import SealedStore
+from fastio.store.index.store import SealedStore, list_checksums
 from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.store.kinds.unknown import container_of_others, is_container_of_others, kind_of
-from fastio.store.protocol import read_values, refuse_lists
+from fastio.store.protocol import SampleStore, read_values, value_spans
+from fastio.types.field_types import type_of
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import ListSpans, Spans
 
 __all__ = [
     "open_stored",
@@ -62,7 +63,6 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         if form is None or form.foreign is not None or not others:  # files of others open: this one is ours, and cut
             raise
         raise SourceError(f"{path}: expected a packed store, found {others}") from exc
-    refuse_lists(store, "fastio pack does not pack lists again: in Python, fastio.pack(FastDataset(path), out) does")
     is_sealed = all(shard.is_sealed for shard in store.shards)
     problems: dict[int, Problem] = {} if is_sealed else _repeated(store)
     not_samples = () if is_sealed else store.metadata["skipped"]
@@ -102,7 +102,8 @@ def _left_out(store: SealedStore, fields: Sequence[StoredField] | None, options:
         if store.schema[name].is_column:
             return []
         with suppress(StoreError):  # damaged: whoever packs the field says so
-            spans = read_values(store, name, np.arange(min(FIRST_VALUES, len(store))))
+            values: SampleStore = store.elements(name) if store.schema[name].is_list else store
+            spans = read_values(values, name, np.arange(min(FIRST_VALUES, len(values))))
             return [view.tobytes() for view in spans.views()]
         return []
 
@@ -141,9 +142,15 @@ def _checksums(
     names = dict.fromkeys(field.name for field in used)
 
     def checksums_at(indices: Indices) -> NDArray[np.uint32] | None:
-        return joined_checksums([store.spans(name, indices).checksums for name in names])
+        return joined_checksums([_checksums_of(store, name, indices) for name in names])
 
     return checksums_at
+
+
+def _checksums_of(store: SealedStore, name: str, indices: Indices) -> NDArray[np.uint32] | None:
+    """The checksums of the values of a field, or of its lists."""
+    spans, counts = value_spans(store, name, indices)
+    return spans.checksums if counts is None or spans.checksums is None else list_checksums(spans.checksums, counts)
 
 
 def _metadata(
@@ -270,7 +277,13 @@ def _of(path: str, source: Field, below: tuple[str, ...], choice: FieldChoice) -
         raise SourceError(f"{path}: --field {choice}: {source.name!r} holds {source}, and only JSON has values in it")
     if below and choice.field is None:
         raise SourceError(f"{path}: --field {choice}: name the type of what is in the JSON, as in {choice}:xywh")
-    return StoredField(choice.field or replace(source, name=choice.name), source, below)
+    asked = StoredField(choice.field or replace(source, name=choice.name), source, below)
+    if (source.is_list or asked.field.is_list) and not asked.is_as_stored:
+        raise SourceError(
+            f"{path}: --field {choice}: {source.name!r} is {type_of(source)}, which stays so: give it another name "
+            f"alone, --field {choice.name}={source.name}"
+        )
+    return asked
 
 
 def read_chosen(fields: Sequence[StoredField], read: Read, columns: Mapping[str, NDArray[Any]]) -> Read:
@@ -285,12 +298,15 @@ def read_chosen(fields: Sequence[StoredField], read: Read, columns: Mapping[str,
 
 def _converted(fields: Sequence[StoredField], stored: Values, columns: Mapping[str, NDArray[Any]]) -> Values:
     spans: dict[str, Spans] = {}
+    lists: dict[str, ListSpans] = {}
     made: dict[str, NDArray[Any]] = {}
     problems = dict(stored.problems)
     for each in fields:
         name = each.field.name
         if each.is_as_stored and each.source.is_column:
             made[name] = columns[each.source.name]
+        elif each.source.is_list:
+            lists[name] = stored.lists[each.source.name]
         elif each.is_as_stored:
             spans[name] = stored.spans[each.source.name]
         else:
@@ -301,7 +317,7 @@ def _converted(fields: Sequence[StoredField], stored: Values, columns: Mapping[s
                 spans[name] = encoded.spans
             elif encoded.column is not None:
                 made[name] = encoded.column
-    return Values(spans, problems, made)
+    return Values(spans, problems, made, lists=lists)
 
 
 def _values(of: StoredField, stored: Values, columns: Mapping[str, NDArray[Any]]) -> tuple[list[Any], dict[int, str]]:

@@ -13,10 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from fastio.converters.sources.listed import read_stored
-from fastio.converters.sources.source import damaged
 from fastio.converters.write.encoder import Misfit
 from fastio.errors import SchemaError, SourceError, StoreError
-from fastio.store.protocol import SampleStore, read_values
 from fastio.types.field_types import FieldType, type_of
 from fastio.types.schema import Field
 
@@ -194,17 +192,19 @@ def _stored(dataset: Any) -> DatasetSamples:
     others = tuple(name for name in form.names if name not in {*pictures, *lists})
     open_dataset = sys.modules["fastio.dataset.fast_dataset"].FastDataset
     rest = open_dataset(store, fields=others, verify=dataset.verify) if others else [()] * len(store)
-    read_pictures = read_stored(store, pictures)
+    read_pictures = read_stored(store, [*pictures, *lists])
 
     def read(indices: Sequence[int]) -> Iterator[Any]:
         for start in range(0, len(indices), _ROWS):
             part = indices[start : start + _ROWS]
             values = read_pictures(np.array(part, np.int64), None)()
-            listed, problems = _stored_lists(store, lists, part)
-            problems |= values.problems
+            listed = {
+                name: store.elements(name).grouped([view.tobytes() for view in each.spans.views()], each.counts)
+                for name, each in values.lists.items()
+            }
             for position, sample in enumerate(_items(rest, part)):
-                if position in problems:
-                    index, problem = part[position], problems[position]
+                if position in values.problems:
+                    index, problem = part[position], values.problems[position]
                     yield Unreadable(StoreError(f"{store.path}[{index}] ({dataset.keys[index]!r}) {problem}"))
                 elif isinstance(sample, Unreadable):
                     yield sample
@@ -224,23 +224,6 @@ def _stored(dataset: Any) -> DatasetSamples:
         metadata={name: store.metadata[name] for name in ("classes", "field_classes") if store.metadata.get(name)},
         key_at=lambda index: dataset.keys[index],
     )
-
-
-def _stored_lists(
-    store: SampleStore, names: Sequence[str], indices: Sequence[int]
-) -> tuple[dict[str, list[Any]], dict[int, str]]:
-    """Return the stored bytes of the pictures in lists of these samples, by field, and what is wrong, by position."""
-    found: dict[str, list[Any]] = {}
-    problems: dict[int, str] = {}
-    for name in names:
-        elements = store.elements(name)
-        which, counts = elements.of(np.array(indices, np.int64))
-        spans = read_values(elements, name, which)
-        owners = np.repeat(np.arange(len(counts)), counts)
-        for bad in damaged(spans).tolist():
-            problems.setdefault(int(owners[bad]), f"has a picture in {name!r} that differs from its checksum")
-        found[name] = elements.grouped([view.tobytes() for view in spans.views()], counts)
-    return found, problems
 
 
 def _known_type(field: Field, names: Sequence[str]) -> FieldType | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import TRUNCATED
-from fastio.errors import SchemaError, StoreError
+from fastio.errors import StoreError
 from fastio.store.files import Fetched, StoreFiles
 from fastio.types.schema import Schema
 from fastio.types.spans import ListSpans, Spans, firsts_of
@@ -26,8 +26,9 @@ __all__ = [
     "SampleWriter",
     "all_fetched",
     "extents",
+    "located",
+    "read_lists",
     "read_values",
-    "refuse_lists",
     "value_spans",
 ]
 
@@ -202,6 +203,26 @@ class SampleWriter(Protocol):
     ) -> None: ...
 
 
+class Located(NamedTuple):
+    """
+    Where the values of a payload field of some samples are: the store ``values`` has them at ``indices``. Of a field of
+    lists, ``values`` is a store of its elements, and each of the samples has so many of them as ``counts`` says; None
+    of another field.
+    """
+
+    values: SampleStore
+    indices: NDArray[np.int64]
+    counts: NDArray[np.int64] | None
+
+
+def located(store: SampleStore, field: str, indices: NDArray[np.int64]) -> Located:
+    """Return whose values those of a payload field are, for these samples."""
+    if not store.schema[field].is_list:
+        return Located(store, indices, None)
+    elements = store.elements(field)
+    return Located(elements, *elements.of(np.asarray(indices, np.int64)))
+
+
 def value_spans(
     store: SampleStore, field: str, indices: NDArray[np.int64], *, checksums: bool = True
 ) -> tuple[Spans, NDArray[np.int64] | None]:
@@ -209,11 +230,8 @@ def value_spans(
     Return where the values of a payload field lie, and of a field of lists those of all elements with how many each of
     these samples has; None for others.
     """
-    if not store.schema[field].is_list:
-        return store.spans(field, indices, checksums=checksums), None
-    elements = store.elements(field)
-    which, counts = elements.of(np.asarray(indices, np.int64))
-    return elements.spans(field, which, checksums=checksums), counts
+    values, which, counts = located(store, field, indices)
+    return values.spans(field, which, checksums=checksums), counts
 
 
 def extents(store: SampleStore, field: str, indices: NDArray[np.int64]) -> Spans:
@@ -233,12 +251,6 @@ def extents(store: SampleStore, field: str, indices: NDArray[np.int64]) -> Spans
     return Spans(spans.buffers, spans.shard[first], spans.starts[first], sizes)
 
 
-def refuse_lists(store: SampleStore, what: str) -> None:
-    """Raise SchemaError for a store with fields of lists: ``what`` says who does not take them yet, and what to do."""
-    if store.schema.lists:
-        raise SchemaError(f"{store.path}: holds {store.schema.lists[0]}, and {what}")
-
-
 # The values of some samples in memory, for those who need all of them: converting, comparing, showing.
 
 
@@ -249,6 +261,13 @@ def read_values(store: SampleStore, field: str, indices: NDArray[np.int64]) -> S
     Raises StoreError with the name of the first sample that cannot be read.
     """
     return all_fetched(store, field, indices, store.files.fetch(store.spans(field, indices)))
+
+
+def read_lists(store: SampleStore, field: str, indices: NDArray[np.int64]) -> ListSpans:
+    """As ``read_values``, of a field of lists."""
+    values, which, counts = located(store, field, indices)
+    assert counts is not None, "a field of lists"
+    return ListSpans(read_values(values, field, which), counts)
 
 
 def all_fetched(store: SampleStore, field: str, indices: NDArray[np.int64], fetched: Fetched) -> Spans:

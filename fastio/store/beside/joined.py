@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -29,7 +29,7 @@ from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.opening import open_store
 from fastio.types.options import explains_names
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans, firsts_of
+from fastio.types.spans import Spans
 from fastio.types.units import counted
 
 if TYPE_CHECKING:
@@ -383,18 +383,9 @@ class BesideStore:
     def _elements_of(self, field: str) -> Elements:
         number, own = self._of(field)
         member = self.members[number]
+        rows = None if member.rows is None else member.rows.astype(np.int64)
         inner = member.store.elements(own)
-        which, counts = (None, inner.counts) if member.rows is None else inner.of(member.rows.astype(np.int64))
-
-        def spans(elements: NDArray[np.int64], *, checksums: bool) -> Spans:
-            chosen = elements if which is None else which[elements]
-            return self._placed(number, inner.spans(own, chosen, checksums=checksums))
-
-        def shapes(_field: str) -> NDArray[np.int32]:
-            known = inner.shapes(own)
-            return known if which is None else read_only(known[which])
-
-        return Elements(self, self.schema[field], firsts_of(counts), spans, shapes)
+        return inner.of_samples(self, self.schema[field], rows, partial(self._placed, number))
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """As SampleStore.value_bytes."""

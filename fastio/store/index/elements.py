@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.store.index.derived import DerivedStore, Origin
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans, elements_of, sums_of
+from fastio.types.spans import Spans, elements_of, firsts_of, sums_of
 
 __all__ = ["Elements"]
 
@@ -71,6 +71,32 @@ class Elements(DerivedStore[_Owner]):
     def owners(self, indices: NDArray[np.int64] | Sequence[int]) -> NDArray[np.int64]:
         """Return the sample that each of these elements belongs to."""
         return np.searchsorted(self._firsts, np.asarray(indices, np.int64), side="right") - 1
+
+    def of_samples(
+        self,
+        store: _Owner,
+        field: Field,
+        samples: NDArray[np.int64] | None,
+        placed: Callable[[Spans], Spans] | None = None,
+    ) -> Elements:
+        """
+        Return the elements of the lists of these samples, None for all, as those of ``field`` of ``store``, which has
+        the samples in this order. ``placed`` makes spans of its files of those of these.
+        """
+        which, counts = (None, self.counts) if samples is None else self.of(samples)
+
+        def spans(elements: NDArray[np.int64], *, checksums: bool) -> Spans:
+            found = self._spans(elements if which is None else which[elements], checksums=checksums)
+            return found if placed is None else placed(found)
+
+        def shapes(_field: str) -> NDArray[np.int32]:
+            known = self._shapes(self._list.name)
+            if which is not None:
+                known = known[which]
+                known.flags.writeable = False
+            return known
+
+        return Elements(store, field, firsts_of(counts), spans, shapes)
 
     def place(self, index: int) -> tuple[int, str]:
         """Return the sample of an element, and which of its elements it is, in words: " 2 of 3"."""

@@ -79,11 +79,8 @@ class SelectedStore(DerivedStore[SampleStore]):
         return read_only(self._source.value_bytes(field)[self._chosen])
 
     def elements(self, field: str) -> Elements:
-        """Raise SchemaError: lists are read in the order of their store."""
-        raise SchemaError(
-            f"{self.path}: holds {self.schema[field]}, which a list assigned to dataset.samples does not take yet: "
-            "choose by a Subset"
-        )
+        """As SampleStore.elements."""
+        return self._source.elements(field).of_samples(self, self.schema[field], self._chosen)
 
     def column(self, field: str) -> NDArray[Any]:
         """As SampleStore.column."""
