@@ -2,8 +2,9 @@
 Many small files that are read as one: those of a folder, listed once, lie one behind the other.
 
 A sample of a folder is then what it is in a store, a run of bytes in a file, and one descriptor a thread is enough for
-a million files: each is opened, read and closed. A file that is not what was listed, by its size and time of
-modification, is never a sample: its status says so.
+a million files: each is opened, read and closed. A file of which a batch has several values is read for all of them
+before it is closed. A file that is not what was listed, by its size and time of modification, is never a sample: its
+status says so.
 """
 
 from __future__ import annotations
@@ -236,7 +237,8 @@ class ListedFiles:
             spent_ns = np.zeros(len(rows), np.int64)
             root, files = os.fsencode(source.root), source.files
             job = _native.read_parts(root, files.names, files.kept, rows, out, status, errno, spent_ns, pool)
-            reads.append(_Read(job, status, positions[owner], spent_ns))
+            opened = len(rows) if len(np.unique(rows[:, 0])) == len(rows) else 0
+            reads.append(_Read(job, status, positions[owner], spent_ns, opened))
         memory = _native.Buffers([out] * len(self._sources))
         there = Spans(memory, spans.shard, places, spans.sizes, spans.checksums, spans.intervals)
         return _Fetched(there, reads, self.opens)
@@ -258,7 +260,7 @@ class ListedFiles:
         )
         place = np.zeros(1, np.int64)
         there = Spans(_native.Buffers([out]), spans.shard, place, spans.sizes, spans.checksums, spans.intervals)
-        return _Fetched(there, [_Read(job, status, place, spent_ns)], self.opens)
+        return _Fetched(there, [_Read(job, status, place, spent_ns, 1)], self.opens)
 
     def read_ahead(
         self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
@@ -298,12 +300,16 @@ class ListedFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Parts of files on their way: ``status`` of each, and the position of the span that it belongs to."""
+    """
+    Parts of files on their way: ``status`` of each, and the position of the span that it belongs to. ``opened`` is how
+    many files are opened for them; 0 if some hold several, which stay open from one to the next.
+    """
 
     job: _native.Job
     status: NDArray[np.int32]
     owner: NDArray[np.int64]
     spent_ns: NDArray[np.int64]
+    opened: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +327,9 @@ class _Fetched:
             read.job.wait()
         waited_s = time.perf_counter() - begun
         for read in self.reads:
-            self.opens.add(len(read.status), float(read.spent_ns.sum()) / 1e9, waited_s)
-            waited_s = 0.0
+            if read.opened:
+                self.opens.add(read.opened, float(read.spent_ns.sum()) / 1e9, waited_s)
+                waited_s = 0.0
         if not any(read.status.any() for read in self.reads):
             return self.spans, None
         status = np.full(len(self.spans), _native.OK, np.int32)

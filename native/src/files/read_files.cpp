@@ -5,10 +5,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "files/readahead.h"
@@ -135,12 +140,72 @@ std::int64_t read_from(int fd, std::uint8_t* out, std::int64_t size, std::int64_
   return total;
 }
 
+/// The files of which several parts are read, each open from the first of these to the last.
+class SharedFiles {
+ public:
+  SharedFiles(const NamedFolder& folder, const std::vector<FilePart>& parts) noexcept
+      : folder_(folder), slots_(parts.size(), none), left_(parts.size()) {
+    if (parts.size() < 2) return;
+    std::vector<std::size_t> order(parts.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto name = [&](std::size_t i) { return parts[i].name; };
+    std::ranges::sort(order, std::ranges::less{}, name);
+    for (std::size_t at = 0, next = 0; at < order.size() && used_ < most_shared; at = next) {
+      const char* const of = name(order[at]);
+      while (next < order.size() && name(order[next]) == of) ++next;
+      if (of == nullptr || next - at == 1) continue;
+      for (std::size_t i = at; i < next; ++i) slots_[order[i]] = static_cast<std::uint8_t>(used_);
+      fds_[used_++].store(-1, std::memory_order_relaxed);
+    }
+  }
+  SharedFiles(const SharedFiles&) = delete;
+  SharedFiles& operator=(const SharedFiles&) = delete;
+  ~SharedFiles() { close_all(); }
+
+  [[nodiscard]] bool has(std::size_t part) const noexcept { return slots_[part] != none; }
+
+  /// A descriptor of the file of a part that `has`; -1 with errno set.
+  [[nodiscard]] int of(std::size_t part, const char* name) noexcept {
+    std::atomic<int>& fd = fds_[slots_[part]];
+    int there = fd.load(std::memory_order_acquire);
+    if (there >= 0) return there;
+    const int opened = folder_.open(name);
+    if (opened < 0 || fd.compare_exchange_strong(there, opened, std::memory_order_acq_rel)) {
+      return opened;
+    }
+    close(opened);  // another thread was faster
+    return there;
+  }
+
+  /// Says that so many parts need no file any more.
+  void done(std::size_t parts) noexcept {
+    if (left_.fetch_sub(parts, std::memory_order_acq_rel) == parts) close_all();
+  }
+
+ private:
+  static constexpr std::uint8_t none = 255;
+  static_assert(most_shared < none);
+
+  void close_all() noexcept {
+    for (std::size_t i = 0; i < used_; ++i) {
+      const int open = fds_[i].exchange(-1, std::memory_order_acq_rel);
+      if (open >= 0) close(open);
+    }
+  }
+
+  const NamedFolder& folder_;
+  std::vector<std::uint8_t> slots_;  // of each part, among the descriptors
+  std::size_t used_ = 0;
+  std::array<std::atomic<int>, most_shared> fds_;
+  std::atomic<std::size_t> left_;
+};
+
 class ReadPartsTask final : public Task {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "fastio.read_files"; }
 
   ReadPartsTask(const char* folder, std::vector<FilePart> parts) noexcept
-      : folder_(folder), parts_(std::move(parts)) {}
+      : folder_(folder), parts_(std::move(parts)), shared_(folder_, parts_) {}
 
   void run(Worker&, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < last; ++i) {
@@ -148,26 +213,34 @@ class ReadPartsTask final : public Task {
       errno = 0;
       const FilePart& part = parts_[i];
       const Clock::time_point begun = Clock::now();
-      const Status status = read_one(part);
+      const Status status = read_one(i, part);
       *part.error = status == Status::io_error ? errno : 0;
       *part.status = static_cast<std::int32_t>(status);
       *part.spent_ns = std::chrono::nanoseconds(Clock::now() - begun).count();
     }
+    shared_.done(last - first);
   }
 
  private:
-  [[nodiscard]] Status read_one(const FilePart& part) const noexcept {
+  [[nodiscard]] Status read_one(std::size_t i, const FilePart& part) noexcept {
     if (part.name == nullptr) {
       if (part.size > 0) std::memcpy(part.out, part.from, static_cast<std::size_t>(part.size));
       return Status::ok;
     }
+    if (shared_.has(i)) {
+      const int fd = shared_.of(i, part.name);
+      return fd < 0 ? Status::io_error : read_open(fd, part);
+    }
     const File file(folder_.open(part.name));
-    if (file.fd() < 0) return Status::io_error;
-    const std::int64_t got = read_from(file.fd(), part.out, part.size, part.start);
+    return file.fd() < 0 ? Status::io_error : read_open(file.fd(), part);
+  }
+
+  [[nodiscard]] static Status read_open(int fd, const FilePart& part) noexcept {
+    const std::int64_t got = read_from(fd, part.out, part.size, part.start);
     if (got < 0) return Status::io_error;
     // Looked at once its bytes are here: whoever writes to it meanwhile changes its time.
     struct stat about;
-    if (fstat(file.fd(), &about) != 0) return Status::io_error;
+    if (fstat(fd, &about) != 0) return Status::io_error;
     if (!S_ISREG(about.st_mode)) {
       errno = EINVAL;
       return Status::io_error;
@@ -179,6 +252,7 @@ class ReadPartsTask final : public Task {
 
   const NamedFolder folder_;
   const std::vector<FilePart> parts_;
+  SharedFiles shared_;
 };
 
 class AdvisePartsTask final : public Task {

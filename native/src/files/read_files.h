@@ -51,10 +51,12 @@ struct FilePart {
 };
 
 /// A task that reads part i of these files, each opened, read and closed; `folder` as in
-/// `read_files_task`. One descriptor is open for each thread.
+/// `read_files_task`. A file of several parts, told by one `name` (the address), stays open until
+/// all are read, most_shared of them at most: one descriptor more is open for each thread.
 ///
 /// `io_error` where a file cannot be opened or read or is no regular file, `changed` where it has
 /// another size or time of modification once its bytes are read: what came may be of two versions.
+inline constexpr std::size_t most_shared = 64;
 [[nodiscard]] std::unique_ptr<Task> read_parts_task(const char* folder,
                                                     std::vector<FilePart> parts) noexcept;
 

@@ -94,6 +94,27 @@ def test_one_span_of_one_file(both: tuple[ListedFolder, bytes], start: int, size
         assert [0] == owner.tolist()
 
 
+@pytest.mark.parametrize("threads", [0, 4])
+def test_several_values_of_a_file(tmp_path: Path, threads: int) -> None:
+    """They come in any order, from more files than stay open; none does afterwards, and a changed file is noticed."""
+    names = {f"{i:03d}": bytes(range(i, i + 40)) for i in range(90)}
+    source = folder(tmp_path, names, b"")
+    files, pool = files_of([source]), _native.ThreadPool(threads) if threads else None
+    places = np.random.default_rng(0).permutation([(40 * i + at, 20) for i in range(90) for at in (0, 5, 20)])
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    for _ in range(3):
+        found, status = files.fetch(spans(source, places.tolist()), pool=pool).wait()
+        assert status is None
+        assert [b"".join(names.values())[at : at + 20] for at in places[:, 0]] == [v.tobytes() for v in found.views()]
+    del found
+    assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
+    assert files.opens.files == 0
+    _rewritten(tmp_path / "007")
+    _, status = files.fetch(spans(source, places.tolist()), pool=pool).wait()
+    assert status is not None
+    assert ((places[:, 0] // 40 == 7) == (status == _native.CHANGED)).all()
+
+
 def test_spans_of_two_folders(tmp_path: Path) -> None:
     """A store of several folders reads each sample from its own."""
     one, two = folder(tmp_path / "one", {"x": b"one"}, b""), folder(tmp_path / "two", {"x": b"two!"}, b"k")
