@@ -189,6 +189,13 @@ class PackCollate:
 
     Of samples of more than ``longest`` tokens, the first come alone; ``PackSampler(lengths, max_tokens=longest,
     too_long="cut")`` plans such batches, and names these samples. Raises ValueError for a batch that does not fit.
+
+    ``image_token`` is for FastLoader and samples that have pictures beside their ids: the id that stands for a picture,
+    once for each of a sample's pictures. It then comes once for each token that a model makes of the picture:
+    ``image_length`` times, or without that, as often as a Patchify among the transforms makes ``patches_a_token`` of
+    it. ``labels`` are -100 there; what else lies beside the ids has the placeholder's value. The batch has the pictures
+    under the name of their field. A sample with more or fewer placeholders than pictures is a bad sample; with
+    on_error="zero", the placeholders of its pictures take the place of its ids, as they do where ids are damaged.
     """
 
     pads_before: ClassVar[bool] = False
@@ -199,9 +206,12 @@ class PackCollate:
     pad_id: int = 0
     rows: int | None = None
     longest: int | None = None
+    image_token: int | None = None
+    image_length: int | None = None
 
     def __post_init__(self) -> None:
         _check_longest(self.longest)
+        self._check_image()
         if self.tokens is not None and not 1 <= self.tokens <= _MOST_TOKENS:
             raise ValueError(f"tokens={self.tokens}: expected 1 to {_MOST_TOKENS}, or None")
         if self.rows is None:
@@ -216,11 +226,25 @@ class PackCollate:
         """The tokens of a batch, or of a row; 0 for as many as its samples have."""
         return self.tokens or 0
 
+    def _check_image(self) -> None:
+        for name in ("image_token", "image_length"):
+            value, least = getattr(self, name), 0 if name == "image_token" else 1
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise ValueError(f"{name}={value!r}: expected a whole number of {least} or more, or None")
+        if self.image_token is None and self.image_length is not None:
+            raise ValueError(f"image_length={self.image_length}: expected image_token=, too: which id is a picture's")
+        if self.image_token == self.pad_id:
+            raise ValueError(f"image_token={self.image_token} is pad_id, too: expected another id for padding")
+        if self.image_token is not None and self.longest is not None:
+            raise ValueError(f"longest={self.longest} with image_token=: samples with pictures cannot be cut: drop one")
+
     def __call__(self, samples: Sequence[Any]) -> Batch:
+        if self.image_token is not None:
+            raise ValueError("image_token= is for FastLoader, which knows how many tokens pictures have: drop it")
         return _as_tensors(self._made(samples, _collated), samples)
 
     def arrays(self, samples: Sequence[Any]) -> Batch:
-        """As a call, with arrays in the place of tensors."""
+        """As a call, with arrays in the place of tensors; placeholders of pictures come as often as they are there."""
         return self._made(samples, stacked_arrays)
 
     def _made(self, samples: Sequence[Any], stack: _Stack) -> Batch:

@@ -515,6 +515,12 @@ def _list_collate(dataset: FastDataset, pixels: PixelOptions, work: ProducerOpti
         for name, how in row_collates(dataset, pixels.collate, None, pixels.picks).items()
         if has_element_rows(schema[name]) and how in ("list", "pad", "nested")
     }
+    cut = next((step for step in pixels.every_transform if isinstance(step, Patchify)), None)
+    if wishes and cut is not None:
+        raise SchemaError(
+            f"{dataset.store.path}: collate={pixels.collate!r} with {cut!r}: patches of lists come one behind the "
+            "other: drop collate="
+        )
     return ListCollate(dataset.form, wishes, work.output) if wishes else None
 
 
@@ -712,7 +718,7 @@ def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
     lists = [schema[name] for name in dataset.form.names if schema[name].is_list]
     if not lists or dataset.makes_samples:
         return
-    steps = [step for step in pixels.every_transform if isinstance(step, (Mosaic, Patchify))]
+    steps = [step for step in pixels.every_transform if isinstance(step, Mosaic)]
     unfit = {
         "views=": pixels.views is not None,
         "repeats=": pixels.repeats != 1,

@@ -42,7 +42,11 @@ class PackSampler(PlannedSampler):
 
     * ``lengths``: one integer for each sample, ``(n,)``.
     * ``patches`` and ``max_patches`` are a second budget, of the patches of pictures beside text: one integer for each
-      sample, ``(n,)``, and how many a row may have. A row keeps to both, and is as full as the scarcer one allows.
+      sample, ``(n,)``, and how many a row may have. A row keeps to both, and is as full as the scarcer one allows::
+
+          tokens, patches = vision_lengths(dataset, transforms)
+          PackSampler(tokens, max_tokens=8192, patches=patches, max_patches=16384)
+
     * ``too_long``: what becomes of samples of more than ``max_tokens`` or ``max_patches``. "refuse" raises ValueError,
       "drop" leaves them out, and "cut" has their first ``max_tokens`` tokens alone, in batches of ``collate="pack"``.
       "split" makes parts of them, for FastLoader: each of ``max_tokens``, but for the last, and beginning with the last

@@ -58,6 +58,7 @@ from fastio.transforms.scale import ScaleJitter as ScaleJitter
 from fastio.transforms.transform import BaseTransform as BaseTransform
 from fastio.transforms.transform import Transform as Transform
 from fastio.transforms.views import Views as Views
+from fastio.transforms.vision import vision_lengths as vision_lengths
 from fastio.transforms.warp import RandomAffine as RandomAffine
 from fastio.transforms.warp import RandomPerspective as RandomPerspective
 from fastio.transforms.warp import RandomRotation as RandomRotation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -241,6 +242,11 @@ class Patchify(LoaderTransform):
         return self.patch, merge, frames, int(is_planar)
 
     @property
+    def patches_a_token(self) -> int:
+        """How many patches a model merges into one token: 4 with ``order="qwen"``, 1 otherwise."""
+        return _LAYOUTS[self.order][0] ** 2
+
+    @property
     def pixels(self) -> int:
         """The pixels of a patch, those of all its frames."""
         return self.patch * self.patch * _LAYOUTS[self.order][1]
@@ -294,8 +300,11 @@ class Patchify(LoaderTransform):
         counts = grids.prod(axis=1)
         if self.packed:
             return np.append(0, np.cumsum(counts))
-        longest = self.max_patches or int(counts.max(initial=1))
-        return np.arange(len(grids) + 1, dtype=np.int64) * longest
+        return np.arange(len(grids) + 1, dtype=np.int64) * self._longest(counts)
+
+    def _longest(self, counts: NDArray[np.int64]) -> int:
+        """Return the slots of a picture in a padded batch."""
+        return self.max_patches or int(counts.max(initial=1))
 
     def cut(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the patches of one picture ``(H, W, C)``, ``(N, pixels, C)`` in memory: the plain path."""
@@ -317,7 +326,7 @@ class Patchify(LoaderTransform):
         place, and ``output`` makes values of arrays.
         """
         counts, places = grids.prod(axis=1), self.places(grids)
-        patches = lines.reshape(len(lines), -1)
+        patches = lines.reshape(len(lines), math.prod(lines.shape[1:]))
         if self.packed:
             return {
                 "patches": patches,
@@ -326,13 +335,13 @@ class Patchify(LoaderTransform):
                 "cu_seqlens": output.of(places.astype(np.int32)),
                 "max_seqlen": int(counts.max(initial=0)),
             }
-        longest = int(places[-1]) // max(len(grids), 1)
+        longest = self._longest(counts)
         is_valid = np.arange(longest) < counts[:, None]
         coordinates = np.zeros((len(grids), longest, 2), np.int64)
         for row, own in zip(coordinates, self._places(grids), strict=True):
             row[: len(own)] = own
         return {
-            "patches": patches.reshape(len(grids), longest, -1),
+            "patches": patches.reshape(len(grids), longest, patches.shape[1]),
             "patch_coord": output.of(coordinates),
             "patch_valid": output.of(is_valid),
             "grid_thw": output.of(_thw(grids)),

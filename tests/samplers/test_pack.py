@@ -316,7 +316,7 @@ def test_the_scarcer_budget_is_full(scarce: str) -> None:
     plan = PackSampler(tokens, max_tokens=8192, patches=patches, max_patches=most, rows=2)
 
     report = plan.report(0)
-    shares = {"tokens": report.filled, "patches": report.patches_filled}
+    shares = {"tokens": report.filled, "patches": report.patches_filled or 0.0}
     assert shares[scarce] > 0.99
     assert min(shares.values()) > 0.93
     assert report.mixing > 0.8

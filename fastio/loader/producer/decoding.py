@@ -474,10 +474,22 @@ class DecodedRows:
                 rows[position][...] = 0
         return self.values
 
+    def patches(
+        self, patches: Patchify, grids: NDArray[np.int64], kept: NDArray[np.int64] | None, output: Output
+    ) -> tuple[dict[str, Any], tuple[int, int]]:
+        """
+        Return what a batch has of pictures with these ``grids`` that were cut into patches: of all, with zeros for bad
+        ones, or of those at the positions ``kept``; and how many patches these are, and the slots for them.
+        """
+        lines = self.blanked()[0] if kept is None else self.at(kept, output)[0]
+        return patches.batch(lines, grids, output), (int(grids.prod(axis=1).sum()), len(lines))
+
     def at(self, kept: NDArray[np.int64], output: Output) -> list[Any]:
         """Return a copy of the rows at these positions; those that are an array each lie one behind the other."""
         rows = [
-            rows[kept] if isinstance(rows, np.ndarray) else np.concatenate([rows[position] for position in kept])
+            rows[kept]
+            if isinstance(rows, np.ndarray)
+            else np.concatenate([rows[place] for place in kept] or [rows[0][:0]])
             for rows in self.rows
         ]
         rows = rows if len(self.values) == len(rows) else [np.concatenate(rows)]

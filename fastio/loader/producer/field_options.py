@@ -14,7 +14,7 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL, FieldTransform
 from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.record_collate import RowsWish, choose_rows, preference_of
-from fastio.dataset.token_collate import PadCollate, PreferenceCollate
+from fastio.dataset.token_collate import PackCollate, PadCollate, PreferenceCollate, beside_name
 from fastio.errors import SchemaError
 from fastio.loader.device.nested import BatchRoles
 from fastio.loader.options import CollateWish, Layout, LoaderOptions, Quality
@@ -35,9 +35,11 @@ from fastio.transforms.plain import colour_of
 from fastio.transforms.program import Program, joined
 from fastio.transforms.transform import KeepsSize, Transform
 from fastio.transforms.views import Views, check_fields, view_seed
+from fastio.transforms.vision import pictured_text
 
 __all__ = [
     "FieldOptions",
+    "PackedText",
     "batch_roles",
     "check_later",
     "check_views",
@@ -55,6 +57,31 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 @dataclass(frozen=True, slots=True)
+class PackedText:
+    """
+    Which fields become packed text: ``ids``, and ``beside`` them those with one value for each id. A ``picture`` has
+    ``length`` tokens, or its patches divided by ``patches_a_token``.
+    """
+
+    ids: str
+    beside: tuple[str, ...]
+    picture: str
+    collate: PackCollate
+    patches_a_token: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All fields but the pictures."""
+        return self.ids, *self.beside
+
+    def lengths(self, grids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many tokens pictures with these grids of patches have."""
+        length = self.collate.image_length
+        counts = grids.prod(axis=1) // self.patches_a_token
+        return counts if length is None else np.full_like(counts, length)
+
+
+@dataclass(frozen=True, slots=True)
 class FieldOptions:
     """
     What a producer does with the fields of samples.
@@ -67,7 +94,8 @@ class FieldOptions:
     ``others`` are the transforms of the views besides the first, of pictures that have several; ``views`` says how many
     there are, and whether they become a list (None: there are no views). ``mosaics`` are made of the pictures and masks
     of finished rows; None: none are. Pictures are cut into ``patches``, if that says how; a batch has ``most_patches``,
-    if its sampler counts them.
+    if its sampler counts them. ``text`` names the fields that are packed with placeholders of pictures, if some are;
+    ``collates`` has none of these.
     """
 
     fused: Mapping[str, PicturePass | None]
@@ -81,6 +109,7 @@ class FieldOptions:
     mosaics: Mosaics | None = None
     patches: Patchify | None = None
     most_patches: int | None = None
+    text: PackedText | None = None
 
     @property
     def repeats(self) -> int:
@@ -168,7 +197,10 @@ def field_options(
         _check_boxes(dataset, fused[leader])
     if mosaics is not None:
         _check_edges(dataset, mosaics.mosaic, fused)
+    text = packed_text(dataset, pixels.collate, patches)
     collates = row_collates(dataset, pixels.collate, sampler, pixels.picks)
+    if text is not None:
+        collates = {name: how for name, how in collates.items() if name not in text.names}
     return FieldOptions(
         fused,
         leader,
@@ -181,6 +213,7 @@ def field_options(
         mosaics=mosaics,
         patches=patches,
         most_patches=None if patches is None else _most_patches(dataset, patches, sampler),
+        text=text,
     )
 
 
@@ -190,7 +223,7 @@ def _most_patches(dataset: FastDataset, patches: Patchify, sampler: object) -> i
         return None
     readers = dataset.readers.values()
     countable = [each for each in readers if each.is_picture or not (each.has_rows or each.field.traits.is_ragged)]
-    return sampler.batch_patches if len(countable) == 1 else None
+    return sampler.batch_patches if sampler.max_patches is not None or len(countable) == 1 else None
 
 
 def _check_patches(dataset: FastDataset, patches: Patchify) -> None:
@@ -303,6 +336,8 @@ def row_collates(
     left of them.
     """
     multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
+    if isinstance(wish, PackCollate) and wish.image_token is not None:
+        wish = None  # which is for text beside pictures: see packed_text
     schema = picked_schema(dataset.store.schema, picks)
     collates = choose_rows(schema, dataset.form.names, cast("RowsWish | None", wish), where=dataset.store.path)
     preference = preference_of(collates, wish, dataset)
@@ -314,6 +349,36 @@ def row_collates(
         elif how == "pad" and schema[name].traits.is_tokens:
             collates[name] = PadCollate(dataset.pad_id_of(name), pad_to_multiple=multiple)
     return collates
+
+
+def packed_text(dataset: FastDataset, wish: object, patches: Patchify | None) -> PackedText | None:
+    """
+    Return which fields of samples a PackCollate with an ``image_token`` packs; None for any other ``wish``.
+
+    Raises SchemaError for samples without token ids or one field of pictures, and ValueError where nothing says how
+    many tokens a picture has.
+    """
+    if not isinstance(wish, PackCollate) or wish.image_token is None:
+        return None
+    text = pictured_text(dataset)
+    if patches is None and wish.image_length is None:
+        raise ValueError(
+            f"{dataset.store.path}: {wish!r}: expected a Patchify among the transforms, or image_length=, the tokens "
+            "of every picture"
+        )
+    names = [beside_name(dataset.readers[name].field) for name in text.beside]
+    others = [name for name in dataset.form.names if name not in (text.ids, *text.beside)]
+    taken = next((name for name in [*names, *others] if name in _MADE or (names + others).count(name) > 1), None)
+    if taken is not None:
+        raise SchemaError(
+            f"{dataset.store.path}: a batch has an entry {taken!r} already, so the field of that name has no place: "
+            "pack it under another name (rename=)"
+        )
+    a_token = 1 if patches is None else patches.patches_a_token
+    return PackedText(text.ids, text.beside, text.picture, wish, a_token)
+
+
+_MADE = ("input_ids", "position_ids", "document_ids", "cu_seqlens", "max_seqlen", "lengths")
 
 
 # The pass of native threads over pictures: decoding, and the transforms that are done with it.

@@ -62,16 +62,29 @@ class PendingElements:
         self, field: RowField, decoder: RowDecoder, chunk: RowChunk, part: BatchPart, count: PillowCount, output: Output
     ) -> None:
         self._field, self._chunk, self._output, self._count = field, chunk, output, count
-        self._name = field.reader.field.name
-        elements, self._firsts = _part_of(part, self._name)
+        self.name = field.reader.field.name
+        self.counts = 0, 0  # patches of the batch, and its slots for them
+        elements, self._firsts = _part_of(part, self.name)
         self._is_last = part.is_last
         self._decoding: DecodingRows | None = None
         self._decoded = DecodedRows([], [])
         if elements.stop > elements.start:
             self._decoding = decoder.begin(RowPart(chunk, elements))
         else:
-            rows, value = decoder.buffers[0].take_rows((0, *self._shape()), field.reader.dtype)
+            shape = self._shape() if field.patches is None else (field.patches.pixels, _ANY_PICTURE[2])
+            rows, value = decoder.buffers[0].take_rows((0, *shape), field.reader.dtype)
             self._decoded = DecodedRows([rows], [value])
+
+    @property
+    def pictures(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """
+        The grids of patches of all pictures, ``(N, 2)``, zeros if they were not cut, and where the pictures of each
+        sample begin, ``(B + 1,)``.
+        """
+        planned = None if self._decoding is None else self._decoding.planned
+        if planned is None or planned.grids is None:
+            return np.zeros((int(self._firsts[-1]), 2), np.int64), self._firsts
+        return planned.grids, self._firsts
 
     def _shape(self) -> tuple[int, ...]:
         """Return the shape of rows for a batch that has none: that of others, if it is known without them."""
@@ -93,13 +106,17 @@ class PendingElements:
 
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
-        counts = np.diff(self._firsts)
-        if kept is None:
-            value = self._decoded.blanked()[0]
-        else:
+        counts, elements = np.diff(self._firsts), None
+        if kept is not None:
             elements, counts = elements_of(self._firsts, kept)
-            value = self._decoded.at(elements, self._output)[0]
-        return {self._name: (laid_out(self._field, value, self._output), self._output.of(counts))}
+        patches = self._field.patches
+        if patches is not None:
+            grids = self.pictures[0] if elements is None else self.pictures[0][elements]
+            value, self.counts = self._decoded.patches(patches, grids, elements, self._output)
+        else:
+            rows = self._decoded.blanked() if elements is None else self._decoded.at(elements, self._output)
+            value = laid_out(self._field, rows[0], self._output)
+        return {self.name: (value, self._output.of(counts))}
 
     def cancel(self) -> None:
         """See PendingFields."""

@@ -49,6 +49,7 @@ from fastio.loader.producer.tokens import (
     TokenFiller,
 )
 from fastio.loader.producer.values import PendingRagged, PendingValues, begin_check
+from fastio.loader.producer.vision import PendingText, Pictures, VisionText
 from fastio.samplers.batches import Batches
 from fastio.store.index.seal import counts_name
 from fastio.transforms.batch.functions import FailedSamplesError
@@ -212,6 +213,8 @@ def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, Ro
         return [Stage(IN_THE_INDEX), *made]
     reader, collate = dataset.readers[name], options.collates.get(name)
     traits, follows = reader.field.traits, f"moved with {rows.leader}"
+    if options.text is not None and name in options.text.names:
+        return [Stage(NATIVE), Stage(_BY_NUMPY, (called(options.text.collate),))]
     if name in elements:
         return [Stage(NATIVE, elements[name].steps)]
     pick = next((pick for pick in context.picks if name in pick.fields), None)
@@ -258,7 +261,8 @@ class _Machinery:
     """
     Begins batches: ``rows`` by ``decoders``, and of what Python must see, ``tokens``, ``preferences`` of prompts and
     answers, ``ragged`` arrays, and ``others``, which are text, JSON and bytes; of fields of lists the rows of
-    ``elements``, and ``lists`` of anything else, of which ``picked`` are those that a Pick draws from.
+    ``elements``, and ``lists`` of anything else, of which ``picked`` are those that a Pick draws from. ``text`` is
+    packed with placeholders of the pictures.
     """
 
     context: ProducerContext
@@ -276,6 +280,7 @@ class _Machinery:
     elements: Mapping[str, RowDecoder]
     lists: Sequence[RowReader]
     picked: Sequence[tuple[RowReader, Pick]]
+    text: VisionText | None
 
     @property
     def buffer_bytes(self) -> int:
@@ -301,6 +306,7 @@ class _Machinery:
             or self.elements
             or self.lists
             or self.picked
+            or self.text
             or fields.adds
             or fields.mosaics
             or fields.patches
@@ -359,6 +365,8 @@ class _Machinery:
         for name, decoder in self.elements.items():
             chunk = part.elements[name]
             pending.append(PendingElements(decoder.field, decoder, chunk, part, self.pillow_count, options.output))
+        if self.text is not None:
+            pending.append(self.text.begin(part, _grids(pending, self.text.text.picture, len(part))))
         verify, output = options.verify, options.output
         pending += [PendingLists(reader, part, verify=verify, output=output) for reader in self.lists]
         for reader, pick in self.picked:
@@ -382,7 +390,9 @@ def _start(
         return RowDecoder(field, pool, _buffers(context, field), pillow, options.verify)
 
     every, picks = context.dataset.readers.values(), {name: pick for pick in context.picks for name in pick.fields}
-    others = [reader for reader in every if not reader.has_rows]
+    text = context.field_options.text
+    packed = () if text is None else text.names
+    others = [reader for reader in every if not (reader.has_rows or reader.field.name in packed)]
     picked = [(reader, picks[reader.field.name]) for reader in others if reader.field.name in picks]
     others = [reader for reader in others if reader.field.name not in picks]
     lists = [reader for reader in others if reader.field.name in context.dataset.lists]
@@ -421,7 +431,17 @@ def _start(
         elements={name: decoder(field) for name, field in elements.items()},
         lists=lists,
         picked=picked,
+        text=None if text is None else VisionText(text, context.dataset.readers, pool, options.verify, options.output),
     )
+
+
+def _grids(pending: Sequence[PendingFields], picture: str, count: int) -> Pictures:
+    """Return the grids of patches of a batch's pictures, and where those of each of its ``count`` samples begin."""
+    for each in pending:
+        if isinstance(each, PendingElements) and each.name == picture:
+            return each.pictures
+    rows = next(each for each in pending if isinstance(each, PendingRowFields))
+    return rows.grids(picture), np.arange(count + 1, dtype=np.int64)
 
 
 def _joint_collate(how: object) -> PreferenceCollate | None:
@@ -570,9 +590,12 @@ class _FieldsBatch:
             parts = form.assemble(values)
             return (*parts, *map(values.__getitem__, options.adds)) if options.adds else parts
         batch: dict[str, Any] = {}
+        packed = () if options.text is None else options.text.names
         for name in form.names:
             how = options.collates.get(name)
-            if name in self._part.elements:
+            if name in packed:
+                batch |= values.get(name, {})
+            elif name in self._part.elements:
                 batch[name], batch[counts_name(name)] = values[name]
             elif isinstance(how, PreferenceCollate):
                 batch |= _named(name, values) if how.apart else values.get(name, {})
@@ -584,7 +607,15 @@ class _FieldsBatch:
 
     def _token_counts(self) -> tuple[int, int]:
         """Return the tokens and patches in all fields of the batch, and the slots for them."""
-        kinds = (PaddedTokens, JoinedTokens, PreferenceTokens, PendingRowFields, PendingPicked)
+        kinds = (
+            PaddedTokens,
+            JoinedTokens,
+            PreferenceTokens,
+            PendingRowFields,
+            PendingElements,
+            PendingPicked,
+            PendingText,
+        )
         counts = [pending.counts for pending in self._pending if isinstance(pending, kinds)]
         return sum(tokens for tokens, _ in counts), sum(slots for _, slots in counts)
 

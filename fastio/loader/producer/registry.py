@@ -23,6 +23,7 @@ from fastio.loader.producer.producer import Producer, ProducerContext, ProducerK
 from fastio.loader.producer.tokens import TokenProducer
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.samplers.pack import PackSampler
+from fastio.transforms.vision import pictured_text
 
 __all__ = [
     "PRODUCERS",
@@ -136,6 +137,8 @@ def _wished_collate(dataset: FastDataset, wish: CollateWish, sampler: object) ->
         return PackCollate(None, tokens.pad_id)
     if wish == "preference" or isinstance(wish, PreferenceCollate):
         choose_rows(dataset.store.schema, dataset.form.names, wish, where=dataset.store.path)  # says what is missing
+    if isinstance(wish, PackCollate) and wish.image_token is not None:
+        pictured_text(dataset)  # says what is missing: samples with pictures are no token ids alone
     if not isinstance(wish, TokenCollate):
         raise ValueError(f"collate={wish!r}: expected 'pad', 'pack', or a PadCollate, PackCollate or ChunkCollate")
     return wish

@@ -206,13 +206,17 @@ class PendingRowFields:
         self, patches: Patchify, name: str, rows: DecodedRows, kept: NDArray[np.int64] | None
     ) -> dict[str, Any]:
         """Return what a batch has of pictures that were cut into patches."""
-        planned, output = self._decoding[name].planned, self._fields.output
-        assert planned is not None
-        assert planned.grids is not None
-        lines = rows.blanked()[0] if kept is None else rows.at(kept, output)[0]
-        grids = planned.grids if kept is None else planned.grids[kept]
-        self.counts = self.counts[0] + int(grids.prod(axis=1).sum()), self.counts[1] + len(lines)
-        return patches.batch(lines, grids, output)
+        grids = self.grids(name)
+        batch, counts = rows.patches(patches, grids if kept is None else grids[kept], kept, self._fields.output)
+        self.counts = self.counts[0] + counts[0], self.counts[1] + counts[1]
+        return batch
+
+    def grids(self, name: str) -> NDArray[np.int64]:
+        """Return rows and columns of patches of a field's pictures, ``(B, 2)``; zeros if they were not cut."""
+        planned = self._decoding[name].planned
+        if planned is None or planned.grids is None:
+            return np.zeros((len(self._part), 2), np.int64)
+        return planned.grids
 
     def _mosaics(self, name: str, rows: NDArray[Any], pieces: Pieces) -> Any:
         """Return the mosaics of a field of pictures or masks."""

@@ -61,6 +61,7 @@ __all__ = [
     "TokenFiller",
     "TokenProducer",
     "TokenSource",
+    "beside_misfit",
 ]
 
 
@@ -390,6 +391,11 @@ def _beside_problem(field: Field, values: Spans, position: int, length: int) -> 
     data = values.view(position).tobytes()
     if values.checksums is not None and zlib.crc32(data) != int(values.checksums[position]):
         return describe_status(_native.BAD_CHECKSUM)
+    return beside_misfit(field, data, length)
+
+
+def beside_misfit(field: Field, data: bytes, length: int) -> str:
+    """Return why these bytes of a field are no values for a sample of so many ids; "" if they are."""
     if not field.is_loss:
         count, rest = divmod(len(data), np.dtype(field.dtype).itemsize)
         if not rest and count == length:
@@ -673,6 +679,10 @@ class JoinedTokens:
         self._job.wait()
         self._status = _status(self._status, self._encoded.unread)
         return self._field.tokens.errors(self._indices, self._encoded.spans, self._status)
+
+    def of_samples(self) -> list[NDArray[np.int64]]:
+        """Return the ids of each sample, once ``errors`` has waited for them; bad ones have any."""
+        return np.split(self._ids, self._lengths.cumsum()[:-1])
 
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
