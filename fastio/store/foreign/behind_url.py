@@ -3,8 +3,9 @@ Containers of other programs behind URLs: their index is a set object in the cac
 (``$XDG_CACHE_HOME/fastio``, ``~/.cache/fastio``) that lists the objects where they lie, with the place and the CRC-32
 of every value; its name ends in ``.fastio-index``, as those of other indexes there.
 
-It is made once, by reading all of them, and used while the ``index.json`` there, or the names and sizes of TFRecord
-files, are what they were; each value is compared with its CRC-32 whenever it is read.
+It is made once, by one process that reads all of them while the others of its machine wait, and used while the
+``index.json`` there, or the names and sizes of TFRecord files, are what they were; each value is compared with its
+CRC-32 whenever it is read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from fastio.errors import SourceError, StoreError
@@ -28,6 +30,7 @@ from fastio.store.sets.members import open_members
 from fastio.store.sets.set_object import SetMember, SetObject, read_set, write_set
 from fastio.store.shards import Way
 from fastio.store.write.atomic import PartialFile, publish_file, writing
+from fastio.store.write.locks import turn
 
 __all__ = ["index_containers", "open_containers"]
 
@@ -60,12 +63,15 @@ def open_containers(url: str, options: Unpacked, way: Way, error: StoreError) ->
     place = _place(url, options)
     kept = _kept(place, found.stamp)
     if kept is None:
-        try:
-            shards, _ = _list(found, way.remote, options, jump=False)
-        except SourceError as exc:
-            raise StoreError(str(exc)) from exc
-        _write(place, shards, found.stamp)
-        kept = read_set(open_file(place))
+        with _turn(place, url):  # by one process of this machine, while the others wait
+            kept = _kept(place, found.stamp)
+            if kept is None:
+                try:
+                    shards, _ = _list(found, way.remote, options, jump=False)
+                except SourceError as exc:
+                    raise StoreError(str(exc)) from exc
+                _write(place, shards, found.stamp)
+                kept = read_set(open_file(place))
     members = open_members(kept, options=way.remote)
     return SealedStore(
         url, format_name=IN_PLACE, shards=members, opener=way.opener, index=members.joined, set_object=kept
@@ -85,12 +91,24 @@ def index_containers(
         found = _find(url, remote, options.split)
         if found is None:
             return None
-        shards, problems = _list(found, remote, options, jump=jump)
+        place = _place(url, options)
+        with _turn(place, url):
+            shards, problems = _list(found, remote, options, jump=jump)
+            _write(place, shards, found.stamp)
     except SourceError as exc:
         raise StoreError(str(exc)) from exc
-    place = _place(url, options)
-    _write(place, shards, found.stamp)
     return place, shards, problems
+
+
+@contextmanager
+def _turn(place: str, url: str) -> Iterator[None]:
+    """Wait until no other process reads the containers at a URL for their index; the turn of one that dies ends."""
+    words = "%s: another process reads it for the index that all use: waiting until it is there"
+    with ExitStack() as held:
+        with writing(place):
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(turn(place, lambda: _LOG.warning(words, url)))
+        yield
 
 
 def _place(url: str, options: Unpacked) -> str:
@@ -113,8 +131,6 @@ def _kept(place: str, stamp: int) -> SetObject | None:
 
 def _write(place: str, shards: Sequence[Shard], stamp: int) -> None:
     """Keep the index. Raises StoreError if the cache directory cannot be written to."""
-    with writing(place):
-        Path(place).parent.mkdir(parents=True, exist_ok=True)
     metadata = json.dumps({**json.loads(shards[0].metadata), _OWN: {"rules": _RULES, "stamp": stamp}}).encode("ascii")
     members = [SetMember(shard.path, shard.count, shard.data.size, 0) for shard in shards]
     output = PartialFile(place)

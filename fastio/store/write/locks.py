@@ -7,7 +7,7 @@ import fcntl
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from fastio.errors import StoreError
@@ -26,15 +26,16 @@ _ATTEMPTS = 1000
 
 
 @contextlib.contextmanager
-def turn(path: str) -> Iterator[None]:
+def turn(path: str, on_wait: Callable[[], object] = lambda: None) -> Iterator[None]:
     """
     Hold the lock of those who write ``path``, the hidden file ``.NAME.lock`` beside it; waits for whoever has it.
 
-    For steps of milliseconds, or as long as one shard takes to be written. A file system without locks has no turns:
-    there the last writer wins. Raises OSError.
+    For steps of milliseconds, or as long as one shard takes to be written; if it may take longer, ``on_wait`` says so,
+    which is called when somebody has it. A file system without locks has no turns: there the last writer wins. Raises
+    OSError.
     """
     lock = str(Path(path).parent / f".{Path(path).name}.lock")
-    fd = _locked(lock)
+    fd = _locked(lock, on_wait)
     try:
         yield
     finally:
@@ -151,13 +152,15 @@ def claimed(path: str, work: str = "") -> Iterator[None]:
         yield
 
 
-def _locked(lock: str) -> int:
+def _locked(lock: str, on_wait: Callable[[], object]) -> int:
     for _ in range(_ATTEMPTS):
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         is_ours = False
         try:
             with contextlib.suppress(OSError):  # no locks here
-                fcntl.flock(fd, fcntl.LOCK_EX)
+                if not _is_held(fd):
+                    on_wait()
+                    fcntl.flock(fd, fcntl.LOCK_EX)
             is_ours = _is_there(lock, fd)
             if is_ours:
                 return fd

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pickle
 import re
 import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -163,6 +167,36 @@ def test_splits_in_names(bucket: Bucket, tmp_path: Path) -> None:
         chosen = FastDataset(folder, remote=remote, unpacked=Unpacked(split="validation"))
         assert ["validation-00000-of-00002/0", COUNT] == [chosen.keys[0], len(chosen)]
         assert chosen.keys == FastDataset(f"{folder}/validation-*", remote=remote).keys
+
+
+def test_one_process_reads_for_all(
+    bucket: Bucket, tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that open it meanwhile wait, and use its index; if it is killed, one of them reads."""
+    KINDS["mds"](tmp_path / "set", COUNT)
+    url, remote = uploaded(bucket, tmp_path / "set"), Remote(bucket.options)
+    with open_store(url, remote=remote):
+        (place,) = cache.glob("*.fastio-index")
+    place.unlink()
+    held = f"import sys, time; from fastio.store.write.locks import turn; t = turn({str(place)!r})"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", f"{held}; t.__enter__(); print(); sys.stdout.flush(); time.sleep(600)"],
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    caplog.clear()
+    with ThreadPoolExecutor(3) as threads:
+        opened = [threads.submit(FastDataset, url, remote=remote) for _ in range(3)]
+        while caplog.text.count("waiting until it is there") < 3:
+            time.sleep(0.01)
+        assert not place.exists()
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+        assert [COUNT] * 3 == [len(each.result()) for each in opened]
+    assert 1 == caplog.text.count("once, to find the samples")
+    assert [place] == [*cache.iterdir()]
 
 
 def test_what_is_no_container(bucket: Bucket, tmp_path: Path) -> None:
