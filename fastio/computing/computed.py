@@ -35,6 +35,7 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.sets.names import NumberedName
 from fastio.types.options import explains_names
 from fastio.types.schema import Schema
+from fastio.types.spans import ListSpans, Spans
 from fastio.types.units import counted
 
 __all__ = ["BatchFunction", "ComputedSource", "compute", "computed_source"]
@@ -373,8 +374,8 @@ class _Work:
             )
         schema = Schema(tuple(field or infer_field(name, made[name]) for name, field in named.items()))
         encoded = [encode_values(field, made[field.name]).spans for field in schema.payload]
-        sizes = [spans.sizes.mean() for spans in encoded if spans is not None and len(spans)]
-        return schema, int(np.ceil(sum(sizes)))
+        nbytes = sum(int(spans.sizes.sum()) for spans in encoded if spans is not None)
+        return schema, -(-nbytes // max(1, len(next(iter(made.values())))))
 
 
 def _one_by_one(values: Any) -> list[Any]:
@@ -440,7 +441,7 @@ class _Computed:
                     problems[position] = f"is refused by {_name_of(self.work.function)}: {exc}"
 
     def _encoded(self, count: int, made: Mapping[int, Mapping[str, Any]], problems: dict[int, str]) -> Values:
-        spans, columns = {}, {}
+        spans, columns, lists = dict[str, Spans](), dict[str, Any](), dict[str, ListSpans]()
         for field in self.schema.fields:
             lacking = next((sample for sample in made.values() if field.name not in sample), None)
             if lacking is not None:
@@ -454,11 +455,13 @@ class _Computed:
             encoded = encode_values(field, [made[at][field.name] if at in made else blank for at in range(count)])
             for position, words in encoded.problems.items():
                 problems.setdefault(position, words)
-            if encoded.spans is not None:
+            if encoded.spans is not None and encoded.counts is not None:
+                lists[field.name] = ListSpans(encoded.spans, encoded.counts)
+            elif encoded.spans is not None:
                 spans[field.name] = encoded.spans
             elif encoded.column is not None:
                 columns[field.name] = encoded.column
-        return Values(spans, problems, columns)
+        return Values(spans, problems, columns, lists=lists)
 
 
 def _blank(dtype: str, shape: Sequence[int | None]) -> Any:

@@ -18,6 +18,7 @@ from fastio.computing.computed import computed_source
 from fastio.converters import Part
 from fastio.errors import FastioError, SampleError, SchemaError, SourceError, StoreError
 from fastio.transforms import Resize
+from fastio.types.field_types import type_of
 from tests.conftest import encode, pictures
 
 COUNT = 30
@@ -110,6 +111,27 @@ def test_lists_of_pictures(tmp_path: Path, read: Any, counts_of: Any) -> None:
         tmp_path / "lists.h5", tmp_path / "out.h5", lambda batch: {"count": counts_of(batch)}, read=read, batch_size=7
     )
     assert [number % 4 for number in range(COUNT)] == open_store(tmp_path / "out.h5").column("count").tolist()
+
+
+def test_values_that_are_lists(photos: str, tmp_path: Path) -> None:
+    """As many values a sample as the function finds, none included; pictures are told by themselves."""
+
+    def crops(numbers: Any) -> dict[str, Any]:
+        counts = [number % 3 for number in numbers.tolist()]
+        return {
+            "faces": [[encode(each) for each in pictures(count)] for count in counts],
+            "names": [[f"name {i}" for i in range(count)] for count in counts],
+            "note": ["seen" if count else None for count in counts],
+        }
+
+    fields = {"faces": None, "names": "text[*]", "note": "text?"}
+    compute(photos, tmp_path / "out.lmdb", crops, read="number", fields=fields, batch_size=4)
+    with open_store(tmp_path / "out.lmdb") as store:
+        assert "image[*]" == type_of(store.schema["faces"])
+        for number, sample in enumerate(FastDataset(store)):
+            count = number % 3
+            assert (count, [f"name {i}" for i in range(count)]) == (len(sample["faces"]), sample["names"])
+            assert ("seen" if count else None) == sample["note"]
 
 
 # Interrupted, in parts, by others.
