@@ -73,8 +73,16 @@ def reading(
     Parquet only these columns are read (None: all).
 
     Batches begin with those of group ``first_group`` (see ``groups_of``). What Arrow raises becomes a SourceError that
-    names the file, in one line.
+    names the file, in one line; so does a table without columns.
     """
+    with _opened(kind, place, columns, first_group) as table:
+        if not table.schema.names:
+            raise SourceError(f"{place}: expected {kind} data: it has no columns; damaged? get it again")
+        yield table
+
+
+@contextmanager
+def _opened(kind: str, place: str, columns: Sequence[str] | None, first_group: int) -> Iterator[OpenTable]:
     arrow = pyarrow(f"to read {place}")
     try:
         if kind == "parquet":

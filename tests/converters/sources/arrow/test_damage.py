@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fastio.converters import LabelOptions, open_source, pack
 from fastio.converters.fields.types import parse_choice
-from fastio.errors import SourceError
+from fastio.converters.text import open_text
+from fastio.errors import FastioError, SourceError
+from fastio.store import open_store
 from tests.converters.sources.arrow.picture_tables import (
     picture_table,
     stored,
@@ -59,6 +62,16 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "twice": lambda data: data + data[:100],
     "the last byte": lambda data: data[:-1],
 }
+
+
+@pytest.mark.parametrize(("suffix", "write"), [("parquet", pq.write_table), ("arrow", write_stream)])
+def test_a_table_without_columns(tmp_path: Path, suffix: str, write: Any) -> None:
+    """It is named, whoever asks: a source, a text, or a store in place."""
+    path = str(tmp_path / f"a.{suffix}")
+    write(pa.table({}), path) if suffix == "parquet" else write(path, pa.table({}))
+    for opened in (open_source, open_text, open_store):
+        with pytest.raises(FastioError, match=rf"a\.{suffix}: expected {suffix} data: it has no columns"):
+            opened(path)
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
