@@ -772,6 +772,20 @@ class KeySet:
         Keep 128 bits of each name; the place of the first that was there, and then none is kept.
         """
 
+    def __len__(self) -> int:
+        """How many names ``insert`` has kept."""
+
+    def take(self) -> NDArray[np.uint64]:
+        """
+        Return the 128 bits of all names that ``insert`` has kept, (n, 2), sorted; it keeps none of
+        them.
+        """
+
+def name_hashes(joined: bytes) -> NDArray[np.uint64]:
+    """
+    Return the 128 bits of each of the names joined by NUL, (n, 2), as a ``KeySet`` keeps them.
+    """
+
 class LmdbPages:
     """
     Turns samples, in order, into the leaf and overflow pages of an LMDB file, from page 2 on.
@@ -787,10 +801,14 @@ class LmdbPages:
         Works without the GIL. IndexError for a span that leaves its buffer.
         """
 
-    def finish(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    def finish(self) -> NDArray[np.uint8]:
+        """Return the last page. Nothing can be added afterwards."""
+
+    def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """
-        The last page; where the values begin in the file, (samples, fields); first entry and
-        page of every leaf, (n, 2), entries counted over samples and fields. It ends there.
+        Return what became known since the last call: where the values of samples begin in the
+        file, (samples, fields), and first entry and page of leaves, (n, 2), entries counted
+        over samples and fields. After ``finish``, all is known.
         """
 
     @property

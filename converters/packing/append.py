@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, overload
@@ -23,7 +24,9 @@ from fastio.store.folders import folder_of
 from fastio.store.index.metadata import DescribedSamples, merged_metadata
 from fastio.store.sets.members import open_members
 from fastio.store.sets.names import set_path
-from fastio.store.sets.set_object import SetObject, ended_keys, read_set
+from fastio.store.sets.set_object import SetObject, keys_of, read_set
+from fastio.store.write.atomic import writing
+from fastio.store.write.keys import UniqueNames
 from fastio.store.write.target import Target
 from fastio.types.schema import Schema
 from fastio.types.units import counted
@@ -122,28 +125,44 @@ def check_appended(
     count = 0 if is_streamed(source) else len(source)
     merged_metadata([part_of(current), DescribedSamples(source.path, source.metadata, count)])
     if not is_streamed(source):
-        known = known_keys(current, remote)
-        for keys in _keys(source):
-            check_new_keys(known, keys, source.path, current)
+        with closing(known_keys(current, remote)) as known, writing(current.path):
+            for keys in _keys(source):
+                check_new_keys(known, keys, source.path, current)
+            found = known.repeated()
+            for keys in () if found is None else _keys(source):
+                hashes = _native.name_hashes(_joined(keys))
+                for row in np.flatnonzero((hashes == found).all(axis=1)).tolist():
+                    raise _repeated(keys[row], source.path, current)
 
 
-def known_keys(current: SetObject, remote: Remote) -> _native.KeySet:
-    """Return the keys of all samples of a set."""
-    known = _native.KeySet()
-    for shard in open_members(read_set(current.file), options=remote):
-        if shard.count:
-            known.insert(ended_keys(shard)[:-1].tobytes())
+def known_keys(current: SetObject, remote: Remote) -> UniqueNames:
+    """Return the keys of all samples of a set; close it. Raises StoreError for a full disk."""
+    known = UniqueNames(beside=current.path)
+    with writing(current.path):
+        for piece in keys_of(shard for shard in open_members(read_set(current.file), options=remote) if shard.count):
+            known.insert(piece)
     return known
 
 
-def check_new_keys(known: _native.KeySet, keys: Sequence[str], path: str, current: SetObject) -> None:
-    """Add keys of the source at ``path`` to those that are known. Raises SchemaError for one that is."""
-    twice = known.insert("\0".join(keys).encode("utf-8", "surrogatepass")) if keys else None
+def check_new_keys(known: UniqueNames, keys: Sequence[str], path: str, current: SetObject) -> None:
+    """
+    Add keys of the source at ``path`` to those that are known. Raises SchemaError for one that is, if the last million
+    keys and more tell; making the next generation of the set compares all. May raise OSError.
+    """
+    twice = known.insert(_joined(keys)) if keys else None
     if twice is not None:
-        raise SchemaError(
-            f"{path}: key {keys[twice]!r} is in {current.path} already: keys of a set are unique: append "
-            "only samples that are new, or pack them under other names"
-        )
+        raise _repeated(keys[twice], path, current)
+
+
+def _repeated(key: str, path: str, current: SetObject) -> SchemaError:
+    return SchemaError(
+        f"{path}: key {key!r} is in {current.path} already: keys of a set are unique: append only samples that are "
+        "new, or pack them under other names"
+    )
+
+
+def _joined(keys: Sequence[str]) -> bytes:
+    return "\0".join(keys).encode("utf-8", "surrogatepass")
 
 
 def part_of(current: SetObject) -> DescribedSamples:

@@ -38,7 +38,7 @@ from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.places import joined_places
 from fastio.converters.sources.source import Chunk, Source, Stage, StreamedSource, is_streamed
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
-from fastio.store import SampleWriter, check_target, create_store, open_store
+from fastio.store import SampleWriter, check_target, create_store
 from fastio.store.address import target_format
 from fastio.store.files.local import is_local, path_text
 from fastio.store.files.remote_options import DEFAULT, Remote
@@ -191,27 +191,26 @@ def _pack_file(
             raise miscounted(source, expected=len(source), packed=record.samples, skipped=len(skipped))
         writer.close(metadata_of(source_metadata(source), join_records([record.to_json()])))
         # From here on, an error has the writer's note that the store is complete.
-        with open_store(out) as store:
-            return PackReport(
-                path=out,
-                format=store.format,
-                found=found_of(source, record.samples, skipped, record.documents),
-                packed=record.samples if record.documents is None else record.documents.documents,
-                skipped=skipped,
-                left_out=source.left_out,
-                left_out_columns=(source.metadata.get("source") or {}).get("left_out") or (),
-                payload_bytes=record.payload_bytes,
-                source_bytes=record.payload_bytes if stage is None else stage.source_bytes,
-                packing={} if stage is None else stage.record,
-                source_disk_bytes=source.disk_bytes,
-                store_bytes=store.size_bytes,
-                shards=1,
-                files_opened=source.files_opened,
-                seconds=time.perf_counter() - begun,
-                documents=record.documents,
-                blank_lines=joined_places(record.blank_lines),
-                cut=joined_places(record.cut),
-            )
+        return PackReport(
+            path=out,
+            format=target_format(out).name,
+            found=found_of(source, record.samples, skipped, record.documents),
+            packed=record.samples if record.documents is None else record.documents.documents,
+            skipped=skipped,
+            left_out=source.left_out,
+            left_out_columns=(source.metadata.get("source") or {}).get("left_out") or (),
+            payload_bytes=record.payload_bytes,
+            source_bytes=record.payload_bytes if stage is None else stage.source_bytes,
+            packing={} if stage is None else stage.record,
+            source_disk_bytes=source.disk_bytes,
+            store_bytes=Path(out).stat().st_size,
+            shards=1,
+            files_opened=source.files_opened,
+            seconds=time.perf_counter() - begun,
+            documents=record.documents,
+            blank_lines=joined_places(record.blank_lines),
+            cut=joined_places(record.cut),
+        )
 
 
 def _chunks(
@@ -378,7 +377,7 @@ def check_set(out: str, shard_bytes: int | None) -> None:
 def plan_for(source: Source, out: str, pictures: Transcode | Raw | None, options: PackOptions) -> PackPlan:
     """Return the plan by which ``source`` is packed to ``out``. Raises SourceError if there is nothing to pack."""
     shard_bytes = options.shard_bytes or SHARD_BYTES
-    plan = plan_of(source, target_format(out), shard_bytes=shard_bytes, pictures=pictures)
+    plan = plan_of(source, target_format(out), shard_bytes=shard_bytes, pictures=pictures, beside=out)
     if not len(plan):
         raise nothing_left(source, source.problems)
     return plan if options.jump is False else plan.with_jump(JumpRule())

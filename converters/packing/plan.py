@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio import _native
 from fastio.converters.packing.pipeline import stages_of
 from fastio.converters.packing.record import source_metadata
 from fastio.converters.pictures.jumps import has_jumps
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
-from fastio.converters.sources.source import Scanned, Source, Stage, StreamedSource, split_by_bytes
+from fastio.converters.sources.source import Scanned, Source, Stage, StreamedSource
 from fastio.errors import SchemaError
 from fastio.store import Format
 from fastio.store.jump_tables import JumpRule
 from fastio.store.kinds.scan import shown
 from fastio.store.sets.set_object import SetMember
+from fastio.store.write.atomic import writing
+from fastio.store.write.keys import UniqueKeys
 from fastio.types.schema import Schema
 
 __all__ = ["PackPlan", "StreamPlan", "plan_of", "plan_of_stream"]
@@ -146,33 +149,43 @@ def plan_of_stream(source: StreamedSource, form: Format, *, shard_bytes: int, by
     return StreamPlan(0, source.schema, record, shard_bytes, by_text).divided(by_text=by_text)
 
 
-def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transcode | Raw | None = None) -> PackPlan:
+def plan_of(
+    source: Source,
+    form: Format,
+    *,
+    shard_bytes: int,
+    pictures: Transcode | Raw | None = None,
+    beside: str | None = None,
+) -> PackPlan:
     """
     Divide ``source`` into shards of up to ``shard_bytes``, by the sizes of its samples as the container ``form`` takes
     them, or a single larger sample.
 
     Pictures that are made smaller count as they are in the source, those that are decoded by their pixels. No
-    picture gets start points; see ``PackPlan.with_jump``. Raises SchemaError if a key comes twice.
+    picture gets start points; see ``PackPlan.with_jump``. Memory does not grow with the source; a temporary file lies
+    ``beside`` the target (None: in TMPDIR). Raises SchemaError if a key comes twice.
     """
     stages = None if pictures is None else stages_of(pictures, source)
     schema = source.schema if stages is None else stages().schema(source.schema)
     hashes = {"keys": _Hash(), "sizes": _Hash()}
-    keys = _UniqueKeys(source)
-    sizes: list[NDArray[np.int64]] = []
     contents = _Hash()
     has_checksums = True
-    for scanned in _blocks(source):
-        joined = "\0".join(scanned.keys).encode("utf-8", "surrogatepass")
-        keys.add(joined, len(scanned.keys))
-        hashes["keys"].update(joined + b"\0")
-        hashes["sizes"].update(scanned.sizes.astype("<i8").tobytes())
-        for name, column in sorted(scanned.columns.items()):
-            hashes.setdefault(f"column {name}", _Hash()).update(np.ascontiguousarray(column).tobytes())
-        sizes.append(scanned.sizes)
-        has_checksums = has_checksums and scanned.checksums is not None
-        if scanned.checksums is not None:
-            contents.update(scanned.checksums.astype("<u4").tobytes())
-    every = np.concatenate(sizes) if sizes else np.empty(0, np.int64)
+    total_bytes = 0
+    cuts = _Cuts(shard_bytes)
+    with _UniqueKeys(source, beside) as keys:
+        for scanned in _blocks(source):
+            joined = "\0".join(scanned.keys).encode("utf-8", "surrogatepass")
+            keys.add(joined, len(scanned.keys))
+            hashes["keys"].update(joined + b"\0")
+            hashes["sizes"].update(scanned.sizes.astype("<i8").tobytes())
+            for name, column in sorted(scanned.columns.items()):
+                hashes.setdefault(f"column {name}", _Hash()).update(np.ascontiguousarray(column).tobytes())
+            cuts.add(_container_bytes(form, schema, scanned.sizes))
+            total_bytes += int(scanned.sizes.sum())
+            has_checksums = has_checksums and scanned.checksums is not None
+            if scanned.checksums is not None:
+                contents.update(scanned.checksums.astype("<u4").tobytes())
+        keys.require_unique()
     known = source_metadata(source)
     record = {
         "version": _VERSION,
@@ -180,20 +193,50 @@ def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transco
         "shard_size": shard_bytes,
         "schema": schema.to_json(),
         "pictures": None if pictures is None else pictures.to_json(),
-        "samples": len(every),
-        "bytes": int(every.sum()),
+        "samples": cuts.count,
+        "bytes": total_bytes,
         "metadata": _json_hash(known["metadata"]),
         "problems": _json_hash([known["skipped"], known["left_aside"]]),
         **{name: hash_.hexdigest() for name, hash_ in hashes.items()},
     }
     if form.layout(schema):
         record["layout"] = form.layout(schema)
-    costs = _container_bytes(form, schema, every)
-    pieces = split_by_bytes(costs, shard_bytes, max(len(every), 1))
-    cuts = np.array([0, *(piece.stop for piece in pieces)], np.int64)
     digest = int(_json_hash(record), 16) or 1
-    plan = PackPlan(digest, cuts, schema, {**record, "shards": len(pieces)}, stages)
-    return plan.with_contents(contents.hexdigest() if has_checksums and len(every) else None)
+    every = cuts.every()
+    plan = PackPlan(digest, every, schema, {**record, "shards": len(every) - 1}, stages)
+    return plan.with_contents(contents.hexdigest() if has_checksums and cuts.count else None)
+
+
+class _Cuts:
+    """Cuts samples into shards of up to ``shard_bytes``, or a single larger sample, as their costs come."""
+
+    def __init__(self, shard_bytes: int) -> None:
+        self.count = 0
+        self._shard_bytes = shard_bytes
+        self._cuts = [0]
+        self._filled = 0  # by the samples behind the last cut
+
+    def add(self, costs: NDArray[np.int64]) -> None:
+        """Take what the next samples cost."""
+        ends = np.cumsum(costs)
+        start = done = 0
+        while start < len(costs):
+            room = self._shard_bytes - self._filled
+            stop = int(np.searchsorted(ends, done + room, side="right"))
+            if stop == start and self.count + start == self._cuts[-1]:
+                stop += 1  # a sample larger than a shard
+            if stop < len(costs):
+                self._cuts.append(self.count + stop)
+                self._filled = 0
+            else:
+                self._filled += int(ends[-1]) - done
+            start, done = stop, int(ends[stop - 1]) if stop else 0
+        self.count += len(costs)
+
+    def every(self) -> NDArray[np.int64]:
+        """Return where shards begin, and where the last one ends."""
+        last = [self.count] if self.count > self._cuts[-1] else []
+        return np.array([*self._cuts, *last], np.int64)
 
 
 def _blocks(source: Source) -> Iterator[Scanned]:
@@ -228,31 +271,42 @@ def _json_hash(data: Any) -> str:
 
 
 class _UniqueKeys:
-    """Finds a key that comes twice. Keys in rising order cost nothing, others 16 bytes and more each."""
+    """Finds a key of a source that comes twice."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, beside: str | None) -> None:
         self._source = source
-        self._set = _native.KeySet()
-        self._is_rising = True
+        self._folder = tempfile.gettempdir() if beside is None else beside
+        self._keys = UniqueKeys(self._earlier, beside=beside)
         self._count = 0
 
     def add(self, joined: bytes, count: int) -> None:
-        """Take the next keys, joined by NUL. Raises SchemaError for one that was there before."""
-        if self._is_rising and not self._set.rise(joined):
-            self._is_rising = False
-            for scanned in _blocks_until(self._source, self._count):
-                self._insert("\0".join(scanned.keys).encode("utf-8", "surrogatepass"))
-        if not self._is_rising:
-            self._insert(joined)
+        """Take the next keys, joined by NUL. Raises SchemaError for one that is known to have been there before."""
+        with writing(self._folder):
+            twice = self._keys.add(joined)
+        if twice is not None:
+            raise self._repeated(joined.split(b"\0")[twice])
         self._count += count
 
-    def _insert(self, joined: bytes) -> None:
-        twice = self._set.insert(joined)
-        if twice is not None:
-            key = joined.split(b"\0")[twice].decode("utf-8", "surrogatepass")
-            raise SchemaError(f"{shown(self._source.path)}: key {key!r} comes twice; keys must be unique: rename one")
+    def require_unique(self) -> None:
+        """Raise SchemaError if any key came twice."""
+        with writing(self._folder):
+            key = self._keys.repeated()
+        if key is not None:
+            raise self._repeated(key)
 
+    def _earlier(self) -> Iterator[bytes]:
+        for start in range(0, self._count, _BLOCK):
+            keys = self._source.scanned(range(start, min(start + _BLOCK, self._count))).keys
+            yield "\0".join(keys).encode("utf-8", "surrogatepass")
 
-def _blocks_until(source: Source, stop: int) -> Iterator[Scanned]:
-    for start in range(0, stop, _BLOCK):
-        yield source.scanned(range(start, min(start + _BLOCK, stop)))
+    def _repeated(self, key: bytes) -> SchemaError:
+        name = key.decode("utf-8", "surrogatepass")
+        return SchemaError(f"{shown(self._source.path)}: key {name!r} comes twice; keys must be unique: rename one")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._keys.close()

@@ -20,7 +20,9 @@ from fastio.converters.pictures.counts import LossyMasks
 from fastio.converters.sources.source import Chunk, StreamedSource, StreamPiece, is_streamed
 from fastio.errors import StoreError
 from fastio.store.protocol import SampleBatch, SampleWriter
+from fastio.store.write.atomic import writing
 from fastio.store.write.destination import ShardDestination
+from fastio.store.write.keys import UniqueNames
 
 __all__ = ["StreamShards"]
 
@@ -100,11 +102,7 @@ class StreamShards:
     def _written(
         self, shares: Iterator[_Share], destination: ShardDestination, closed: list[int]
     ) -> Generator[int, None, None]:
-        planned, appended = self._planned, self._planned.options.append
-        assert planned.current is not None or not appended
-        known = known_keys(planned.current, planned.options.remote) if appended and planned.current else None
-        if planned.current is not None and is_appended(planned.current, self._plan):
-            known = None  # its own keys are among them
+        planned, known = self._planned, self._known_keys()
         shard: _Open | None = None
         try:
             for share in shares:
@@ -117,7 +115,8 @@ class StreamShards:
                 if share.chunk.problems and planned.options.on_error == "raise":
                     raise stop_at(self._source, share.chunk.problems[0])
                 if known is not None and planned.current is not None:
-                    check_new_keys(known, share.chunk.batch.keys, self._source.path, planned.current)
+                    with writing(planned.current.path):
+                        check_new_keys(known, share.chunk.batch.keys, self._source.path, planned.current)
                 shard = shard or self._begin(share, destination)
                 self._add(shard, share)
             if shard is not None:
@@ -126,6 +125,16 @@ class StreamShards:
             if shard is not None:
                 shard.writer.abort()
             raise
+        finally:
+            if known is not None:
+                known.close()
+
+    def _known_keys(self) -> UniqueNames | None:
+        """Return the keys of the set to which is appended; None where there is none, or the shards are its own."""
+        current, options = self._planned.current, self._planned.options
+        if current is None or not options.append or is_appended(current, self._plan):
+            return None
+        return known_keys(current, options.remote)
 
     def _begin(self, share: _Share, destination: ShardDestination) -> _Open:
         planned, name = self._planned, self._planned.name(share.number)

@@ -29,6 +29,11 @@ Written write(const std::vector<std::string>& suffixes, const std::vector<Bytes>
   result.file.resize(head);
   const auto add = [&](const std::vector<std::uint8_t>& out) {
     result.file.insert(result.file.end(), out.begin(), out.end());
+    const auto starts = pages.take_starts();
+    const auto leaves = pages.take_leaves();
+    EXPECT(starts.size() % suffixes.size() == 0);
+    result.starts.insert(result.starts.end(), starts.begin(), starts.end());
+    result.leaves.insert(result.leaves.end(), leaves.begin(), leaves.end());
   };
   const std::size_t step = piece * suffixes.size();
   for (std::size_t at = 0; at < values.size(); at += step) {
@@ -40,8 +45,6 @@ Written write(const std::vector<std::string>& suffixes, const std::vector<Bytes>
   std::vector<std::uint8_t> out(pages.finished_bytes());
   pages.finish(out.data());
   add(out);
-  result.starts = pages.starts();
-  result.leaves = pages.leaves();
   return result;
 }
 

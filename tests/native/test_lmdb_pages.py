@@ -31,7 +31,9 @@ def test_hostile_spans(bad: tuple[int, int, int]) -> None:
     with pytest.raises(IndexError, match="span 1"):
         pages.append([good, spans((0, 0, 1), bad)])
     assert len(pages.append([good, good])) == 0
-    last, starts, leaves = pages.finish()
+    assert [(0, 2), (0, 2)] == [array.shape for array in pages.take()]  # their page is not full
+    last = pages.finish()
+    starts, leaves = pages.take()
     assert (4096, (2, 2), [[0, 2]]) == (len(last), starts.shape, leaves.tolist())
 
 

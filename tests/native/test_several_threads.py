@@ -120,5 +120,6 @@ def test_pages_take_whole_batches() -> None:
 
     written = sum(at_once(append))
 
-    _, starts, _ = pages.finish()
+    pages.finish()
+    starts, _ = pages.take()
     assert (50 * written, True) == (len(starts), written >= ROUNDS // 4)

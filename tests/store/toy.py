@@ -10,7 +10,6 @@ A container for tests, complete in one file: ``FORMAT`` as an entry of FORMATS i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 from fastio._native import crc32
 from fastio.store import FORMATS
 from fastio.store.formats.format import Columns, Ending, Format, Lists, Sizes, Values, all_values, sample_order
-from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, byte_view
+from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes
 from fastio.store.write.atomic import PartialFile
+from fastio.store.write.spool import Rows, write_array
 from fastio.types.schema import Schema
 
 __all__ = ["FORMAT", "register"]
@@ -54,12 +54,12 @@ class ToyWriter:
     def end_payload(self) -> None:
         """Nothing is gathered."""
 
-    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+    def finish(self, arrays: Mapping[str, Rows], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index, leave room for the seal, and say where that is."""
-        places = {
-            name: Place(self._write(byte_view(array)), array.dtype.str, array.shape, crc32(byte_view(array)))
-            for name, array in arrays.items()
-        }
+        places: dict[str, Place] = {}
+        for name, array in arrays.items():
+            self._align()
+            places[name] = write_array(self._file, array)
         encoded = header(places)
         header_start = self._write(np.frombuffer(encoded, np.uint8))
         self._file.flush()
@@ -78,12 +78,18 @@ class ToyWriter:
             file_crc=self._file.crc,
         )
 
+    def release(self) -> None:
+        """There are no temporary files."""
+
     def _write(self, value: NDArray[np.uint8]) -> int:
         """Write bytes at the next multiple of 8; where they begin."""
-        self._file.write(bytes(-self._file.size % _ALIGNMENT))
+        self._align()
         start = self._file.size
         self._file.write(value)
         return start
+
+    def _align(self) -> None:
+        self._file.write(bytes(-self._file.size % _ALIGNMENT))
 
 
 def _seal_at(file_size: int, read: ReadBytes) -> int:

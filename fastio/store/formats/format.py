@@ -15,6 +15,7 @@ from fastio.store.files import ByteSource
 from fastio.store.index.seal import Place, ReadBytes, SealAt
 from fastio.store.index.sealed import Shard
 from fastio.store.write.atomic import PartialFile
+from fastio.store.write.spool import Rows
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import ListSpans, Spans
 
@@ -101,8 +102,16 @@ class ShardWriter(Protocol):
         """The byte of the file that ``starts`` count from."""
         ...
 
-    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
-        """Write the index arrays, then ``header(places)``, and leave 128 bytes for the seal."""
+    def finish(self, arrays: Mapping[str, Rows], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+        """
+        Write the index arrays, a block at a time, then ``header(places)``, and leave 128 bytes for the seal.
+
+        Raises SchemaError for samples that cannot be told apart in this container.
+        """
+        ...
+
+    def release(self) -> None:
+        """Let temporary files go; twice does no harm. May raise OSError."""
         ...
 
 

@@ -69,8 +69,10 @@ from fastio.store.formats.format import (
     readers,
     sample_order,
 )
+from fastio.store.index.arrays import IndexArray
 from fastio.store.index.seal import SEAL_SIZE, Place, always_at, byte_view, unsealed_regions
 from fastio.store.write.atomic import PartialFile, pwrite_all
+from fastio.store.write.spool import Rows, array_bytes, blocks_of
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
@@ -87,7 +89,6 @@ __all__ = [
 USER_BLOCK = 4096
 _ALIGNMENT = 8
 _READ_BYTES = 4 << 20
-_WRITE_BYTES = 4 << 20
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
@@ -155,7 +156,7 @@ class Hdf5Writer:
     def end_payload(self) -> None:
         """Do nothing: nothing is gathered."""
 
-    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+    def finish(self, arrays: Mapping[str, Rows], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Let h5py write its metadata and the index around the payload."""
         self._file.flush()
         stop = self._file.size
@@ -167,10 +168,9 @@ class Hdf5Writer:
             with _create(around) as h5:
                 self._describe(h5, shape, size)
                 for name, each in arrays.items():
-                    start = _dataset(h5, name, each)
-                    places[name] = Place(start, each.dtype.str, each.shape, crc32(byte_view(each)))
+                    places[name] = _dataset(h5, name, each)
                 encoded = header(places)
-                header_start = _dataset(h5, "header", np.frombuffer(encoded, np.uint8))
+                header_start = _dataset(h5, "header", IndexArray(np.frombuffer(encoded, np.uint8))).start
         except (RuntimeError, ValueError) as exc:  # what h5py raises for libhdf5's failures
             raise StoreError(f"{self._file.path}: libhdf5 failed to write metadata ({exc}); nothing was kept") from exc
         except SystemError as exc:
@@ -192,6 +192,9 @@ class Hdf5Writer:
             head_crc=crc32(head),
             file_crc=crc32(head, file_crc),
         )
+
+    def release(self) -> None:
+        """There are no temporary files."""
 
     def _describe(self, h5: h5py.File, shape: tuple[int, ...], size: int) -> None:
         start = _payload(h5, self._name, shape=shape, dtype=self._dtype)
@@ -303,25 +306,26 @@ def _payload(h5: h5py.File, name: str, *, shape: tuple[int, ...], dtype: np.dtyp
     return int(dataset.get_offset() or 0)
 
 
-def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
+def _dataset(h5: h5py.File, name: str, values: Rows) -> Place:
     """Write an index array, and return where it lies."""
     from h5py import h5d, h5s, h5t
 
     dtype, shape = _described(values.dtype, values.shape)
-    values = values if dtype == values.dtype else byte_view(values).view(dtype).reshape(shape)
     kind = h5t.py_create(dtype)
-    if name == "keys" and values.dtype.kind == "S":
+    if name == "keys" and dtype.kind == "S":
         kind.set_cset(h5t.CSET_UTF8)
-    space = h5s.create_simple(values.shape)
+    space = h5s.create_simple(shape)
     dataset = h5d.create(h5.id, name.encode("ascii"), kind, space, _contiguous())
-    if values.size == 0:
-        return 0
-    step = max(1, _WRITE_BYTES // (values.nbytes // len(values)))
-    for first in range(0, len(values), step):  # h5py copies what it passes to a file object
-        part = np.ascontiguousarray(values[first : first + step])
-        space.select_hyperslab((first, *(0 for _ in values.shape[1:])), part.shape)
+    first = crc = 0
+    for block in blocks_of(values):
+        raw = byte_view(block)
+        crc = crc32(raw, crc)
+        part = raw.view(dtype).reshape(len(block), *shape[1:])
+        space.select_hyperslab((first, *(0 for _ in shape[1:])), part.shape)
         dataset.write(h5s.create_simple(part.shape), space, part, mtype=kind)
-    return int(dataset.get_offset())
+        first += len(block)
+    start = int(dataset.get_offset()) if array_bytes(values) else 0
+    return Place(start, values.dtype.str, values.shape, crc)
 
 
 def _described(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:

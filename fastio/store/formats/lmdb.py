@@ -64,9 +64,10 @@ here are zeros, the index arrays on pages 4 to 8, and the rest of the header on 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -87,8 +88,9 @@ from fastio.store.formats.format import (
     of_bytes,
     readers,
 )
-from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, always_at, byte_view
+from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, always_at
 from fastio.store.write.atomic import PartialFile
+from fastio.store.write.spool import Rows, Spool, array_bytes, blocks_of, write_array
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import ListSpans, Spans, firsts_of
 
@@ -185,7 +187,7 @@ class LmdbWriter:
     """
     Lets native code fill the pages of the samples; the index and the branch levels are built at the end.
 
-    No byte is written twice, and only the first key of each leaf is kept in memory.
+    No byte is written twice, and what is kept of each leaf, its first entry, goes to a spool.
     """
 
     base = 0
@@ -204,8 +206,7 @@ class LmdbWriter:
         self._suffixes = [b"/" + name.encode("ascii") for name in self._names]
         self._pages = LmdbPages(self._suffixes)
         self._count = self._overflow_pages = 0
-        self._leaves: list[tuple[bytes, int]] = []  # first key and page of each
-        self._starts: dict[str, NDArray[np.int64]] = {}
+        self._leaves = Spool(np.int64, (2,), beside=file.path)  # first entry and page of each
         self._lists: dict[str, _Elements] = {field.name: _Elements() for field in schema.lists}
         file.skip(2 * PAGE)
 
@@ -225,44 +226,39 @@ class LmdbWriter:
         self._count += len(keys)
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
-        """Return where values lie: known for flat pieces when they are written, for others at the end."""
+        """Return where values lie: known when their page or piece is written."""
         if self._flat is not None:
             return {self._flat.name: self._flat.take_starts()}
-        taken, self._starts = self._starts, {}
-        return taken
+        starts, leaves = self._pages.take()
+        self._leaves.append(leaves)
+        taken = {name: np.ascontiguousarray(starts[:, i]) for i, name in enumerate(self._names)}
+        return taken | {name: each.take_starts(taken[name]) for name, each in self._lists.items()}
 
     def end_payload(self) -> None:
         """Write the last page and the last piece."""
-        last, starts, leaves = self._pages.finish()
-        self._file.write(last)
-        for entry, page in leaves.tolist():
-            number, field = divmod(entry, len(self._suffixes))
-            self._leaves.append((b"%010d" % number + self._suffixes[field], page))
+        self._file.write(self._pages.finish())
         if self._flat is not None:
             self._flat.finish()
         else:
             self._overflow_pages = self._pages.overflow_pages
-            self._starts = {name: np.ascontiguousarray(starts[:, i]) for i, name in enumerate(self._names)}
-            self._starts |= {name: each.starts(self._starts[name]) for name, each in self._lists.items()}
 
-    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+    def finish(self, arrays: Mapping[str, Rows], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index after the payload, the branch pages, the seal's page and the meta pages."""
         places: dict[str, Place] = {}
         # Page and size of each value: all are on overflow pages, so aligned.
         nodes: dict[bytes, tuple[int, int]] = {} if self._flat is None else dict(self._flat.nodes)
         for name, each in arrays.items():
-            raw = byte_view(each)
-            page = self._write_run(raw, len(raw))
-            nodes[b"_" + name.encode("ascii")] = page, len(raw)
-            places[name] = Place(page * PAGE + PAGE_HEADER, each.dtype.str, each.shape, crc32(raw))
+            page, size = self._file.size // PAGE, array_bytes(each)
+            pages = self._begin_run(page, size)
+            places[name] = write_array(self._file, each)
+            self._file.write(_ZEROS[: pages * PAGE - PAGE_HEADER - size])
+            nodes[b"_" + name.encode("ascii")] = page, size
         encoded = header(places)
         header_page = self._write_run(encoded, len(encoded))
         nodes[b"_header"] = header_page, len(encoded)
         entries = self._count * len(self._names) + len(nodes) + 1
-        tail = self._tail(nodes, self._file.size // PAGE)
-        seal_page = tail.seal_page
-        for page_bytes in tail.pages:
-            self._file.write(page_bytes)
+        tail = self._write_tail(nodes, self._file.size // PAGE)
+        seal_page = self._file.size // PAGE
         self._file.write(_OVERFLOW.pack(seal_page, 0, OVERFLOW, 1))
         seal_start = self._file.size
         self._file.skip(SEAL_SIZE)
@@ -284,13 +280,18 @@ class LmdbWriter:
 
     def _write_run(self, value: Any, size: int) -> int:
         """Write a value to its own run of overflow pages, and return its first page."""
-        self._check_size(size)
-        page, pages = self._file.size // PAGE, (PAGE_HEADER - 1 + size) // PAGE + 1
-        padding = _ZEROS[: pages * PAGE - PAGE_HEADER - size]
-        parts = (_OVERFLOW.pack(page, 0, OVERFLOW, pages), value, padding) if size else (_empty_run(page),)
-        self._file.write_parts(parts, pages * PAGE)
-        self._overflow_pages += pages
+        page = self._file.size // PAGE
+        pages = self._begin_run(page, size)
+        self._file.write_parts((value, _ZEROS[: pages * PAGE - PAGE_HEADER - size]), pages * PAGE - PAGE_HEADER)
         return page
+
+    def _begin_run(self, page: int, size: int) -> int:
+        """Write the head of a run of overflow pages for so many bytes, and return how many pages it has."""
+        self._check_size(size)
+        pages = (PAGE_HEADER - 1 + size) // PAGE + 1
+        self._file.write(_OVERFLOW.pack(page, 0, OVERFLOW, pages))
+        self._overflow_pages += pages
+        return pages
 
     def _check_size(self, size: int) -> None:
         if size > VALUE_MAX:
@@ -298,32 +299,51 @@ class LmdbWriter:
                 f"{self._file.path}: expected values up to {VALUE_MAX} bytes in LMDB, got {size}: pack tar"
             )
 
-    def _tail(self, nodes: Mapping[bytes, tuple[int, int]], first: int) -> _Tail:
-        """Return the leaves of the index and all branch pages, from page ``first`` on; the seal's page comes next."""
+    def _write_tail(self, nodes: Mapping[bytes, tuple[int, int]], first: int) -> _Tail:
+        """Write the leaves of the index and all branch pages, from page ``first`` on; the seal's page comes next."""
         keys = sorted([*nodes, b"_seal"])
-        groups = _groups([len(_big_node(key, 0, 0)) + 2 for key in keys])
-        leaves = [*self._leaves, *((keys[group.start], first + i) for i, group in enumerate(groups))]
-        level, depth, branches = leaves, 1, list[bytes]()
-        while len(level) > 1:
-            upper: list[tuple[bytes, int]] = []
-            for group in _groups([_even(NODE_HEADER + len(key)) + 2 for key, _ in level]):
-                page = first + len(groups) + len(branches)
-                upper.append((level[group.start][0], page))
-                below = [_branch_node(key if i else b"", child) for i, (key, child) in enumerate(level[group])]
-                branches.append(_node_page(page, BRANCH, below))
-            level, depth = upper, depth + 1
-        seal_page = first + len(groups) + len(branches)
-        runs = {**nodes, b"_seal": (seal_page, PAGE - PAGE_HEADER)}
+        groups = _groups(len(_big_node(key, 0, 0)) + 2 for key in keys)
+        of_index = [(keys[group.start], first + i) for i, group in enumerate(groups)]
+        leaves = len(self._leaves) + len(of_index)
+        levels: list[tuple[Callable[[], Iterable[_Child]], list[slice]]] = []
+        level: Callable[[], Iterable[_Child]] = partial(self._all_leaves, of_index)
+        page, count, root = first + len(groups), leaves, of_index[0][1]
+        while count > 1:
+            cut = _groups(_even(NODE_HEADER + len(key)) + 2 for key, _ in level())
+            levels.append((level, cut))
+            upper = [(children[0][0], page + i) for i, children in enumerate(_in_groups(level(), cut))]
+            level = partial(iter, upper)
+            page, count, root = page + len(cut), len(cut), upper[0][1]
+        runs = {**nodes, b"_seal": (page, PAGE - PAGE_HEADER)}
         entries = [_big_node(key, runs[key][1], runs[key][0]) for key in keys]
-        pages = [_node_page(first + i, LEAF, entries[group]) for i, group in enumerate(groups)]
-        return _Tail([*pages, *branches], level[0][1], seal_page, depth, branches=len(branches), leaves=len(leaves))
+        for (_, own), group in zip(of_index, groups, strict=True):
+            self._file.write(_node_page(own, LEAF, entries[group]))
+        for children_of, cut in levels:
+            for children in _in_groups(children_of(), cut):
+                below = [_branch_node(key if i else b"", child) for i, (key, child) in enumerate(children)]
+                self._file.write(_node_page(self._file.size // PAGE, BRANCH, below))
+        branches = sum(len(cut) for _, cut in levels)
+        return _Tail(root, depth=len(levels) + 1, branches=branches, leaves=leaves)
+
+    def _all_leaves(self, of_index: Iterable[_Child]) -> Iterator[_Child]:
+        """Yield the first key and the page of each leaf, those of samples before those of the index."""
+        for block in blocks_of(self._leaves):
+            for entry, page in block.tolist():
+                number, field = divmod(entry, len(self._suffixes))
+                yield b"%010d" % number + self._suffixes[field], page
+        yield from of_index
+
+    def release(self) -> None:
+        """See ``ShardWriter``."""
+        self._leaves.close()
+
+
+_Child = tuple[bytes, int]  # of a branch: the first key of a page, and its number
 
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    pages: list[bytes]
     root: int
-    seal_page: int
     depth: int
     branches: int
     leaves: int
@@ -333,17 +353,18 @@ class _Elements:
     """The sizes of the elements of lists, each list one value: where elements begin follows from where values do."""
 
     def __init__(self) -> None:
-        self._counts = [np.empty(0, np.int64)]
-        self._sizes = [np.empty(0, np.int64)]
+        self._counts = np.empty(0, np.int64)  # of lists whose place is not known yet
+        self._sizes = np.empty(0, np.int64)
 
     def append(self, lists: ListSpans) -> None:
         """Take lists that were written."""
-        self._counts.append(lists.counts)
-        self._sizes.append(lists.spans.sizes)
+        self._counts = np.concatenate((self._counts, lists.counts))
+        self._sizes = np.concatenate((self._sizes, lists.spans.sizes))
 
-    def starts(self, of_lists: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the elements of all lists begin, whose values begin at these places."""
-        counts, sizes = np.concatenate(self._counts), np.concatenate(self._sizes)
+    def take_starts(self, of_lists: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the elements of the next lists begin, whose values begin at these places."""
+        counts, self._counts = np.split(self._counts, [len(of_lists)])
+        sizes, self._sizes = np.split(self._sizes, [int(counts.sum())])
         before = np.cumsum(sizes) - sizes
         firsts = firsts_of(counts)[:-1]
         filled = counts > 0
@@ -361,19 +382,28 @@ def _pieces(fields: Sequence[Spans]) -> list[tuple[int, int]]:
     return list(pairwise([0, *cuts, len(sizes)]))
 
 
-def _groups(sizes: Sequence[int]) -> list[slice]:
+def _groups(sizes: Iterable[int]) -> list[slice]:
     """Cut nodes into full pages, but the last never with a single node: liblmdb wants two in a branch."""
     groups: list[slice] = []
-    start, free = 0, PAGE - PAGE_HEADER
-    for i, size in enumerate(sizes):
+    start = count = 0
+    free = PAGE - PAGE_HEADER
+    for size in sizes:
         if size > free:
-            groups.append(slice(start, i))
-            start, free = i, PAGE - PAGE_HEADER
+            groups.append(slice(start, count))
+            start, free = count, PAGE - PAGE_HEADER
         free -= size
-    if groups and start == len(sizes) - 1:
+        count += 1
+    if groups and start == count - 1:
         groups[-1] = slice(groups[-1].start, start - 1)
         start -= 1
-    return [*groups, slice(start, len(sizes))]
+    return [*groups, slice(start, count)]
+
+
+def _in_groups(children: Iterable[_Child], groups: Sequence[slice]) -> Iterator[list[_Child]]:
+    """Yield the children of each group."""
+    left = iter(children)
+    for group in groups:
+        yield list(islice(left, group.stop - group.start))
 
 
 def _node_page(page: int, flags: int, nodes: Sequence[bytes]) -> bytes:
@@ -395,10 +425,6 @@ def _big_node(key: bytes, size: int, page: int) -> bytes:
 def _branch_node(key: bytes, child: int) -> bytes:
     node = _BRANCH.pack(child & 0xFFFFFFFF, child >> 32, len(key)) + key
     return node + b"\0" * (len(node) & 1)
-
-
-def _empty_run(page: int) -> bytes:
-    return _OVERFLOW.pack(page, 0, OVERFLOW, 1) + _ZEROS[PAGE_HEADER:]
 
 
 def _even(size: int) -> int:

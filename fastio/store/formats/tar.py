@@ -97,6 +97,7 @@ from fastio.store.formats.tar_file import (
 from fastio.store.index.seal import Place, always_at
 from fastio.store.index.sealed import Shard
 from fastio.store.write.atomic import PartialFile
+from fastio.store.write.spool import Rows
 from fastio.types.picture_kinds import extension_of, picture_extensions
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
@@ -128,7 +129,9 @@ class TarWriter:
         if len(set(taken)) < len(taken):
             raise SchemaError(f"{file.path}: fields would share an extension, got {sorted(taken)}: rename a field")
         others = ["" if f is main else self._suffixes[f.name] for f in schema.payload]
-        self._names = MemberNames([*others, *(suffix for _, suffix in self._columns)], taken, image=self._image or "")
+        self._names = MemberNames(
+            [*others, *(suffix for _, suffix in self._columns)], taken, image=self._image or "", beside=file.path
+        )
         self._starts: dict[str, list[NDArray[np.int64]]] = {f.name: [] for f in schema.payload}
         self._members = MemberFile(file)
         self._members.write(ABOUT, ABOUT_TEXT)
@@ -208,9 +211,14 @@ class TarWriter:
     def end_payload(self) -> None:
         """Do nothing: nothing is gathered."""
 
-    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
-        """Write the index members and the end of the archive."""
+    def finish(self, arrays: Mapping[str, Rows], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+        """Write the index members and the end of the archive. Raises SchemaError if two samples have one name."""
+        self._names.check(self._file.path, arrays["keys"])
         return self._members.finish(arrays, header)
+
+    def release(self) -> None:
+        """See ``ShardWriter``."""
+        self._names.release()
 
 
 def _writer(file: PartialFile, schema: Schema) -> ShardWriter:
@@ -456,11 +464,14 @@ class FlatTarWriter:
         self._end = self._file.size
         self._file.write(bytes(-self._end % BLOCK))
 
-    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+    def finish(self, arrays: Mapping[str, Rows], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index members and the end of the archive, then its beginning."""
         head = self._head(self._end - self._first)
         assert len(head) == self._first, "the ids begin where they were said to"
         return MemberFile(self._file).finish(arrays, header, head=head)
+
+    def release(self) -> None:
+        """There are no temporary files."""
 
     def _head(self, size: int) -> bytes:
         """Return what precedes ``size`` bytes of ids: as many bytes whatever the size."""

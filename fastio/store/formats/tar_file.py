@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import KeySet, crc32
+from fastio._native import crc32, name_hashes
+from fastio.errors import SchemaError
 from fastio.store.formats.format import Ending, npy_header
-from fastio.store.index.seal import SEAL_SIZE, Place, byte_view
+from fastio.store.index.seal import SEAL_SIZE, Place
 from fastio.store.write.atomic import PartialFile
+from fastio.store.write.keys import UniqueNames, key_pieces
+from fastio.store.write.spool import Rows, array_bytes, write_array
 from fastio.types.picture_kinds import is_picture_extension
 from fastio.types.schema import are_plain_paths, is_plain_path
 
@@ -51,16 +53,17 @@ class MemberNames:
     ``suffixes`` are those of a sample's members. That of the main picture is "": it keeps the extension of its key; if
     that is none of a picture, it gets that of its content, if known. Without either, it is ``image``. Suffixes of
     further pictures end with a dot, and their content tells the rest: "mask." becomes "mask.png". ``taken`` are
-    extensions that the main picture may not have.
+    extensions that the main picture may not have. Of many stems, those of the last million and more are compared at
+    once, and ``check`` compares all.
     """
 
-    def __init__(self, suffixes: Sequence[str], taken: Iterable[str], *, image: str) -> None:
+    def __init__(self, suffixes: Sequence[str], taken: Iterable[str], *, image: str, beside: str | None = None) -> None:
         self._suffixes = suffixes
         self._further = [column for column, suffix in enumerate(suffixes) if suffix.endswith(".")]
         self._first = suffixes.index("") if "" in suffixes else -1
         self._taken = frozenset(taken)
         self._image = image
-        self._stems = KeySet()
+        self._stems = UniqueNames(beside=beside)
         self._numbered = _NumberedKeys()
 
     def of(self, keys: Sequence[str], kind: Callable[[int, int], str] = _no_kind) -> list[str]:
@@ -84,6 +87,27 @@ class MemberNames:
                 sample[column] = (sample[column] + kind(row, column)).removesuffix(".")
             names += sample
         return names
+
+    def check(self, path: str, keys: Rows) -> None:
+        """Raise SchemaError for two samples of the same stem; ``keys`` are those of all samples, joined by NUL."""
+        found = self._stems.repeated()
+        if found is None:
+            return
+        same: list[str] = []
+        for piece in key_pieces(keys):
+            some = piece.decode("utf-8", "surrogateescape").split("\0")
+            for stems in ([self._split(key)[0] for key in some], [_stem(*_apart(key)) for key in some]):
+                hashes = name_hashes("\0".join(stems).encode("utf-8", "surrogateescape"))
+                same += [some[row] for row in np.flatnonzero((hashes == found).all(axis=1)).tolist()]
+        words = " and ".join(map(repr, dict.fromkeys(same)))
+        raise SchemaError(
+            f"{path}: {words} would have one name in a tar file, and lie too far apart for fastio to give the second "
+            "another one: rename it, or pack shards, named like name-%06d.tar"
+        )
+
+    def release(self) -> None:
+        """Let the temporary file of stems go."""
+        self._stems.close()
 
     def _of_plain_files(self, keys: Sequence[str]) -> list[str]:
         """
@@ -213,7 +237,7 @@ class MemberFile:
 
     def finish(
         self,
-        arrays: Mapping[str, NDArray[Any]],
+        arrays: Mapping[str, Rows],
         header: Callable[[Mapping[str, Place]], bytes],
         *,
         head: bytes = b"",
@@ -225,9 +249,11 @@ class MemberFile:
         """
         places: dict[str, Place] = {}
         for name, array in arrays.items():
-            raw, prefix = byte_view(array), npy_header(array.dtype.str, array.shape)
-            start = self.write(f"{INDEX_FOLDER}{name}.npy", raw, prefix=prefix) + len(prefix)
-            places[name] = Place(start, array.dtype.str, array.shape, crc32(raw))
+            prefix = npy_header(array.dtype.str, array.shape)
+            size = len(prefix) + array_bytes(array)
+            self._file.write(member_header(f"{INDEX_FOLDER}{name}.npy", size) + prefix)
+            places[name] = write_array(self._file, array)
+            self._file.write(_ZEROS[: -size % BLOCK])
         encoded = header(places)
         header_start = self.write(INDEX_FOLDER + "header.json", encoded)
         self._file.write(member_header(INDEX_FOLDER + "seal", SEAL_SIZE))

@@ -55,12 +55,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import add
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import KeySet, crc32, image_kind
+from fastio._native import crc32, image_kind
+from fastio.errors import SchemaError
 from fastio.store.formats.format import (
     NPY,
     Columns,
@@ -79,11 +79,14 @@ from fastio.store.formats.format import (
     npy_prefix,
     readers,
 )
-from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, byte_view, counts_name, split_keys
+from fastio.store.index.arrays import IndexArray
+from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, counts_name
 from fastio.store.write.atomic import PartialFile
+from fastio.store.write.keys import UniqueNames, key_pieces
+from fastio.store.write.spool import Rows, Spool, array_bytes, crc_of, write_array
 from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import Spans, firsts_of
+from fastio.types.spans import Spans
 
 __all__ = [
     "FORMAT",
@@ -98,7 +101,7 @@ _SEAL_CRC = 0x2144DF1C  # of anything that ends with its own CRC-32
 _ALIGNMENT = 64
 _ELSEWHERE_32, _ELSEWHERE_16 = 0xFFFFFFFF, 0xFFFF  # in the place of a number: the ZIP64 record has it
 _WIDE, _MANY = _ELSEWHERE_32, _ELSEWHERE_16  # sizes, offsets and counts from which on there is one
-_BLOCK = 1 << 16  # samples whose directory entries are made at a time
+_KEYS_BYTES = 1 << 18  # of the samples whose directory entries are made at a time
 _MAX_NAME = 65535
 
 _LOCAL = struct.Struct("<4s5H3I2H")  # needed, flags, method, time, date | CRC, sizes | lengths of name and extra
@@ -135,7 +138,7 @@ class _Member:
 
 
 class ZipWriter:
-    """Writes each sample as members; the central directory is made from the index, so nothing about them is kept."""
+    """Writes each sample as members; the central directory is made from the index and little more."""
 
     base = 0
 
@@ -145,10 +148,11 @@ class ZipWriter:
         self._id_dtype = "" if schema.flat is None else schema.flat.dtype
         self._fields = [field for field in schema.payload if field is not schema.flat]
         self._suffixes = _Suffixes(self._fields)
-        self._names = _Names(is_alone=self._suffixes.is_alone)
-        self._kinds: dict[str, list[NDArray[np.uint8]]] = {name: [] for name in self._suffixes.pictures}
+        self._names = _Names(is_alone=self._suffixes.is_alone, beside=file.path)
         self._starts: dict[str, list[int]] = {field.name: [] for field in self._fields}
-        self._crcs: dict[str, list[NDArray[np.uint32]]] = {f.name: [] for f in self._fields if npy_prefix(f, 0)}
+        self._kinds = {name: Spool(np.uint8, beside=file.path) for name in self._suffixes.pictures}
+        # CRC-32s of members that begin with a header, which are not those of values
+        self._crcs = {f.name: Spool(np.uint32, beside=file.path) for f in self._fields if npy_prefix(f, 0)}
         self._pieces: list[_Member] = []
 
     def append(self, keys: Sequence[str], values: Values, columns: Columns, lists: Lists) -> None:
@@ -158,10 +162,11 @@ class ZipWriter:
         if not self._fields:
             return
         every = all_values(self._fields, values, lists)
+        kinds_of = {}
         for name, kinds in self._kinds.items():
             views = every[name].views()
-            kinds.append(np.fromiter(map(image_kind, views), np.uint8, len(views)))
-        kinds_of = {name: kinds[-1] for name, kinds in self._kinds.items()}
+            kinds_of[name] = np.fromiter(map(image_kind, views), np.uint8, len(views))
+            kinds.append(kinds_of[name])
         suffixes = self._suffixes.of(len(keys), kinds_of, {name: each.counts for name, each in lists.items()})
         names = iter(self._names.of(keys, suffixes))
         contents = {field.name: iter(self._contents(field, every[field.name])) for field in self._fields}
@@ -199,16 +204,21 @@ class ZipWriter:
         if self._flat is not None:
             self._flat.finish()
 
-    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
-        """Write the index members, the space for the seal, the central directory and the end record."""
+    def finish(self, arrays: Mapping[str, Rows], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+        """
+        Write the index members, the space for the seal, the central directory and the end record. Raises SchemaError if
+        two members have one name.
+        """
+        self._names.check(self._file.path)
         members: list[_Member] = []
         places: dict[str, Place] = {}
         for name, array in arrays.items():
-            raw = byte_view(array)
-            start = self._array(f"{INDEX_FOLDER}{name}.npy", npy_header(array.dtype.str, array.shape), raw, members)
-            places[name] = Place(start, array.dtype.str, array.shape, crc32(raw))
+            self._array(f"{INDEX_FOLDER}{name}.npy", npy_header(array.dtype.str, array.shape), array, members)
+            places[name] = write_array(self._file, array)
         encoded = header(places)
-        header_start = self._array(INDEX_FOLDER + "header.json", b"", encoded, members)
+        self._array(INDEX_FOLDER + "header.json", b"", _in_memory(encoded), members)
+        header_start = self._file.size
+        self._file.write(encoded)
         members.append(_Member(_SEAL_NAME, self._file.size, SEAL_SIZE, _SEAL_CRC))
         self._file.write(_local_header(_SEAL_NAME, SEAL_SIZE, _SEAL_CRC))
         seal_start = self._file.size
@@ -230,94 +240,123 @@ class ZipWriter:
             file_crc=self._file.crc,
         )
 
-    def _entries(self, arrays: Mapping[str, NDArray[Any]], members: Sequence[_Member]) -> Iterator[list[bytes]]:
+    def _entries(self, arrays: Mapping[str, Rows], members: Sequence[_Member]) -> Iterator[list[bytes]]:
         """Yield the central directory, some entries at a time."""
         yield from self._sample_entries(arrays)
         yield [_entry(member) for member in (*self._pieces, *members)]
 
-    def _sample_entries(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[list[bytes]]:
-        """Yield entries of the samples' members from the index; their names are computed again."""
+    def _sample_entries(self, arrays: Mapping[str, Rows]) -> Iterator[list[bytes]]:
+        """Yield entries of the samples' members from the index, some at a time; their names are computed again."""
         if not self._fields:
             return
-        names = _Names(is_alone=self._suffixes.is_alone)
-        kinds = {name: np.concatenate([np.empty(0, np.uint8), *parts]) for name, parts in self._kinds.items()}
-        crcs = {name: np.concatenate([np.empty(0, np.uint32), *parts]) for name, parts in self._crcs.items()}
-        firsts = {f.name: firsts_of(arrays[counts_name(f.name)]) for f in self._fields if f.is_list}
-        keys, count = arrays["keys"], _samples(self._fields[0], arrays)
-        stops = split_keys(keys, count, path=self._file.path)
-        assert stops is not None, "keys are joined by NUL, see Format.fixed_keys"
-        for first in range(0, count, _BLOCK):
-            part = slice(first, min(first + _BLOCK, count))
-            joined = keys[stops[part.start] : stops[part.stop] - 1].tobytes().decode("utf-8", "surrogateescape")
-            values = {name: slice(int(each[part.start]), int(each[part.stop])) for name, each in firsts.items()}
+        first = 0
+        done = {field.name: 0 for field in self._fields if field.is_list}  # elements of the samples before
+        for piece in key_pieces(arrays["keys"], _KEYS_BYTES):
+            keys = piece.decode("utf-8", "surrogateescape").split("\0")
+            stop = first + len(keys)
+            counts = {name: arrays[counts_name(name)].part(first, stop).astype(np.int64) for name in done}
+            values = {field.name: (first, stop) for field in self._fields}
+            values |= {name: (start, start + int(counts[name].sum())) for name, start in done.items()}
             members = {}
             for field in self._fields:
-                own = values.get(field.name, part)
-                sizes = arrays[f"{field.name}_sizes"][own].tolist()
+                own = values[field.name]
+                sizes = arrays[f"{field.name}_sizes"].part(*own).tolist()
                 prefixes = [len(npy_prefix(field, size)) for size in sizes]
-                starts = arrays[f"{field.name}_starts"][own] - prefixes  # of the members' bytes
-                known = crcs.get(field.name, arrays[f"{field.name}_checksums"])[own].tolist()
+                starts = arrays[f"{field.name}_starts"].part(*own) - prefixes  # of the members' bytes
+                known = self._crcs.get(field.name, arrays[f"{field.name}_checksums"]).part(*own).tolist()
                 members[field.name] = zip(starts.tolist(), map(add, prefixes, sizes), known, strict=True)
-            counts = {name: np.diff(each[part.start : part.stop + 1]) for name, each in firsts.items()}
-            contents = _in_order(self._fields, members, part.stop - part.start, counts)
-            kinds_of = {name: each[values.get(name, part)] for name, each in kinds.items()}
-            suffixes = self._suffixes.of(part.stop - part.start, kinds_of, counts)
+            contents = _in_order(self._fields, members, len(keys), counts)
+            kinds = {name: spool.part(*values[name]) for name, spool in self._kinds.items()}
+            suffixes = self._suffixes.of(len(keys), kinds, counts)
             yield [
                 _entry(_Member(name, start - _local_size(name, size), size, crc))
-                for name, (start, size, crc) in zip(names.of(joined.split("\0"), suffixes), contents, strict=True)
+                for name, (start, size, crc) in zip(self._names.again(first, keys, suffixes), contents, strict=True)
             ]
+            first, done = stop, {name: values[name][1] for name in done}
 
     def _write_piece(self, value: bytearray, size: int) -> int:
         """Write a piece of a flat array, and return where its ids begin."""
         assert self._flat is not None
         name = f"{self._flat.name}/{self._flat.first:010d}.npy"
         count = size // np.dtype(self._id_dtype).itemsize
-        return self._array(name, npy_header(self._id_dtype, (count,)), value, self._pieces)
-
-    def _array(self, name: str, prefix: bytes, value: Any, members: list[_Member]) -> int:
-        """Write a member whose value is aligned, add it to ``members``, and return where the value begins."""
-        encoded, size = name.encode("ascii"), len(prefix) + len(value)
-        crc = crc32(value, crc32(prefix)) if size > len(prefix) else crc32(prefix)
-        members.append(_Member(encoded, self._file.size, size, crc))
-        end = self._file.size + _local_size(encoded, size) + 6 + len(prefix)
-        head = _local_header(encoded, size, crc, padding=-end % _ALIGNMENT)
-        self._file.write(head + prefix)
+        self._array(name, npy_header(self._id_dtype, (count,)), _in_memory(value), self._pieces)
         start = self._file.size
         self._file.write(value)
         return start
 
+    def _array(self, name: str, prefix: bytes, value: Rows, members: list[_Member]) -> None:
+        """Write a member but for its value, so that this will be aligned, and add it to ``members``."""
+        encoded, size, crc = name.encode("ascii"), len(prefix) + array_bytes(value), crc_of(value, crc32(prefix))
+        members.append(_Member(encoded, self._file.size, size, crc))
+        end = self._file.size + _local_size(encoded, size) + 6 + len(prefix)
+        self._file.write(_local_header(encoded, size, crc, padding=-end % _ALIGNMENT) + prefix)
+
+    def release(self) -> None:
+        """See ``ShardWriter``."""
+        self._names.release()
+        for spool in (*self._kinds.values(), *self._crcs.values()):
+            spool.close()
+
 
 class _Names:
     """
-    Names the members of samples, each once; the same keys and suffixes in the same order get the same names.
+    Names the members of samples, each once. Of many names, those of the last million and more are compared at once, and
+    ``check`` compares all. Methods may raise OSError.
     """
 
-    def __init__(self, *, is_alone: bool) -> None:
+    def __init__(self, *, is_alone: bool, beside: str) -> None:
         """``is_alone``: samples have one member each, and keys are unique already."""
-        self._taken = None if is_alone else KeySet()
-        self._count = 0
+        self._taken = None if is_alone else UniqueNames(beside=beside)
+        self._is_odd = Spool(np.bool_, beside=beside)  # whether the members of a sample are named by its number
 
     def of(self, keys: Sequence[str], suffixes: Sequence[Sequence[str]]) -> list[bytes]:
-        """Return the names of the members of these samples, sample by sample: of each its key with its suffixes."""
+        """Return the names of the members of the next samples, sample by sample: of each its key with its suffixes."""
         names: list[bytes] = []
+        is_odd = np.zeros(len(keys), np.bool_)
         for row, (key, own) in enumerate(zip(keys, suffixes, strict=True)):
-            if not own:
-                continue
             sample = [] if _ODD.search(key) else _encoded(key, own)
-            if not sample or not self._are_free(sample):
-                extension = _EXTENSION.search(key)
-                sample = _encoded(f"__odd__/{self._count + row:010d}{extension[0] if extension else ''}", own)
+            if own and not (sample and self._are_free(sample)):
+                is_odd[row] = True
+                sample = _numbered(len(self._is_odd) + row, key, own)
             names += sample
-        self._count += len(keys)
+        self._is_odd.append(is_odd)
         return names
+
+    def again(self, first: int, keys: Sequence[str], suffixes: Sequence[Sequence[str]]) -> list[bytes]:
+        """Return the names that the samples from this one on have got."""
+        names: list[bytes] = []
+        is_odd = self._is_odd.part(first, first + len(keys)).tolist()
+        for row, (key, own, is_numbered) in enumerate(zip(keys, suffixes, is_odd, strict=True)):
+            names += _numbered(first + row, key, own) if is_numbered else _encoded(key, own)
+        return names
+
+    def check(self, path: str) -> None:
+        """Raise SchemaError if two members have one name."""
+        if self._taken is not None and self._taken.repeated() is not None:
+            raise SchemaError(
+                f"{path}: a key is that of another sample and the name of a field behind it, such as a.jpg.mask.png "
+                "beside a.jpg, too far from it for fastio to give the second another name: rename such keys, or pack "
+                "another format than zip"
+            )
+
+    def release(self) -> None:
+        """Let temporary files go."""
+        self._is_odd.close()
+        if self._taken is not None:
+            self._taken.close()
 
     def _are_free(self, names: Sequence[bytes]) -> bool:
         return self._taken is None or self._taken.insert(b"\0".join(names)) is None
 
 
-def _samples(field: Field, arrays: Mapping[str, NDArray[Any]]) -> int:
-    """How many samples there are, by one of their payload fields."""
-    return len(arrays[counts_name(field.name) if field.is_list else f"{field.name}_starts"])
+def _numbered(number: int, key: str, suffixes: Sequence[str]) -> list[bytes]:
+    """Return the names of the members of a sample whose key cannot be theirs."""
+    extension = _EXTENSION.search(key)
+    return _encoded(f"__odd__/{number:010d}{extension[0] if extension else ''}", suffixes)
+
+
+def _in_memory(data: bytes | bytearray) -> IndexArray:
+    return IndexArray(np.frombuffer(data, np.uint8))
 
 
 _Value = tuple[int, int, int]  # start, size and CRC-32
@@ -344,7 +383,7 @@ def _encoded(stem: str, suffixes: Sequence[str]) -> list[bytes]:
         names = [f"{stem}{suffix}".encode() for suffix in suffixes]
     except UnicodeEncodeError:  # a file name that is not UTF-8
         return []
-    return names if max(map(len, names)) <= _MAX_NAME else []
+    return names if max(map(len, names), default=0) <= _MAX_NAME else []
 
 
 class _Suffixes:

@@ -12,7 +12,8 @@ The header keeps the CRC-32 of each array as a whole, these two included, so any
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -170,19 +171,29 @@ class IndexArrays(Mapping[str, NDArray[Any]]):
 
 
 class Tables:
-    """Makes the tables of an index from its arrays, in any order: one pass over each."""
+    """Makes the tables of an index from its arrays, in any order: one pass over each, which may come in parts."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, NDArray[np.uint32]] = {}
-        self._key_starts: NDArray[np.int64] | None = None
+        self._sums: dict[str, _PieceChecksums] = {}
+        self._key_starts: _KeyStarts | None = None
         self._bytes = 0
 
-    def add(self, name: str, array: NDArray[Any]) -> None:
+    def add(self, name: str, parts: Iterable[NDArray[Any]]) -> None:
         """Take one of the arrays."""
-        self._bytes += array.nbytes
-        self._sums[name] = _piece_checksums(byte_view(array))
-        if name == "keys" and array.dtype == np.uint8:
-            self._key_starts = _key_starts(array)
+        for _ in self.through(name, parts):
+            pass
+
+    def through(self, name: str, parts: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of one of the arrays, and take them on their way."""
+        sums = self._sums[name] = _PieceChecksums()
+        for part in parts:
+            raw = byte_view(part)
+            self._bytes += len(raw)
+            sums.add(raw)
+            if name == "keys" and part.dtype == np.uint8:
+                self._key_starts = self._key_starts or _KeyStarts()
+                self._key_starts.add(raw)
+            yield part
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the tables; none of a small index."""
@@ -190,16 +201,33 @@ class Tables:
             return {}
         tables: dict[str, NDArray[Any]] = {}
         if self._key_starts is not None:
-            tables[KEY_STARTS] = self._key_starts
-            self._sums[KEY_STARTS] = _piece_checksums(byte_view(self._key_starts))
-        tables[CHECKSUMS] = np.concatenate([self._sums[name] for name in sorted(self._sums)])
+            tables[KEY_STARTS] = self._key_starts.table()
+            self._sums[KEY_STARTS] = _PieceChecksums()
+            self._sums[KEY_STARTS].add(byte_view(tables[KEY_STARTS]))
+        tables[CHECKSUMS] = np.concatenate([self._sums[name].table() for name in sorted(self._sums)])
         return tables
 
 
-def _piece_checksums(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Return the CRC-32 of each piece."""
-    starts = range(0, len(data), PIECE_BYTES)
-    return np.fromiter((crc32(data[at : at + PIECE_BYTES]) for at in starts), np.uint32, len(starts))
+class _PieceChecksums:
+    """The CRC-32 of each piece of bytes that come one behind the other."""
+
+    def __init__(self) -> None:
+        self._sums = array("I")
+        self._crc = self._filled = 0  # of the last piece
+
+    def add(self, data: NDArray[np.uint8]) -> None:
+        """Take the next bytes."""
+        at = 0
+        while at < len(data):
+            part = data[at : at + PIECE_BYTES - self._filled]
+            self._crc, self._filled, at = crc32(part, self._crc), self._filled + len(part), at + len(part)
+            if self._filled == PIECE_BYTES:
+                self._sums.append(self._crc)
+                self._crc = self._filled = 0
+
+    def table(self) -> NDArray[np.uint32]:
+        """Return those of all pieces, of which the last may be shorter."""
+        return np.array([*self._sums, *([self._crc] if self._filled else [])], np.uint32)
 
 
 def pieces_by_name(sizes: Mapping[str, int], sums: NDArray[np.uint32], *, path: str) -> dict[str, NDArray[np.uint32]]:
@@ -228,16 +256,33 @@ def pieces_of(data: NDArray[np.uint8], sums: NDArray[np.uint32]) -> Pieces:
 _BLOCK_BYTES = 1 << 20  # bytes of keys examined together, which limits temporary memory
 
 
+class _KeyStarts:
+    """Where every 256th of keys begins that are joined by NUL, and come in parts of any size."""
+
+    def __init__(self) -> None:
+        self._starts = [np.empty(0, np.int64)]
+        self._bytes = self._keys = 0
+
+    def add(self, joined: NDArray[np.uint8]) -> None:
+        """Take the next bytes."""
+        if len(joined) and not self._bytes:
+            self._starts.append(np.zeros(1, np.int64))
+            self._keys = 1
+        for at in range(0, len(joined), _BLOCK_BYTES):
+            begins = np.flatnonzero(joined[at : at + _BLOCK_BYTES] == 0) + (self._bytes + at + 1)
+            self._starts.append(begins[-self._keys % KEYS_TOGETHER :: KEYS_TOGETHER].astype(np.int64))
+            self._keys += len(begins)
+        self._bytes += len(joined)
+
+    def table(self) -> NDArray[np.int64]:
+        """Return where they begin."""
+        return np.concatenate(self._starts)
+
+
 def _key_starts(joined: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return where every 256th of these keys begins, joined by NUL."""
-    if not len(joined):
-        return np.empty(0, np.int64)
-    starts, count = [np.zeros(1, np.int64)], 1
-    for at in range(0, len(joined), _BLOCK_BYTES):
-        begins = np.flatnonzero(joined[at : at + _BLOCK_BYTES] == 0) + (at + 1)
-        starts.append(begins[-count % KEYS_TOGETHER :: KEYS_TOGETHER].astype(np.int64))
-        count += len(begins)
-    return np.concatenate(starts)
+    starts = _KeyStarts()
+    starts.add(joined)
+    return starts.table()
 
 
 def key_text(key: bytes) -> str:

@@ -61,7 +61,8 @@ def seal_set(  # noqa: PLR0913 - what is sealed, and what it follows
     if not opened:
         raise StoreIncomplete(f"{path}: there are no shards to seal: pack first")
     shards, members = [shard for shard, _ in opened], [member for _, member in opened]
-    check_keys(path, shards)
+    with writing(path):
+        check_keys(path, shards)
     if is_local(path):
         file = PartialFile(path)
         try:

@@ -41,7 +41,8 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -49,7 +50,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio import _native
 from fastio._native import crc32
 from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files import ByteSource, open_file
@@ -62,7 +62,6 @@ from fastio.store.index.seal import (
     Seal,
     SealAt,
     always_at,
-    byte_view,
     counts_name,
     expected_arrays,
     find_seal,
@@ -80,6 +79,8 @@ from fastio.store.index.sealed import (
     seal_of,
 )
 from fastio.store.write.atomic import PartialFile
+from fastio.store.write.keys import UniqueKeys, places_of
+from fastio.store.write.spool import write_parts
 from fastio.types.schema import Schema
 
 __all__ = [
@@ -88,7 +89,7 @@ __all__ = [
     "check_keys",
     "check_whole",
     "damage_of",
-    "ended_keys",
+    "keys_of",
     "open_damaged",
     "read_set",
     "write_set",
@@ -149,19 +150,12 @@ def write_set(
     schema = _common_schema(shards, file.path)
     places: dict[str, Place] = {}
     tables = Tables()
-
-    def write(name: str, array: NDArray[Any]) -> None:
+    for name, parts in _joined(shards, members, schema, metadata):
         file.write(bytes(-file.size % _ALIGNMENT))
-        raw = byte_view(array)
-        places[name] = Place(file.size, array.dtype.str, array.shape, crc32(raw))
-        file.write(raw)
-        file.flush()
-
-    for name, array in _joined(shards, members, schema, metadata):
-        tables.add(name, array)
-        write(name, array)
-    for name, array in tables.arrays().items():
-        write(name, array)
+        places[name] = write_parts(file, tables.through(name, parts))
+    for name, table in tables.arrays().items():
+        file.write(bytes(-file.size % _ALIGNMENT))
+        places[name] = write_parts(file, [table])
     header = _header(form, generation, schema, places)
     header_start = file.size
     file.write(header)
@@ -251,36 +245,54 @@ def _common_schema(shards: Sequence[Shard], path: str) -> Schema:
 
 def _joined(
     shards: Sequence[Shard], members: Sequence[SetMember], schema: Schema, metadata: bytes
-) -> Iterable[tuple[str, NDArray[Any]]]:
-    """Yield the arrays of the joined index, one at a time: together they may take much memory."""
+) -> Iterator[tuple[str, Iterable[NDArray[Any]]]]:
+    """Yield the arrays of the joined index, each in parts, of which at least one: together they may not fit memory."""
     for name in (field.name for field in schema.payload):
         if name in shards[0].counts:
-            yield counts_name(name), np.concatenate([shard.counts[name] for shard in shards])
-        yield f"{name}_starts", np.concatenate([shard.starts[name] for shard in shards])
-        yield f"{name}_sizes", np.concatenate([shard.sizes[name] for shard in shards])
+            yield counts_name(name), (shard.counts[name] for shard in shards)
+        yield f"{name}_starts", (shard.starts[name] for shard in shards)
+        yield f"{name}_sizes", (shard.sizes[name] for shard in shards)
         if name in shards[0].checksums:
-            yield f"{name}_checksums", np.concatenate([shard.checksums[name] for shard in shards])
+            yield f"{name}_checksums", (shard.checksums[name] for shard in shards)
         if any(name in shard.shapes for shard in shards):
-            unknown = [np.zeros((shard.values(name), 3), np.int32) for shard in shards]
-            yield (
-                f"{name}_shapes",
-                np.concatenate([s.shapes.get(name, u) for s, u in zip(shards, unknown, strict=True)]),
-            )
+            yield f"{name}_shapes", (_shapes(shard, name) for shard in shards)
         if any(name in shard.intervals for shard in shards):
-            none = [Intervals(np.zeros(shard.values(name), np.uint32), np.zeros(0, np.uint32)) for shard in shards]
-            known = [shard.intervals.get(name, each) for shard, each in zip(shards, none, strict=True)]
-            yield f"{name}_interval_counts", np.concatenate([each.counts for each in known])
-            yield f"{name}_intervals", np.concatenate([each.places for each in known])
+            yield f"{name}_interval_counts", (_intervals(shard, name).counts for shard in shards)
+            yield f"{name}_intervals", (_intervals(shard, name).places for shard in shards)
     for column in schema.columns:
-        yield column.name, np.concatenate([shard.columns[column.name] for shard in shards])
-    yield "keys", np.concatenate([ended_keys(shard) for shard in shards])[:-1]
-    yield "metadata", np.frombuffer(metadata, np.uint8)
-    yield "shard_counts", np.array([member.count for member in members], np.int64)
-    yield "shard_sizes", np.array([member.size for member in members], np.int64)
-    yield "shard_crcs", np.array([member.file_crc for member in members], np.uint32)
-    yield "shard_plans", np.array([member.plan for member in members], np.uint64)
+        yield column.name, (shard.columns[column.name] for shard in shards)
+    yield "keys", _joined_keys(shards)
+    yield "metadata", [np.frombuffer(metadata, np.uint8)]
+    yield "shard_counts", [np.array([member.count for member in members], np.int64)]
+    yield "shard_sizes", [np.array([member.size for member in members], np.int64)]
+    yield "shard_crcs", [np.array([member.file_crc for member in members], np.uint32)]
+    yield "shard_plans", [np.array([member.plan for member in members], np.uint64)]
     names = b"".join(member.name.encode("utf-8", "surrogateescape") + b"\0" for member in members)
-    yield "shard_names", np.frombuffer(names, np.uint8)
+    yield "shard_names", [np.frombuffer(names, np.uint8)]
+
+
+def _shapes(shard: Shard, name: str) -> NDArray[np.int32]:
+    """Return the shapes of a field's pictures; zeros if they are not known."""
+    return shard.shapes[name] if name in shard.shapes else np.zeros((shard.values(name), 3), np.int32)
+
+
+def _intervals(shard: Shard, name: str) -> Intervals:
+    """Return where the restart intervals of a field's pictures begin; none if they are not known."""
+    if name in shard.intervals:
+        return shard.intervals[name]
+    return Intervals(np.zeros(shard.values(name), np.uint32), np.zeros(0, np.uint32))
+
+
+def _joined_keys(shards: Iterable[Shard]) -> Iterator[NDArray[np.uint8]]:
+    """Yield the keys of all samples, joined by NUL."""
+    nothing = np.empty(0, np.uint8)
+    yield nothing
+    between = nothing
+    for shard in shards:
+        if shard.count:
+            yield between
+            yield np.frombuffer(shard.keys.joined(0, shard.count), np.uint8)
+            between = np.zeros(1, np.uint8)
 
 
 def _header(form: str, generation: int, schema: Schema, places: Mapping[str, Place]) -> bytes:
@@ -349,39 +361,34 @@ def check_keys(path: str, shards: Sequence[Shard]) -> None:
     """
     Raise SchemaError that names the key and both shards if a key comes twice.
 
-    Keys that ascend from shard to shard are unique by that; others take up to 46 bytes of memory each meanwhile.
+    Keys that ascend from shard to shard are unique by that; for others, memory and a temporary file are needed
+    meanwhile, see ``UniqueKeys``. May raise OSError.
     """
-    keys, is_rising, done = _native.KeySet(), True, 0
-    for number, shard in enumerate(shards):
-        if shard.count == 0:
-            continue
-        if is_rising and keys.rise(_joined_keys(shard)):
-            continue
-        if is_rising:
-            is_rising, done = False, 0
-        for each in range(done, number + 1):
-            twice = keys.insert(_joined_keys(shards[each])) if shards[each].count else None
-            if twice is not None:
-                raise _repeated(path, shards[: each + 1], twice)
-        done = number + 1
+    filled = [shard for shard in shards if shard.count]
+    done: list[Shard] = []
+    with closing(UniqueKeys(lambda: keys_of(done), beside=path)) as keys:
+        for shard in filled:
+            for piece in keys_of([shard]):
+                twice = keys.add(piece)
+                if twice is not None:
+                    raise _repeated(path, filled, piece.split(b"\0")[twice])
+            done.append(shard)
+        key = keys.repeated()
+        if key is not None:
+            raise _repeated(path, filled, key)
 
 
-def ended_keys(shard: Shard) -> NDArray[np.uint8]:
-    """Return the keys of a shard in UTF-8, each ended by NUL."""
-    return np.frombuffer(shard.keys.joined(0, shard.count) + b"\0" * (shard.count > 0), np.uint8)
+def keys_of(shards: Iterable[Shard]) -> Iterator[bytes]:
+    """Yield the keys of shards that have some, joined by NUL."""
+    for shard in shards:
+        yield shard.keys.joined(0, shard.count)
 
 
-def _joined_keys(shard: Shard) -> bytes:
-    return ended_keys(shard)[:-1].tobytes()
-
-
-def _repeated(path: str, shards: Sequence[Shard], position: int) -> SchemaError:
-    """Return the error for the key at this position of the last shard, which it or another shard has already."""
-    last = shards[-1]
-    keys = _joined_keys(last).split(b"\0")
-    key = keys[position]
-    before = next((shard for shard in shards[:-1] if shard.count and key in _joined_keys(shard).split(b"\0")), None)
-    where = f"twice in {last.path}" if before is None else f"in {before.path} and in {last.path}"
+def _repeated(path: str, shards: Sequence[Shard], key: bytes) -> SchemaError:
+    """Return the error for a key that comes twice in these shards."""
+    stops = np.cumsum([shard.count for shard in shards])
+    first, second = (shards[number] for number in np.searchsorted(stops, places_of(key, keys_of(shards)), "right"))
+    where = f"twice in {second.path}" if first is second else f"in {first.path} and in {second.path}"
     name = key.decode("utf-8", "surrogateescape")
     return SchemaError(f"{path}: key {name!r} is {where}; keys must be unique: pack one of them with other keys")
 

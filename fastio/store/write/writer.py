@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio._native import checksum
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store.formats.format import Ending, Format, SampleBytes
-from fastio.store.index.arrays import Tables
+from fastio.store.index.arrays import IndexArray, Tables
 from fastio.store.index.seal import (
     IndexHeader,
     Place,
@@ -28,7 +28,8 @@ from fastio.store.index.seal import (
 )
 from fastio.store.protocol import SampleBatch
 from fastio.store.write.atomic import COMPLETE, PartialFile, undisturbed, writing
-from fastio.store.write.keys import KeyLedger, KeyRange, Spool
+from fastio.store.write.keys import KeyLedger, KeyRange
+from fastio.store.write.spool import Rows, Spool, blocks_of
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import ListSpans, Spans, sums_of
 
@@ -41,7 +42,10 @@ __all__ = [
 
 
 class DuplicateKeyError(SchemaError):
-    """A key that the store has already; ``position`` is that of its sample in the batch. The writer is unchanged."""
+    """
+    A key that the store has already. Raised by ``append``, ``position`` is that of its sample in the batch, and the
+    writer is unchanged.
+    """
 
     position = -1
 
@@ -85,7 +89,8 @@ class SealedWriter:
 
     Keys must be unique, not empty and without NUL. A batch is checked as a whole before its first byte is written, so
     a SchemaError (DuplicateKeyError for a key that comes twice) leaves the writer unchanged; any other failure removes
-    everything written.
+    everything written. Where keys do not rise, ``append`` compares them with the last million and more, and ``close``
+    with all: what it finds removes everything.
     """
 
     def __init__(self, path: str, form: Format, schema: Schema, output: Output) -> None:
@@ -139,6 +144,7 @@ class SealedWriter:
         try:
             encoded = encode_metadata(metadata)
             with writing(self._path):
+                self._require_unique()
                 self._output.commit(self._file, encoded)
             self._open = False
             self._output.discard()  # what is left of it besides the store
@@ -191,6 +197,15 @@ class SealedWriter:
     def _require_open(self) -> None:
         if not self._open:
             raise StoreError(f"{self._path}: the writer is closed or aborted: create another store")
+
+    def _require_unique(self) -> None:
+        key = self._keys.repeated()
+        if key is not None:
+            first, second = self._keys.places_of(key)
+            raise DuplicateKeyError(
+                f"{self._path}: samples {first:,} and {second:,} have the same key, "
+                f"{key.decode('utf-8', 'surrogateescape')!r}; keys must be unique"
+            )
 
     def _next_file(self, first_key: int) -> FileWriter:
         file = self._output.next_file()
@@ -299,17 +314,18 @@ class FileWriter:
         """Write the index and the seal: of a store of one file, or of a shard that is sealed alone. Returns it."""
         self._writer.end_payload()
         self._take_starts()
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, Rows] = {}
         for name in [*self._starts, *(other for other in self._arrays if other not in self._starts)]:
-            array = self._arrays[name].rows()
-            if name in self._required or name.endswith("_checksums") or array.any():  # zeros: unknown, not worth bytes
+            array = self._arrays[name]
+            is_known = name in self._required or name.endswith("_checksums")
+            if is_known or any(block.any() for block in blocks_of(array)):  # zeros: unknown, not worth bytes
                 arrays[name] = array
         arrays["keys"] = self._ledger.array(self.keys, fixed=self._format.fixed_keys)
-        arrays["metadata"] = np.frombuffer(metadata, np.uint8)
+        arrays["metadata"] = IndexArray(np.frombuffer(metadata, np.uint8))
         tables = Tables()
-        for name, array in arrays.items():
-            tables.add(name, array)
-        arrays |= tables.arrays()
+        for name, rows in arrays.items():
+            tables.add(name, blocks_of(rows))
+        arrays |= {name: IndexArray(table) for name, table in tables.arrays().items()}
 
         def header(places: Mapping[str, Place]) -> bytes:
             return IndexHeader(schema=self._schema, base=self._writer.base, places=places).to_bytes()
@@ -320,9 +336,9 @@ class FileWriter:
 
     def release(self) -> None:
         """Let the spools go: temporary files without a name, whose content is in the file or no longer needed."""
-        for spool in self._arrays.values():
+        for each in (self._writer.release, *(spool.close for spool in self._arrays.values())):
             with contextlib.suppress(OSError):
-                spool.close()
+                each()
 
     def _take_starts(self) -> None:
         taken = self._writer.take_starts()

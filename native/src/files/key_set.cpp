@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace fastio {
 namespace {
@@ -52,13 +53,27 @@ std::uint64_t lane(std::string_view name, std::uint64_t state, std::uint64_t fac
   return fold(state ^ (state >> 32), factor);
 }
 
-std::array<std::uint64_t, 2> hash_of(std::string_view name) noexcept {
-  const std::array<std::uint64_t, 2> hash{lane(name, 0x243f6a8885a308d3, 0x9e3779b97f4a7c15),
-                                          lane(name, 0x13198a2e03707344, 0xd1b54a32d192ed03)};
-  return hash[0] == 0 && hash[1] == 0 ? std::array<std::uint64_t, 2>{1, 0} : hash;
+NameHash hash_of(std::string_view name) noexcept {
+  const NameHash hash{lane(name, 0x243f6a8885a308d3, 0x9e3779b97f4a7c15),
+                      lane(name, 0x13198a2e03707344, 0xd1b54a32d192ed03)};
+  return hash == NameHash{} ? NameHash{1, 0} : hash;
+}
+
+std::size_t count_names(std::string_view joined) noexcept {
+  return static_cast<std::size_t>(std::count(joined.begin(), joined.end(), '\0')) + 1;
 }
 
 }  // namespace
+
+std::vector<NameHash> name_hashes(std::string_view joined) {
+  std::vector<NameHash> hashes;
+  hashes.reserve(count_names(joined));
+  for_each_name(joined, [&](std::string_view name) {
+    hashes.push_back(hash_of(name));
+    return true;
+  });
+  return hashes;
+}
 
 int compare_natural(std::string_view a, std::string_view b) noexcept {
   std::string_view left = a;
@@ -96,12 +111,12 @@ bool KeySet::rise(std::string_view joined) {
 }
 
 std::optional<std::size_t> KeySet::insert(std::string_view joined) {
-  const auto count = static_cast<std::size_t>(std::count(joined.begin(), joined.end(), '\0')) + 1;
+  const std::size_t count = count_names(joined);
   reserve(used_ + count);
   std::vector<std::size_t> taken;
   taken.reserve(count);
   const bool all_new = for_each_name(joined, [&](std::string_view name) {
-    const Hash hash = hash_of(name);
+    const NameHash hash = hash_of(name);
     const std::size_t slot = slot_of(hash);
     if (slots_[slot] == hash) return false;
     slots_[slot] = hash;
@@ -110,27 +125,39 @@ std::optional<std::size_t> KeySet::insert(std::string_view joined) {
   });
   if (!all_new) {
     // Last in, first out: nothing behind a slot was put there because of it.
-    for (auto slot = taken.rbegin(); slot != taken.rend(); ++slot) slots_[*slot] = Hash{};
+    for (auto slot = taken.rbegin(); slot != taken.rend(); ++slot) slots_[*slot] = NameHash{};
     return taken.size();
   }
   used_ += taken.size();
   return std::nullopt;
 }
 
+std::vector<NameHash> KeySet::take() {
+  std::vector<NameHash> taken;
+  taken.reserve(used_);
+  for (NameHash& hash : slots_) {
+    if (hash != NameHash{}) taken.push_back(std::exchange(hash, NameHash{}));
+  }
+  used_ = 0;
+  std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
 void KeySet::reserve(std::size_t count) {
   std::size_t size = std::max(slots_.size(), min_slots);
   while (count > size / 10 * 7) size *= 2;
   if (size == slots_.size()) return;
-  std::vector<Hash> old(size);
+  std::vector<NameHash> old(size);
   old.swap(slots_);
-  for (const Hash& hash : old) {
-    if (hash != Hash{}) slots_[slot_of(hash)] = hash;
+  for (const NameHash& hash : old) {
+    if (hash != NameHash{}) slots_[slot_of(hash)] = hash;
   }
 }
 
-std::size_t KeySet::slot_of(const Hash& hash) const noexcept {
+std::size_t KeySet::slot_of(const NameHash& hash) const noexcept {
   std::size_t slot = hash[0] & (slots_.size() - 1);
-  while (slots_[slot] != Hash{} && slots_[slot] != hash) slot = (slot + 1) & (slots_.size() - 1);
+  while (slots_[slot] != NameHash{} && slots_[slot] != hash)
+    slot = (slot + 1) & (slots_.size() - 1);
   return slot;
 }
 

@@ -16,9 +16,16 @@ namespace fastio {
 /// order of all strings.
 [[nodiscard]] int compare_natural(std::string_view a, std::string_view b) noexcept;
 
+/// 128 bits of a name, never {0, 0}: two different names of n have the same with a probability of
+/// n * n / 2^129.
+using NameHash = std::array<std::uint64_t, 2>;
+
+/// The hashes of names joined by NUL, in their order. Throws std::bad_alloc only.
+[[nodiscard]] std::vector<NameHash> name_hashes(std::string_view joined);
+
 /// Two ways to know that names are unique. As long as they rise, in the order of bytes or with
-/// numbers, only the last one is kept. Otherwise a table keeps 128 bits of each, in 23 to 46 bytes:
-/// two different names of n are taken for one with a probability of n * n / 2^129.
+/// numbers, only the last one is kept. Otherwise a table keeps the hash of each, in 23 to 46
+/// bytes; whoever has no memory for more takes them out as a sorted run.
 ///
 /// Names come joined by NUL. Not thread safe. Throws std::bad_alloc only.
 class KeySet {
@@ -31,13 +38,17 @@ class KeySet {
   /// them is put there.
   [[nodiscard]] std::optional<std::size_t> insert(std::string_view joined);
 
+  /// How many names the table has.
+  [[nodiscard]] std::size_t size() const noexcept { return used_; }
+
+  /// Empties the table, and returns the hashes that it had, sorted.
+  [[nodiscard]] std::vector<NameHash> take();
+
  private:
-  using Hash = std::array<std::uint64_t, 2>;  // never {0, 0}, which is a free slot
-
   void reserve(std::size_t count);
-  [[nodiscard]] std::size_t slot_of(const Hash& hash) const noexcept;
+  [[nodiscard]] std::size_t slot_of(const NameHash& hash) const noexcept;
 
-  std::vector<Hash> slots_;
+  std::vector<NameHash> slots_;  // {0, 0}: free
   std::size_t used_ = 0;
   std::string last_;
   bool by_bytes_ = true;

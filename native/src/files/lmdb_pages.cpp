@@ -73,8 +73,19 @@ void LmdbPages::finish(std::uint8_t* out) {
   if (has_leaf()) put_leaf(out);
 }
 
+std::vector<std::int64_t> LmdbPages::take_starts() {
+  if (fields() == 0) return {};
+  const std::size_t known = has_leaf() ? first_entry_ : entries();
+  const std::size_t stop = known - known % fields();
+  const auto end = starts_.begin() + static_cast<std::ptrdiff_t>(stop - taken_);
+  std::vector<std::int64_t> taken(starts_.begin(), end);
+  starts_.erase(starts_.begin(), end);
+  taken_ = stop;
+  return taken;
+}
+
 std::uint8_t* LmdbPages::put(Bytes value, std::uint8_t* out) {
-  const std::size_t entry = starts_.size();
+  const std::size_t entry = entries();
   const std::string& suffix = suffixes_[entry % fields()];
   const Shape needed = shape(entry % fields(), value.size());
   const std::uint64_t run = next_page_;
@@ -119,9 +130,9 @@ std::uint8_t* LmdbPages::put_leaf(std::uint8_t* out) {
   head = put_number(head, static_cast<std::uint16_t>(lower_));
   put_number(head, static_cast<std::uint16_t>(upper_));
   const auto page_start = static_cast<std::int64_t>(next_page_ * page_bytes);
-  for (std::size_t entry = first_entry_; entry < starts_.size(); ++entry) {
+  for (std::size_t at = first_entry_ - taken_; at < starts_.size(); ++at) {
     // Runs begin behind the meta pages: up to the first one's end it is an inline value's place.
-    if (starts_[entry] <= static_cast<std::int64_t>(page_bytes)) starts_[entry] += page_start;
+    if (starts_[at] <= static_cast<std::int64_t>(page_bytes)) starts_[at] += page_start;
   }
   leaves_.push_back(
       {static_cast<std::int64_t>(first_entry_), static_cast<std::int64_t>(next_page_)});

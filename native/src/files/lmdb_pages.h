@@ -18,7 +18,8 @@ namespace fastio {
 ///
 /// Values are entries, counted over all samples and, within each, over the fields; the key of one
 /// is the sample's number in ten digits and the field's suffix. Runs of long values are written
-/// at once, a leaf when the next entry does not fit: no byte is written twice. Not thread-safe.
+/// at once, a leaf when the next entry does not fit: no byte is written twice. Memory does not
+/// grow with the file if starts and leaves are taken after each `append`. Not thread-safe.
 class LmdbPages {
  public:
   static constexpr std::size_t page_bytes = 4096;
@@ -40,7 +41,7 @@ class LmdbPages {
 
   /// How many samples there may still be.
   [[nodiscard]] std::uint64_t samples_left() const noexcept {
-    return suffixes_.empty() ? max_samples : max_samples - starts_.size() / suffixes_.size();
+    return suffixes_.empty() ? max_samples : max_samples - entries() / suffixes_.size();
   }
 
   /// The exact size of what `append` would write.
@@ -56,11 +57,12 @@ class LmdbPages {
   /// Writes the last leaf to `out`. Nothing may be added afterwards.
   void finish(std::uint8_t* out);
 
-  /// Where in the file each entry's value begins; after `finish`.
-  [[nodiscard]] const std::vector<std::int64_t>& starts() const noexcept { return starts_; }
+  /// Where in the file the value of each entry begins, from the first one that was not taken
+  /// before: as many whole samples as are known, after `finish` all. They are forgotten here.
+  [[nodiscard]] std::vector<std::int64_t> take_starts();
 
-  /// All leaves; after `finish`.
-  [[nodiscard]] const std::vector<Leaf>& leaves() const noexcept { return leaves_; }
+  /// The leaves that were written since the last call. They are forgotten here.
+  [[nodiscard]] std::vector<Leaf> take_leaves() noexcept { return std::exchange(leaves_, {}); }
 
  private:
   static constexpr std::size_t page_header = 16;
@@ -73,6 +75,7 @@ class LmdbPages {
   };
 
   [[nodiscard]] Shape shape(std::size_t field, std::size_t value_bytes) const noexcept;
+  [[nodiscard]] std::size_t entries() const noexcept { return taken_ + starts_.size(); }
   [[nodiscard]] bool has_leaf() const noexcept { return lower_ > page_header; }
   std::uint8_t* put(Bytes value, std::uint8_t* out);
   std::uint8_t* put_run(Bytes value, std::size_t pages, std::uint8_t* out) noexcept;
@@ -81,7 +84,9 @@ class LmdbPages {
   const std::vector<std::string> suffixes_;
   std::uint64_t next_page_ = 2;
   std::uint64_t overflow_pages_ = 0;
-  std::vector<std::int64_t> starts_;  // inline values of the leaf below: their place in it
+  std::size_t taken_ = 0;  // entries whose starts were taken
+  std::vector<std::int64_t>
+      starts_;  // of the others; inline values of the leaf below: their place in it
   std::vector<Leaf> leaves_;
   std::size_t first_entry_ = 0;  // of the leaf below
   std::size_t lower_ = page_header;

@@ -337,7 +337,18 @@ void bind_tar_members(nb::module_& m) {
 
 namespace {
 
-using Int64Matrix = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<2>>;
+template <typename T>
+using Matrix = nb::ndarray<nb::numpy, T, nb::ndim<2>>;
+
+/// A copy as an array of rows.
+template <typename T>
+Matrix<T> rows(const T* data, std::size_t count, std::size_t width) {
+  auto copy = std::make_unique<T[]>(count * width);
+  std::copy_n(data, count * width, copy.get());
+  T* raw = copy.release();
+  const nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+  return Matrix<T>(raw, {count, width}, owner);
+}
 
 std::vector<std::string> read_suffixes(const nb::sequence& suffixes) {
   std::vector<std::string> result;
@@ -349,15 +360,6 @@ std::vector<std::string> read_suffixes(const nb::sequence& suffixes) {
     result.emplace_back(suffix.c_str(), suffix.size());
   }
   return result;
-}
-
-/// A copy as an array of rows.
-Int64Matrix rows(const std::int64_t* data, std::size_t count, std::size_t width) {
-  auto copy = std::make_unique<std::int64_t[]>(count * width);
-  std::copy_n(data, count * width, copy.get());
-  std::int64_t* raw = copy.release();
-  const nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<std::int64_t*>(p); });
-  return Int64Matrix(raw, {count, width}, owner);
 }
 
 /// Values in the order of their keys: all of a sample's, then the next sample's.
@@ -405,15 +407,19 @@ class PyLmdbPages {
     return out;
   }
 
-  nb::tuple finish() {
+  ByteArray finish() {
     const SoleUse use(used_, what);
     ByteArray last = acquire(ring_, pages_.finished_bytes());
     pages_.finish(last.data());
-    const auto& starts = pages_.starts();
-    const auto& leaves = pages_.leaves();
+    return last;
+  }
+
+  nb::tuple take() {
+    const SoleUse use(used_, what);
+    const auto starts = pages_.take_starts();
+    const auto leaves = pages_.take_leaves();
     const std::size_t fields = pages_.fields();
-    return nb::make_tuple(last,
-                          rows(starts.data(), fields > 0 ? starts.size() / fields : 0, fields),
+    return nb::make_tuple(rows(starts.data(), fields > 0 ? starts.size() / fields : 0, fields),
                           rows(leaves.empty() ? nullptr : leaves.data()->data(), leaves.size(), 2));
   }
 
@@ -445,15 +451,26 @@ void bind_lmdb_pages(nb::module_& m) {
           nb::sig("def append(self, fields: Sequence[Spans]) -> NDArray[np.uint8]"),
           "Add samples, given as the spans of each field, and return the pages that are finished.\n"
           "Works without the GIL. IndexError for a span that leaves its buffer.")
-      .def("finish", &PyLmdbPages::finish,
-           nb::sig("def finish(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], "
-                   "NDArray[np.int64]]"),
-           "The last page; where the values begin in the file, (samples, fields); first entry and\n"
-           "page of every leaf, (n, 2), entries counted over samples and fields. It ends there.")
+      .def("finish", &PyLmdbPages::finish, nb::sig("def finish(self) -> NDArray[np.uint8]"),
+           "Return the last page. Nothing can be added afterwards.")
+      .def(
+          "take", &PyLmdbPages::take,
+          nb::sig("def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]"),
+          "Return what became known since the last call: where the values of samples begin in the\n"
+          "file, (samples, fields), and first entry and page of leaves, (n, 2), entries counted\n"
+          "over samples and fields. After ``finish``, all is known.")
       .def_prop_ro("overflow_pages", &PyLmdbPages::overflow_pages, "Pages of long values so far.");
 }
 
 // KeySet bound to Python: names as bytes joined by NUL.
+
+namespace {
+
+Matrix<std::uint64_t> hash_rows(const std::vector<NameHash>& hashes) {
+  return rows(hashes.empty() ? nullptr : hashes.data()->data(), hashes.size(), 2);
+}
+
+}  // namespace
 
 void bind_key_set(nb::module_& m) {
   nb::class_<KeySet>(
@@ -475,7 +492,24 @@ void bind_key_set(nb::module_& m) {
           },
           "joined"_a, nb::lock_self(),
           "Keep 128 bits of each name; the place of the first that was there, and then none is "
-          "kept.");
+          "kept.")
+      .def(
+          "__len__", [](const KeySet& self) { return self.size(); }, nb::lock_self(),
+          "How many names ``insert`` has kept.")
+      .def(
+          "take", [](KeySet& self) { return hash_rows(self.take()); }, nb::lock_self(),
+          nb::sig("def take(self) -> NDArray[np.uint64]"),
+          "Return the 128 bits of all names that ``insert`` has kept, (n, 2), sorted; it keeps "
+          "none "
+          "of\nthem.");
+  m.def(
+      "name_hashes",
+      [](const nb::bytes& joined) {
+        return hash_rows(name_hashes({joined.c_str(), joined.size()}));
+      },
+      "joined"_a, nb::sig("def name_hashes(joined: bytes) -> NDArray[np.uint64]"),
+      "Return the 128 bits of each of the names joined by NUL, (n, 2), as a ``KeySet`` keeps "
+      "them.");
 }
 
 }  // namespace fastio::python

@@ -220,7 +220,7 @@ def test_keys_by_a_table(keys: list[str]) -> None:
     """Each key, and any run of them, from the place of every 16th."""
     joined = np.frombuffer("\0".join(keys).encode(), np.uint8)
     tables = Tables()
-    tables.add("keys", joined)
+    tables.add("keys", [joined[:9], joined[9:]])
     found = Keys(IndexArray(joined), len(keys), path="p", starts=IndexArray(tables.arrays()[KEY_STARTS]))
     found.compare()
     assert [found[i].decode() for i in range(len(keys))] == keys
