@@ -18,7 +18,7 @@ UNMEASURED = {
     "BaseTransform", "BatchTransform", "ChannelsLast", "Compiled", "Compose", "KeepBoxes", "KeepCrop", "KeepGeometry",
     "KeepPoints", "Letterbox", "Mosaic", "NormalizeLayer", "OneOf", "Patchify", "PerBatch", "PerSample",
     "RandomApply", "RandomIoUCrop", "ResizeToBucket", "ResizeToTokens", "SmartResize", "Transform", "Views",
-    "invert_geometry", "move_boxes", "patches_of",
+    "invert_geometry", "move_boxes", "patches_of", "vision_lengths",
 }  # fmt: skip
 
 
