@@ -2,9 +2,9 @@
 Input pipelines of whole trainings, by fastio and by what people write for them: ``python -m benchmarks.trainings.run``.
 
 Every run is a fresh process with one thread and no workers; rounds of all trainings are interleaved. Rates are samples
-per CPU-second. This Python needs torchvision (and timm, if it is to take part); other loaders get environments of
-their own (see ``benchmarks/peers``). Photos and scenes are made from a seed unless folders are given; videos and boxes
-are made from the photos.
+per CPU-second. This Python needs torchvision (timm and transformers, if they are to take part); other loaders get
+environments of their own (see ``benchmarks/peers``). Photos and scenes are made from a seed unless folders are given;
+videos and boxes are made from the photos.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ LOADERS = {
     "plain": ("plain", ""),
     "plain, colours of tensors": ("plain", ""),
     "timm": ("timm_loader", ""),
+    "transformers": ("qwen_processor", ""),
     "DALI": ("dali_cpu", "dali"),
     "SPDL": ("spdl_files", "spdl"),
     "FFCV": ("ffcv_beton", "ffcv"),
@@ -55,6 +56,7 @@ CASES: dict[str, Sequence[str]] = {
     "randaugment": (*_COLOURS, "timm", "DALI"),
     "buckets": (*_EVERY, "datago"),
     "naflex": (*_EVERY, "timm"),
+    "pictured": ("fastio", "transformers"),
     "segmentation": (*_EVERY, "DALI"),
     "rotation": (*_EVERY, "DALI"),
     "mosaic": _EVERY,
@@ -64,23 +66,27 @@ CASES: dict[str, Sequence[str]] = {
 }
 _VIEWS = ("dinov2-crops", "dinov2", "simclr", "simclr-colours")
 _FIELDS = ("segmentation", "rotation", "mosaic")
+_NO_TEXT = "packs no text"
 ABSENT: dict[str, dict[str, str]] = {
     "timm": {
         **dict.fromkeys(_VIEWS, "makes one view of a photo"),
         **dict.fromkeys(_FIELDS, "has no masks or boxes"),
         "buckets": "makes batches of one size",
         "clips": "reads single pictures",
+        "pictured": _NO_TEXT,
     },
+    "transformers": dict.fromkeys(set(CASES) - {"pictured"}, "its processors prepare inputs of its models"),
     "DALI": {
         "buckets": "its readers take no order by shape",
         "naflex": "cuts no patches",
         "mosaic": "has no operator that moves boxes into a mosaic",
         "mix": "has no CutMix",
+        "pictured": _NO_TEXT,
     },
     "SPDL": {
         **dict.fromkeys(("dinov2", "simclr-colours", "randaugment"), "FFmpeg's filters are other colours"),
         **dict.fromkeys(_FIELDS, "leaves masks and boxes to the user"),
-        **dict.fromkeys(("buckets", "naflex", "clips", "mix"), "leaves it to the user"),
+        **dict.fromkeys(("buckets", "naflex", "pictured", "clips", "mix"), "leaves it to the user"),
     },
     "FFCV": {
         **dict.fromkeys(_VIEWS, "has one pipeline a field"),
@@ -88,6 +94,7 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("buckets", "naflex", "clips"), "makes batches of single pictures of one size"),
         "randaugment": "has no RandAugment",
         "mix": "has no CutMix",
+        "pictured": _NO_TEXT,
     },
     "datago": dict.fromkeys(set(CASES) - {"buckets"}, "resizes to buckets only"),
 }

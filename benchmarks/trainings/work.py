@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 __all__ = [
-    "CLASSES", "CROPS", "FRAMES", "IGNORED", "MEAN", "PATCH", "PATCHES", "SHAPES", "STD", "STRIDE", "TRAININGS",
-    "Batch", "Check", "Crop", "Epochs", "OutputError", "Training", "Work", "arrays_of", "from_json",
+    "CLASSES", "CROPS", "FRAMES", "IGNORED", "IGNORED_LABEL", "IMAGE", "MEAN", "MOST_PATCHES", "MOST_PIXELS",
+    "MOST_TOKENS", "PATCH", "PATCHES", "SHAPES", "STD", "STRIDE", "TRAININGS", "WORDS",
+    "Batch", "Check", "Crop", "Epochs", "OutputError", "Training", "Work", "arrays_of", "chats_of", "from_json",
     "nearest_shape", "patches_of", "photos_of", "scenes_of", "to_json", "videos_of",
 ]  # fmt: skip
 
@@ -30,8 +31,19 @@ SHAPES = ((256, 256), (224, 288), (288, 224), (192, 320), (320, 192), (160, 352)
 
 FRAMES, STRIDE = 8, 2  # of a clip
 PATCH, PATCHES = 16, 576  # the side of a patch, and how many a photo has at most
+WORDS = (
+    "[UNK]",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+    *map("w{}".format, range(995)),
+)
+IMAGE = WORDS.index("<|image_pad|>")
+MOST_TOKENS, MOST_PATCHES, MOST_PIXELS = 4096, 14336, 448 * 448  # of a row, and of a picture in it
 CLASSES = 1000
 IGNORED = 255  # a mask beyond the edges of its picture
+IGNORED_LABEL = -100  # a token that does not count
 
 
 class OutputError(Exception):
@@ -162,6 +174,24 @@ def _mixed(arrays: list[Any], samples: int) -> float:
     return _pictures([pictures], [(samples, 3, 224, 224)], "float32")
 
 
+def _pictured(arrays: list[Any], samples: int) -> float:
+    """
+    A row of ids, labels, positions and where chats begin, and the normalised patches of all pictures and their grids,
+    as Qwen2-VL takes them.
+    """
+    ids, labels, positions, cuts, patches, grids = arrays
+    found = [(array.shape, str(array.dtype)) for array in arrays]
+    row, total, side = ((MOST_TOKENS,), "int64"), grids.prod(1).sum(), 2 * 3 * 14 * 14
+    if found != [row, row, row, ((samples + 1,), "int32"), ((total, side), "float32"), ((len(grids), 3), "int64")]:
+        raise OutputError(f"a batch of {found}, expected a row of {MOST_TOKENS} tokens and {total} patches")
+    if 4 * (ids == IMAGE).sum() != total or total > MOST_PATCHES or (labels[ids == IMAGE] != IGNORED_LABEL).any():
+        raise OutputError(f"{(ids == IMAGE).sum()} tokens of pictures for {total} patches, or labels for them")
+    if (positions[cuts[:-1]] != 0).any() or (labels != IGNORED_LABEL).sum() < cuts[-1] / 10:
+        raise OutputError("positions do not begin anew, or hardly anything counts")
+    channels = patches.reshape(-1, 3, side // 3).mean((0, 2), dtype="float64")
+    return float((255 * (channels * STD + MEAN)).mean())
+
+
 _MULTI_CROP = ((2, 224), (8, 96))
 
 TRAININGS = {
@@ -172,6 +202,7 @@ TRAININGS = {
     "randaugment": Training("crop, flip, RandAugment", _views([(1, 224)])),
     "buckets": Training("aspect-ratio buckets of 256 x 256 pixels", _bucket),
     "naflex": Training("NaFlex: 576 patches a photo, flip, Normalize", _patched),
+    "pictured": Training("chats with 1 to 3 photos, packed for Qwen2-VL", _pictured, unit="chats"),
     "segmentation": Training("segmentation, edges 255", _segmented, "scenes", "scenes", batch=8),
     "rotation": Training("segmentation with rotation, edges 255", _segmented, "scenes", "scenes", batch=8),
     "mosaic": Training("Mosaic(640) with boxes", _mosaics, "photos", "mosaics"),
@@ -190,6 +221,17 @@ def photos_of(work: Work) -> list[tuple[Path, int]]:
     """The photos in order, and the number of each one's class."""
     classes = sorted(path.name for path in work.photos.iterdir() if path.is_dir())
     return [(path, number) for number, name in enumerate(classes) for path in sorted((work.photos / name).iterdir())]
+
+
+def chats_of(work: Work) -> list[tuple[list[Path], str]]:
+    """A chat for each photo: one to three photos, and words with a placeholder for each of them."""
+    photos, draw = [path for path, _ in photos_of(work)], np.random.default_rng(0)
+    chats = []
+    for number in range(len(photos)):
+        own = [photos[(number + place) % len(photos)] for place in range(1 + number % 3)]
+        words = draw.choice(WORDS[5:], int(np.clip(draw.lognormal(4.5, 0.8), 16, 1024)))
+        chats.append((own, " ".join(["<|vision_start|> <|image_pad|> <|vision_end|>"] * len(own) + words.tolist())))
+    return chats
 
 
 def scenes_of(work: Work) -> list[tuple[Path, Path]]:

@@ -16,7 +16,7 @@ FILES = Path(__file__).parents[2] / "benchmarks" / "trainings" / "loaders"
 # scenes that are measured have masks, but no boxes to crop by.
 UNMEASURED = {
     "BaseTransform", "BatchTransform", "ChannelsLast", "Compiled", "Compose", "KeepBoxes", "KeepCrop", "KeepGeometry",
-    "KeepPoints", "Letterbox", "Mosaic", "NormalizeLayer", "OneOf", "Patchify", "PerBatch", "PerSample",
+    "KeepPoints", "Letterbox", "Mosaic", "NormalizeLayer", "OneOf", "Patchify", "PerBatch", "PerSample", "Pick",
     "RandomApply", "RandomIoUCrop", "ResizeToBucket", "ResizeToTokens", "SmartResize", "Transform", "Views",
     "invert_geometry", "move_boxes", "patches_of", "vision_lengths",
 }  # fmt: skip

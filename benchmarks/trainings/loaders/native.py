@@ -16,17 +16,23 @@ from benchmarks.trainings.work import (
     CROPS,
     FRAMES,
     IGNORED,
+    IMAGE,
     MEAN,
+    MOST_PATCHES,
+    MOST_PIXELS,
+    MOST_TOKENS,
     PATCH,
     PATCHES,
     SHAPES,
     STD,
     STRIDE,
     TRAININGS,
+    WORDS,
     Batch,
     Epochs,
     Work,
     arrays_of,
+    chats_of,
     patches_of,
     photos_of,
 )
@@ -46,6 +52,12 @@ def pack(work: Work) -> None:
         for path, _ in photos_of(work):
             key = path.relative_to(work.photos).as_posix()
             out.write({"image": path, "boxes": boxes[key]}, key=key)
+    number_of = {word: number for number, word in enumerate(WORDS)}
+    fields = {"images": "image[*]", "tokens": "tokens16", "loss": "loss"}
+    with fastio.Writer(work.packed / "chats.lmdb", fields=fields, overwrite=True) as out:
+        for photos, text in chats_of(work):
+            ids = [number_of[word] for word in text.split()]
+            out.write({"images": photos, "tokens": ids, "loss": [0, len(ids)]})
 
 
 def _loader(work: Work, training: str, source: Any = "photos.lmdb", **options: Any) -> fastio.FastLoader:
@@ -107,6 +119,22 @@ def _naflex(work: Work) -> Epochs:
     return arrays_of(_loader(work, "naflex", transforms=[*steps, t.Normalize(MEAN, STD)]), patches_of)
 
 
+def _pictured(work: Work) -> Epochs:
+    dataset, resize = fastio.FastDataset(work.packed / "chats.lmdb"), t.SmartResize(28, max_pixels=MOST_PIXELS)
+    steps = [resize, t.Patchify(14, order="qwen", packed=True), t.Normalize(MEAN, STD)]
+    tokens, patches = t.vision_lengths(dataset, steps)
+    packs = fastio.PackSampler(tokens, max_tokens=MOST_TOKENS, patches=patches, max_patches=MOST_PATCHES)
+    collate = fastio.PackCollate(MOST_TOKENS, image_token=IMAGE)
+    loader = _loader(work, "pictured", dataset, batch_sampler=packs, transforms=steps, collate=collate)
+    names = ("input_ids", "labels", "position_ids", "cu_seqlens")
+
+    def arrays(batch: Any) -> Batch:
+        pictures = batch["images"]
+        return [*map(batch.get, names), pictures["patches"], pictures["grid_thw"]], len(batch["lengths"])
+
+    return arrays_of(loader, arrays)
+
+
 def _scenes(training: str, work: Work) -> Epochs:
     crop = [t.RandomCrop(512, pad_if_needed=True, fill=128, mask_fill=IGNORED), t.RandomHorizontalFlip()]
     turn = [t.RandomRotation(10, "bilinear", fill=128, mask_fill=IGNORED)] if training == "rotation" else []
@@ -150,6 +178,7 @@ LOADERS: dict[str, dict[str, Callable[[Work], Iterable[Batch]]]] = {
         "randaugment": _randaugment,
         "buckets": _buckets,
         "naflex": _naflex,
+        "pictured": _pictured,
         "segmentation": partial(_scenes, "segmentation"),
         "rotation": partial(_scenes, "rotation"),
         "mosaic": _mosaic,
