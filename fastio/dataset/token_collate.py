@@ -192,10 +192,15 @@ class PackCollate:
 
     ``image_token`` is for FastLoader and samples that have pictures beside their ids: the id that stands for a picture,
     once for each of a sample's pictures. It then comes once for each token that a model makes of the picture:
-    ``image_length`` times, or without that, as often as a Patchify among the transforms makes ``patches_a_token`` of
-    it. ``labels`` are -100 there; what else lies beside the ids has the placeholder's value. The batch has the pictures
-    under the name of their field. A sample with more or fewer placeholders than pictures is a bad sample; with
-    on_error="zero", the placeholders of its pictures take the place of its ids, as they do where ids are damaged.
+    ``image_length`` times, or without that, as often as a Patchify among the transforms makes patches of it, divided by
+    4 with ``order="qwen"``. ``labels`` are -100 there; what else lies beside the ids has the placeholder's value. The
+    batch has the pictures under the name of their field, and without ``image_length`` also
+
+    * ``mrope_position_ids`` int64 ``(3, T)``, or ``(3, rows, tokens)``: positions in time, rows and columns of patches,
+      from 0 in every sample, as ``get_rope_index`` of Qwen2-VL in transformers gives them
+
+    A sample with more or fewer placeholders than pictures is a bad sample; with on_error="zero", the placeholders of
+    its pictures take the place of its ids, as they do where ids are damaged.
     """
 
     pads_before: ClassVar[bool] = False

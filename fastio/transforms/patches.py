@@ -242,9 +242,9 @@ class Patchify(LoaderTransform):
         return self.patch, merge, frames, int(is_planar)
 
     @property
-    def patches_a_token(self) -> int:
-        """How many patches a model merges into one token: 4 with ``order="qwen"``, 1 otherwise."""
-        return _LAYOUTS[self.order][0] ** 2
+    def merged(self) -> int:
+        """How many patches on each side a model merges into one token: 2 with ``order="qwen"``, otherwise 1."""
+        return _LAYOUTS[self.order][0]
 
     @property
     def pixels(self) -> int:

@@ -46,7 +46,7 @@ def vision_lengths(
     if patchify is None and image_length is None:
         raise ValueError(f"transforms={steps!r}: expected a Patchify among them, or image_length=, as in PackCollate")
     patches = np.ones(len(sizes), np.int32) if patchify is None else patches_of(sizes, steps)
-    a_token = 1 if patchify is None else patchify.patches_a_token
+    a_token = 1 if patchify is None else patchify.merged**2
     tokens = patches // a_token if image_length is None else np.full(len(sizes), image_length, np.int32)
     lengths, counts, store = dataset.lengths_of(text.ids), np.ones(len(dataset.store), np.int64), reader.store
     of_samples: tuple[NDArray[Any], NDArray[Any]] = tokens, patches

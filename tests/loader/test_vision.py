@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
 from transformers.models.qwen2_vl.processing_qwen2_vl import Qwen2VLProcessor
 
 from fastio import FastDataset, FastLoader, PackCollate, PackSampler, SampleError, SchemaError, Writer, open_store
@@ -132,6 +135,7 @@ def test_batches_are_those_of_plain_python(tmp_path: Path, kind: str, transforms
             assert sample["patches"].flatten().tolist() == patches_here.flatten().tolist()
             assert sample["grids"].tolist() == grids[firsts[place] : firsts[place + 1]].tolist()
             found.append(number)
+        assert batch["mrope_position_ids"].shape == (3, 2, 60)
         assert (ids[documents < 0] == 1).all()
         assert (batch["labels"].view(-1)[documents < 0] == -100).all()
 
@@ -181,8 +185,15 @@ def qwen_processor() -> Any:
     )
 
 
+# What get_rope_index asks of a model.
+MODEL: Any = SimpleNamespace(
+    config=SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2)),
+    get_vision_position_ids=partial(Qwen2VLModel.get_vision_position_ids, None),
+)
+
+
 def test_samples_are_those_of_transformers(tmp_path: Path) -> None:
-    """Ids, pixel_values and image_grid_thw equal those of transformers' Qwen2VLProcessor, pixels within a level."""
+    """Ids, positions, grids and patches equal those of transformers' Qwen2VLProcessor, pixels within a level."""
     processor, one = qwen_processor(), "<|vision_start|><|image_pad|><|vision_end|>"
     rows = [(f"a photo {one} of {one}", 2), ("two of a photo", 0), (f"{one} a", 1), (f"a {one} {one} {one} of", 3)]
     with Writer(tmp_path / "s.lmdb", {"images": "image[*]", "tokens": "tokens16", "number": "int"}) as out:
@@ -205,6 +216,9 @@ def test_samples_are_those_of_transformers(tmp_path: Path) -> None:
         photos = dataset[number]["images"]
         theirs = processor(text=[rows[number][0]], images=photos or None, return_tensors="pt")
         assert theirs["input_ids"][0].tolist() == batch["input_ids"][begins[place] : begins[place + 1]].tolist()
+        whole = {name: theirs[name] for name in ("input_ids", "mm_token_type_ids")}
+        positions, _ = Qwen2VLModel.get_rope_index(MODEL, **whole, image_grid_thw=theirs.get("image_grid_thw"))
+        assert positions[:, 0].tolist() == batch["mrope_position_ids"][:, begins[place] : begins[place + 1]].tolist()
         if photos:
             own = slice(firsts[place], firsts[place + 1])
             assert theirs["image_grid_thw"].tolist() == batch["images"]["grid_thw"][own].tolist()

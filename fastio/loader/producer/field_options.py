@@ -60,14 +60,14 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 class PackedText:
     """
     Which fields become packed text: ``ids``, and ``beside`` them those with one value for each id. A ``picture`` has
-    ``length`` tokens, or its patches divided by ``patches_a_token``.
+    a token for each square of ``side`` patches, or if that is None, the ``image_length`` of ``collate``.
     """
 
     ids: str
     beside: tuple[str, ...]
     picture: str
     collate: PackCollate
-    patches_a_token: int = 1
+    side: int | None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,9 +76,9 @@ class PackedText:
 
     def lengths(self, grids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many tokens pictures with these grids of patches have."""
-        length = self.collate.image_length
-        counts = grids.prod(axis=1) // self.patches_a_token
-        return counts if length is None else np.full_like(counts, length)
+        if self.side is None:
+            return np.full(len(grids), self.collate.image_length, np.int64)
+        return (grids // self.side).prod(axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,11 +374,11 @@ def packed_text(dataset: FastDataset, wish: object, patches: Patchify | None) ->
             f"{dataset.store.path}: a batch has an entry {taken!r} already, so the field of that name has no place: "
             "pack it under another name (rename=)"
         )
-    a_token = 1 if patches is None else patches.patches_a_token
-    return PackedText(text.ids, text.beside, text.picture, wish, a_token)
+    side = None if patches is None or wish.image_length is not None else patches.merged
+    return PackedText(text.ids, text.beside, text.picture, wish, side)
 
 
-_MADE = ("input_ids", "position_ids", "document_ids", "cu_seqlens", "max_seqlen", "lengths")
+_MADE = ("input_ids", "position_ids", "mrope_position_ids", "document_ids", "cu_seqlens", "max_seqlen", "lengths")
 
 
 # The pass of native threads over pictures: decoding, and the transforms that are done with it.

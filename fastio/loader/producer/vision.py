@@ -29,6 +29,9 @@ __all__ = ["PendingText", "Pictures", "VisionText"]
 Pictures = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
+_AXES = ("mrope_time", "mrope_row", "mrope_column")  # of positions, until they are one entry of a batch
+
+
 @dataclass(frozen=True, slots=True)
 class VisionText:
     """Makes packed text on the threads of one process."""
@@ -56,8 +59,8 @@ class PendingText:
         tokens = TokenReader(vision.readers[self._text.ids])
         self._ids = JoinedTokens(TokenField(tokens, "list", vision.pool, None, vision.verify, vision.output), part)
         self._checked = begin_check(part, self._text.beside, vision.pool, verify=vision.verify)
-        grids, self._firsts = pictures
-        self._lengths = self._text.lengths(grids)
+        self._grids, self._firsts = pictures
+        self._lengths = self._text.lengths(self._grids)
         self._tokens: list[NDArray[np.int64]] = []  # of each sample
         self._errors: dict[int, SampleError] = {}
         self.counts = 0, 0  # tokens of the batch, and its slots for them
@@ -102,6 +105,8 @@ class PendingText:
         positions = range(len(self._tokens)) if kept is None else kept.tolist()
         samples = [self._sample(position) for position in positions]
         batch = self._text.collate.arrays(samples)
+        if self._text.side is not None:
+            batch["mrope_position_ids"] = np.stack([batch.pop(name) for name in _AXES])
         self.counts = int(batch["lengths"].sum()), batch["input_ids"].size
         output = self._vision.output
         made = {name: output.of(each) if isinstance(each, np.ndarray) else each for name, each in batch.items()}
@@ -116,6 +121,9 @@ class PendingText:
         times = np.ones(len(ids), np.int64)
         times[is_image] = lengths
         sample = {self._text.ids: np.repeat(ids, times)}
+        if self._text.side is not None:
+            grids = self._grids[self._firsts[position] : self._firsts[position + 1]] // self._text.side
+            sample |= zip(_AXES, _rotary_positions(np.flatnonzero(is_image), len(ids), grids), strict=True)
         for name in self._text.beside:
             field = self._vision.readers[name].field
             data = b"" if is_bad else self._part.encoded(name).spans.view(position).tobytes()
@@ -134,3 +142,20 @@ class PendingText:
         """See PendingFields."""
         self._ids.cancel()
         self._checked.cancel()
+
+
+def _rotary_positions(places: NDArray[np.int64], length: int, grids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """
+    Return the positions in time, rows and columns ``(3, L)`` of a sample's tokens, as ``get_rope_index`` of Qwen2-VL in
+    transformers does: text counts on all three, a picture stays at one time and goes on by its longer side.
+
+    There are ``length`` ids, of which those at ``places`` are pictures with these grids of tokens.
+    """
+    parts, begun, position = [], 0, 0
+    for place, (rows, columns) in zip(places.tolist(), grids.tolist(), strict=True):
+        parts.append(np.tile(np.arange(position, position + place - begun), (3, 1)))
+        position, begun = position + place - begun, place + 1
+        row, column = np.divmod(np.arange(rows * columns), columns)
+        parts.append(position + np.stack((np.zeros_like(row), row, column)))
+        position += max(rows, columns)
+    return np.concatenate([*parts, np.tile(np.arange(position, position + length - begun), (3, 1))], axis=1)
