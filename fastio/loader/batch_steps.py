@@ -45,8 +45,8 @@ class Numbered:
 
 class BatchSteps:
     """
-    What ``recipes`` do to batches: one recipe, or where ``roles`` have views, one for each of these, whose functions
-    then get the pictures of their view.
+    What ``recipes`` do to batches: one recipe, or one for each view or field of pictures that ``roles`` have, whose
+    functions then get the pictures of their view or field.
 
     ``roles`` says what transforms change; without it, they guess (see Recipe). ``frames`` are those of a clip in
     batches of clips (B, T, C, H, W), of which transforms see (B * T, C, H, W). With ``are_arrays``, batches have arrays
@@ -68,6 +68,7 @@ class BatchSteps:
         self._frames = frames
         self._are_arrays = are_arrays
         self._has_views = roles is not None and roles.views
+        self._is_divided = roles is not None and (roles.views or roles.is_apart)
         self.pictures = 1 if roles is None else len(roles.pictures)  # the number of their fields
         self._may_fail_changed = any(map(_may_fail_changed, recipes))
 
@@ -121,7 +122,8 @@ class BatchSteps:
             each.reshape(-1, *each.shape[2:]) if is_clip else each for each, is_clip in zip(given, clips, strict=True)
         ]
         recipes = [every[i % len(every)] for i in range(len(groups))]
-        bad = [blanks[i // len(every)] if blanks else () for i in range(len(groups))]
+        views = len(every) if self._has_views else 1
+        bad = [blanks[i // views] if blanks else () for i in range(len(groups))]
         if every is self._recipes:
             for recipe, group, places in zip(recipes, groups, bad, strict=True):
                 blanked = recipe.blanked([host[i] for i in group], len(numbered.indices), places)
@@ -140,7 +142,7 @@ class BatchSteps:
                 made = recipe.run([parts[i] for i in group], parameters)
                 for position, part in zip(group, made, strict=True):
                     part = self._as_clips(part) if clips[position] else part  # noqa: PLW2901
-                    part = recipe.finish(part) if self._has_views else part  # noqa: PLW2901
+                    part = recipe.finish(part) if self._is_divided else part  # noqa: PLW2901
                     done.setdefault(position, part)  # labels are those of the first picture
             for position, part in enumerate(parts):
                 if position not in done:
@@ -149,7 +151,7 @@ class BatchSteps:
             batch = map_tensors(lambda _: next(arrived), numbered.batch, arrays=self._are_arrays)
             if self._lists is not None and counts is not None:
                 batch = self._lists.run(batch, counts)
-            return batch if self._has_views else every[0].finish(batch)
+            return batch if self._is_divided else every[0].finish(batch)
 
     def _as_clips(self, frames: torch.Tensor) -> torch.Tensor:
         """Return frames (B * T, ...) as clips (B, T, ...)."""
@@ -185,12 +187,16 @@ class BatchSteps:
         of_label = [Stage(where, mixes)] if mixes or not is_host else []
         others = [] if is_host else [Stage(where)]
         stages = {name: done if name in pictures else of_label if name == label else others for name in made.fields}
+        if self._roles is not None and self._roles.is_apart:
+            names = [name for name in pictures if name in made.fields]
+            for name, recipe in zip(names, self._recipes, strict=True):
+                stages[name] = [*others, *self._apart(recipe, where, python)]
         if self._lists is not None:
             for name, wish in self._lists.wishes.items():
                 stages[name] = [*stages[name], Stage(where, (wish.how,))]
         batch: list[Stage] = []
         following: list[Recipe] = self._recipes
-        while following:
+        while following and not (self._roles is not None and self._roles.is_apart):
             if following is not self._recipes:
                 batch += self._stages(following, where, python)
             if any(recipe.own for recipe in following):
@@ -198,6 +204,16 @@ class BatchSteps:
                 batch.append(Stage(python, self._joined(own)))
             following = [recipe.next for recipe in following if recipe.next is not None]
         return made.then(stages, batch)
+
+    def _apart(self, recipe: Recipe | None, where: str, python: str) -> list[Stage]:
+        """Return what a recipe of one field, and those behind it, do in turn."""
+        stages: list[Stage] = []
+        while recipe is not None:
+            stages += self._stages([recipe], where, python)
+            if recipe.own:
+                stages.append(Stage(python, tuple(map(called, recipe.own))))
+            recipe = recipe.next
+        return stages
 
     def _stages(self, recipes: Sequence[Recipe], where: str, python: str) -> list[Stage]:
         """Return what the recipes of all views do in turn: PerSample in Python, all else by torch."""

@@ -30,6 +30,7 @@ from fastio.loader.options import (
     PixelOptions,
     Quality,
     SampleOptions,
+    TransformsWish,
     ViewsWish,
     WorkOptions,
     cannot_be_set,
@@ -47,7 +48,6 @@ from fastio.samplers.share import Ranks
 from fastio.samplers.wrappers import ClosedBatchSampler, EpochSampler
 from fastio.store.beside.joined import BesideStore
 from fastio.store.protocol import value_spans
-from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.metrics import LoaderStats, SourceReport
 from fastio.types.options import explains_names
 from fastio.types.placement import Placement
@@ -87,7 +87,8 @@ class FastLoader:
 
     * ``transforms``: those of ``fastio.transforms``. Native threads run crops, resizes, flips and warps while they
       decode; transforms of batches run on the device. ``PerSample`` and ``PerBatch`` hold functions of your own;
-      ``Pick`` draws one element of each list.
+      ``Pick`` draws one element of each list. A dict has lists for fields, and for those that move together: see
+      ``ByField``.
     * ``views``: pairs ``[(2, [...]), (8, [...])]`` of a count and transforms, or how often to repeat ``transforms``: a
       batch's pictures become a list of tensors, one for each view, of photos that are decoded once. ``repeats=3`` puts
       three views of each sample into one tensor, with its label three times, one view behind the other.
@@ -153,7 +154,7 @@ class FastLoader:
         on_error: OnError = "raise",
         verify: bool | None = None,
         pin_memory: bool | None = None,
-        transforms: Sequence[AnyTransform] | AnyTransform | None = None,
+        transforms: TransformsWish = None,
         views: ViewsWish = None,
         repeats: int = 1,
         quality: Quality = "exact",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, get_args
 
@@ -18,6 +18,7 @@ from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import whole
 from fastio.samplers.share import Ranks
 from fastio.transforms.batch.recipe import AnyTransform, as_list
+from fastio.transforms.by_field import ByField, ByFraction
 from fastio.transforms.pick import Pick
 from fastio.transforms.transform import BaseTransform
 from fastio.transforms.views import Views
@@ -39,6 +40,7 @@ __all__ = [
     "ProducerOptions",
     "Quality",
     "SampleOptions",
+    "TransformsWish",
     "ViewsWish",
     "WorkOptions",
     "cannot_be_set",
@@ -52,6 +54,13 @@ Decode = Literal["cpu", "device"]
 Layout = Literal["contiguous", "channels_last"]
 OnError = Literal["raise", "skip", "zero"]
 Quality = Literal["exact", "fast"]
+TransformsWish = (
+    Sequence[AnyTransform]
+    | AnyTransform
+    | ByField
+    | Mapping[str | tuple[str, ...], Sequence[AnyTransform] | AnyTransform]
+    | None
+)
 ViewsWish = Views | Sequence[tuple[int, Sequence[AnyTransform]]] | int | None
 
 # Torch's names for these layouts.
@@ -100,11 +109,12 @@ class OrderOptions:
 @dataclass(frozen=True, slots=True)
 class PixelOptions:
     """
-    What is done with the values of samples, and where: see FastLoader. ``transforms`` are those of pictures: the
-    ``picks`` among them are taken out here.
+    What is done with the values of samples, and where: see FastLoader. ``transforms`` are those of pictures, and
+    ``by_field`` instead those of each field; ``picks``, and whether pictures go ``by_fraction``, are taken out of these
+    here.
     """
 
-    transforms: Sequence[AnyTransform] | AnyTransform | None
+    transforms: TransformsWish
     collate: CollateWish
     quality: Quality
     layout: Layout
@@ -113,12 +123,14 @@ class PixelOptions:
     decode: Decode
     views: ViewsWish = None
     repeats: int = 1
-    picks: tuple[Pick, ...] = ()
+    picks: tuple[Pick, ...] = field(default=(), init=False)
+    by_fraction: bool = field(default=False, init=False)
+    by_field: ByField | None = field(default=None, init=False)
 
     @property
     def all_views(self) -> Views | None:
         """The views of each picture; None for pictures that have none."""
-        transforms = as_list(self.transforms)
+        transforms = self.of_all
         if self.repeats > 1:
             return Views.joined(self.repeats, transforms)
         if self.views is None or isinstance(self.views, Views):
@@ -128,8 +140,16 @@ class PixelOptions:
     @property
     def every_transform(self) -> list[Any]:
         """The transforms of all views."""
+        if self.by_field is not None:
+            return list(self.by_field.every)
         views = self.all_views
-        return as_list(self.transforms) if views is None else [step for _, steps in views.groups for step in steps]
+        return self.of_all if views is None else [step for _, steps in views.groups for step in steps]
+
+    @property
+    def of_all(self) -> list[Any]:
+        """The transforms of all pictures, unless there are ``views`` or some by field."""
+        assert not isinstance(self.transforms, (Mapping, ByField))
+        return as_list(self.transforms)
 
     @property
     def makes_on_device(self) -> bool:
@@ -143,12 +163,7 @@ class PixelOptions:
         _check_choice("layout", self.layout, get_args(Layout))
         _check_choice("decode", self.decode, get_args(Decode))
         _check_choice("cache", self.cache, (None, *get_args(Cache)))
-        _check_transforms(self.transforms)
-        steps = as_list(self.transforms)
-        picks = tuple(step for step in steps if isinstance(step, Pick))
-        if picks:
-            others = [step for step in steps if not isinstance(step, Pick)]
-            _set(self, picks=picks, transforms=others or None)
+        self._take_apart()
         self._check_views()
         if callable(self.collate) and not isinstance(self.collate, (TokenCollate, PreferenceCollate)):
             raise TypeError(
@@ -165,9 +180,29 @@ class PixelOptions:
                 f"decode='device' with cache={self.cache!r}: a cache is decoded once, by the CPU: drop one of the two"
             )
 
+    def _take_apart(self) -> None:
+        """Take out of ``transforms`` what is none of pictures. Raises TypeError for what is no list of transforms."""
+        transforms = self.transforms
+        if isinstance(transforms, (Mapping, ByField)):
+            by_field = transforms if isinstance(transforms, ByField) else ByField(transforms)
+            for own in by_field.lists.values():
+                _check_transforms(own)
+            picks = tuple(step for step in by_field.every if isinstance(step, Pick))
+            by_field = by_field.without(Pick)
+            _set(self, transforms=None, picks=picks, by_field=by_field if by_field.lists else None)
+            return
+        _check_transforms(transforms)
+        steps = as_list(transforms)
+        others = [step for step in steps if not isinstance(step, (Pick, ByFraction))]
+        picks = tuple(step for step in steps if isinstance(step, Pick))
+        by_fraction = any(isinstance(step, ByFraction) for step in steps)
+        _set(self, transforms=others or None, picks=picks, by_fraction=by_fraction)
+
     def _check_views(self) -> None:
         """Raise ValueError for views that do not go with other options, TypeError for what are none."""
         _set(self, repeats=whole("repeats", self.repeats, "1 or more", least=1))
+        if self.by_field is not None and (self.views is not None or self.repeats > 1):
+            raise ValueError("views and repeats with transforms by field: each view has one list for all: drop one")
         if self.all_views is None:
             return
         name = "views" if self.views is not None else "repeats"
@@ -300,10 +335,10 @@ def _check_transforms(transforms: object) -> None:
     """Raise TypeError for what is no list of transforms and functions."""
     if transforms is None:
         return
-    if isinstance(transforms, (str, Mapping)):
+    if isinstance(transforms, str):
         raise TypeError(
-            f"transforms={transforms!r}: expected a list, such as [RandomResizedCrop(224), RandomHorizontalFlip()]: it "
-            "is for all fields, whose types say what moves with the pictures"
+            f"transforms={transforms!r}: expected a list, such as [RandomResizedCrop(224), RandomHorizontalFlip()], or "
+            "a dict of fields and lists"
         )
     for step in transforms if isinstance(transforms, Sequence) else [transforms]:
         if isinstance(step, type):

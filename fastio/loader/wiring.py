@@ -27,6 +27,8 @@ from fastio.loader.producer.cache_contents import CacheContents, cache_contents,
 from fastio.loader.producer.clips import Clips, clips_of
 from fastio.loader.producer.field_options import (
     batch_roles,
+    by_field_options,
+    by_field_roles,
     check_later,
     check_views,
     decodes_pictures,
@@ -37,6 +39,7 @@ from fastio.loader.producer.field_options import (
     row_collates,
     view_roles,
 )
+from fastio.loader.producer.field_parts import FieldPart, by_field_parts
 from fastio.loader.producer.memory_cache import keep_in_memory
 from fastio.loader.producer.mosaics import Mosaics
 from fastio.loader.producer.tokens import TokenProducer
@@ -50,8 +53,9 @@ from fastio.transforms.batch.finish import ChannelsLast, Contiguous, Finishing, 
 from fastio.transforms.batch.functions import PerBatch, PerSample
 from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform
-from fastio.transforms.batch.recipe import Colours, Recipe, as_list, is_geometry, split
+from fastio.transforms.batch.recipe import Colours, Recipe, is_geometry, split
 from fastio.transforms.bucket import ResizeToBucket
+from fastio.transforms.by_field import ByField
 from fastio.transforms.canvas import CropRule, GeometryRule, Rule
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
@@ -104,13 +108,23 @@ class Wiring:
 
 
 @dataclass(frozen=True, slots=True)
+class _Later:
+    """What is done behind the plan of pictures, by numbers of ``seed``; ``native`` of it by native threads."""
+
+    steps: Sequence[Any]
+    native: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Stages:
     """
     Which transforms are done where: ``native`` in the pass that decodes the samples of ``source``, ``later`` on the
     device. ``kept`` are the samples that a cache on the device keeps. ``described`` names, for states, all that native
     threads do with a sample, and all that is done later.
 
-    Where pictures have a list of views, ``native`` are the transforms of the first, and ``later`` is empty.
+    Where pictures have a list of views, ``native`` are the transforms of the first, and ``later`` is empty; where there
+    are transforms by field, both are, and ``parts`` has what is done to each.
     """
 
     source: FastDataset
@@ -119,7 +133,9 @@ class _Stages:
     kept: CacheContents | None
     described: Mapping[str, Any]
     views: Views | None = None  # with the transforms that native threads run
-    later_views: Sequence[tuple[int, Sequence[Any]]] = ()  # for each view, ``coloured`` and ``later``
+    later_views: Sequence[_Later] = ()  # of each view
+    parts: Mapping[str, FieldPart] | None = None
+    later_fields: Sequence[_Later] = ()  # of each picture among ``parts``
     compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see CacheContents
     cached: Stage | None = None  # what such a cache was filled by
     coloured: int = 0  # how many of ``later`` native threads do, because there is no device
@@ -135,13 +151,16 @@ class _Stages:
     @property
     def is_native(self) -> bool:
         """Whether native threads do all that is to be done."""
-        parts = self.later_views or [(self.coloured, self.later)]
-        return all(coloured == len(later) for coloured, later in parts)
+        return all(each.native == len(each.steps) for each in self.laters(seed=0))
 
     @property
     def every_later(self) -> list[Sequence[Any]]:
-        """What is done later, of all views."""
-        return [self.later, *(later for _, later in self.later_views)]
+        """What is done later, of all views and fields."""
+        return [each.steps for each in self.laters(seed=0)]
+
+    def laters(self, *, seed: int) -> Sequence[_Later]:
+        """Return what is done later, for each view or field, or for all pictures, by numbers of the loader's seed."""
+        return self.later_views or self.later_fields or [_Later(self.later, self.coloured, seed)]
 
 
 def wire(dataset: object, options: LoaderOptions) -> Wiring:
@@ -234,12 +253,14 @@ def _context(
 ) -> ProducerContext:
     """Return what the producer works with. Raises ValueError or SchemaError for what does not go with the samples."""
     source, pixels, seed, sampler = stages.source, options.pixels, options.order.seed, options.samples.batch_sampler
-    colours = [
-        Colours(later[:count], seed=view_seed(seed, view)) if count else None
-        for view, (count, later) in enumerate(stages.later_views or [(stages.coloured, stages.later)] * stages.count)
-    ]
+    laters = stages.laters(seed=seed)
+    if stages.views is not None and not stages.later_views:  # repeats, whose views get the same
+        laters = [replace(laters[0], seed=view_seed(seed, view)) for view in range(stages.count)]
+    colours = [Colours(each.steps[: each.native], seed=each.seed) if each.native else None for each in laters]
     has_several = stages.views is not None or stages.mosaics is not None or stages.patches is not None
     has_several = has_several or bool(pixels.picks)
+    if stages.parts is not None:
+        return ProducerContext(source, work, fields=by_field_options(source, options, stages.parts, colours))
     if (has_fields(source) and not packs_fields(source, pixels.collate)) or has_several:
         fields = field_options(
             source,
@@ -281,11 +302,13 @@ def _stages(selection: Selection, pixels: PixelOptions, work: ProducerOptions, s
     """Divide the transforms; a cache is filled, or what it is to hold decided, here."""
     base = selection.base
     _check_made(selection, pixels)
+    if pixels.by_field is not None:
+        return _field_stages(selection, pixels, pixels.by_field, seed)
     if selection.member_transforms is not None:
         return _member_stages(selection, pixels, work, selection.member_transforms, seed)
     if pixels.all_views is not None:
-        return _view_stages(base, pixels, pixels.all_views)
-    every, patches, finishing = _cut(as_list(pixels.transforms))
+        return _view_stages(base, pixels, pixels.all_views, seed)
+    every, patches, finishing = _cut(pixels.of_all)
     transforms, mosaics, behind = Mosaics.taken(every, seed=seed)
     adding: list[Any] = [step for step in transforms if isinstance(step, (GeometryRule, CropRule))]
     adds = [name for step in adding for name in step.adds]
@@ -411,8 +434,8 @@ def _member_stages(
             "cache='ram', or drop it"
         )
     views = pixels.all_views
-    stages = None if views is None else _view_stages(base, pixels, views)
-    lists = [as_list(pixels.transforms)] if views is None else [transforms for _, transforms in views.groups]
+    stages = None if views is None else _view_stages(base, pixels, views, seed)
+    lists = [pixels.of_all] if views is None else [transforms for _, transforms in views.groups]
     early = [step for transforms in lists for step in split(transforms, resident=False)[0]]
     native = next((step for step in early if not isinstance(step, Rule)), None)
     if native is not None:
@@ -459,7 +482,41 @@ def _coloured(dataset: FastDataset, later: Sequence[Any], pixels: PixelOptions) 
     return compiled[-1] + 1 if compiled else 0
 
 
-def _view_stages(base: FastDataset, pixels: PixelOptions, views: Views) -> _Stages:
+def _field_stages(selection: Selection, pixels: PixelOptions, by_field: ByField, seed: int) -> _Stages:
+    """Divide the transforms of each field. Raises ValueError or SchemaError where they do not go with the rest."""
+    base, path = selection.base, selection.base.store.path
+    if base.transform is not None or base.makes_samples:
+        raise ValueError(
+            f"{path}: transforms by field are for what native threads decode, but this dataset has a transform or "
+            "methods of its own: pass FastDataset(path, transform=fastio.transforms.ByField({...})) instead"
+        )
+    others = {
+        "a Mixture whose members have transforms of their own": selection.member_transforms is not None,
+        f"cache={pixels.cache!r}": pixels.cache is not None,
+        f"decode={pixels.decode!r}": pixels.decode != "cpu",
+    }
+    wrong = next((name for name, is_asked in others.items() if is_asked), None)
+    if wrong is not None:
+        raise ValueError(f"{path}: transforms by field with {wrong}, which knows one list for all pictures: drop one")
+    if not base.form.is_joint and not base.lists:
+        raise ValueError(
+            f"{path}: transforms by field, but samples are a {base.form.kind} of {', '.join(base.form.names)}: pass a "
+            "list of transforms"
+        )
+    parts = by_field_parts(base, by_field, seed=seed)
+    pictures = [part for name, part in parts.items() if base.readers[name].is_picture]
+    later = [_Later(part.later, _coloured(base, part.later, pixels), part.later_seed) for part in pictures]
+    lists = {", ".join(key): steps for key, steps in by_field.lists.items()}
+    native = "; ".join(f"{names}: {_name(Compose(split(steps, resident=False)[0]))}" for names, steps in lists.items())
+    behind = [
+        [names, *(_name(step) for step in split(steps, resident=False)[1] if isinstance(step, BaseTransform))]
+        for names, steps in lists.items()
+    ]
+    described = {"transforms": f"by field: {native}", "batch_transforms": behind}
+    return _Stages(base, [], [], None, described, parts=parts, later_fields=later)
+
+
+def _view_stages(base: FastDataset, pixels: PixelOptions, views: Views, seed: int) -> _Stages:
     """Divide the transforms of each view."""
     check_views(base, views)
     parts = [(count, *split(transforms, resident=False)) for count, transforms in views.groups]
@@ -480,7 +537,8 @@ def _view_stages(base: FastDataset, pixels: PixelOptions, views: Views) -> _Stag
         native, later = Views.joined(views.count, native.groups[0][1]), parts[0][2]
         coloured = _coloured(base, later, pixels)
         return _Stages(base, native.each[0], later, None, described, views=native, coloured=coloured)
-    every = [(_coloured(base, later, pixels), later) for count, _, later in parts for _ in range(count)]
+    each = [later for count, _, later in parts for _ in range(count)]
+    every = [_Later(later, _coloured(base, later, pixels), view_seed(seed, view)) for view, later in enumerate(each)]
     return _Stages(base, native.each[0], [], None, described, views=native, later_views=every)
 
 
@@ -543,13 +601,11 @@ def _steps(
         return None, None if lists is None else HostDelivery(steps)
     lane = None if are_arrays else lane_to(device)  # arrays stay on the host, where torch need not be
     is_host = lane is None or lane.is_immediate
-    parts = stages.later_views or [(stages.coloured, stages.later)]
     repeats = 1 if stages.later_views else stages.count
-    divided = [
-        _recipes(stages, pixels, later, coloured, seed=view_seed(seed, view), repeats=repeats, stays=is_host)
-        for view, (coloured, later) in enumerate(parts)
-    ]
+    divided = [_recipes(stages, pixels, each, repeats=repeats, stays=is_host) for each in stages.laters(seed=seed)]
     roles = view_roles(stages.source) if stages.later_views else batch_roles(stages.source)
+    if stages.parts is not None:
+        roles = by_field_roles(stages.source, stages.parts)
     make = partial(BatchSteps, roles=roles, frames=None if clips is None else clips.frames, are_arrays=are_arrays)
     rest = make([recipe for _, recipe in divided], lists=lists)
     first = rest if is_host else make([recipe for recipe, _ in divided])
@@ -563,21 +619,15 @@ def _steps(
 
 
 def _recipes(
-    stages: _Stages,
-    pixels: PixelOptions,
-    transforms: Sequence[Any],
-    native: int,
-    *,
-    seed: int,
-    repeats: int,
-    stays: bool,
+    stages: _Stages, pixels: PixelOptions, later: _Later, *, repeats: int, stays: bool
 ) -> tuple[Recipe, Recipe]:
     """
-    Return what is done where batches are made, and what on the device, by transforms of which the first ``native`` are
-    done; with ``stays``, the device is where batches are made.
+    Return what is done where batches are made, and what on the device, of what native threads have not done; with
+    ``stays``, the device is where batches are made.
     """
+    transforms, native = later.steps, later.native
     make = partial(
-        Recipe, seed=seed, repeats=repeats, named=partial(_sample_error, stages.source), patches=stages.patches
+        Recipe, seed=later.seed, repeats=repeats, named=partial(_sample_error, stages.source), patches=stages.patches
     )
     laid_out = list(transforms) if stages.patches is not None else _laid_out(transforms, pixels.layout)
     count = _functions(transforms)
@@ -633,7 +683,8 @@ def _leading(transforms: Sequence[Any]) -> list[Any]:
 
 def _check_arrays(dataset: FastDataset, stages: _Stages) -> None:
     """Raise ValueError for what only torch does behind the decoders, with output="numpy"."""
-    for coloured, later in stages.later_views or [(stages.coloured, stages.later)]:
+    for each in stages.laters(seed=0):
+        coloured, later = each.native, each.steps
         for step in later[coloured:]:
             if isinstance(step, ToDtype) and step.name == "bfloat16":
                 raise ValueError(f"{dataset.store.path}: output='numpy': {step!r}: NumPy has no bfloat16: use another")
@@ -664,7 +715,8 @@ def _check_compiled(stages: _Stages, pixels: PixelOptions) -> None:
     device = _device(pixels)
     if device is None or _is_cpu(device):
         return
-    for coloured, later in stages.later_views or [(stages.coloured, stages.later)]:
+    for each in stages.laters(seed=0):
+        coloured, later = each.native, each.steps
         compiled = next((step for step in later[coloured:] if isinstance(step, Compiled)), None)
         if compiled is not None:
             first = later[coloured]
@@ -725,7 +777,7 @@ def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
         "cache=": pixels.cache is not None,
         "decode=": pixels.decode != "cpu",
         str(steps[0] if steps else ""): bool(steps),
-        "transforms= with masks in lists": pixels.transforms is not None
+        "transforms= with masks in lists": bool(pixels.transforms or pixels.by_field)
         and any(f.element.traits.is_mask for f in lists),
     }
     reason = next((what for what, is_there in unfit.items() if is_there), None)
@@ -739,7 +791,7 @@ def _check_stages_of_lists(dataset: FastDataset, stages: _Stages, steps: BatchSt
     """SchemaError for transforms of whole batches or of members, which expect one picture a sample."""
     if not dataset.lists or dataset.makes_samples:
         return
-    is_fixed = Recipe(stages.later[stages.coloured :], seed=0).is_fixed
+    is_fixed = all(Recipe(each.steps[each.native :], seed=0).is_fixed for each in stages.laters(seed=0))
     if stages.members is not None or steps is not None or not is_fixed:
         name = next(iter(dataset.lists))
         raise SchemaError(

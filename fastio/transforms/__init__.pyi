@@ -28,6 +28,8 @@ from fastio.transforms.batch import RandomSolarize as RandomSolarize
 from fastio.transforms.batch import ToDtype as ToDtype
 from fastio.transforms.batch import TrivialAugmentWide as TrivialAugmentWide
 from fastio.transforms.bucket import ResizeToBucket as ResizeToBucket
+from fastio.transforms.by_field import ByField as ByField
+from fastio.transforms.by_field import ByFraction as ByFraction
 from fastio.transforms.compiled import Compiled as Compiled
 from fastio.transforms.compose import Compose as Compose
 from fastio.transforms.compose import KeepBoxes as KeepBoxes

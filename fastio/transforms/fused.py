@@ -66,6 +66,25 @@ class Planned:
     moves: Program | None = None  # the same for masks: flips and warps, which ``colours`` begins with
     numbers: NDArray[np.float64] | None = None  # of transforms that looked at boxes to decide; None: as drawn
     grids: NDArray[np.int64] | None = None  # (n, 2): rows and columns of patches, which ``shapes`` count as heights
+    is_other: NDArray[np.bool_] | None = None  # (n,): planned for another size than the stored one; None: none is
+
+    def scaled(self, stored: NDArray[np.int64]) -> Planned:
+        """
+        Return the same for pictures or masks that are stored in these shapes, ``(n, 2)`` or ``(n, 3)``: each is cropped
+        at the same fractions of its height and width, in whole pixels, and resized to the same size.
+        """
+        rows, sizes = self.rows.copy(), stored[:, :2]
+        known = (sizes > 0).all(axis=1) & (self.stored[:, :2] > 0).all(axis=1)
+        for axis, (start, size) in enumerate((("box_y", "box_h"), ("box_x", "box_w"))):
+            first, count = COLUMNS_OF_PLAN.index(start), COLUMNS_OF_PLAN.index(size)
+            factor = sizes[known, axis] / self.stored[known, axis]
+            box = rows[known][:, [first, count]].astype(np.float64)
+            edges = np.rint(np.stack((box[:, 0], box.sum(axis=1)), axis=1) * factor[:, None]).astype(np.int64)
+            begin = np.minimum(edges[:, 0], sizes[known, axis] - 1)
+            rows[known, first], rows[known, count] = begin, np.maximum(edges[:, 1] - begin, 1)
+        rows[~known] = BLANK
+        is_other = (sizes != self.stored[:, :2]).any(axis=1)
+        return replace(self, stored=stored, rows=rows, is_other=is_other)
 
     @property
     def has_edges(self) -> bool:
@@ -82,6 +101,7 @@ class Planned:
             self,
             numbers=None if self.numbers is None else self.numbers[part],
             grids=None if self.grids is None else self.grids[part],
+            is_other=None if self.is_other is None else self.is_other[part],
             indices=self.indices[part],
             stored=self.stored[part],
             rows=self.rows[part],

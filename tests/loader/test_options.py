@@ -77,7 +77,7 @@ def test_each_argument_arrives(monkeypatch: pytest.MonkeyPatch, changed: dict[st
         values["samples_per_epoch"] = 9
     options = options_of(monkeypatch, **values)
     parts = [*(getattr(options, part) for part in PARTS), options.order.ranks]
-    arrived = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
+    arrived = {field.name: getattr(part, field.name) for part in parts for field in fields(part) if field.init}
     del arrived["ranks"]
 
     assert values | {"mesh": None, "replication": 1} == arrived
@@ -244,7 +244,7 @@ def own(batch: Any) -> Any:
         ({"batch_size": None}, ValueError, "^batch_size=None: expected a whole number from 1$"),
         ({"threads": "4"}, ValueError, "^threads='4': expected 0"),
         ({"rank": "0", "world_size": "2"}, ValueError, "expected whole numbers, got rank='0', world_size='2'$"),
-        ({"transforms": {"image": [RandomCrop(8)]}}, TypeError, "^transforms={'image': .*}: expected a list, such as"),
+        ({"transforms": {3: [RandomCrop(8)]}}, TypeError, "^transforms: expected the name of a field, or a tuple"),
         ({"transforms": "crop"}, TypeError, "^transforms='crop': expected a list, such as"),
         ({"transforms": [RandomCrop]}, TypeError, r"^transforms has the class RandomCrop: write RandomCrop\(...\)$"),
         ({"transforms": [None]}, TypeError, "expected transforms of fastio or functions in a list, got None in it$"),

@@ -121,6 +121,7 @@ class BatchRoles:
     pictures: tuple[str | int | None, ...]
     label: str | int | None
     views: bool = False
+    is_apart: bool = False  # each of these pictures has transforms of its own
 
     def groups(self, batch: Any, parts: Sequence[torch.Tensor]) -> list[list[int]]:
         """

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.dataset.record_collate import RowsName, nest_rows, pad_array, split_rows
+from fastio.dataset.record_collate import ListsName, nest_rows, pad_array, split_rows
 from fastio.errors import SampleError
 from fastio.loader.output import Output
 from fastio.loader.producer.chunks import CheckedSamples, EncodedValues, Proof, SampleChunk
@@ -94,13 +94,14 @@ class PendingFields(Protocol):
 
 
 def collate_lengths(
-    values: NDArray[Any], counts: NDArray[np.int64], how: RowsName, output: Output, *, fill: int = 0
+    values: NDArray[Any], counts: NDArray[np.int64], how: ListsName, output: Output, *, fill: int = 0
 ) -> Any:
     """
     Return what ``record_collate.collate_rows`` returns for ``values`` ``(N, ...)``, padded with ``fill``.
 
     Nothing here is computed by torch: see PlainProducer on forked children.
     """
+    assert how != "flat", "which is for elements of lists"
     if how == "pad":
         rows, mask = pad_array(values, counts, fill=fill)
         return output.of(rows), output.of(mask)

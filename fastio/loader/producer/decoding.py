@@ -69,6 +69,8 @@ class RowField:
     Pictures may have several views: that of ``fused``, and those of ``others``. They become a list of tensors
     (``is_list``), or one, in which the rows of all views follow those of the first. Or they are cut into ``patches``,
     by ``fused``: the lines of one array, of each picture as many as it needs; a batch has at most ``most_patches``.
+
+    ``by_fraction``: pictures may have other sizes than their leader, and get the same part of themselves.
     """
 
     reader: RowReader
@@ -78,6 +80,7 @@ class RowField:
     is_list: bool = False
     patches: Patchify | None = None
     most_patches: int | None = None
+    by_fraction: bool = False
 
     @property
     def has_views(self) -> bool:
@@ -105,8 +108,8 @@ class RowField:
         Return what these samples, which are in memory, decode to.
 
         Pictures must have the sizes of the ``leader``, another field of the same samples, if there is one: those that
-        have not count as pictures with bad headers. ``boxes`` are those of the samples, for transforms that look at
-        them.
+        have not count as pictures with bad headers, unless they are cropped by fraction. ``boxes`` are those of the
+        samples, for transforms that look at them.
         """
         reader, fused = self.reader, self.fused
         if fused is None and reader.row_shape is not None:
@@ -114,16 +117,18 @@ class RowField:
         shapes = stored = reader.shapes(batches.indices, values.spans)
         if reader.is_mask and fused is not None:
             shapes = stored = _with_channels(stored)
-        planned = differs = None
+        planned = differs = sizes = None
         others: tuple[View, ...] | None = ()
-        if leader is not None and leader.stored is not None and fused is not None:
+        if leader is not None and leader.stored is not None and fused is not None and self.by_fraction:
+            sizes = np.column_stack((leader.stored[:, :2], stored[:, 2]))
+        elif leader is not None and leader.stored is not None and fused is not None:
             other = (stored[:, :2] != leader.stored[:, :2]).any(axis=1)
             if other.any():
                 differs = other
                 shapes = stored = np.where(differs[:, None] & _SIDES, 0, stored)
         if fused is not None:
             try:
-                planned = fused.plan(batches.ids, stored, epoch=epoch, boxes=boxes)
+                planned = self.plan(batches.ids, stored, sizes, epoch=epoch, boxes=boxes)
                 shapes = planned.shapes
                 others = self._other_views(batches.ids, stored, epoch=epoch)
                 if not reader.is_mask:
@@ -131,7 +136,25 @@ class RowField:
             except SchemaError:
                 shapes = np.zeros_like(stored)
         shape = self.row_shape(shapes[0]) if _has_one_shape(shapes) and others is not None else None
-        return RowChunk(batches, values, stored, shape, epoch, planned, differs, others or (), boxes)
+        return RowChunk(batches, values, stored, shape, epoch, planned, differs, others or (), boxes, sizes)
+
+    def plan(
+        self,
+        ids: NDArray[np.int64],
+        stored: NDArray[np.int64],
+        sizes: NDArray[np.int64] | None,
+        *,
+        epoch: int,
+        boxes: KnownBoxes | None = None,
+    ) -> Planned:
+        """Return the plan of pictures of the shapes ``stored``, made for pictures of the shapes ``sizes``, if given."""
+        assert self.fused is not None
+        planned = self.fused.plan(ids, stored if sizes is None else sizes, epoch=epoch, boxes=boxes)
+        return planned if sizes is None else planned.scaled(stored)
+
+    def led(self, planned: Planned, stored: NDArray[np.int64] | None) -> Planned:
+        """Return the plan of masks of the shapes ``stored`` beside pictures with this plan."""
+        return planned.scaled(stored) if self.by_fraction and stored is not None else planned
 
     def _other_views(self, ids: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> tuple[View, ...] | None:
         """Return the plans of the other views, and their shapes; None if the rows of one differ in shape."""
@@ -179,6 +202,7 @@ class RowChunk:
     differs: NDArray[np.bool_] | None = None  # which pictures have another size than the leader, if one has
     others: tuple[View, ...] = ()  # views besides that of ``planned``, unless ``shape`` is None
     boxes: KnownBoxes | None = None  # of all samples, for transforms that look at them
+    sizes: NDArray[np.int64] | None = None  # that plans are made for; None: ``stored``
 
 
 @dataclass(slots=True)
@@ -219,6 +243,8 @@ class PillowFinish:
         """As PixelsToRow.row."""
         if pixels.shape != tuple(self.planned.stored[position].tolist()):
             return None
+        if self.planned.is_other is not None and self.planned.is_other[position]:
+            return None  # Pillow would crop it as a picture of its own size
         row = self.fused.apply(self.planned, position, pixels, epoch=self.epoch)
         return row.transpose(2, 0, 1) if self.is_planar else row
 
@@ -242,8 +268,8 @@ class RowDecoder:
         if chunk.values.unread is not None or chunk.differs is not None or row_field.patches is not None:
             return None
         shape, planned = chunk.shape, chunk.planned
-        if reader.is_mask and leader is not None:
-            planned = leader.planned
+        if reader.is_mask and leader is not None and leader.planned is not None:
+            planned = row_field.led(leader.planned, chunk.stored)
         geometry = None
         if reader.is_mask and planned is not None:
             if not _has_one_shape(planned.shapes):
@@ -294,7 +320,9 @@ class RowDecoder:
         if row_field.patches is not None:
             return self._begin_patches(values, row_field.patches)
         is_led = reader.is_mask and leader is not None
-        shape, planned = ((), leader) if is_led else self._plan(values)
+        stored = values.chunk.stored
+        part = None if stored is None else stored[values.part]
+        shape, planned = ((), row_field.led(leader, part)) if is_led and leader is not None else self._plan(values)
         geometry = None
         if reader.is_mask and planned is not None:
             has_channels = len(reader.field.shape) == 3
@@ -404,7 +432,8 @@ class RowDecoder:
         assert chunk.stored is not None
         boxes = chunk.boxes
         own = None if boxes is None else (boxes[0], boxes[1].at(np.arange(part.start, part.stop)))
-        return fused.plan(chunk.batches.ids[part], chunk.stored[part], epoch=chunk.epoch, boxes=own)
+        sizes = None if chunk.sizes is None else chunk.sizes[part]
+        return self.field.plan(chunk.batches.ids[part], chunk.stored[part], sizes, epoch=chunk.epoch, boxes=own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self, cast
@@ -14,10 +14,12 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL, FieldTransform
 from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.record_collate import RowsWish, choose_rows, preference_of
+from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PackCollate, PadCollate, PreferenceCollate, beside_name
 from fastio.errors import SchemaError
 from fastio.loader.device.nested import BatchRoles
-from fastio.loader.options import CollateWish, Layout, LoaderOptions, Quality
+from fastio.loader.options import CollateWish, Layout, LoaderOptions, PixelOptions, Quality
+from fastio.loader.producer.field_parts import FieldPart, first_picture, leaders_of
 from fastio.loader.producer.mosaics import Mosaics
 from fastio.loader.selection.mixture import MemberTransforms
 from fastio.samplers.bucket import LengthBucketSampler
@@ -41,6 +43,8 @@ __all__ = [
     "FieldOptions",
     "PackedText",
     "batch_roles",
+    "by_field_options",
+    "by_field_roles",
     "check_later",
     "check_views",
     "decodes_pictures",
@@ -87,9 +91,11 @@ class FieldOptions:
     What a producer does with the fields of samples.
 
     ``fused`` are the transforms of each picture (None: nothing beyond decoding); with ``is_planar``, pictures are
-    (B, C, H, W) in memory. The plan of a sample is made from the size of ``leader``, its first picture, or mask if it
-    has no picture; with ``is_joint``, the other fields follow it, because there are transforms. ``collates`` has an
-    entry for each field of tokens or ragged arrays. Batches get the fields that ``adds`` names.
+    (B, C, H, W) in memory. Plans are made from the sizes of leaders: of a sample's first picture, or mask if it has no
+    picture, and by field, of the first of those that move together; ``leaders`` has the leader of each field that
+    follows one, itself of a leader. Those in ``by_fraction`` may differ in size from theirs. ``collates`` has an entry
+    for each field whose values differ in length or count. Batches get the fields that ``adds`` names, from where the
+    pictures of ``added_by`` are moved.
 
     ``others`` are the transforms of the views besides the first, of pictures that have several; ``views`` says how many
     there are, and whether they become a list (None: there are no views). ``mosaics`` are made of the pictures and masks
@@ -99,11 +105,12 @@ class FieldOptions:
     """
 
     fused: Mapping[str, PicturePass | None]
-    leader: str | None
-    is_joint: bool
+    leaders: Mapping[str, str]
     is_planar: bool
     collates: Mapping[str, Collate]
+    by_fraction: Collection[str] = ()
     adds: tuple[str, ...] = ()
+    added_by: str | None = None
     others: Mapping[str, tuple[PicturePass, ...]] = field(default_factory=dict)
     views: Views | None = None
     mosaics: Mosaics | None = None
@@ -119,7 +126,7 @@ class FieldOptions:
     @classmethod
     def of_one(cls, name: str, fused: PicturePass | None, is_planar: bool) -> Self:
         """Return what is done with one field that nothing follows."""
-        return cls({name: fused}, leader=None, is_joint=False, is_planar=is_planar, collates={})
+        return cls({name: fused}, leaders={}, is_planar=is_planar, collates={})
 
 
 def has_fields(dataset: FastDataset) -> bool:
@@ -152,7 +159,7 @@ def field_options(
     of the results, or ``patches``. Raises SchemaError or ValueError, in one line, for options that no field goes with.
     """
     pixels, seed, sampler = options.pixels, options.order.seed, options.samples.batch_sampler
-    leader = _leader(dataset)
+    leader = first_picture(dataset, dataset.form.names)
     has_transforms = bool(transforms) or members is not None or mosaics is not None or patches is not None
     if has_transforms and leader is None and not any(dataset.readers[name].is_picture for name in dataset.lists):
         raise SchemaError(
@@ -175,19 +182,8 @@ def field_options(
             or pixels.layout == "contiguous"
         )
         if is_planned and needs_pass:
-            is_raw = reader.row_shape is not None
-            mode = _MODES[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
             makers = [
-                _pass(
-                    each,
-                    None if reader.is_mask else colours[view],
-                    members,
-                    seed=view_seed(seed, view),
-                    mode=None if reader.is_mask else mode,
-                    is_raw=is_raw,
-                    is_fast=pixels.quality == "fast",
-                    patches=patches,
-                )
+                _pass_of(reader, each, colours[view], pixels, members, seed=view_seed(seed, view), patches=patches)
                 for view, each in enumerate([transforms] if views is None else views.each)
             ]
             fused[name], others[name] = makers[0], tuple(makers[1:])
@@ -201,19 +197,86 @@ def field_options(
     collates = row_collates(dataset, pixels.collate, sampler, pixels.picks)
     if text is not None:
         collates = {name: how for name, how in collates.items() if name not in text.names}
+    is_joint = leader is not None and (has_transforms or views is not None)
+    leaders = {name: leader for name in dataset.readers if name not in dataset.lists} if leader and is_joint else {}
     return FieldOptions(
         fused,
-        leader,
-        is_joint=has_transforms or views is not None,
+        leaders,
         is_planar=pixels.layout == "contiguous",
         collates=collates,
+        by_fraction=leaders if pixels.by_fraction else (),
         adds=_added(dataset, fused[leader] if leader is not None else None) if has_transforms else (),
+        added_by=leader,
         others=others,
         views=views,
         mosaics=mosaics,
         patches=patches,
         most_patches=None if patches is None else _most_patches(dataset, patches, sampler),
         text=text,
+    )
+
+
+def by_field_options(
+    dataset: FastDataset, options: LoaderOptions, parts: Mapping[str, FieldPart], colours: Sequence[Colours | None]
+) -> FieldOptions:
+    """As ``field_options``, for transforms by field; ``colours`` are those of the pictures among ``parts``."""
+    pixels, sampler = options.pixels, options.samples.batch_sampler
+    _check_owners(dataset)
+    fused: dict[str, PicturePass | None] = dict.fromkeys(dataset.readers)
+    coloured = dict(zip((name for name in parts if dataset.readers[name].is_picture), colours, strict=True))
+    adds: dict[str, tuple[str, ...]] = {}
+    for name, part in parts.items():
+        reader = dataset.readers[name]
+        if reader.is_picture or (reader.is_mask and part.leader == name and part.native):
+            made = fused[name] = _pass_of(reader, part.native, coloured.get(name), pixels, seed=part.seed)
+            if part.leader == name and part.native:
+                follow = [each for each, other in parts.items() if other.leader == name]
+                boxes = [dataset.readers[each] for each in follow if dataset.readers[each].field.is_box]
+                if made.looks_at_boxes is not None and not boxes:
+                    raise SchemaError(
+                        f"{dataset.store.path}: {made.looks_at_boxes} looks at boxes, but none move with {name!r}: "
+                        "name a field of boxes in its key"
+                    )
+                adds[name] = _added(dataset, made, [dataset.readers[each] for each in follow])
+    added = {name: names for name, names in adds.items() if names}
+    if len(added) > 1:
+        raise SchemaError(
+            f"{dataset.store.path}: transforms of {' and '.join(added)} add fields of one name: keep KeepGeometry or "
+            "KeepCrop in one list"
+        )
+    added_by, names = next(iter(added.items()), (None, ()))
+    return FieldOptions(
+        fused,
+        leaders_of(parts),
+        is_planar=pixels.layout == "contiguous",
+        collates=row_collates(dataset, pixels.collate, sampler, pixels.picks),
+        by_fraction=[name for name, part in parts.items() if part.by_fraction],
+        adds=names,
+        added_by=added_by,
+    )
+
+
+def _pass_of(
+    reader: RowReader,
+    transforms: Sequence[Any],
+    colours: Colours | None,
+    pixels: PixelOptions,
+    members: MemberTransforms | None = None,
+    *,
+    seed: int,
+    patches: Patchify | None = None,
+) -> PicturePass:
+    """Return the pass of a field of pictures, or of masks that others follow."""
+    mode = _MODES[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
+    return _pass(
+        transforms,
+        None if reader.is_mask else colours,
+        members,
+        seed=seed,
+        mode=None if reader.is_mask else mode,
+        is_raw=reader.row_shape is not None,
+        is_fast=pixels.quality == "fast",
+        patches=patches,
     )
 
 
@@ -287,10 +350,15 @@ def view_roles(dataset: FastDataset) -> BatchRoles:
     return BatchRoles(places, None, views=True)
 
 
-def _added(dataset: FastDataset, fused: PicturePass | None) -> tuple[str, ...]:
-    """Return what transforms add to batches. Raises SchemaError for transforms that do not go with the fields."""
+def _added(
+    dataset: FastDataset, fused: PicturePass | None, readers: Sequence[RowReader] | None = None
+) -> tuple[str, ...]:
+    """
+    Return what transforms add to batches. Raises SchemaError for transforms that do not go with the masks among these
+    ``readers``, or among all (None).
+    """
     form, path = dataset.form, dataset.store.path
-    masks = [reader.dtype for reader in dataset.readers.values() if reader.is_mask]
+    masks = [reader.dtype for reader in readers or dataset.readers.values() if reader.is_mask]
     if fused is not None and masks:
         fused.check_masks(*masks)
     if fused is None or not fused.adds:
@@ -312,19 +380,6 @@ def _check_owners(dataset: FastDataset) -> None:
                 f"{dataset.store.path}: rows of {name!r} are dropped with those of {owner!r} that transforms crop "
                 f"away: add {owner!r} to the dataset's fields="
             )
-
-
-def _leader(dataset: FastDataset) -> str | None:
-    """Return the field from whose size plans are made."""
-    readers = [
-        reader
-        for reader in (dataset.reader, *dataset.readers.values())
-        if reader.field.name in dataset.readers and reader.field.name not in dataset.lists
-    ]
-    for reader in readers:
-        if reader.is_picture:
-            return reader.field.name
-    return next((reader.field.name for reader in readers if reader.is_mask), None)
 
 
 def row_collates(
@@ -485,6 +540,13 @@ def no_place_for_fields(dataset: FastDataset, adds: Sequence[str]) -> SchemaErro
 
 
 # What transforms of batches may do to samples of many fields: change pictures, but not where their pixels are.
+
+
+def by_field_roles(dataset: FastDataset, parts: Mapping[str, FieldPart]) -> BatchRoles:
+    """Return where batches have the pictures of these parts, in their order."""
+    names = [name for name in parts if dataset.readers[name].is_picture]
+    is_dict = dataset.form.kind == "dict"
+    return BatchRoles(tuple(name if is_dict else dataset.form.names.index(name) for name in names), None, is_apart=True)
 
 
 def batch_roles(dataset: FastDataset) -> BatchRoles | None:

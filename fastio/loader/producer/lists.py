@@ -220,7 +220,6 @@ class PendingPicked:
 
     def _collated(self, values: Sequence[NDArray[Any]], how: Collate) -> Any:
         assert not isinstance(how, PreferenceCollate), "which is for fields without lists"
-        assert how != "flat", "which is for pictures and arrays of one shape"
         if isinstance(how, PadCollate):
             batch = how.arrays(values)
             return self._output.of(batch["input_ids"]), self._output.of(batch["attention_mask"])

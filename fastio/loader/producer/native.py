@@ -194,14 +194,16 @@ def _row_fields(context: ProducerContext) -> tuple[RowFields, dict[str, RowField
             is_planar = options.is_planar and fused is not None and reader.is_picture and patches is None
             is_list = reader.is_picture and options.views is not None and options.views.is_list
             others, most = options.others.get(name, ()), options.most_patches
-            fields[name] = RowField(reader, fused, is_planar, others, is_list, patches, most)
+            fraction = name in options.by_fraction
+            fields[name] = RowField(reader, fused, is_planar, others, is_list, patches, most, by_fraction=fraction)
     elements = {name: fields.pop(name) for name in context.dataset.lists if name in fields}
-    leader = options.leader if options.is_joint else None
-    lead = None if leader is None else options.fused[leader]
-    boxes = None
-    if lead is not None and lead.looks_at_boxes is not None:
-        boxes = next(reader for reader in context.dataset.readers.values() if reader.field.is_box)
-    return RowFields(fields, leader, context.options.output, options.mosaics, boxes), elements
+    boxes, readers = dict[str, RowReader](), context.dataset.readers
+    for leader in {*options.leaders.values()}:
+        lead = options.fused[leader]
+        if lead is not None and lead.looks_at_boxes is not None:
+            led = [readers[name] for name, other in options.leaders.items() if other == leader]
+            boxes[leader] = next(reader for reader in led if reader.field.is_box)
+    return RowFields(fields, options.leaders, context.options.output, options.mosaics, boxes), elements
 
 
 def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, RowField], name: str) -> list[Stage]:
@@ -212,7 +214,8 @@ def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, Ro
         made = [] if function is None else [Stage(_BY_PYTHON, steps_of(function), "target_transform is Python")]
         return [Stage(IN_THE_INDEX), *made]
     reader, collate = dataset.readers[name], options.collates.get(name)
-    traits, follows = reader.field.traits, f"moved with {rows.leader}"
+    traits, leader = reader.field.traits, rows.leaders.get(name)
+    follows = f"moved with {leader}"
     if options.text is not None and name in options.text.names:
         return [Stage(NATIVE), Stage(_BY_NUMPY, (called(options.text.collate),))]
     if name in elements:
@@ -224,7 +227,7 @@ def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, Ro
         return [Stage(_BY_PYTHON, ("lists",))]
     if name in rows.fields:
         steps = rows.fields[name].steps
-        made = [Stage(NATIVE, (follows,) if not steps and reader.is_mask and rows.leader else steps)]
+        made = [Stage(NATIVE, (follows,) if not steps and reader.is_mask and leader else steps)]
         if rows.mosaics is not None and (reader.is_picture or reader.is_mask):
             made.append(Stage(_BY_NUMPY, rows.mosaics.steps))
         return made
@@ -236,10 +239,10 @@ def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, Ro
     checked = [Stage(NATIVE, ("checksums",))] if context.options.verify else []
     if not traits.is_ragged:
         return [*checked, Stage(_BY_PYTHON, ("text" if traits.is_text else "JSON" if traits.is_json else "bytes",))]
-    leader = None if rows.leader is None else rows.fields[rows.leader].fused
-    is_moved = leader is not None and bool(reader.field.geometry or reader.field.owner)
+    lead = None if leader is None else rows.fields[leader].fused
+    is_moved = lead is not None and bool(reader.field.geometry or reader.field.owner)
     pieces = () if rows.mosaics is None else rows.mosaics.steps
-    moved = (follows, *pieces, *leader.rules) if leader is not None and is_moved else ()
+    moved = (follows, *pieces, *lead.rules) if lead is not None and is_moved else ()
     return [*checked, Stage(_BY_NUMPY, (*moved, str(collate)))]
 
 
@@ -314,10 +317,10 @@ class _Machinery:
         has_steps = self.context.clips is not None or self.context.steps is not None
         if is_other or has_steps or not self.decoders or self.pillow.has_begun:
             return None
-        leader = None if self.rows.leader is None else whole.rows[self.rows.leader]
         outputs: dict[str, Any] = {}
         for name, decoder in self.decoders.items():
-            output = decoder.output(whole.rows[name], leader=leader)
+            leader = self.rows.leader_of(name)
+            output = decoder.output(whole.rows[name], leader=None if leader is None else whole.rows[leader])
             if output is None:
                 return None
             outputs[name] = output
@@ -338,6 +341,13 @@ class _Machinery:
             repair=repair,
         )
 
+    def _led(self) -> dict[str | None, list[RowReader]]:
+        """Return the ragged fields by the leader that they follow, None for those that follow none."""
+        led: dict[str | None, list[RowReader]] = {}
+        for reader in self.ragged:
+            led.setdefault(self.rows.leaders.get(reader.field.name), []).append(reader)
+        return led
+
     def _column(self, values: NDArray[Any]) -> _native.ColumnOutput:
         given, times = tensor_labels(self.context.dataset, values), self.context.field_options.repeats
         if given is None:
@@ -351,7 +361,7 @@ class _Machinery:
         rows = PendingRowFields(self.rows, part, self.decoders, self.canvases, self.pillow_count)
         pending: list[PendingFields] = [rows]
         if fields.adds:
-            pending.append(PendingAdded(rows, len(part), options.output))
+            pending.append(PendingAdded(rows.led(fields.added_by), len(part), options.output))
         pending += [tokens.begin(part) for tokens in self.tokens]
         if self.preferences is not None:
             pending.append(PreferenceTokens(self.preferences, part))
@@ -359,9 +369,9 @@ class _Machinery:
         if names:
             checked = begin_check(part, names, self.pool, verify=options.verify)
             pending += [PendingValues(reader, part, checked) for reader in self.others]
-            if self.ragged:
-                output, collates = options.output, fields.collates
-                pending.append(PendingRagged(self.ragged, collates, part, checked, rows, output))
+            output, collates = options.output, fields.collates
+            for leader, led in self._led().items():
+                pending.append(PendingRagged(led, collates, part, checked, rows.led(leader), output))
         for name, decoder in self.elements.items():
             chunk = part.elements[name]
             pending.append(PendingElements(decoder.field, decoder, chunk, part, self.pillow_count, options.output))

@@ -207,7 +207,6 @@ class _ArrayCollate(FieldCollate):
             batch = how.arrays(values)
             return batch["input_ids"], batch["attention_mask"]
         assert not isinstance(how, PreferenceCollate), "which is for several fields at once"
-        assert how != "flat", "which is for lists"
         rows = [np.asarray(value) for value in values]
         counts = np.array([len(each) for each in rows], np.int64)
         return collate_lengths(np.concatenate(rows), counts, how, Output.ARRAYS, fill=fill)

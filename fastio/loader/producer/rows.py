@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,28 +46,35 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class RowFields:
     """
-    The fields that become rows. The pictures and masks of a sample follow the plan that is made from the size of its
-    ``leader``; None: each is decoded for itself. ``mosaics`` are then made of them, if there is something to make.
-    ``boxes`` reads the field that transforms of the leader look at, if some do.
+    The fields that become rows. The pictures, masks, boxes and points of a sample follow the plan that is made from the
+    size of their leader, by name among ``leaders``; others are decoded for themselves. ``mosaics`` are then made of
+    them, if there is something to make. ``boxes`` reads the field that transforms of a leader look at, if some do.
     """
 
     fields: Mapping[str, RowField]
-    leader: str | None
+    leaders: Mapping[str, str]
     output: Output
     mosaics: Mosaics | None = None
-    boxes: RowReader | None = None
+    boxes: Mapping[str, RowReader] = field(default_factory=dict)
+
+    def leader_of(self, name: str) -> str | None:
+        """Return the other field that a field follows; None if there is none."""
+        leader = self.leaders.get(name)
+        return None if leader == name else leader
+
+    @property
+    def in_order(self) -> list[str]:
+        """The names of the fields, leaders before those that follow them."""
+        return sorted(self.fields, key=lambda name: self.leader_of(name) is not None)
 
     def look_up(self, batches: Batches, values: Mapping[str, EncodedValues], *, epoch: int) -> dict[str, RowChunk]:
-        """Return what these samples decode to, by field; the leader comes first."""
+        """Return what these samples decode to, by field; leaders come first."""
         chunks: dict[str, RowChunk] = {}
-        leader = None
-        if self.leader is not None:
-            known = None if self.boxes is None else (self.boxes.field, known_rows(self.boxes, values))
-            leader = self.fields[self.leader].look_up(batches, values[self.leader], epoch=epoch, boxes=known)
-            chunks[self.leader] = leader
-        for name, field in self.fields.items():
-            if name != self.leader:
-                chunks[name] = field.look_up(batches, values[name], epoch=epoch, leader=leader)
+        for name in self.in_order:
+            boxes, leader = self.boxes.get(name), self.leader_of(name)
+            known = None if boxes is None else (boxes.field, known_rows(boxes, values))
+            led = None if leader is None else chunks[leader]
+            chunks[name] = self.fields[name].look_up(batches, values[name], epoch=epoch, leader=led, boxes=known)
         return chunks
 
 
@@ -88,26 +95,29 @@ class PendingRowFields:
         self._pillow_count = pillow_count
         self._decoding: dict[str, DecodingRows] = {}
         self._decoded: dict[str, DecodedRows] = {}
-        self.planned: Planned | None = None  # for the sizes of the leader
-        self._frames: Frames | FramesByMember | None = None
+        self._planned: dict[str, Planned] = {}  # by leader
+        self._frames: dict[str, Frames | FramesByMember] = {}  # by leader
         self.pieces: Pieces | None = None  # that mosaics are made of, once ``lay_out`` has decided
         self.counts = 0, 0  # patches of the batch, and its slots for them
         try:
             for name, chunk in part.rows.items():
                 self._check_raw(name)
-                self._decoding[name] = decoders[name].begin(RowPart(chunk, part.part), leader=self.planned)
-                if name == fields.leader:
-                    self.planned = self._decoding[name].planned
+                led = self._planned.get(fields.leader_of(name) or "")
+                self._decoding[name] = decoders[name].begin(RowPart(chunk, part.part), leader=led)
+                planned = self._decoding[name].planned
+                if planned is not None and fields.leaders.get(name) == name:
+                    self._planned[name] = planned
         except SchemaError:
             self.cancel()
             raise
 
     def _check_raw(self, name: str) -> None:
         """Raise SchemaError for raw pictures whose size is not the leader's: native code takes one size for all."""
-        reader, leader = self._fields.fields[name].reader, self._fields.leader
-        if self.planned is None or not reader.field.is_raw_picture or reader.row_shape is None:
+        field, leader = self._fields.fields[name], self._fields.leader_of(name)
+        reader, planned = field.reader, self._planned.get(leader or "")
+        if planned is None or field.by_fraction or not reader.field.is_raw_picture or reader.row_shape is None:
             return
-        stored = self.planned.stored[:, :2]
+        stored = planned.stored[:, :2]
         others = np.flatnonzero(stored.all(axis=1) & (stored != reader.row_shape[:2]).any(axis=1))
         if len(others):
             index, size = int(self._part.indices[others[0]]), stored[others[0]]
@@ -139,12 +149,13 @@ class PendingRowFields:
 
     def _in_words(self, name: str, position: int, rows: DecodedRows) -> SampleError:
         """Return the error of a sample, which names both sizes where a picture differs from the leader."""
-        leader, reader, indices = self._fields.leader, self._fields.fields[name].reader, self._part.indices
-        if leader is None or name == leader or self.planned is None or not reader.is_picture:
+        leader, reader, indices = self._fields.leader_of(name), self._fields.fields[name].reader, self._part.indices
+        planned = self._planned.get(leader or "")
+        if planned is None or not reader.is_picture:
             return rows.errors[position]
         spans = self._part.encoded(name).spans
         own = reader.shapes(indices[[position]], spans.part(position, position + 1))[0, :2]
-        expected = self.planned.stored[position, :2]
+        expected = planned.stored[position, :2]
         if not own.all() or not expected.all() or (own == expected).all():
             return rows.errors[position]
         return reader.error(
@@ -155,20 +166,27 @@ class PendingRowFields:
             "pictures that are transformed together must have one size",
         )
 
-    def frames(self) -> Frames | FramesByMember | None:
-        """Return where the pictures of the samples are moved; None if they are not."""
-        leader = self._fields.leader
-        fused = None if leader is None else self._fields.fields[leader].fused
-        if self._frames is None and fused is not None and self.planned is not None:
-            self._frames = fused.frames(self.planned, epoch=self._part.epoch)
-        return self._frames
+    def frames(self, leader: str | None) -> Frames | FramesByMember | None:
+        """Return where the pictures of a leader are moved; None if they are not."""
+        fused, planned = (
+            (None, None) if leader is None else (self._fields.fields[leader].fused, self._planned.get(leader))
+        )
+        if leader is None or fused is None or planned is None:
+            return None
+        if leader not in self._frames:
+            self._frames[leader] = fused.frames(planned, epoch=self._part.epoch)
+        return self._frames[leader]
+
+    def led(self, leader: str | None) -> LedPictures:
+        """Return what boxes and points know of the pictures of a leader, or of none."""
+        return LedPictures(self, leader)
 
     def lay_out(self, bad: Iterable[int], kept: NDArray[np.int64] | None) -> None:
         """
         Decide of which pieces mosaics are made, if this batch has some: of the samples at these positions, or of all
         (None), of which the ``bad`` ones give none.
         """
-        mosaics, leader = self._fields.mosaics, self._fields.leader
+        mosaics, leader = self._fields.mosaics, next(iter(self._fields.leaders.values()), None)
         if mosaics is None or leader is None:
             return
         positions = np.arange(len(self._part)) if kept is None else kept
@@ -240,6 +258,23 @@ class PendingRowFields:
             decoding.cancel()
 
 
+@dataclass(frozen=True, slots=True)
+class LedPictures:
+    """The pictures of one ``leader``, among the rows of a batch, for what lies in them: see MovedPictures."""
+
+    rows: PendingRowFields
+    leader: str | None
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """As MovedPictures.pieces."""
+        return self.rows.pieces
+
+    def frames(self) -> Frames | FramesByMember | None:
+        """As MovedPictures.frames."""
+        return self.rows.frames(self.leader)
+
+
 def laid_out(field: RowField, values: Any, output: Output) -> Any:
     """Return the rows of a field as batches have them."""
     if field.reader.is_mask and field.reader.dtype != np.uint8:
@@ -259,8 +294,8 @@ class PendingAdded:
     PendingFields.
     """
 
-    def __init__(self, rows: PendingRowFields, count: int, output: Output) -> None:
-        self._rows = rows
+    def __init__(self, pictures: LedPictures, count: int, output: Output) -> None:
+        self._pictures = pictures
         self._count = count
         self._output = output
 
@@ -270,7 +305,7 @@ class PendingAdded:
 
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
-        frames = self._rows.frames()
+        frames = self._pictures.frames()
         assert frames is not None
         added = frames.added(self._count)
         return {name: self._output.of(each if kept is None else each[kept]) for name, each in added.items()}
