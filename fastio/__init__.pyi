@@ -1,3 +1,4 @@
+from fastio.computing.adding import add_field as add_field
 from fastio.computing.computed import compute as compute
 from fastio.computing.computed import computed_source as computed_source
 from fastio.converters.write.pack import pack as pack

@@ -43,6 +43,7 @@ PUBLIC = {
     "Unpacked",
     "Writer",
     "__version__",
+    "add_field",
     "beside",
     "compute",
     "computed_source",

@@ -289,7 +289,9 @@ def _reader(store: SampleStore) -> str:
         )
     opens, store_text = "", repr(store.path)
     if isinstance(store, BesideStore):
-        opens, store_text = f"store = {store.opened_by}\n", "store"
+        store_text = store.opened_by
+        if store_text.startswith("beside("):
+            opens, store_text = f"store = {store_text}\n", "store"
     return (
         f"from fastio import FastDataset, FastLoader{', beside' if opens else ''}\n{opens}"
         f"dataset = FastDataset({store_text})    # dataset[0] is a dict of {len(names)} fields\n"

@@ -22,7 +22,8 @@ from fastio.converters.pictures.probe import decode_problem, header_problems, pr
 from fastio.converters.sources.source import Source, StreamedSource, is_streamed, split_by_bytes
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
-from fastio.store import SampleStore, open_store
+from fastio.store import SampleStore
+from fastio.store.beside.joined import open_with_fields, stores_of
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.verify import Damage, verify_store
 from fastio.store.kinds.scan import Problem
@@ -75,8 +76,8 @@ def verify(
     unpacked: Unpacked = AS_IT_IS,
 ) -> VerifyReport:
     """
-    Check every checksum of a store, its index as opening does, that fields have a row for each row of their owner, and
-    that masks are as large as their pictures.
+    Check every checksum of a store and of fields that were added to it, its index as opening does, that fields have a
+    row for each row of their owner, and that masks are as large as their pictures.
 
     ``decode`` also decodes every image, natively, or by Pillow if the native decoders do not handle it, and parses
     every text and JSON document. ``against`` also compares keys and all common fields with the source, see ``compare``.
@@ -85,8 +86,10 @@ def verify(
     """
     begun = time.perf_counter()
     jobs = jobs or available_cpus()
-    with open_store(path, remote=remote, unpacked=unpacked) as store, closing(_native.ThreadPool(jobs)) as pool:
-        problems = [_named(damage) for damage in verify_store(store, pool=pool)]
+    opened = open_with_fields(path, remote=remote, unpacked=unpacked)
+    with opened as store, closing(_native.ThreadPool(jobs)) as pool:
+        shards = [shard for each in stores_of(store) for shard in each.shards]
+        problems = [_named(damage) for each in stores_of(store) for damage in verify_store(each, pool=pool)]
         if progress is not None:
             progress(len(store), store.size_bytes)
         problems += _other_counts(store)
@@ -109,7 +112,7 @@ def verify(
             path=os.fspath(path),
             samples=len(store),
             size_bytes=store.size_bytes,
-            checksums=all(shard.is_sealed or shard.checksums for shard in store.shards),
+            checksums=all(shard.is_sealed or shard.checksums for shard in shards),
             decoded=decoded,
             parsed=parsed,
             compared=result.samples,

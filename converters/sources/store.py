@@ -21,7 +21,7 @@ from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.record import origin_of
 from fastio.converters.sources.source import joined_checksums
 from fastio.errors import SourceError, StoreError, StoreIncomplete
-from fastio.store import open_store
+from fastio.store.beside.joined import BesideStore, open_with_fields, stores_of
 from fastio.store.formats import named, names_store, suffixes
 from fastio.store.index.store import SealedStore, list_checksums
 from fastio.store.kinds.scan import Problem, SourcePath, shown
@@ -37,14 +37,15 @@ __all__ = [
 
 
 _KIND = "store"  # of sources
+PackedStore = SealedStore | BesideStore
 
 # Metadata that the packer writes anew; everything else is copied.
-_WRITTEN_ANEW = ("source", "skipped", "packing", "misnamed", "lossy_masks", "jpegs", "extensions")
+_WRITTEN_ANEW = ("beside", "source", "skipped", "packing", "misnamed", "lossy_masks", "jpegs", "extensions")
 
 
 def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
-    Open a store as a source of its samples, in their order.
+    Open a store as a source of its samples, in their order, with the fields that were added to it.
 
     In shards written by other tools, problems are: members that belong to no sample, samples whose key occurs in an
     earlier shard, text that is not UTF-8, and JSON that does not parse. If fields are asked for, these and the picture
@@ -57,14 +58,15 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
     if is_container_of_others(path):  # which opens where it lies, too, by its own kind of source
         raise SourceError(f"{path}: expected a packed store, found {container_of_others(path)}")
     try:
-        store = open_store(path)
+        store = open_with_fields(path)
     except StoreIncomplete as exc:
         form, others = named(path), container_of_others(path)
         if form is None or form.foreign is not None or not others:  # files of others open: this one is ours, and cut
             raise
         raise SourceError(f"{path}: expected a packed store, found {others}") from exc
-    is_sealed = all(shard.is_sealed for shard in store.shards)
-    problems: dict[int, Problem] = {} if is_sealed else _repeated(store)
+    first, *_ = stores_of(store)  # of which alone others may have packed the shards
+    is_sealed = all(shard.is_sealed for shard in first.shards)
+    problems: dict[int, Problem] = {} if is_sealed else _repeated(first)
     not_samples = () if is_sealed else store.metadata["skipped"]
     extensions = {} if is_sealed else store.metadata["extensions"]
     without = options.columns.ignore_columns
@@ -92,7 +94,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
     )
 
 
-def _left_out(store: SealedStore, fields: Sequence[StoredField] | None, options: SourceOptions) -> list[str]:
+def _left_out(store: PackedStore, fields: Sequence[StoredField] | None, options: SourceOptions) -> list[str]:
     """The fields that are not packed. Raises SourceError for those of them that hold pictures."""
     names = [field.name for field in store.schema.fields]
     if fields is None:  # all are copied as they are
@@ -112,11 +114,11 @@ def _left_out(store: SealedStore, fields: Sequence[StoredField] | None, options:
     return columns.left_out(used, {*names} if options.as_recorded else used)
 
 
-def _columns(store: SealedStore) -> dict[str, NDArray[Any]]:
+def _columns(store: PackedStore) -> dict[str, NDArray[Any]]:
     return {field.name: store.column(field.name) for field in store.schema.columns}
 
 
-def _read(store: SealedStore, fields: Sequence[StoredField] | None, *, is_sealed: bool) -> Read:
+def _read(store: PackedStore, fields: Sequence[StoredField] | None, *, is_sealed: bool) -> Read:
     """How to read all payload fields, or those that the fields asked for are made of; others' documents are checked."""
     if fields is None:
         read = read_stored(store, [field.name for field in store.schema.payload])
@@ -126,7 +128,7 @@ def _read(store: SealedStore, fields: Sequence[StoredField] | None, *, is_sealed
     return read if is_sealed else read_documents(read, [each.field for each in fields])
 
 
-def _sizes(store: SealedStore) -> NDArray[np.int64]:
+def _sizes(store: PackedStore) -> NDArray[np.int64]:
     """Bytes of each sample, all payload fields together."""
     total = np.zeros(len(store), np.int64)
     for field in store.schema.payload:
@@ -135,7 +137,7 @@ def _sizes(store: SealedStore) -> NDArray[np.int64]:
 
 
 def _checksums(
-    store: SealedStore, fields: Sequence[StoredField] | None
+    store: PackedStore, fields: Sequence[StoredField] | None
 ) -> Callable[[Indices], NDArray[np.uint32] | None]:
     """How to tell the checksums of samples by the index: of all payload fields, or of those that are packed."""
     used = store.schema.payload if fields is None else [each.source for each in fields if not each.source.is_column]
@@ -147,14 +149,14 @@ def _checksums(
     return checksums_at
 
 
-def _checksums_of(store: SealedStore, name: str, indices: Indices) -> NDArray[np.uint32] | None:
+def _checksums_of(store: PackedStore, name: str, indices: Indices) -> NDArray[np.uint32] | None:
     """The checksums of the values of a field, or of its lists."""
     spans, counts = value_spans(store, name, indices)
     return spans.checksums if counts is None or spans.checksums is None else list_checksums(spans.checksums, counts)
 
 
 def _metadata(
-    name: str, store: SealedStore, fields: Sequence[StoredField] | None, unpacked: Sequence[str], *, is_sealed: bool
+    name: str, store: PackedStore, fields: Sequence[StoredField] | None, unpacked: Sequence[str], *, is_sealed: bool
 ) -> dict[str, Any]:
     """
     Return the metadata that the new store keeps.

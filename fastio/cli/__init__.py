@@ -33,6 +33,7 @@ _ABOUT_STORES = {
 }
 _ABOUT_TRAINING = {
     "compute": "fastio.cli.compute",
+    "add-field": "fastio.cli.compute",
     "doctor": "fastio.cli.doctor",
     "plan": "fastio.cli.plan",
     "bench": "fastio.cli.bench",
@@ -50,6 +51,7 @@ TERMINATED = 143  # the exit code that a shell reports for SIGTERM
 _LEFT = {
     "pack": "; the new store was not written, and an existing one under this name is unchanged",
     "compute": "; the new store was not written, and an existing one under this name is unchanged",
+    "add-field": "; the field was not added, and the store is as it was",
     "seal": "; the set was not written",
     "merge": "; the set was not written",
     "repair": "; shards that were mended before stay so, the others are as they were",

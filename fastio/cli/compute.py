@@ -1,4 +1,4 @@
-"""``fastio compute``: a function of the user's, run over a store, makes a store of new fields."""
+"""``fastio compute`` and ``add-field``: new fields of a store, from a function of the user's or from another store."""
 
 from __future__ import annotations
 
@@ -26,13 +26,18 @@ if TYPE_CHECKING:
     from fastio.store.beside.joined import Beside
     from fastio.store.files.remote_options import Remote
 
-__all__ = ["compute"]
+__all__ = ["add_field", "compute"]
 
 _SECTIONS = {
     "Batches": ("read", "batch_size", "crop", "threads", "max_pixels"),
     "Sets of shards": ("shard_size", "resume", "part"),
     "Stores beside STORE": BESIDE_NAMES,
     "STORE or OUT behind a URL": REMOTE_NAMES,
+}
+_ADDING = {
+    "Keys": ("on", "stems", "allow"),
+    "Sets of shards": ("shard_size", "resume"),
+    "OTHER behind a URL": REMOTE_NAMES,
 }
 
 
@@ -184,4 +189,82 @@ def _line(report: PackReport) -> str:
     return (
         f"{printable(report.path)}: computed {counted(new, 'sample')} in {report.seconds:.2f} s "
         f"({per_second(new / max(report.seconds, 1e-9))} samples/s){before}{skipped}; {size(report.store_bytes)}{left}"
+    )
+
+
+# ``fastio add-field``: a field of another store or table becomes one of a store that exists.
+
+
+@click.command("add-field", cls=Sections, sections=_ADDING)
+@click.argument("store")
+@click.argument("field", metavar="NAME")
+@click.option("--from", "source", metavar="OTHER", required=True, help="A store of any format, or a typed table.")
+@click.option("--named", metavar="FIELD", help="What OTHER calls the field.  [default: NAME]")
+@click.option("--on", metavar="COLUMN", default="key", help="The column of a table OTHER that has the keys.")
+@click.option("--stems", is_flag=True, help="Compare keys without extensions: 1.jpg is 1.txt.")
+@click.option(
+    "--allow",
+    metavar="WHAT,...",
+    help="Do not refuse keys of OTHER that are extra (left out) or double (the first counts).",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the field if it was added before.")
+@click.option("--shard-size", type=SIZE, metavar="SIZE", help="Bytes per shard, beside a set.  [default: 1GiB]")
+@click.option("--resume", is_flag=True, help="Beside a set: write only the shards that are missing or damaged.")
+@remote_options
+def add_field(  # noqa: PLR0913 - an option each
+    store: str,
+    field: str,
+    *,
+    source: str,
+    named: str | None,
+    on: str,
+    stems: bool,
+    allow: str | None,
+    overwrite: bool,
+    shard_size: int | None,
+    resume: bool,
+    remote: Remote,
+) -> None:
+    """
+    Add a field of another store to STORE.
+
+    NAME is the field, which OTHER has for samples of the same keys. Nothing of STORE is written: the field lies in a
+    folder beside it, STORE.fields, in the order of its samples, in shards if STORE is a set. All commands and loaders
+    then read STORE with the field.
+
+    \b
+    Example:
+      fastio add-field photos.lmdb latents --from latents.h5
+      fastio add-field 'photos-%06d.tar' caption --from captions.parquet --on file_name
+    """
+    from fastio.computing.adding import add_field as run
+    from fastio.computing.adding import place_of_fields
+    from fastio.store import open_store
+
+    odd: tuple[Literal["extra", "double"], ...] = ("extra", "double")
+    given = split_fields(allow) or ()
+    unknown = next((name for name in given if name not in odd), None)
+    if unknown is not None:
+        raise click.UsageError(f"--allow {unknown!r}: expected extra, double: no sample may lack the field")
+    place_of_fields(store)
+    with open_store(store) as opened:
+        count = len(opened)
+    with meter("adding", count) as progress:
+        report = run(
+            store,
+            field,
+            source,
+            field=named,
+            on=on,
+            stems=stems,
+            allow=[name for name in odd if name in given],
+            shard_bytes=shard_size,
+            overwrite=overwrite,
+            resume=resume,
+            progress=progress,
+            remote=remote,
+        )
+    click.echo(
+        f"{printable(store)}: added {field} to {counted(report.packed, 'sample')} in {report.seconds:.2f} s: "
+        f"{printable(report.path)}, {size(report.store_bytes)}"
     )

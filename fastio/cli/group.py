@@ -32,7 +32,8 @@ __all__ = [
 
 class LazyCommands(MutableMapping[str, click.Command]):
     """
-    Commands by name. Each is imported when it is first asked for, from its module in ``homes``, where it has its name.
+    Commands by name. Each is imported when it is first asked for, from its module in ``homes``, where it has its name,
+    with _ for each -.
     """
 
     def __init__(self, homes: Mapping[str, str]) -> None:
@@ -41,7 +42,7 @@ class LazyCommands(MutableMapping[str, click.Command]):
     def __getitem__(self, name: str) -> click.Command:
         command = self._commands[name]
         if isinstance(command, str):
-            command = self._commands[name] = getattr(import_module(command), name)
+            command = self._commands[name] = getattr(import_module(command), name.replace("-", "_"))
         return command
 
     def __setitem__(self, name: str, command: click.Command) -> None:

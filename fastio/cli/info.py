@@ -139,7 +139,7 @@ def info(  # noqa: PLR0913 - an option each
 def _opened(path: str, remote: Remote) -> SampleStore | None:
     """Open a store; None if ``path`` is none and not named like one, or if it is a source of another kind."""
     from fastio.errors import StoreCorrupt, StoreError
-    from fastio.store import open_store
+    from fastio.store.beside.joined import open_with_fields
     from fastio.store.files.local import is_local
     from fastio.store.formats import names_store
     from fastio.store.kinds.names import is_there
@@ -149,7 +149,7 @@ def _opened(path: str, remote: Remote) -> SampleStore | None:
     if is_local(path) and is_there(path) and (not names_store(path) or is_container_of_others(path)):
         return None
     try:
-        return open_store(path, remote=remote)
+        return open_with_fields(path, remote=remote)
     except StoreCorrupt:  # it has a seal of fastio's
         raise
     except StoreError:

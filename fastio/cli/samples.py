@@ -336,15 +336,15 @@ def unpack(
     """
     from fastio.converters.inspect.token_files import unpack_tokens
     from fastio.converters.inspect.unpack import unpack as run
-    from fastio.store import open_store
+    from fastio.store.beside.joined import open_with_fields, stores_of
 
-    with open_store(path, remote=remote) as store, meter("unpacking", len(store)) as progress:
+    with open_with_fields(path, remote=remote) as store, meter("unpacking", len(store)) as progress:
         if form == "files":
             report = run(store, out, overwrite=overwrite, labels=labels, on_error=on_error, progress=progress)
         else:
             if labels is not None or on_error == "skip":
                 raise click.UsageError(f"--as {form} writes all ids: drop {'--labels' if labels else '--on-error'}")
-            report = unpack_tokens(store, out, form=form, overwrite=overwrite, progress=progress)
+            report = unpack_tokens(stores_of(store)[0], out, form=form, overwrite=overwrite, progress=progress)
     if report.skipped:
         problem_table([(problem.key, problem.problem) for problem in report.skipped])
     left_out = f"; {counted(len(report.skipped), 'sample')} left out (listed above)" if report.skipped else ""

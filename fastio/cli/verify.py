@@ -62,7 +62,7 @@ def verify(
       fastio verify train.h5 --against train.lmdb
     """
     from fastio.converters.inspect.verify import verify as run
-    from fastio.store import open_store
+    from fastio.store.beside.joined import open_with_fields
     from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 
     of_source = unpacked
@@ -75,7 +75,7 @@ def verify(
                 f"{Unpacked(**{other: of_source.given()[other]}).words()[0]}"
             )
     source: Source | TextSamples | None = None
-    with open_store(path, remote=remote, unpacked=unpacked) as store:
+    with open_with_fields(path, remote=remote, unpacked=unpacked) as store:
         if against is not None:
             source = _source_of(store, against, kind=of_source.kind, labels=of_source.labels)
         total = len(store) * (1 + decode + (source is not None))

@@ -1,1 +1,1 @@
-"""New fields of samples that a store holds, computed by a function of the user's."""
+"""New fields of samples that a store holds, of another store or computed by a function of the user's."""

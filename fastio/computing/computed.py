@@ -29,7 +29,8 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.errors import FastioError, SampleError, SchemaError, StoreError
 from fastio.loader.batch_steps import Numbered
 from fastio.loader.fast_loader import FastLoader
-from fastio.store import SampleStore, open_store
+from fastio.store import SampleStore
+from fastio.store.beside.joined import open_with_fields
 from fastio.store.files.local import expanded, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.sets.names import NumberedName
@@ -95,7 +96,7 @@ def compute(  # noqa: PLR0913 - an option of the command each
     itself, FastioError for a function that returns something else, and what opening ``store`` and writing ``out``
     raise.
     """
-    opened = open_store(store, remote=remote) if isinstance(store, (str, os.PathLike)) else store
+    opened = open_with_fields(store, remote=remote) if isinstance(store, (str, os.PathLike)) else store
     try:
         _check_apart(opened, expanded(os.fspath(out)))
         source = computed_source(
@@ -158,7 +159,7 @@ def computed_source(
         raise ValueError(f"batch_size={batch_size!r}: expected a whole number from 1 on")
     if not callable(function):
         raise TypeError(f"function={function!r:.60}: expected a function of a batch, got {type(function).__name__}")
-    opened = open_store(store) if isinstance(store, (str, os.PathLike)) else store
+    opened = open_with_fields(store) if isinstance(store, (str, os.PathLike)) else store
     read = getattr(function, "read", None) if read is None else read
     transforms = getattr(function, "transforms", None) if transforms is None else transforms
     dataset = FastDataset(opened, fields=read)

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -24,7 +24,7 @@ from fastio.dataset.tv_values import TvTypes
 from fastio.errors import SampleError, SchemaError
 from fastio.lazy import Dataset, Subset
 from fastio.samplers.share import Ranks
-from fastio.store import open_store
+from fastio.store.beside.joined import open_with_fields
 from fastio.store.files import Read
 from fastio.store.files.fetch import fetch_together
 from fastio.store.files.remote_options import DEFAULT, Remote
@@ -124,8 +124,8 @@ class FastDataset(Dataset[Any]):
         if not isinstance(unpacked, Unpacked):
             raise TypeError(f"unpacked={unpacked!r}: expected fastio.Unpacked, such as Unpacked(labels=...)")
         if isinstance(path, (str, Path)):
-            staged = staged_path(path, remote, read)
-            self.store: SampleStore = open_store(staged, read=read, remote=remote, unpacked=unpacked)
+            placed = partial(staged_path, options=remote, read=read)
+            self.store: SampleStore = open_with_fields(path, read=read, remote=remote, unpacked=unpacked, placed=placed)
         elif not hasattr(path, "schema"):
             raise TypeError(not_a_path("the path of a store", path))
         else:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.store.beside.added import open_added
 from fastio.store.files import Read, StoreFiles, files_of
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
@@ -43,6 +44,9 @@ __all__ = [
     "BesideStore",
     "beside",
     "end_to_end",
+    "open_beside",
+    "open_with_fields",
+    "stores_of",
 ]
 
 Allowed = Literal["missing", "extra", "double"]
@@ -65,9 +69,9 @@ def beside(
 
         dataset = FastDataset(fastio.beside("photos.lmdb", "captions.h5"))
 
-    A sample has the fields of ``store`` and of all ``others``, which may be of other formats, in another order and in
-    other places (URLs, too). Order and keys are those of ``store``. What takes an opened store takes the result:
-    FastDataset, FastLoader, Mixture.
+    A sample has the fields of ``store``, with those that were added to it (``fastio.add_field``) if it is a path, and
+    of all ``others``, which may be of other formats, in another order and in other places (URLs, too). Order and keys
+    are those of ``store``. What takes an opened store takes the result: FastDataset, FastLoader, Mixture.
 
     Keys are compared once; the map is kept beside each of ``others`` (or in the cache directory) and made anew when one
     of the two stores has other content. Keys that only ``store`` has are *missing*, those that only another has are
@@ -99,33 +103,106 @@ def beside(
         raise TypeError("beside() needs a second store: beside('photos.lmdb', 'captions.h5')")
     if not isinstance(remote, Remote):
         raise TypeError(f"remote={remote!r}: expected fastio.Remote, such as Remote(cache_dir=...)")
+    if isinstance(store, (str, os.PathLike)):
+        first = _open_first(os.fspath(store), read=read, remote=remote)
+    else:
+        first = [store]
+    try:
+        return _with_others(
+            first, others, on=on, stems=stems, allowed=allowed, fields=fields or {}, read=read, remote=remote
+        )
+    except BaseException:
+        for one in first if first[0] is not store else ():
+            one.close()
+        raise
+
+
+def _open_first(
+    path: str,
+    *,
+    read: Read = "auto",
+    remote: Remote = DEFAULT,
+    unpacked: Unpacked = AS_IT_IS,
+    placed: Callable[[str], str | os.PathLike[str]] = str,
+) -> list[SealedStore]:
+    """Open a store, and behind it the fields that were added to it; see ``open_with_fields``."""
+    first = open_store(placed(path), read=read, remote=remote, unpacked=unpacked)
+    try:
+        return [first, *open_added(first, path, lambda each: open_store(placed(each), read=read, remote=remote))]
+    except BaseException:
+        first.close()
+        raise
+
+
+def _with_others(
+    first: Sequence[SealedStore],
+    others: Sequence[str | os.PathLike[str] | SealedStore],
+    *,
+    on: str,
+    stems: bool,
+    allowed: tuple[Allowed, ...],
+    fields: Mapping[str, str | None],
+    read: Read,
+    remote: Remote,
+) -> BesideStore:
+    """Join a store, and the fields that were added to it, with others, which are opened; see ``beside``."""
     opened: list[SealedStore] = []
     mine: list[SealedStore] = []
     try:
-        for number, each in enumerate((store, *others)):
-            if number and isinstance(each, (str, os.PathLike)) and _is_table(each):
-                mine.append(_open_packed(os.fspath(each), on))
-                opened.append(mine[-1])
-            elif isinstance(each, (str, os.PathLike)):
-                mine.append(open_store(each, read=read, remote=remote))
+        for each in (*first, *others):
+            if isinstance(each, (str, os.PathLike)):
+                mine.append(open_beside(each, on=on, read=read, remote=remote))
                 opened.append(mine[-1])
             elif isinstance(each, SealedStore):
                 opened.append(each)
             else:
                 remedy = "; name all stores in one call" if isinstance(each, BesideStore) else ""
                 raise TypeError(f"beside() takes paths and opened stores, got {type(each).__name__}{remedy}")
-        return _join(opened, allowed, dict(fields or {}), stems=bool(stems))
+        return _join(opened, allowed, fields, stems=bool(stems), own=len(first))
     except BaseException:
         for one in mine:
             one.close()
         raise
 
 
-def _open_packed(path: str, key: str) -> SealedStore:
-    """Open the rows of a table as a store."""
+def open_with_fields(
+    path: str | os.PathLike[str],
+    *,
+    read: Read = "auto",
+    remote: Remote = DEFAULT,
+    unpacked: Unpacked = AS_IT_IS,
+    placed: Callable[[str], str | os.PathLike[str]] = str,
+) -> SealedStore | BesideStore:
+    """
+    Open a store with the fields that were added to it (``fastio.add_field``), if there are any; ``open_store`` opens it
+    alone.
+
+    ``placed`` returns where what a path names is read: where stores are staged, that is a copy. Raises what
+    ``open_store`` raises, and StoreError for a field that was added to other content than the store has now.
+    """
+    opened = _open_first(os.fspath(path), read=read, remote=remote, unpacked=unpacked, placed=placed)
+    try:
+        return _join(opened, (), {}, stems=False, own=len(opened)) if len(opened) > 1 else opened[0]
+    except BaseException:
+        for each in opened:
+            each.close()
+        raise
+
+
+def stores_of(store: SealedStore | BesideStore) -> Sequence[SealedStore]:
+    """Return the stores that one is joined of, side by side; itself if it is none of these."""
+    return [member.store for member in store.members] if isinstance(store, BesideStore) else [store]
+
+
+def open_beside(
+    path: str | os.PathLike[str], *, on: str = "key", read: Read = "auto", remote: Remote = DEFAULT
+) -> SealedStore:
+    """Open one of the ``others`` of ``beside``: a store, or the rows of a table, of which ``on`` has the keys."""
+    if not _is_table(path):
+        return open_store(path, read=read, remote=remote)
     from fastio.store.kinds.registry import later  # with what stores do without
 
-    opened: SealedStore = later("fastio.converters.write.table:open_packed")(path, key)
+    opened: SealedStore = later("fastio.converters.write.table:open_packed")(os.fspath(path), on)
     return opened
 
 
@@ -138,26 +215,30 @@ def _is_table(path: object) -> bool:
 
 
 def _join(
-    stores: Sequence[SealedStore], allowed: tuple[Allowed, ...], renamed: Mapping[str, str | None], *, stems: bool
+    stores: Sequence[SealedStore],
+    allowed: tuple[Allowed, ...],
+    renamed: Mapping[str, str | None],
+    *,
+    stems: bool,
+    own: int = 1,
 ) -> BesideStore:
+    """Join stores, of which the first ``own`` are one and its added fields: options are for the others."""
     from fastio.store.beside.key_map import map_of  # with what commands on one store do without
 
     first, *others = stores
-    matches = [map_of(first, other, stems=stems) for other in others]
+    matches = [map_of(first, other, stems=stems and number >= own) for number, other in enumerate(others, 1)]
     for other, match in zip(others, matches, strict=True):
         _check(first, other, match, allowed)
     kept = _kept(matches)
     rows = [kept, *(_at(match.rows, kept) for match in matches)]
-    _check_names(others, renamed)
-    names: list[dict[str | None, str]] = [
-        {field.name: field.name for field in first.schema.fields},
-        *(_renamed(other, renamed) for other in others),
-    ]
+    if renamed:
+        _check_names(stores[own:], renamed)
+    names = [_renamed(each, renamed if number >= own else {}) for number, each in enumerate(stores)]
     members = [
         Member(store, {name: own for name, own in table.items() if name is not None}, own_rows)
         for store, table, own_rows in zip(stores, names, rows, strict=True)
     ]
-    again = _SideBySide(tuple(stores), allowed, tuple(renamed.items()), stems)
+    again = _SideBySide(tuple(stores), allowed, tuple(renamed.items()), stems, own)
     return BesideStore(members, again=again, stems=stems)
 
 
@@ -238,22 +319,24 @@ class Beside:
     stems: bool = False
 
     def open(self, path: str, *, remote: Remote = DEFAULT, unpacked: Unpacked = AS_IT_IS) -> SealedStore | BesideStore:
-        """Open a store, with the others beside it if there are any."""
-        opened = open_store(path, remote=remote, unpacked=unpacked)
+        """Open a store, with the fields that were added to it, and the others beside it if there are any."""
         if not self.others:
-            return opened
+            return open_with_fields(path, remote=remote, unpacked=unpacked)
+        first = _open_first(path, remote=remote, unpacked=unpacked)
         try:
-            return beside(
-                opened,
-                *self.others,
+            return _with_others(
+                first,
+                self.others,
                 on=self.on,
                 stems=self.stems,
-                allow=self.allow,
+                allowed=self.allow,
                 fields=dict(self.fields),
+                read="auto",
                 remote=remote,
             )
         except BaseException:
-            opened.close()
+            for each in first:
+                each.close()
             raise
 
 
@@ -300,16 +383,20 @@ class _SideBySide:
     allowed: tuple[Allowed, ...]
     renamed: tuple[tuple[str, str | None], ...]
     stems: bool = False
+    own: int = 1
 
     def __call__(self) -> BesideStore:
-        return _join(self.stores, self.allowed, dict(self.renamed), stems=self.stems)
+        return _join(self.stores, self.allowed, dict(self.renamed), stems=self.stems, own=self.own)
 
     def __str__(self) -> str:
-        """Return the call that does it."""
+        """Return the call that does it; the path of a store alone, which FastDataset opens with its added fields."""
+        if self.own == len(self.stores):
+            return repr(self.stores[0].path)
         options = ["stems=True"] if self.stems else []
         options += [f"allow={self.allowed!r}"] if self.allowed else []
         options += [f"fields={dict(self.renamed)!r}"] if self.renamed else []
-        return f"beside({', '.join([*(repr(each.path) for each in self.stores), *options])})"
+        named = [self.stores[0], *self.stores[self.own :]]  # which bring the fields that were added
+        return f"beside({', '.join([*(repr(each.path) for each in named), *options])})"
 
 
 class BesideStore:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store import open_store
+from fastio.store.beside.added import added_fields
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
@@ -69,6 +70,7 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         if is_local(out):
             opened.enter_context(claimed(out))
         stores = [opened.enter_context(open_store(path, remote=remote)) for path in paths]
+        _check_added(paths)
         _check_kinds(stores)
         _check_schemas(stores)
         _check_reachable(out, stores)
@@ -98,6 +100,17 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         size_bytes=sum(store.size_bytes for store in merged),
         merged=merged,
     )
+
+
+def _check_added(paths: Sequence[str]) -> None:
+    """Raise StoreError for a store to which fields were added: a set lists the shards alone."""
+    for path in paths:
+        added = added_fields(path)
+        if added:
+            raise StoreError(
+                f"{path}: a merge would leave out {', '.join(added)}, which fastio add-field added: pack it with its "
+                "fields first (fastio pack), and merge that"
+            )
 
 
 def _check_out(out: str) -> None:

@@ -1,0 +1,93 @@
+"""
+Fields that ``fastio add-field`` adds to a store: each is a store of its own in the folder ``NAME.fields`` beside it.
+
+    photos.lmdb                      photos.fastio-set, photos-000000.tar, ...
+    photos.lmdb.fields/              photos.fastio-set.fields/
+        latents.lmdb                     latents.fastio-set, latents-000000.tar, ...
+
+Its samples are those of the first store, in the same order and with the same keys; its metadata say to which content
+it was added. A file or a set object appears when it is complete, so the names in the folder say which fields there are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fastio.errors import StoreError
+from fastio.store.address import Address
+from fastio.store.files.local import expanded, is_local
+from fastio.store.formats import named
+from fastio.store.index.store import SealedStore
+from fastio.store.sets.names import SET_SUFFIX
+
+__all__ = ["added_fields", "added_to", "fields_folder", "is_added", "open_added"]
+
+_SUFFIX = ".fields"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")  # of a field; the names of shards have a number behind
+_ADDED_TO: Final = "added_to"
+
+
+def fields_folder(path: str) -> str | None:
+    """
+    Return the folder of the fields that are added to the store at ``path``: beside its file or folder, or its set
+    object. None for a store behind a URL, and for shards that no set object lists.
+    """
+    path = expanded(path)
+    if not is_local(path):
+        return None
+    place = Address.parse(path).set_object() or path
+    return f"{os.path.realpath(place)}{_SUFFIX}" if os.path.lexists(place) else None
+
+
+def is_added(path: str) -> bool:
+    """Return whether a path is that of a field which was added to a store."""
+    return os.path.dirname(path).endswith(_SUFFIX)  # noqa: PTH120 - URLs, too
+
+
+def added_fields(path: str) -> dict[str, str]:
+    """Return the fields that were added to the store at ``path``, by name, and the paths of what holds them."""
+    folder = fields_folder(path)
+    try:
+        names = sorted(each.name for each in Path(folder).iterdir()) if folder is not None else []
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    found: dict[str, str] = {}
+    for name in names:
+        stem = name.partition(".")[0]
+        if _NAME.fullmatch(stem) and (name == f"{stem}{SET_SUFFIX}" or named(name) is not None):
+            place = f"{folder}/{name}"
+            if stem in found:
+                raise StoreError(f"{place}: is the field {stem!r} once more, beside {found[stem]}: remove one of them")
+            found[stem] = place
+    return found
+
+
+def open_added(store: SealedStore, path: str, open_one: Callable[[str], SealedStore]) -> list[SealedStore]:
+    """
+    Open the stores of the fields that were added to ``store``, which ``path`` names.
+
+    Raises StoreError for one that was added to other content than the store now has.
+    """
+    opened: list[SealedStore] = []
+    try:
+        for name, place in added_fields(path).items():
+            opened.append(open_one(place))
+            if opened[-1].metadata.get(_ADDED_TO) != added_to(store)[_ADDED_TO]:
+                raise StoreError(
+                    f"{place}: was added to other samples than {path} holds now: add the field {name!r} anew (fastio "
+                    "add-field --overwrite), or remove this file"
+                )
+    except BaseException:
+        for each in opened:
+            each.close()
+        raise
+    return opened
+
+
+def added_to(store: SealedStore) -> Mapping[str, Any]:
+    """Return the metadata of a field that is added to this store, which say to what."""
+    return {_ADDED_TO: {"identity": store.identity, "samples": len(store)}}

@@ -1,0 +1,267 @@
+"""Fields that are added to a store: found by every reader, checked, and never at the cost of the store."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fastio import FastDataset, FastLoader, Mixture, Remote, Writer, add_field, beside, open_store, pack
+from fastio.cli import cli
+from fastio.converters import open_source
+from fastio.converters import pack as pack_source
+from fastio.errors import FastioError, SchemaError, StoreError
+from fastio.store.beside.added import added_fields
+from tests.converters.trees import picture
+from tests.forking import in_fork
+from tests.store.faults import fault, full, kill
+
+COUNT = 20
+KEYS = [f"{i % 3}/{i}.png" for i in range(COUNT)]
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    """Run a command in this process; its exit code is as expected."""
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    assert code == result.exit_code, result.output
+    return result.output
+
+
+def photos(path: Path, count: int = COUNT) -> str:
+    """Pictures with their numbers as labels; in shards if the name says so."""
+    single = path.with_name("whole.tar") if "%" in path.name else path
+    with Writer(single, {"image": "image", "label": "label"}) as out:
+        for number in range(count):
+            out.write({"image": picture(number), "label": number}, key=KEYS[number])
+    if "%" in path.name:
+        pack_source(open_source(single), path, shard_bytes=8000)
+    return str(path)
+
+
+def latents_of(number: int) -> np.ndarray[Any, Any]:
+    """What belongs to a picture."""
+    return np.full((2, 3), number, "f2")
+
+
+def latents(path: Path, keys: list[str] = KEYS, seed: int = 3) -> str:
+    """Arrays of the same samples and more fields, in another order."""
+    shuffled = list(enumerate(keys))
+    random.Random(seed).shuffle(shuffled)
+    fields = {"latents": "float16[2,3]", "views": "image[*]", "label": "label"}
+    with Writer(path, fields) as out:
+        for number, key in shuffled:
+            views = [picture(each) for each in range(number % 3)]
+            out.write({"latents": latents_of(number), "views": views, "label": number}, key=key)
+    return str(path)
+
+
+def check(path: str, count: int = COUNT) -> None:
+    """Every sample has its own latents, also in batches, shuffled."""
+    dataset = FastDataset(path)
+    assert count == len(dataset)
+    for number, sample in enumerate(dataset):
+        assert (number, KEYS[number]) == (sample["label"], dataset.keys[number])
+        assert latents_of(number).tolist() == sample["latents"].tolist()
+    for batch in FastLoader(path, 6, shuffle=True, seed=1):
+        assert (batch["latents"].float().mean((1, 2)).long() == batch["label"]).all()
+
+
+@pytest.mark.parametrize("name", ["p.lmdb", "p.h5", "p.tar", "p.zip", "p-%03d.tar"])
+def test_the_store_has_the_field(tmp_path: Path, name: str) -> None:
+    """By its path, whatever the container; its own files stay as they were, and open_store opens them alone."""
+    path, source = photos(tmp_path / name), latents(tmp_path / "l.h5")
+    before = {each: each.read_bytes() for each in tmp_path.iterdir() if each.name.startswith("p")}
+    shards = ["--shard-size", "4096"] if "%" in name else []
+    said = run("add-field", path, "latents", "--from", source, *shards)
+    assert "added latents to 20 samples" in said
+    check(path)
+    assert before == {each: each.read_bytes() for each in before}
+    assert ["image", "label"] == [field.name for field in open_store(path).schema.fields]
+    add_field(path, "views", source)
+    check(path)
+    assert ["image", "label", "latents", "views"] == [field.name for field in FastDataset(path).store.schema.fields]
+    assert [i % 3 for i in range(COUNT)] == [len(each["views"]) for each in FastDataset(path)]
+    assert f"FastDataset('{path}')" in run("info", path)
+    described = json.loads(run("info", path, "--json"))
+    assert {"latents", "views"} <= set(described["fields"])
+    assert "views: 2: PNG" in run("ls", path)
+    assert "all good" in run("verify", path, "--decode")
+    dataset = pickle.loads(pickle.dumps(FastDataset(path, fields=("image", "latents"))))
+    assert latents_of(7).tolist() == dataset[7][1].tolist()
+
+
+def test_the_order_is_that_of_the_store(tmp_path: Path) -> None:
+    """The field lies in the order of its store, whose files are found by any of their names."""
+    path = photos(tmp_path / "p-%03d.tar")
+    add_field(path, "latents", latents(tmp_path / "l.h5"))
+    for each in (path, tmp_path / "p-*.tar", tmp_path / "p.fastio-set"):
+        check(str(each))
+    single, link = photos(tmp_path / "s.lmdb"), tmp_path / "link.lmdb"
+    add_field(single, "latents", tmp_path / "l.h5")
+    link.symlink_to(single)
+    check(str(link))
+    with beside(path, latents(tmp_path / "m.h5"), fields={"latents": None, "label": None}) as both:
+        assert ["image", "label", "latents", "views"] == [field.name for field in both.schema.fields]
+        assert both.members[1].rows is None
+    with open_store(added_fields(path)["latents"]) as store:
+        assert KEYS == store.keys(np.arange(COUNT))
+
+
+def test_epochs_of_a_store_with_an_added_field(tmp_path: Path) -> None:
+    """Receipts cover both, states resume, stores of it mix, and where() knows added columns."""
+    path, packed = photos(tmp_path / "p.lmdb"), photos(tmp_path / "q.tar")
+    with Writer(tmp_path / "s.h5", {"latents": "float16[2,3]", "score": "float"}) as out:
+        for number, key in enumerate(KEYS):
+            out.write({"latents": latents_of(number), "score": number / 2}, key=key)
+    for store in (path, packed):
+        for name in ("latents", "score"):
+            add_field(store, name, tmp_path / "s.h5")
+    loader = FastLoader(path, 4, shuffle=True, seed=5)
+    batches = list(loader)
+    assert [FastDataset(path).store.receipt()] == [part.number for part in loader.receipt().parts]
+    again = FastLoader(path, 4, shuffle=True, seed=5)
+    first = iter(again)
+    next(first)
+    state = again.state_dict()
+    resumed = FastLoader(path, 4, shuffle=True, seed=5)
+    resumed.load_state_dict(state)
+    assert [each["label"].tolist() for each in batches[1:]] == [each["label"].tolist() for each in resumed]
+    assert 10 == len(FastDataset(path).where("score >= 5"))
+    mixed = Mixture({"p": path, "q": packed}, {"p": 1, "q": 1})
+    for batch in FastLoader(mixed, 4):
+        assert (batch["score"] == batch["label"] / 2).all()
+
+
+def test_it_is_packed_unpacked_and_staged_with_its_field(tmp_path: Path) -> None:
+    """What copies a store takes its fields along, and what cannot says so."""
+    path = photos(tmp_path / "p.lmdb")
+    add_field(path, "latents", latents(tmp_path / "l.h5"))
+    run("pack", path, tmp_path / "all.h5")
+    check(str(tmp_path / "all.h5"))
+    assert "all good" in run("verify", tmp_path / "all.h5", "--against", path)
+    with FastDataset(path) as dataset:
+        pack(dataset, tmp_path / "again.tar")
+    check(str(tmp_path / "again.tar"))
+    run("unpack", path, tmp_path / "files")
+    assert latents_of(4).tolist() == np.load(tmp_path / "files" / "1" / "4.png.latents.npy").tolist()
+    (tmp_path / "stage").mkdir()
+    with FastDataset(path, remote=Remote(stage=str(tmp_path / "stage"))) as staged:
+        assert latents_of(4).tolist() == staged[4]["latents"].tolist()
+    check(str(tmp_path / "stage" / "p.lmdb"))
+    said = run("merge", path, photos(tmp_path / "q.lmdb"), "--out", tmp_path / "m.fastio-set", code=1)
+    assert "a merge would leave out latents" in said
+
+
+def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
+    """Keys that are missing, a name that is taken, a field that there is not, a store behind a URL."""
+    path, source = photos(tmp_path / "p.lmdb"), latents(tmp_path / "l.h5", KEYS[:-1])
+    more = latents(tmp_path / "m.h5", [*KEYS, "more"])
+    for arguments, words in (
+        ((path, "latents", "--from", source), "p.lmdb has 1 key ('1/19.png') that"),
+        ((path, "label", "--from", more), "has a field 'label' already"),
+        (
+            (path, "nothing", "--from", more),
+            "has no field 'nothing', to be added as 'nothing'; there is latents, views",
+        ),
+        ((path, "latents", "--from", more), "has 1 key ('more') that"),
+        ((path, "latents", "--from", more, "--allow", "missing"), "expected extra, double"),
+        (
+            ("s3://bucket/p.lmdb", "latents", "--from", more),
+            "s3://bucket/p.lmdb: a field is added to a store of this machine",
+        ),
+    ):
+        said = run("add-field", *arguments, code=2 if "--allow" in arguments else 1)
+        assert words in said
+        assert "Traceback" not in said
+        assert not (tmp_path / "p.lmdb.fields").exists()
+    add_field(path, "codes", more, field="latents", allow="extra")
+    assert latents_of(3).tolist() == FastDataset(path)[3]["codes"].tolist()
+    said = run("add-field", path, "codes", "--from", more, "--named", "latents", "--allow", "extra", code=1)
+    assert "--overwrite" in said
+    add_field(path, "codes", more, field="latents", allow="extra", overwrite=True)
+    with open_store(path) as first, pytest.raises(SchemaError, match="lacks"):
+        beside(first, source)
+
+
+def test_other_content_is_refused(tmp_path: Path) -> None:
+    """A store that was packed anew under its name, with the same keys, does not get the field of the old one."""
+    path = photos(tmp_path / "p.lmdb")
+    add_field(path, "latents", latents(tmp_path / "l.h5"))
+    with Writer(path, {"image": "image", "label": "label"}, overwrite=True) as out:
+        for number in range(COUNT):
+            out.write({"image": picture(number + 1), "label": number}, key=KEYS[number])
+    for opened in (FastDataset, beside_with_nothing):
+        with pytest.raises(StoreError, match=r"latents.lmdb: was added to other samples than .*p.lmdb holds now"):
+            opened(path)
+    add_field(path, "latents", tmp_path / "l.h5", overwrite=True)
+    check(path)
+
+
+def beside_with_nothing(path: str) -> object:
+    """As ``fastio ls`` opens a store."""
+    from fastio.store.beside.joined import NOTHING_BESIDE
+
+    return NOTHING_BESIDE.open(path)
+
+
+@pytest.mark.parametrize("name", ["p.lmdb", "p-%03d.tar"])
+def test_kills_and_full_disks(tmp_path: Path, name: str) -> None:
+    """Wherever it ends, the store opens as it was or with the whole field, and adding it again goes on."""
+    path, source = photos(tmp_path / name), latents(tmp_path / "l.h5")
+    is_set = "%" in name
+
+    def adding() -> None:
+        add_field(path, "latents", source, shard_bytes=4096 if is_set else None, resume=is_set)
+
+    with fault(0, full) as calls:
+        adding()
+    for each in (tmp_path / f"{'p.fastio-set' if is_set else name}.fields").iterdir():
+        each.unlink()
+    for at in range(1, calls.made + 1, max(1, calls.made // 9)):
+        for act in (kill, full):
+
+            def failing(at: int = at, act: Any = act) -> None:
+                with fault(at, act):
+                    adding()
+
+            in_fork(failing)
+            found = FastDataset(path)
+            assert COUNT == len(found)
+            if added_fields(path):
+                check(path)
+            else:
+                assert (5, 2) == (found[5][1], len(found[5]))
+    if not added_fields(path):
+        adding()
+    check(path)
+
+
+@pytest.mark.parametrize("name", ["p.lmdb", "p.tar"])
+def test_a_damaged_field_is_seen(tmp_path: Path, name: str) -> None:
+    """Flipped bits and cuts of the added file: an error or the right values; verify finds each of them."""
+    path = photos(tmp_path / name)
+    add_field(path, "latents", latents(tmp_path / "l.h5"))
+    place = Path(added_fields(path)["latents"])
+    data, draw = place.read_bytes(), random.Random(1)
+    with FastDataset(path) as dataset:
+        expected = [sample["latents"].tolist() for sample in dataset]
+    for number in range(24):
+        broken = bytearray(data)
+        if number % 6:
+            broken[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        else:
+            del broken[draw.randrange(len(data)) :]
+        place.write_bytes(broken)
+        with suppress(FastioError), FastDataset(path) as dataset:
+            assert expected == [sample["latents"].tolist() for sample in dataset]
+        result = CliRunner().invoke(cli, ["verify", path])
+        assert result.exit_code == 1, result.output
+        with open_store(path) as store:
+            assert COUNT == len(store)
