@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Qwen2VLConfig, Qwen2VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
 from transformers.models.qwen2_vl.processing_qwen2_vl import Qwen2VLProcessor
@@ -225,6 +225,48 @@ def test_samples_are_those_of_transformers(tmp_path: Path) -> None:
             values = batch["images"]["patches"][starts[own.start] : starts[own.stop]]
             levels = (theirs["pixel_values"] - values).abs() * 255 * min(image_processor.image_std)
             assert levels.max() < 1.01
+
+
+def qwen_model() -> Qwen2VLForConditionalGeneration:
+    """Qwen2-VL with a few random weights, for ids below 16 and patches of 4 x 4."""
+    torch.manual_seed(0)
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+    text = {
+        "vocab_size": 16,
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "rope_parameters": rope,
+    }
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 1}
+    vision = {"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 1, "patch_size": 4}
+    config = Qwen2VLConfig(text_config=text | heads, vision_config=vision, image_token_id=IMAGE, video_token_id=12)
+    return Qwen2VLForConditionalGeneration(config).eval()
+
+
+@torch.no_grad()
+def test_a_model_says_of_packed_chats_what_it_says_of_each(tmp_path: Path) -> None:
+    """Qwen2-VL's logits for a row of chats are those for each chat alone, with the positions that it makes for it."""
+    texts = {}
+    for number, count in enumerate(COUNTS):  # the model finds pictures by what stands between them
+        parts = [text(number, 0), *[[10, IMAGE, 11, number % 8]] * count]
+        texts[number] = np.concatenate(parts)
+    path, model = write(tmp_path / "s.lmdb", texts=texts), qwen_model()
+    dataset, steps = FastDataset(path), [*QWEN, Normalize([0.5] * 3, [0.25] * 3)]
+    tokens, patches = vision_lengths(dataset, steps)
+    packs = PackSampler(tokens, max_tokens=128, patches=patches, max_patches=400)
+    for batch in FastLoader(dataset, batch_sampler=packs, transforms=steps, collate=PackCollate(image_token=IMAGE)):
+        images, ids = batch["images"], batch["input_ids"][None]
+        positions = torch.cat([batch["position_ids"][None], batch["mrope_position_ids"]])[:, None]
+        pictures = {"pixel_values": images["patches"], "image_grid_thw": images["grid_thw"]}
+        whole = model(input_ids=ids, position_ids=positions, use_cache=False, **pictures).logits[0]
+        firsts, starts = np.cumsum([0, *batch["images_counts"].tolist()]), images["cu_seqlens"].tolist()
+        for place, (begin, end) in enumerate(pairwise(batch["cu_seqlens"].tolist())):
+            own, first, last = ids[:, begin:end], *firsts[place : place + 2]
+            values, grids = images["patches"][starts[first] : starts[last]], images["grid_thw"][first:last]
+            pictures = {"pixel_values": values, "image_grid_thw": grids, "mm_token_type_ids": (own == IMAGE).int()}
+            alone = model(input_ids=own, use_cache=False, **(pictures if last > first else {})).logits[0]
+            torch.testing.assert_close(whole[begin:end], alone, atol=1e-5, rtol=1e-4)
 
 
 def noise(height: int, width: int) -> NDArray[np.uint8]:

@@ -82,7 +82,8 @@ class PackedText:
         """Return how many tokens pictures with these grids of patches have."""
         if self.side is None:
             return np.full(len(grids), self.collate.image_length, np.int64)
-        return (grids // self.side).prod(axis=1)
+        counts: NDArray[np.int64] = (grids // self.side).prod(axis=1)
+        return counts
 
 
 @dataclass(frozen=True, slots=True)
