@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -38,6 +38,7 @@ from fastio.converters import open_source, pack
 from fastio.store.foreign.index import index_store
 from fastio.store.protocol import read_values
 from fastio.transforms import Normalize, RandomHorizontalFlip, RandomResizedCrop
+from fastio.types.spans import Spans
 from tests.converters.sources.tfrecord.records import example, write_records
 
 __all__ = ["KINDS", "Kind", "main"]
@@ -95,7 +96,7 @@ def _write_tfrecord(photos: Photos, path: Path) -> Path:
 
 
 def _of_tfrecord(path: Path, passes: int) -> Iterable[Any]:
-    from fastio.converters.sources.tfrecord.records import parse_example, scan_records
+    from fastio.converters.sources.tfrecord.records import parse_examples, scan_records
 
     files = [scan_records(str(each)) for each in sorted(path.iterdir())]
     records = [(file.place, start, size) for file in files for start, size in zip(file.starts, file.sizes, strict=True)]
@@ -106,7 +107,9 @@ def _of_tfrecord(path: Path, passes: int) -> Iterable[Any]:
         def read(index: int) -> tuple[bytes, int]:
             place, start, size = records[index]
             handles[place].seek(start)
-            features = parse_example(handles[place].read(size), 0, int(size))
+            record = np.frombuffer(handles[place].read(size), np.uint8)
+            (features,) = parse_examples(Spans.joined(record, np.array([size])), [record.data])
+            assert isinstance(features, Mapping)
             return features["image"].bytes_values()[0], int(features["label"].numbers()[0])
 
         return read

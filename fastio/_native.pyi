@@ -822,6 +822,28 @@ def look_up(pictures: NDArray[np.uint8], tables: NDArray[Any], out: NDArray[Any]
     channel, else pixel behind pixel.
     """
 
+def record_places(file: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """
+    Return start and size of the bytes of each whole record of a TFRecord file, (n, 2). No
+    checksum is compared.
+    """
+
+def parse_examples(spans: Spans) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], list[bytes]]:
+    """
+    Parse messages of tf.train.Example. Returns (n, 2), what is wrong with each (0 nothing,
+    1 a number without an end, 2 a field that leads out of its message, 3 a field of an
+    unknown type, 4 a SequenceExample) and the unknown type; the features, (m, 4): position
+    of the example, of the name, kind (1 bytes, 2 floats, 3 integers) and how many parts;
+    these parts, (p, 2), start and stop in the buffer of the span, each a value of bytes or a
+    run of packed numbers; and the names. Features of a bad example are not all there.
+    """
+
+def read_varints(data: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """
+    Return the numbers of varints that lie one behind the other. ValueError if the last one
+    has no end, or one has more than ten bytes.
+    """
+
 def tar_members(names: bytes, contents: Sequence[tuple[Spans, Spans]], places: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
     """
     Write ustar members, header and padding included, to their places in ``out``: of each

@@ -28,11 +28,12 @@ from fastio.converters.sources.tfrecord.records import (
     FLOAT_LIST,
     FOOT_BYTES,
     KINDS,
+    Example,
     Feature,
     NotAnExampleError,
     RecordFile,
     masked,
-    parse_example,
+    parse_examples,
     scan_records,
 )
 from fastio.errors import SourceError
@@ -133,16 +134,15 @@ class _Records:
         behind = Spans(spans.buffers, spans.shard, spans.starts + spans.sizes, feet)
         return np.array([view.view("<u4")[0] for view in map(np.array, behind.views())], np.uint32)
 
-    def example(self, row: int) -> dict[str, Feature]:
-        """Return the features of a record. Raises NotAnExampleError."""
-        start = int(self._starts[row])
-        return parse_example(self._views[self._shard[row]], start, start + int(self.sizes[row]))
+    def examples(self, rows: Indices) -> Iterator[Example | NotAnExampleError]:
+        """Yield the features of each of these records, or why it is no Example."""
+        return parse_examples(self.spans(rows), self._views)
 
     def values_of(self, name: str) -> Iterator[object]:
         """Yield a feature's value in each record, None where it has none."""
-        for row in range(len(self.sizes)):
+        for example in self.examples(np.arange(len(self.sizes))):
             try:
-                yield feature_value(self.example(row).get(name))
+                yield None if isinstance(example, NotAnExampleError) else feature_value(example.get(name))
             except NotAnExampleError:
                 yield None
 
@@ -150,9 +150,11 @@ class _Records:
         """Return the features of the first examples. Raises SourceError if none of these records is an Example."""
         seen: dict[str, SeenFeature] = {}
         reason, good = "", 0
-        for row in range(min(len(self.sizes), _SEEN_EXAMPLES)):
+        for example in self.examples(np.arange(min(len(self.sizes), _SEEN_EXAMPLES))):
             try:
-                for name, feature in self.example(row).items():
+                if isinstance(example, NotAnExampleError):
+                    raise example
+                for name, feature in example.items():
                     seen.setdefault(name, SeenFeature(name)).see(feature)
                 good += 1
             except NotAnExampleError as exc:
@@ -187,16 +189,13 @@ class _RecordReader:
         return replace(values, files=dict.fromkeys(in_records, self.records.paths))
 
     def _values(self, indices: Indices, spans: Spans, problems: dict[int, str]) -> Values:
-        examples = list[Mapping[str, Feature]]()
-        for i, row in enumerate(indices.tolist()):
-            example: Mapping[str, Feature] = {}
-            if i not in problems:
-                try:
-                    example = self.records.example(row)
-                    self._refuse_unknown(example)
-                except NotAnExampleError as exc:
-                    problems[i] = str(exc)
-            examples.append(example)
+        examples = list[Example]()
+        for i, example in enumerate(self.records.examples(indices)):
+            if isinstance(example, NotAnExampleError):
+                problems.setdefault(i, str(example))
+            elif words := self._unknown(example):
+                problems.setdefault(i, words)
+            examples.append({} if i in problems or isinstance(example, NotAnExampleError) else example)
         encoded = {each.field.name: self._encoded(each, examples, spans) for each in self.columns}
         for values in encoded.values():
             for i, sentence in values.problems.items():
@@ -207,15 +206,17 @@ class _RecordReader:
             {name: field.column for name, field in encoded.items() if field.column is not None},
         )
 
-    def _refuse_unknown(self, example: Mapping[str, Feature]) -> None:
+    def _unknown(self, example: Example) -> str:
+        """What to say of a feature that there may not be; "" without any."""
         unknown = set() if self.known is None else example.keys() - self.known
-        if unknown:
-            raise NotAnExampleError(
-                f"has the feature {min(unknown)!r}, which the first {_SEEN_EXAMPLES} examples lack: name the fields to "
-                "pack with --field"
-            )
+        if not unknown:
+            return ""
+        return (
+            f"has the feature {min(unknown)!r}, which the first {_SEEN_EXAMPLES} examples lack: name the fields to "
+            "pack with --field"
+        )
 
-    def _encoded(self, column: FeatureField, examples: Sequence[Mapping[str, Feature]], spans: Spans) -> EncodedField:
+    def _encoded(self, column: FeatureField, examples: Sequence[Example], spans: Spans) -> EncodedField:
         if not column.is_label or self.rule is None:
             return encode_features(column, examples, spans)
         labels, problems = np.zeros(len(examples), np.int64), dict[int, str]()
@@ -250,15 +251,13 @@ def _label_rule(
 
 # Features of examples as the bytes, or the column, that a store keeps of a field.
 
-_Example = Mapping[str, Feature]
-
 
 def lies_in_record(field: Field) -> bool:
     """Return whether the values of a field are those of a feature as they lie in their records."""
     return not field.is_column and (field.traits.is_text or not (field.traits.is_plain or field.traits.is_json))
 
 
-def encode_features(chosen: FeatureField, examples: Sequence[_Example], spans: Spans) -> EncodedField:
+def encode_features(chosen: FeatureField, examples: Sequence[Example], spans: Spans) -> EncodedField:
     """
     Encode one feature of each example; ``spans`` are those of the records, which the values of bytes lie in.
 
@@ -290,7 +289,7 @@ def feature_value(feature: Feature | None) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _in_records(field: Field, name: str, examples: Sequence[_Example], spans: Spans) -> EncodedField:
+def _in_records(field: Field, name: str, examples: Sequence[Example], spans: Spans) -> EncodedField:
     """Values of bytes where they lie in their files; texts are checked for being UTF-8."""
     starts, sizes = np.zeros(len(examples), np.int64), np.zeros(len(examples), np.int64)
     problems = dict[int, str]()

@@ -12,6 +12,7 @@
 #include "files/read_files.h"
 #include "files/readahead.h"
 #include "files/tar_members.h"
+#include "files/tf_records.h"
 #include "python/module.h"
 
 namespace fastio::python {
@@ -510,6 +511,86 @@ void bind_key_set(nb::module_& m) {
       "joined"_a, nb::sig("def name_hashes(joined: bytes) -> NDArray[np.uint64]"),
       "Return the 128 bits of each of the names joined by NUL, (n, 2), as a ``KeySet`` keeps "
       "them.");
+}
+
+// Records of TFRecord files and the features of their examples.
+
+namespace {
+
+Matrix<std::int64_t> record_places(const Bytes1& file) {
+  std::vector<Run> found;
+  {
+    const WithoutGil released;
+    found = fastio::record_places({file.data(), file.size()});
+  }
+  static_assert(sizeof(Run) == 2 * sizeof(std::int64_t));
+  return rows(reinterpret_cast<const std::int64_t*>(found.data()), found.size(), 2);
+}
+
+nb::tuple parse_examples(const Spans& spans) {
+  const auto examples = resolve(spans);
+  ExampleParser parser;
+  std::vector<std::int64_t> faults, features, parts;
+  {
+    const WithoutGil released;
+    std::size_t known = 0, placed = 0;
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      const ExampleFault fault = parser.add(examples[i]);
+      faults.push_back(static_cast<std::int64_t>(fault));
+      faults.push_back(fault == ExampleFault::type ? parser.bad_type() : 0);
+      for (; known < parser.features().size(); ++known) {
+        const auto& [name, kind, count] = parser.features()[known];
+        features.insert(features.end(), {static_cast<std::int64_t>(i), name, kind, count});
+      }
+      for (; placed < parser.parts().size(); ++placed) {
+        const auto& [start, size] = parser.parts()[placed];
+        const std::int64_t first = spans.starts.data()[i] + start;
+        parts.insert(parts.end(), {first, first + size});
+      }
+    }
+  }
+  nb::list names;
+  for (const std::string_view name : parser.names()) {
+    names.append(nb::bytes(name.data(), name.size()));
+  }
+  return nb::make_tuple(rows(faults.data(), faults.size() / 2, 2),
+                        rows(features.data(), features.size() / 4, 4),
+                        rows(parts.data(), parts.size() / 2, 2), names);
+}
+
+nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> read_varints(const Bytes1& bytes) {
+  std::vector<std::int64_t> found;
+  if (!fastio::read_varints({bytes.data(), bytes.size()}, found)) {
+    throw nb::value_error("a varint without an end");
+  }
+  auto copy = std::make_unique<std::int64_t[]>(found.size());
+  std::ranges::copy(found, copy.get());
+  std::int64_t* raw = copy.release();
+  const nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<std::int64_t*>(p); });
+  return {raw, {found.size()}, owner};
+}
+
+}  // namespace
+
+void bind_records(nb::module_& m) {
+  m.def("record_places", &record_places, "file"_a.noconvert(),
+        nb::sig("def record_places(file: NDArray[np.uint8]) -> NDArray[np.int64]"),
+        "Return start and size of the bytes of each whole record of a TFRecord file, (n, 2). No\n"
+        "checksum is compared.");
+  m.def(
+      "parse_examples", &parse_examples, "spans"_a,
+      nb::sig("def parse_examples(spans: Spans) -> tuple[NDArray[np.int64], "
+              "NDArray[np.int64], NDArray[np.int64], list[bytes]]"),
+      "Parse messages of tf.train.Example. Returns (n, 2), what is wrong with each (0 nothing,\n"
+      "1 a number without an end, 2 a field that leads out of its message, 3 a field of an\n"
+      "unknown type, 4 a SequenceExample) and the unknown type; the features, (m, 4): position\n"
+      "of the example, of the name, kind (1 bytes, 2 floats, 3 integers) and how many parts;\n"
+      "these parts, (p, 2), start and stop in the buffer of the span, each a value of bytes or a\n"
+      "run of packed numbers; and the names. Features of a bad example are not all there.");
+  m.def("read_varints", &read_varints, "data"_a.noconvert(),
+        nb::sig("def read_varints(data: NDArray[np.uint8]) -> NDArray[np.int64]"),
+        "Return the numbers of varints that lie one behind the other. ValueError if the last one\n"
+        "has no end, or one has more than ten bytes.");
 }
 
 }  // namespace fastio::python

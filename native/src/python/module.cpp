@@ -292,6 +292,7 @@ NB_MODULE(_native, m) {
   fastio::python::bind_key_set(m);
   fastio::python::bind_lmdb_pages(m);
   fastio::python::bind_look_up(m);
+  fastio::python::bind_records(m);
   fastio::python::bind_tar_members(m);
   fastio::python::bind_range_log(m);
   fastio::python::bind_functions(m);

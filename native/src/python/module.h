@@ -296,6 +296,7 @@ void bind_range_log(nb::module_& m);
 void bind_read_plans(nb::module_& m);
 void bind_row_batches(nb::module_& m);
 void bind_spans();
+void bind_records(nb::module_& m);
 void bind_tar_members(nb::module_& m);
 void bind_tensors(nb::module_& m);
 void bind_transcode(nb::module_& m);

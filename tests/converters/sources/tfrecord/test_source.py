@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fastio._native import checksum_crc32c
 from fastio.cli import cli
 from fastio.converters import LabelOptions, open_source, pack
 from fastio.converters.fields.types import parse_choice
-from fastio.converters.sources.tfrecord.records import parse_example
+from fastio.converters.sources.tfrecord.records import Example, NotAnExampleError, parse_examples
 from fastio.errors import SourceError
 from fastio.types.field_types import type_of
 from fastio.types.spans import Spans
@@ -299,6 +301,12 @@ def test_what_cannot_be_meant(tmp_path: Path, options: dict[str, Any], message: 
         open_source(path, fields=fields, label_options=LabelOptions(**options))
 
 
+def parsed(data: bytes) -> Example | NotAnExampleError:
+    """The features of one example, or why it is none."""
+    (found,) = parse_examples(Spans.joined(np.frombuffer(data, np.uint8), np.array([len(data)])), [memoryview(data)])
+    return found
+
+
 def test_protocol_buffers_in_other_words() -> None:
     """Unpacked numbers, unknown fields, a feature written twice and lists in parts are what the rules say."""
     unpacked = sized(3, varint(1 << 3) + varint(7) + varint(1 << 3) + varint(8))
@@ -307,8 +315,8 @@ def test_protocol_buffers_in_other_words() -> None:
     entries = {"u": unpacked, "f": floats, "two": sized(3, sized(1, b"\1")) + sized(3, sized(1, b"\2"))}
     features = b"".join(sized(1, sized(1, name.encode()) + sized(2, value)) for name, value in entries.items())
     last = sized(1, sized(1, b"u") + sized(2, feature(9)))
-    data = memoryview(unknown + sized(1, features) + sized(1, last))
-    found = parse_example(data, 0, len(data))
+    found = parsed(unknown + sized(1, features) + sized(1, last))
+    assert not isinstance(found, NotAnExampleError)
 
     assert {"u": [9], "f": [0.5, 1.5], "two": [1, 2]} == {name: each.numbers().tolist() for name, each in found.items()}
 
@@ -318,9 +326,41 @@ def test_protocol_buffers_in_other_words() -> None:
 )
 def test_varints(values: list[int]) -> None:
     """Integers of any size come back."""
-    data = memoryview(example({"a": values}))
+    found = parsed(example({"a": values}))
 
-    assert values == parse_example(data, 0, len(data))["a"].numbers().tolist()
+    assert not isinstance(found, NotAnExampleError)
+    assert values == found["a"].numbers().tolist()
+
+
+_NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=4)
+_VALUES = st.one_of(_NUMBERS, st.lists(st.binary(max_size=9), min_size=1, max_size=3))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.dictionaries(st.text(max_size=5), _VALUES, max_size=4), min_size=1, max_size=5))
+def test_any_examples(samples: list[dict[str, Any]]) -> None:
+    """Names and values of several examples come back, each with its own."""
+    data = [np.frombuffer(example(each), np.uint8) for each in samples]
+    sizes = np.array([len(each) for each in data], np.int64)
+    joined = np.concatenate(data)
+    found = list(parse_examples(Spans.joined(joined, sizes), [joined.data]))
+    for sample, each in zip(samples, found, strict=True):
+        assert not isinstance(each, NotAnExampleError)
+        values = {n: f.numbers().tolist() if f.kind == 3 else f.bytes_values() for n, f in each.items()}
+        assert sample == values
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 255), st.integers(0, 10_000))
+def test_damaged_examples(place: int, byte: int, stop: int) -> None:
+    """A byte that changed, and an end that is missing, are an error of the example, or values that lie within it."""
+    data = bytearray(example({"image": picture(1), "label": [1, 300], "caption": "x", "scores": [0.5, 1.5]}))
+    data[place % len(data)] = byte
+    del data[1 + stop % len(data) :]
+    found = parsed(bytes(data))
+    if not isinstance(found, NotAnExampleError):
+        parts = [part for each in found.values() for part in each.parts]
+        assert all(0 <= start <= end <= len(data) for start, end in parts)
 
 
 def test_against_tensorflow(tmp_path: Path) -> None:
