@@ -14,33 +14,60 @@ from fastio.converters.write.datasets import field_name
 from fastio.converters.write.writer import Writer
 from fastio.errors import FastioError, SchemaError, SourceError, StoreError
 from fastio.store import open_store
-from fastio.store.files.local import identity_of
+from fastio.store.files import open_file
+from fastio.store.files.local import identity_of, is_local
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.store import SealedStore
+from fastio.store.kinds.remote_copy import RemoteCopy
 
 __all__ = ["open_packed"]
 
 _RULES = 2  # by which rows become samples
 
 
-def open_packed(path: str, key: str) -> SealedStore:
+def open_packed(path: str, key: str, remote: Remote = DEFAULT) -> SealedStore:
     """
     Open the rows of a table (JSON lines, JSON, Parquet, Arrow) as samples: ``key`` is the column with their keys, the
     others are fields, with names and types as ``fastio.pack`` gives them.
 
-    They are packed into the cache directory, once for each version of the file. Raises SourceError for rows that cannot
-    be read and a column that is not there, SchemaError for values whose type is unclear, SampleError for a row that
-    does not fit, and StoreError if the cache directory cannot be written to.
+    They are packed into the cache directory, once for each version of the file, which is brought here if it lies behind
+    a URL. Raises SourceError for rows that cannot be read and a column that is not there, SchemaError for values whose
+    type is unclear, SampleError for a row that does not fit, and StoreError if the cache directory cannot be written
+    to.
     """
-    place = os.path.realpath(path)
-    version = {name: value for name, value in identity_of(Path(place).stat()).items() if name != "inode"}
-    bound = {"rules": _RULES, "table": place, "key": key, "version": version}
+    place = os.path.realpath(path) if is_local(path) else path
     out = _place(place, key)
     with suppress(StoreError):  # none yet, or a damaged one: packed anew
         store = open_store(out)
-        if store.metadata.get("packed_table") == bound:
+        if store.metadata.get("packed_table") == _bound(place, key, _identity(place, remote)):
             return store
         store.close()
-    table = TableFile(path)
+    if is_local(path):
+        _pack(TableFile(path), path, key, out, _bound(place, key, _identity(place, remote)))
+    else:
+        copy = RemoteCopy(path, remote)
+        with copy.named():
+            _pack(TableFile(copy.path), path, key, out, _bound(place, key, copy.identity))
+    return open_store(out)
+
+
+def _identity(place: str, remote: Remote) -> Mapping[str, int | str]:
+    """What tells versions of the table apart."""
+    if is_local(place):
+        return identity_of(Path(place).stat())
+    file = open_file(place, options=remote)
+    file.release()
+    return file.identity
+
+
+def _bound(place: str, key: str, identity: Mapping[str, int | str]) -> dict[str, Any]:
+    """What a packed table belongs to: this version of it. A URL may have a password in it: its name tells enough."""
+    version = {name: value for name, value in identity.items() if name != "inode"}
+    return {"rules": _RULES, "table": place if is_local(place) else Path(place).name, "key": key, "version": version}
+
+
+def _pack(table: TableFile, path: str, key: str, out: str, bound: Mapping[str, Any]) -> None:
+    """Write the rows of a table, which the user called ``path``, as a store."""
     if not table.is_typed:
         raise SourceError(
             f"{path}: the cells of a .{table.kind} have no types: pack it (fastio pack), and give the store instead"
@@ -60,7 +87,6 @@ def open_packed(path: str, key: str) -> SealedStore:
                 f"{out}: the rows of {path} cannot be kept there ({exc.strerror or exc}): set XDG_CACHE_HOME"
             ) from exc
         raise
-    return open_store(out)
 
 
 def _place(path: str, key: str) -> str:

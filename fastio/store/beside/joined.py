@@ -81,9 +81,9 @@ def beside(
 
     With ``stems``, keys are compared without their extensions: ``a/1.jpg`` is ``a/1.txt`` of a folder of captions.
 
-    One of ``others`` may be a table with types: JSON lines, JSON, Parquet or Arrow. ``on`` names its column with the
-    keys of ``store``; the other columns are fields. Its rows are packed into the cache directory, once for each version
-    of the file, with the types that ``fastio.pack`` infers.
+    One of ``others`` may be a table with types: JSON lines, JSON, Parquet or Arrow, also behind a URL. ``on`` names its
+    column with the keys of ``store``; the other columns are fields. Its rows are packed into the cache directory, once
+    for each version of the file, with the types that ``fastio.pack`` infers.
 
     ``fields`` gives fields of ``others`` another name, ``{"caption": "long_caption"}``, or leaves them out,
     ``{"label": None}``; ``{"captions.h5:label": None}`` is for one of several. ``read`` and ``remote`` are those
@@ -202,16 +202,16 @@ def open_beside(
         return open_store(path, read=read, remote=remote)
     from fastio.store.kinds.registry import later  # with what stores do without
 
-    opened: SealedStore = later("fastio.converters.write.table:open_packed")(os.fspath(path), on)
+    opened: SealedStore = later("fastio.converters.write.table:open_packed")(os.fspath(path), on, remote)
     return opened
 
 
 def _is_table(path: object) -> bool:
-    """Whether this is a table of this machine, whose rows have to be packed."""
+    """Whether this is a table, whose rows have to be packed: a file of this machine, or behind a URL by its name."""
     if not isinstance(path, (str, os.PathLike)):
         return False
     text = os.fspath(path)
-    return is_local(text) and is_table_name(Path(text).name) and Path(text).is_file()
+    return is_table_name(text.rpartition("/")[2]) and (not is_local(text) or Path(text).is_file())
 
 
 def _join(

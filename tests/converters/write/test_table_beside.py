@@ -13,6 +13,7 @@ from fastio import FastDataset, FastLoader, Writer, beside
 from fastio.cli import cli
 from fastio.converters.write import table
 from fastio.errors import FastioError, SchemaError
+from tests.servers.fixtures import Served
 
 ROWS = [{"file_name": f"a/{number}.png", "Caption": f"caption {number}", "score": number / 2} for number in range(6)]
 
@@ -118,3 +119,22 @@ def test_keys_that_do_not_match_and_cells_without_types(photos: str, tmp_path: P
     (tmp_path / "captions.csv").write_text("key,caption\na/0.png,x\n")
     with pytest.raises(FastioError, match=r"captions\.csv: the cells of a \.csv have no types: pack it"):
         beside(photos, tmp_path / "captions.csv")
+
+
+def test_a_table_behind_a_url(photos: str, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is brought once for each version; one without types, or that is not there, is refused in a line."""
+    written(served.root / "captions.parquet", ROWS[::-1])
+    url = f"{served.url}/captions.parquet"
+    with beside(photos, url, on="file_name") as both:
+        assert [row["Caption"] for row in ROWS] == [sample["caption"] for sample in FastDataset(both)]
+    with monkeypatch.context() as patched:
+        patched.setattr(table, "RemoteCopy", None)  # none is needed
+        beside(photos, url, on="file_name").close()
+    written(served.root / "captions.parquet", [{**row, "Caption": "new"} for row in ROWS])
+    result = CliRunner().invoke(cli, ["ls", photos, "--beside", url, "--on", "file_name", "--limit", "1"])
+    assert "caption: 'new'" in result.output
+    (served.root / "t.csv").write_text("file_name,caption\na,b\n")
+    for name, words in (("t.csv", "the cells of a .csv have no types"), ("none.parquet", "none.parquet")):
+        result = CliRunner().invoke(cli, ["ls", photos, "--beside", f"{served.url}/{name}", "--on", "file_name"])
+        assert (1, True) == (result.exit_code, f"{served.url}/{name}: " in result.output)
+        assert words in result.output
