@@ -36,7 +36,7 @@ _SECTIONS = {
 }
 _ADDING = {
     "Keys": ("on", "stems", "allow"),
-    "Sets of shards": ("shard_size", "resume"),
+    "Sets of shards": ("shard_size", "append", "resume"),
     "OTHER behind a URL": REMOTE_NAMES,
 }
 
@@ -209,6 +209,7 @@ def _line(report: PackReport) -> str:
 )
 @click.option("--overwrite", is_flag=True, help="Replace the field if it was added before.")
 @click.option("--shard-size", type=SIZE, metavar="SIZE", help="Bytes per shard, beside a set.  [default: 1GiB]")
+@click.option("--append", is_flag=True, help="Beside a set that has grown: add the field to its new samples alone.")
 @click.option("--resume", is_flag=True, help="Beside a set: write only the shards that are missing or damaged.")
 @remote_options
 def add_field(  # noqa: PLR0913 - an option each
@@ -222,6 +223,7 @@ def add_field(  # noqa: PLR0913 - an option each
     allow: str | None,
     overwrite: bool,
     shard_size: int | None,
+    append: bool,
     resume: bool,
     remote: Remote,
 ) -> None:
@@ -260,6 +262,7 @@ def add_field(  # noqa: PLR0913 - an option each
             allow=[name for name in odd if name in given],
             shard_bytes=shard_size,
             overwrite=overwrite,
+            append=append,
             resume=resume,
             progress=progress,
             remote=remote,

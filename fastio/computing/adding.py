@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastio.converters import pack
 from fastio.converters.packing.options import Progress
@@ -16,14 +18,16 @@ from fastio.converters.packing.record import PackReport
 from fastio.converters.sources.listed import ListedSource, read_stored
 from fastio.converters.sources.options import source_record
 from fastio.errors import SchemaError, StoreError
-from fastio.store.beside.added import added_fields, added_to, fields_folder
-from fastio.store.beside.joined import BesideStore, beside, open_beside, open_with_fields
+from fastio.store.beside.added import added_fields, added_to, fields_folder, last_added_to
+from fastio.store.beside.joined import BesideStore, beside, open_beside
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.formats import FORMATS
+from fastio.store.index.seal import set_checksum
 from fastio.store.index.store import SealedStore
 from fastio.store.opening import open_store
 from fastio.types.options import explains_names
 from fastio.types.schema import Schema
+from fastio.types.units import counted
 
 __all__ = ["add_field", "place_of_fields"]
 
@@ -42,6 +46,7 @@ def add_field(  # noqa: PLR0913 - an option of the command each
     allow: Literal["extra", "double"] | Sequence[Literal["extra", "double"]] = (),
     shard_bytes: int | None = None,
     overwrite: bool = False,
+    append: bool = False,
     resume: bool = False,
     progress: Progress | None = None,
     remote: Remote = DEFAULT,
@@ -55,7 +60,8 @@ def add_field(  # noqa: PLR0913 - an option of the command each
     Nothing of ``store`` is written: the field becomes a store of its own in the folder ``photos.lmdb.fields``, with the
     samples of ``store`` in their order, and in shards if ``store`` is a set of them. It appears when it is complete.
     ``FastDataset``, ``FastLoader``, ``beside`` and the commands open both as one; ``open_store`` opens the store alone.
-    A store that gets other content, by ``append`` or ``overwrite``, needs its field anew.
+    A store that gets other content under its name needs its field anew (``overwrite``); a set that has grown, only that
+    of its new samples, which ``append`` writes as further shards: ``source`` may then hold these alone.
 
     ``source`` is a store of any format, or a table; ``field`` is what it calls the field, if not ``name``. Its keys
     must be those of ``store``, each once, in any order: ``on``, ``stems`` and ``allow`` are those of
@@ -69,10 +75,9 @@ def add_field(  # noqa: PLR0913 - an option of the command each
     folder = place_of_fields(path)
     with ExitStack() as opened:
         first = opened.enter_context(open_store(path))
-        there = added_fields(path)
-        known = {*(each.name for each in first.schema.fields), *there} - ({name} & there.keys())
-        if name in known:
+        if name in first.schema:
             raise SchemaError(f"{path}: has a field {name!r} already: give the new one another name")
+        begin = _samples_with(first, added_fields(path).get(name), name) if append else 0
         other = source if isinstance(source, SealedStore) else open_beside(source, on=on, remote=remote)
         if other is not source:
             opened.enter_context(other)
@@ -81,22 +86,57 @@ def add_field(  # noqa: PLR0913 - an option of the command each
             names = ", ".join(each.name for each in other.schema.fields)
             raise SchemaError(f"{other.path}: has no field {asked!r}, to be added as {name!r}; there is {names}")
         renamed = {each.name: name if each.name == asked else None for each in other.schema.fields}
-        both = beside(first, other, stems=stems, allow=allow, fields=renamed)
+        allowed = (*((allow,) if isinstance(allow, str) else allow), *(("missing",) if append else ()))
+        both = beside(first, other, stems=stems, allow=allowed, fields=renamed)
+        order = _samples_from(begin, both, first, other.path)
         Path(folder).mkdir(exist_ok=True)
         try:
             report = pack(
-                _added(both, name, first, other, asked),
+                replace(_added(both, name, first, other, asked), order=order),
                 _place(first, folder, name),
                 shard_bytes=shard_bytes,
                 overwrite=overwrite,
+                append=append,
                 resume=resume,
                 progress=progress,
             )
         finally:
             with suppress(OSError):
                 Path(folder).rmdir()  # empty, if nothing was written
-    open_with_fields(path).close()  # all that is there now fits, and the map of keys is kept
+        beside(first, report.path).close()  # which keeps the map of their keys
     return report
+
+
+def _samples_with(first: SealedStore, place: str | None, name: str) -> int:
+    """Return how many samples of a set have a field, which is to be added to the others. Raises StoreError if none."""
+    if place is None or first.set_object is None:
+        raise StoreError(
+            f"{first.path}: append: expected a set with the field {name!r}, which has got more samples since: add the "
+            "field without --append"
+        )
+    with open_store(place) as field:
+        count, known = len(field), last_added_to(field)
+    before = [(each.count, each.size, each.file_crc) for each in first.set_object.members]
+    samples = np.cumsum([0, *(each for each, *_ in before)])
+    for number in np.flatnonzero(samples == count).tolist():
+        if known == {"identity": set_checksum(before[:number]), "samples": count}:
+            return count
+    raise StoreError(
+        f"{place}: was added to other samples than {first.path} began with: add the field anew (--overwrite)"
+    )
+
+
+def _samples_from(begin: int, both: BesideStore, first: SealedStore, path: str) -> NDArray[np.int64]:
+    """Return those of the joined samples that are ``begin`` and later ones in the first store; all of them must be."""
+    rows = both.members[0].rows
+    rows = np.arange(len(both)) if rows is None else rows.astype(np.int64)
+    order = np.flatnonzero(rows >= begin)
+    if len(order) != len(first) - begin:
+        missing = len(first) - begin - len(order)
+        raise SchemaError(
+            f"{path}: lacks {counted(missing, 'sample')} of the {len(first) - begin:,} new ones of {first.path}"
+        )
+    return order
 
 
 def place_of_fields(path: str) -> str:

@@ -204,6 +204,35 @@ def test_other_content_is_refused(tmp_path: Path) -> None:
     check(path)
 
 
+def test_a_set_that_grows(tmp_path: Path) -> None:
+    """Its new samples get the field as further shards; those that were there are not written again."""
+    path = photos(tmp_path / "p-%03d.tar", 14)
+    add_field(path, "latents", latents(tmp_path / "l.h5", KEYS[:14]), shard_bytes=4096)
+    with Writer(tmp_path / "more.tar", {"image": "image", "label": "label"}) as out:
+        for number in range(14, COUNT):
+            out.write({"image": picture(number), "label": number}, key=KEYS[number])
+    run("pack", tmp_path / "more.tar", path, "--append")
+    with pytest.raises(StoreError, match=r"to those that a set has got since \(fastio add-field --append\)"):
+        FastDataset(path)
+    folder = tmp_path / "p.fastio-set.fields"
+    before = {each: each.read_bytes() for each in folder.glob("*.tar")}
+    with pytest.raises(SchemaError, match="lacks 1 sample of the 6 new ones"):
+        add_field(path, "latents", latents(tmp_path / "some.h5", [*KEYS[:14], *KEYS[14:19]]), append=True)
+    with Writer(tmp_path / "new.h5", {"latents": "float16[2,3]"}) as out:
+        for number in reversed(range(14, COUNT)):
+            out.write({"latents": latents_of(number)}, key=KEYS[number])
+    run("add-field", path, "latents", "--from", tmp_path / "new.h5", "--append", "--shard-size", "4096")
+    check(path)
+    assert before == {each: each.read_bytes() for each in before}
+    assert "all good" in run("verify", path)
+    run("pack", tmp_path / "more.tar", path, "--overwrite")
+    with pytest.raises(StoreError, match=r"was added to other samples than .* began with"):
+        add_field(path, "latents", tmp_path / "new.h5", append=True)
+    single = photos(tmp_path / "s.lmdb")
+    with pytest.raises(StoreError, match="append: expected a set with the field 'latents'"):
+        add_field(single, "latents", tmp_path / "l.h5", append=True)
+
+
 def beside_with_nothing(path: str) -> object:
     """As ``fastio ls`` opens a store."""
     from fastio.store.beside.joined import NOTHING_BESIDE

@@ -22,24 +22,26 @@ from fastio.store.address import Address
 from fastio.store.files.local import expanded, is_local
 from fastio.store.formats import named
 from fastio.store.index.store import SealedStore
+from fastio.store.protocol import IN_PLACE
 from fastio.store.sets.names import SET_SUFFIX
 
-__all__ = ["added_fields", "added_to", "fields_folder", "is_added", "open_added"]
+__all__ = ["added_fields", "added_to", "fields_folder", "is_added", "last_added_to", "open_added"]
 
 _SUFFIX = ".fields"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")  # of a field; the names of shards have a number behind
 _ADDED_TO: Final = "added_to"
 
 
-def fields_folder(path: str) -> str | None:
+def fields_folder(path: str, *, in_place: bool = False) -> str | None:
     """
     Return the folder of the fields that are added to the store at ``path``: beside its file or folder, or its set
-    object. None for a store behind a URL, and for shards that no set object lists.
+    object, which no folder has whose files are read ``in_place``. None for a store behind a URL, and for shards that no
+    set object lists.
     """
     path = expanded(path)
     if not is_local(path):
         return None
-    place = Address.parse(path).set_object() or path
+    place = path if in_place else Address.parse(path).set_object() or path
     return f"{os.path.realpath(place)}{_SUFFIX}" if os.path.lexists(place) else None
 
 
@@ -48,9 +50,9 @@ def is_added(path: str) -> bool:
     return os.path.dirname(path).endswith(_SUFFIX)  # noqa: PTH120 - URLs, too
 
 
-def added_fields(path: str) -> dict[str, str]:
+def added_fields(path: str, *, in_place: bool = False) -> dict[str, str]:
     """Return the fields that were added to the store at ``path``, by name, and the paths of what holds them."""
-    folder = fields_folder(path)
+    folder = fields_folder(path, in_place=in_place)
     try:
         names = sorted(each.name for each in Path(folder).iterdir()) if folder is not None else []
     except (FileNotFoundError, NotADirectoryError):
@@ -74,18 +76,24 @@ def open_added(store: SealedStore, path: str, open_one: Callable[[str], SealedSt
     """
     opened: list[SealedStore] = []
     try:
-        for name, place in added_fields(path).items():
+        for name, place in added_fields(path, in_place=store.format == IN_PLACE).items():
             opened.append(open_one(place))
-            if opened[-1].metadata.get(_ADDED_TO) != added_to(store)[_ADDED_TO]:
+            if last_added_to(opened[-1]) != added_to(store)[_ADDED_TO]:
                 raise StoreError(
-                    f"{place}: was added to other samples than {path} holds now: add the field {name!r} anew (fastio "
-                    "add-field --overwrite), or remove this file"
+                    f"{place}: was added to other samples than {path} holds now: add the field {name!r} to those that "
+                    "a set has got since (fastio add-field --append), add it anew (--overwrite), or remove this file"
                 )
     except BaseException:
         for each in opened:
             each.close()
         raise
     return opened
+
+
+def last_added_to(field: SealedStore) -> Any:
+    """Return what a field was last added to: of one that has grown, each part says it of its own time."""
+    parts = field.metadata.get("merged") or [{"metadata": field.metadata}]
+    return parts[-1]["metadata"].get(_ADDED_TO)
 
 
 def added_to(store: SealedStore) -> Mapping[str, Any]:
