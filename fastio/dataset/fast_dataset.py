@@ -83,7 +83,8 @@ class FastDataset(Dataset[Any]):
     * ``path``: a store, also behind a URL (``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``), which
       ``remote=Remote(...)`` says how to read: fastio/guide/remote.md. ``read`` as in ``open_store``. Or a folder of
       files, or a container of another program, that is not packed, see "Folders in place" in
-      fastio/guide/loading.md; ``unpacked=Unpacked(labels=...)`` says what it does not tell itself.
+      fastio/guide/loading.md; ``unpacked=Unpacked(labels=...)`` says what it does not tell itself. ``jump`` as in
+      ``open_store``.
     * ``fields``: of a store with more fields, ``dataset[i]`` is a dict of all by name; ``fields=("image", "mask")``
       reads only these and makes a tuple, ``fields="image"`` the value alone. ``transform`` gets the sample whole.
       fastio/guide/fields.md says what each type of field becomes.
@@ -117,6 +118,7 @@ class FastDataset(Dataset[Any]):
         tv_tensors: bool = False,
         remote: Remote = DEFAULT,
         unpacked: Unpacked = AS_IT_IS,
+        jump: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(remote, Remote):
@@ -125,12 +127,14 @@ class FastDataset(Dataset[Any]):
             raise TypeError(f"unpacked={unpacked!r}: expected fastio.Unpacked, such as Unpacked(labels=...)")
         if isinstance(path, (str, Path)):
             placed = partial(staged_path, options=remote, read=read)
-            self.store: SampleStore = open_with_fields(path, read=read, remote=remote, unpacked=unpacked, placed=placed)
+            self.store: SampleStore = open_with_fields(
+                path, read=read, remote=remote, unpacked=unpacked, jump=jump, placed=placed
+            )
         elif not hasattr(path, "schema"):
             raise TypeError(not_a_path("the path of a store", path))
         else:
             self.store = path
-            _check_defaults(path, read, remote, unpacked)
+            _check_defaults(path, read, remote, unpacked, jump=jump)
         for name, function in (("transform", transform), ("target_transform", target_transform)):
             if function is not None and not callable(function):
                 raise TypeError(f"{name}={function!r}: expected a function, such as Compose([...])")
@@ -694,7 +698,7 @@ def _is_flat(field: Field) -> bool:
     return field.traits.is_ragged and field.shape == (None,) and not field.role
 
 
-def _check_defaults(store: SampleStore, read: Read, remote: Remote, unpacked: Unpacked) -> None:
+def _check_defaults(store: SampleStore, read: Read, remote: Remote, unpacked: Unpacked, *, jump: bool) -> None:
     """Raise ValueError for options that only the opening of a path uses."""
     if read != "auto":
         raise ValueError(f"{store.path}: read={read!r} is for a path; give it to open_store(path, read={read!r})")
@@ -702,6 +706,8 @@ def _check_defaults(store: SampleStore, read: Read, remote: Remote, unpacked: Un
         raise ValueError(f"{store.path}: remote= is for a path; give it to open_store(path, remote=...)")
     if unpacked != AS_IT_IS:
         raise ValueError(f"{store.path}: unpacked= is for a path; give it to open_store(path, unpacked=...)")
+    if jump:
+        raise ValueError(f"{store.path}: jump= is for a path; give it to open_store(path, jump=True)")
 
 
 def _reader(store: SampleStore, name: str, mode: str | None) -> RowReader:

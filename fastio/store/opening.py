@@ -37,6 +37,7 @@ def open_store(
     read: Read = "auto",
     remote: Remote = DEFAULT,
     unpacked: Unpacked = AS_IT_IS,
+    jump: bool = False,
 ) -> SealedStore:
     """
     Open a packed dataset; its suffix names the format in FORMATS.
@@ -52,6 +53,9 @@ def open_store(
     own, "remote" asks a server for ranges; "auto" takes that for URLs, "pread" on network file systems, "map"
     elsewhere. Files of a folder are opened, read and closed one by one, unless they hold several samples each.
 
+    With ``jump``, start points within JPEGs of such a folder are noted beside its index when they are first read, so
+    that their crops decode faster from then on, unless ``fastio index`` has added some.
+
     Raises StoreNotFound where nothing lies, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer
     version, and for what is no store and cannot be read where it lies, such as a damaged container.
     """
@@ -62,7 +66,8 @@ def open_store(
         from fastio.store.opening_urls import open_url
 
         return open_url(path, read, remote, unpacked)
-    way = Way(read, remote, partial(open_store, read=read, remote=remote, unpacked=unpacked))
+    opener = partial(open_store, read=read, remote=remote, unpacked=unpacked, jump=jump)
+    way = Way(read, remote, opener, jump=jump)
     if named(path) is None or Path(path).is_dir():
         from fastio.store.opening_files import open_as_kept
 

@@ -19,7 +19,7 @@ _list_samples = later("fastio.converters.sources.in_place:list_samples")  # whic
 
 def open_as_kept(path: str, options: Unpacked, way: Way) -> SealedStore | None:
     """Open the samples of a path by their index; None if none is kept that is still right."""
-    shard = open_kept(path, options, way.read)
+    shard = open_kept(path, options, way.read, jump=way.jump)
     return None if shard is None else _store(shard, options, way)
 
 
@@ -38,7 +38,7 @@ def open_files(path: str, options: Unpacked, way: Way, error: StoreError) -> Sea
         raise kind(str(exc)) from exc
     if isinstance(content, str):
         raise kind(not_packed(path, options, why=content)) from error
-    return _store(open_listed(path, options, content, way.read), options, way)
+    return _store(open_listed(path, options, content, way.read, jump=way.jump), options, way)
 
 
 def list_again(path: str, options: Unpacked = AS_IT_IS) -> Shard:

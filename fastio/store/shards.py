@@ -35,12 +35,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the files of a store are opened: ``opener`` does it again in the process that unpickles the store."""
+    """
+    How the files of a store are opened: ``opener`` does it again in the process that unpickles the store. With
+    ``jump``, start points of pictures in place are noted when these are first read.
+    """
 
     read: Read
     remote: Remote
     opener: Callable[[str], SealedStore]
     stage: StageInUse | None = None
+    jump: bool = False
 
 
 def store_of(path: str, form: Format, shards: Sequence[Shard], way: Way) -> SealedStore:

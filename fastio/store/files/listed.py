@@ -27,6 +27,8 @@ from fastio.types.spans import Spans, numbers_within
 
 __all__ = ["FileList", "ListedFiles", "ListedFolder"]
 
+Note = Callable[[Spans, _native.ThreadPool | None], Spans]
+
 _KEPT = -1  # in place of where a name begins: bytes that lie in no file
 
 
@@ -95,6 +97,7 @@ class ListedFolder:
         self.identity: Mapping[str, int | str] = {"size": self.size, "content": content}
         self.check_listing = check_listing
         self.forget = forget
+        self.note: Note | None = None  # what happens to values of these files whenever they were read
 
     def check(self) -> None:
         """Raise StoreError if the folder is another by now, or if one of its files is: all are looked at."""
@@ -208,6 +211,7 @@ class ListedFiles:
     def __init__(self, sources: Sequence[ListedFolder]) -> None:
         self.opens = Opens(self.threads)
         self._sources = sources
+        self._note = sources[0].note if len(sources) == 1 else None
         self.buffers = _native.Buffers([source.size for source in sources])
 
     def fetch(
@@ -241,7 +245,7 @@ class ListedFiles:
             reads.append(_Read(job, status, positions[owner], spent_ns, opened))
         memory = _native.Buffers([out] * len(self._sources))
         there = Spans(memory, spans.shard, places, spans.sizes, spans.checksums, spans.intervals)
-        return _Fetched(there, reads, self.opens)
+        return _Fetched(there, reads, self.opens, self._note, pool)
 
     def _fetch_one(
         self,
@@ -260,7 +264,7 @@ class ListedFiles:
         )
         place = np.zeros(1, np.int64)
         there = Spans(_native.Buffers([out]), spans.shard, place, spans.sizes, spans.checksums, spans.intervals)
-        return _Fetched(there, [_Read(job, status, place, spent_ns, 1)], self.opens)
+        return _Fetched(there, [_Read(job, status, place, spent_ns, 1)], self.opens, self._note, pool)
 
     def read_ahead(
         self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
@@ -319,6 +323,8 @@ class _Fetched:
     spans: Spans
     reads: Sequence[_Read]
     opens: Opens
+    note: Note | None
+    pool: _native.ThreadPool | None
 
     def wait(self) -> tuple[Spans, NDArray[np.int32] | None]:
         """See Fetched."""
@@ -331,7 +337,7 @@ class _Fetched:
                 self.opens.add(read.opened, float(read.spent_ns.sum()) / 1e9, waited_s)
                 waited_s = 0.0
         if not any(read.status.any() for read in self.reads):
-            return self.spans, None
+            return self.spans if self.note is None else self.note(self.spans, self.pool), None
         status = np.full(len(self.spans), _native.OK, np.int32)
         for read in self.reads:
             np.maximum.at(status, read.owner, read.status)

@@ -57,6 +57,7 @@ from fastio.store.files.fetch import fetch_pieces
 from fastio.store.files.listed import FileList, ListedFolder
 from fastio.store.files.local import network_file_system
 from fastio.store.files.mapped_folder import MappedFolder, are_few
+from fastio.store.foreign.noted_points import NotedPoints, points_path
 from fastio.store.foreign.sidecar import index_places, publish_sidecar
 from fastio.store.index.arrays import Keys
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal
@@ -139,11 +140,11 @@ def root_of(path: str) -> str:
     return real if Path(real).is_dir() else str(Path(real).parent)
 
 
-def open_kept(path: str, options: Unpacked, read: Read = "auto") -> Shard | None:
+def open_kept(path: str, options: Unpacked, read: Read = "auto", *, jump: bool = False) -> Shard | None:
     """
     Return the samples of a path by the index that is kept; None if there is none, or none that is still right.
 
-    ``read`` is as in ``open_store``.
+    ``read`` and ``jump`` are as in ``open_store``.
     """
     if not (Path(path).exists() or is_pattern(path)):
         return None
@@ -157,15 +158,18 @@ def open_kept(path: str, options: Unpacked, read: Read = "auto") -> Shard | None
         except StoreError as exc:
             _LOG.debug("%s", exc)
             continue
-        return shard
+        return _noting(shard, place) if jump else shard
     return None
 
 
-def open_listed(path: str, options: Unpacked, content: FolderContent, read: Read = "auto") -> Shard:
+def open_listed(
+    path: str, options: Unpacked, content: FolderContent, read: Read = "auto", *, jump: bool = False
+) -> Shard:
     """
     Return the samples that a source found, and keep their index; what differs from an older one is logged.
 
-    ``read`` is as in ``open_store``. Raises StoreError if a file was changed since it was listed, or cannot be mapped.
+    ``read`` and ``jump`` are as in ``open_store``. Raises StoreError if a file was changed since it was listed, or
+    cannot be mapped.
     """
     root = root_of(path)
     files, starts, sizes = _laid_out(root, content)
@@ -195,8 +199,30 @@ def open_listed(path: str, options: Unpacked, content: FolderContent, read: Read
     if before is not None:
         _tell_changes(path, before.data.files, files)
         shard = _with_known(shard, files, before)
-    _keep(shard, options, files, stamps, content.begun_ns)
-    return _mapped(shard, data, read)
+    place = _keep(shard, options, files, stamps, content.begun_ns)
+    shard = _mapped(shard, data, read)
+    return _noting(shard, place) if jump and place else shard
+
+
+def _noting(shard: Shard, place: str) -> Shard:
+    """
+    Return files whose start points are noted beside their index when they are first read; as they are if the index has
+    some, if they are no JPEGs in files of their own, or if these cannot be kept there.
+    """
+    names = [field.name for field in shard.schema.payload if field.traits.is_image]
+    folder = shard.data
+    if len(names) != 1 or names[0] in shard.intervals or not isinstance(folder, ListedFolder):
+        return shard
+    listing = crc32(folder.files.names)
+    for array in (folder.files.sizes, folder.files.mtimes):
+        listing = crc32(byte_view(array), listing)
+    try:
+        points = NotedPoints(points_path(place), shard.sizes[names[0]], listing)
+    except (StoreError, OSError) as exc:
+        _LOG.warning("%s: no start points are noted: %s", shard.path, exc)
+        return shard
+    folder.note = points.note
+    return replace(shard, noted={names[0]: points.placed})
 
 
 def _mapped(shard: Shard, folder: ListedFolder, read: Read) -> Shard:
@@ -481,6 +507,8 @@ def keep_content(shard: Shard, options: Unpacked) -> str:
             kept.data.check()
             known = replace(kept.shard, checksums=shard.checksums, shapes=shard.shapes, intervals=shard.intervals)
             _write(place, known, options, kept.data.files, kept.stamps)
+            if shard.intervals:
+                Path(points_path(place)).unlink(missing_ok=True)  # which the index has, too
             return place
     raise StoreError(
         f"{shard.path}: has no index that could keep it: if it is being changed, try again; if neither its "
@@ -501,11 +529,14 @@ def _places(path: str, options: Unpacked) -> list[str]:
     return places[-1:] if is_pattern(path) else places
 
 
-def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, begun_ns: int) -> None:
-    """Write the index where that is possible, unless what it depends on may still change without a trace."""
+def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, begun_ns: int) -> str:
+    """
+    Write the index where that is possible, unless what it depends on may still change without a trace; return where, ""
+    if it is not kept.
+    """
     if int(stamps.values[:, 1].max(initial=0)) > begun_ns - SETTLED_NS:
         _LOG.debug("%s: no index is kept, because it was changed a moment ago", shard.path)
-        return
+        return ""
     for place in _places(shard.path, options):
         try:
             Path(place).parent.mkdir(parents=True, exist_ok=True)
@@ -513,7 +544,8 @@ def _keep(shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps, beg
         except (StoreError, OSError) as exc:
             _LOG.debug("%s: its index is not kept in %s: %s", shard.path, place, exc)
         else:
-            return
+            return place
+    return ""
 
 
 def _write(place: str, shard: Shard, options: Unpacked, files: FileList, stamps: _Stamps) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import crc32
+from fastio._native import Buffers, crc32
 from fastio.errors import StoreCorrupt
 from fastio.store.files import ByteSource
 from fastio.store.files.local import is_local
@@ -72,6 +72,21 @@ class Intervals:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedIntervals:
+    """Intervals where they lie: a buffer for each shard, and start and size in bytes of each value's."""
+
+    buffers: Buffers
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, intervals: Intervals, shards: int) -> PlacedIntervals:
+        """Return the intervals of so many shards, which lie in one array."""
+        sizes = 4 * intervals.counts.astype(np.int64)
+        return cls(Buffers([intervals.places.view(np.uint8)] * shards), np.cumsum(sizes) - sizes, sizes)
+
+
+@dataclass(frozen=True, slots=True)
 class Shard:
     """
     One file of a store, and its index: arrays that the file's kind has mapped or copied.
@@ -99,6 +114,7 @@ class Shard:
     points_file: ByteSource | None = None  # the sidecar that the start points are from, see ``jump_tables``
     counts: Mapping[str, NDArray[np.uint32]] = field(default_factory=dict)
     is_member: bool = False  # whether a set object lists it by its seal, which is not read for remote files
+    noted: Mapping[str, PlacedIntervals] = field(default_factory=dict)  # which grow while the file is open
 
     def values(self, name: str) -> int:
         """Return how many values a payload field has: one per sample, or per element of its lists."""

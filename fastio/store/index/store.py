@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Buffers, SpanIndex, checksum
+from fastio._native import SpanIndex, checksum
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.index.arrays import IndexArray, IndexArrays, Keys, key_text
 from fastio.store.index.elements import Elements
 from fastio.store.index.seal import set_checksum
-from fastio.store.index.sealed import Intervals, Shard
+from fastio.store.index.sealed import Intervals, PlacedIntervals, Shard
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.types.receipt_sum import MODULUS, sum_indices, sum_samples
 from fastio.types.schema import Field, Schema
@@ -52,15 +52,15 @@ class _Content:
     shards: Sequence[Shard]
     index: JoinedIndex
     files: StoreFiles
-    intervals: Mapping[str, tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]]  # as ``_placed`` returns them
+    intervals: Mapping[str, PlacedIntervals]
     places: Mapping[str, SpanIndex]  # of each payload field
 
     def interval_spans(self, field: str, shard: NDArray[np.int32], chosen: NDArray[np.int64]) -> Spans | None:
         """Return the restart intervals of some samples; None if the field has none."""
         if field not in self.intervals:
             return None
-        buffers, starts, sizes = self.intervals[field]
-        return Spans(buffers, shard, starts[chosen], sizes[chosen])
+        placed = self.intervals[field]
+        return Spans(placed.buffers, shard, placed.starts[chosen], placed.sizes[chosen])
 
 
 class SealedStore:
@@ -98,7 +98,9 @@ class SealedStore:
         self.shard_paths: Sequence[str] = tuple(index.paths)
         self._ends = np.cumsum(index.counts, dtype=np.int64)
         self._count = int(self._ends[-1])
-        intervals = {name: _placed(part, len(index.counts)) for name, part in index.intervals.items()}
+        intervals = {name: PlacedIntervals.of(part, len(index.counts)) for name, part in index.intervals.items()}
+        if len(shards) == 1:
+            intervals.update(shards[0].noted)
         places = {field.name: index.places(field, self._ends) for field in self.schema.payload}
         self._content: _Content | None = _Content(shards, index, files_of(index.sources), intervals, places)
 
@@ -319,12 +321,6 @@ def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int) -> S
     if store.identity != identity:
         raise StoreError(f"{path}: was replaced since it was opened: open it again everywhere")
     return store
-
-
-def _placed(intervals: Intervals, shards: int) -> tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]:
-    """Return the intervals of all shards as a buffer each, and start and size in bytes of each sample's."""
-    sizes = 4 * intervals.counts.astype(np.int64)
-    return Buffers([intervals.places.view(np.uint8)] * shards), np.cumsum(sizes) - sizes, sizes
 
 
 def _unknown(count: int) -> NDArray[np.int32]:
