@@ -193,6 +193,11 @@ def _array(name: str, dtype: str, shape: tuple[object, ...], *, role: str, words
         if size is not None and (isinstance(size, bool) or not isinstance(size, int)):
             raise SchemaError(f"field {name!r}: expected whole numbers or None in the shape, got {shape}")
         sizes.append(size)
+    if None in sizes[1:]:
+        raise SchemaError(
+            f"field {name!r}: only the first size of an array may differ between samples, got {words or tuple(sizes)}: "
+            f"pack it flat, {dtype}[*], beside its sizes, int64[{len(sizes)}] column; or as files of NumPy, bytes"
+        )
     codec = RAGGED if None in sizes else RAW if sizes else COLUMN
     return Field(name, codec, _dtype(name, dtype, words or dtype), tuple(sizes), role)
 
@@ -202,6 +207,9 @@ def _dtype(name: str, dtype: str, words: str) -> str:
         known = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError):
         known = None
+    if dtype == "bfloat16":
+        wider = words.replace(dtype, "float32")
+        raise SchemaError(f"field {name!r}: NumPy has no bfloat16: {wider} keeps every value, in twice the bytes")
     if known is None or known.kind not in "biufc":
         raise _unknown(name, words)
     return known.newbyteorder("<").str

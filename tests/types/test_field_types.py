@@ -92,6 +92,13 @@ def test_unknown_types(type_: object) -> None:
         ("image[*] per boxes", "only rows can be per boxes, as many as it has: int64[*]"),
         ("int64 per boxes", "only rows can be per boxes, as many as it has: int64[*]"),
         ("float33[2]", "expected a type such as image, "),
+        ("bfloat16[4,8]", "NumPy has no bfloat16: float32[4,8] keeps every value, in twice the bytes"),
+        ("bfloat16[4][*]", "NumPy has no bfloat16: float32[4] keeps every value"),
+        ("float16[16,*,*]", "only the first size of an array may differ between samples, got float16[16,*,*]: pack it"),
+        (
+            ("float32", (None, None)),
+            "only the first size of an array may differ between samples, got (None, None): pack",
+        ),
         (str, "expected a type by its name, such as 'text', got <class 'str'>"),
         (np.float32, "expected a type by its name, such as 'float32', got <class 'numpy.float32'>"),
         (5, "expected a type by its name, such as 'image', got 5"),
