@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fastio import FastDataset, SampleError, SchemaError, StoreError, Writer, pack
+from fastio import FastDataset, FastLoader, SampleError, SchemaError, StoreError, Writer, pack
 from fastio.cli import cli
 from fastio.converters.inspect.contact_sheet import contact_sheet, shown_lists
 from fastio.store import open_store
+from fastio.transforms import Resize
 
 FIELDS = {
     "images": "image[*]",
@@ -119,6 +120,17 @@ def test_any_indices(tmp_path: Path, shapes: list[tuple[int, int]], data: st.Dat
         found = [loaded(each) for each in dataset.__getitems__(indices)]
 
     assert [plain(samples[i]) for i in indices] == found
+
+
+def test_samples_may_be_assigned(tmp_path: Path) -> None:
+    """Lists follow the samples that are chosen, in their order, also in a loader."""
+    samples = [sample(i, i % 3) for i in range(6)]
+    dataset = FastDataset(write(tmp_path / "s.lmdb", samples))
+    dataset.samples = [dataset.samples[i] for i in (4, 2, 4)]
+    (batch,) = FastLoader(dataset, 3, transforms=Resize((8, 8)))
+
+    assert [plain(samples[i]) for i in (4, 2, 4)] == [loaded(each) for each in dataset]
+    assert ([1, 2, 1], [4, 2, 4]) == (batch["images_counts"].tolist(), batch["label"].tolist())
 
 
 def test_workers_read_lists(tmp_path: Path) -> None:
