@@ -7,12 +7,14 @@ import io
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from fastio.codec.copied import pixels_of
 from fastio.codec.pillow import PLUGIN_ERRORS, decode_mask_with_pillow, open_picture, teach_pillow
 from fastio.converters.sources.source import damaged
 from fastio.errors import FastioError
@@ -23,6 +25,7 @@ from fastio.types.schema import Field
 
 __all__ = [
     "contact_sheet",
+    "main_picture",
     "shown_lists",
     "shown_samples",
 ]
@@ -45,6 +48,14 @@ class ShownSample:
     picture: Image.Image | str
 
 
+def main_picture(store: SampleStore) -> Field | None:
+    """Return the field whose pictures are shown: encoded ones, else raw ones, else masks; None if there are none."""
+    encoded = store.schema.picture
+    if encoded is not None and not encoded.traits.is_mask:
+        return encoded
+    return next((field for field in store.schema.payload if field.is_raw_picture), encoded)
+
+
 def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None = None) -> list[ShownSample]:
     """
     Return ``count`` samples, each fitted into ``size`` x ``size`` pixels. Raises FastioError if the store has no
@@ -54,7 +65,7 @@ def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None
     with it, they are drawn at random. A sample whose bytes differ from their checksum, or that cannot be decoded,
     comes with the reason. The mask, the boxes and the points beside a picture are drawn over it.
     """
-    field = store.schema.picture
+    field = main_picture(store)
     if field is None or len(store) == 0:
         raise FastioError(f"{store.path}: has no images to show: `fastio ls` lists its samples")
     indices = _chosen(len(store), count, seed)
@@ -71,7 +82,7 @@ def shown_lists(store: SampleStore, *, count: int, size: int, seed: int | None =
     indices = _chosen(len(store), count, seed)
     rows: list[list[ShownSample]] = [[] for _ in indices]
     labels = _labels(store, indices)
-    main = store.schema.picture
+    main = main_picture(store)
     if main is not None:
         for row, shown in zip(rows, _shown(store, main, indices, labels, size), strict=True):
             row.append(shown)
@@ -100,7 +111,7 @@ def _shown(
 ) -> list[ShownSample]:
     """Return the pictures of these samples in one field, with what is drawn over them."""
     spans, keys = read_values(store, field.name, indices), store.keys(indices)
-    picture = _mask_picture if field.traits.is_mask else _picture
+    picture = _mask_picture if field.traits.is_mask else partial(_picture, field)
     changed = set(damaged(spans).tolist())
     over = read_fields(store, [other for other in drawn_fields(store) if other != field], indices)
     return [
@@ -175,16 +186,21 @@ def _labels(store: SampleStore, indices: np.ndarray[tuple[int], np.dtype[np.int6
     return [str(names[v]) if 0 <= v < len(names) else f"label {v}" for v in values]
 
 
-def _picture(data: bytes, size: int, over: Sequence[tuple[Field, bytes]]) -> Image.Image | str:
+def _picture(field: Field, data: bytes, size: int, over: Sequence[tuple[Field, bytes]]) -> Image.Image | str:
     """The image, fitted into the cell, small ones enlarged by whole factors so that their pixels show; or why not."""
-    teach_pillow(data)
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            stored = image.size
-            image.draft("RGB", (2 * size, 2 * size))
-            picture = image.convert("RGB")
-    except PLUGIN_ERRORS as exc:
-        return f"cannot be decoded: {exc}"
+    if field.is_raw_picture:
+        pixels = pixels_of(field, np.frombuffer(data, np.uint8))
+        picture = Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels).convert("RGB")
+        stored = picture.size
+    else:
+        teach_pillow(data)
+        try:
+            with Image.open(io.BytesIO(data)) as image:
+                stored = image.size
+                image.draft("RGB", (2 * size, 2 * size))
+                picture = image.convert("RGB")
+        except PLUGIN_ERRORS as exc:
+            return f"cannot be decoded: {exc}"
     fitted = _into_cell(picture, size, Image.Resampling.BICUBIC)
     draw_fields(fitted, stored, over)
     return fitted

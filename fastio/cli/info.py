@@ -195,10 +195,10 @@ def sample_pictures(store: SampleStore, *, count: int = 36) -> PictureGrid | Non
 
     A picture that is damaged comes as the reason instead.
     """
-    from fastio.converters.inspect.contact_sheet import shown_samples
+    from fastio.converters.inspect.contact_sheet import main_picture, shown_samples
     from fastio.measure.report.page import Picture, PictureGrid
 
-    if len(store) == 0 or store.schema.picture is None:
+    if len(store) == 0 or main_picture(store) is None:
         return None
     samples = shown_samples(store, count=count, size=_SIZE)
     shown = [

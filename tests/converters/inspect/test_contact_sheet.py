@@ -12,7 +12,7 @@ from PIL import Image, ImageFont
 from fastio.converters.inspect.contact_sheet import contact_sheet, shown_samples
 from fastio.errors import FastioError
 from fastio.store import open_store
-from fastio.types.schema import BYTES, Field
+from fastio.types.schema import BYTES, RAW, Field
 from tests.conftest import encode, write_store
 from tests.dataset.many_fields import write_fields
 
@@ -120,6 +120,22 @@ def test_damage_is_not_drawn(tmp_path):
 def test_a_whole_store_has_no_problems(store):
     """Nothing is said of whole pictures."""
     assert [] == contact_sheet(store)[1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_planar"),
+    [((4, 6), False), ((4, 6, 1), False), ((4, 6, 3), False), ((4, 6, 3), True), ((4, 6, 4), True)],
+)
+def test_raw_pictures(tmp_path, shape, is_planar):
+    """Pixels are shown as they are, whether their channels lie one behind the other or not."""
+    field = Field("image", RAW, "|u1", shape)
+    pixels = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    stored = np.moveaxis(pixels, -1, 0) if is_planar else pixels
+    path = write_store(tmp_path / "s.lmdb", [stored.tobytes()], field=field.planar if is_planar else field)
+    with open_store(path) as opened:
+        (sample,) = shown_samples(opened, count=1, size=12)
+    expected = np.asarray(Image.fromarray(pixels.reshape(4, 6, -1).squeeze()).convert("RGB"))
+    assert np.array_equal(expected.repeat(2, 0).repeat(2, 1), np.asarray(sample.picture))
 
 
 def test_nothing_to_show(tmp_path):

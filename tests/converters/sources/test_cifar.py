@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fastio import FastDataset
+from fastio.converters.inspect.sample_words import value_words
+from fastio.converters.inspect.unpack import unpack
 from fastio.errors import StoreError
 from fastio.store import open_store
 from tests.converters.sources.packed import packed, refused, run
@@ -131,6 +134,23 @@ def test_pickles_in_place(tmp_path: Path, protocol: int) -> None:
     with open_store(folder) as store:
         assert "planar" == store.schema["image"].codec
         assert "data_batch_1_0.png" == store.keys(np.array([0]))[0]
+
+
+def test_commands_that_look_into_it(tmp_path: Path) -> None:
+    """ls, show and verify take it where it lies; what unpack writes of it are its pictures."""
+    folder = cifar_folder(tmp_path / "c")
+    assert "data_batch_1_0.png" in run("ls", folder)
+    assert "contact_sheet" in run("show", folder, "-o", tmp_path / "contact_sheet.png")
+    assert "20 samples" in run("index", folder)
+    assert "all good" in run("verify", folder)
+    with open_store(folder) as store:
+        unpack(store, tmp_path / "out")
+        numbers = value_words(store, 0, store.schema.payload, width=40)["image"]
+    pixels = batch(folder / "data_batch_1")[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    for i, expected in enumerate(pixels):
+        with Image.open(tmp_path / "out" / f"data_batch_1_{i}.png") as image:
+            assert np.array_equal(expected, np.asarray(image))
+    assert [int(each) for each in numbers.strip("[.] ").split()[:4]] == pixels[0].ravel()[:4].tolist()
 
 
 def test_names_of_classes_that_change(tmp_path: Path) -> None:
