@@ -347,26 +347,51 @@ class _Work:
                 )
         return values
 
+    def computed(self, indices: Indices) -> tuple[dict[int, Mapping[str, Any]], dict[int, str]]:
+        """
+        Return what the function makes of these samples, by position, and what is wrong with the others.
+
+        Batches of which it refuses a sample are computed once more, sample by sample.
+        """
+        places = {index: position for position, index in enumerate(indices.tolist())}
+        made: dict[int, Mapping[str, Any]] = {}
+        refused: list[int] = []
+        with self.loader(indices, self.batch_size) as loader:
+            for each in loader.numbered():
+                positions = [places[index] for index in each.indices.tolist()]
+                try:
+                    made.update(_samples(positions, self.values(each)))
+                except SampleError:
+                    refused += positions
+            problems = {places[error.index]: _words(error) for error in loader.skipped}
+        if refused:
+            with self.loader(indices[refused], 1) as loader:
+                for each in loader.numbered():
+                    position = places[int(each.indices[0])]
+                    try:
+                        made.update(_samples([position], self.values(each)))
+                    except SampleError as exc:
+                        problems[position] = f"is refused by {_name_of(self.function)}: {exc}"
+        if len(made) + len(problems) != len(indices):
+            raise AssertionError(f"{len(made)} samples and {len(problems)} problems, expected {len(indices)}")
+        return made, problems
+
     def schema(self, asked: Fields) -> tuple[Schema, int]:
         """Return the fields of what the function returns for a first batch, and the bytes of a sample's values."""
-        store = self.dataset.store
-        made: dict[str, list[Any]] | None = None
-        first = ""  # why the first sample, or batch, that is not good is none
+        store, first = self.dataset.store, ""  # what is wrong with the first sample, if no batch has a good one
+        samples: list[Mapping[str, Any]] = []
         for start in range(0, len(store), self.batch_size):
-            with self.loader(np.arange(start, min(start + self.batch_size, len(store))), self.batch_size) as loader:
-                for each in loader.numbered():
-                    try:
-                        made = self.values(each)
-                    except SampleError as exc:
-                        first = first or f"is refused by {_name_of(self.function)}: {exc}"
-                first = first or next((_words(error) for error in loader.skipped), "")
-            if made is not None:
+            computed, problems = self.computed(np.arange(start, min(start + self.batch_size, len(store))))
+            samples = list(computed.values())
+            if samples:
                 break
-        if made is None:
+            first = first or problems[0]
+        if not samples:
             raise SchemaError(
                 f"{store.path}: none of its samples is good, so nothing tells what the function returns; the "
                 f"first {first}"
             )
+        made = {name: [sample[name] for sample in samples if name in sample] for name in samples[0]}
         named = asked.named or dict.fromkeys(made)
         lacking = next((name for name in named if name not in made), None)
         if lacking is not None:
@@ -376,7 +401,7 @@ class _Work:
         schema = Schema(tuple(field or infer_field(name, made[name]) for name, field in named.items()))
         encoded = [encode_values(field, made[field.name]).spans for field in schema.payload]
         nbytes = sum(int(spans.sizes.sum()) for spans in encoded if spans is not None)
-        return schema, -(-nbytes // max(1, len(next(iter(made.values())))))
+        return schema, -(-nbytes // len(samples))
 
 
 def _one_by_one(values: Any) -> list[Any]:
@@ -413,33 +438,8 @@ class _Computed:
         return lambda: self._values(indices)
 
     def _values(self, indices: Indices) -> Values:
-        places = {index: position for position, index in enumerate(indices.tolist())}
-        made: dict[int, Mapping[str, Any]] = {}
-        refused: list[int] = []  # the samples of batches of which the function refuses one
-        with self.work.loader(indices, self.work.batch_size) as loader:
-            for each in loader.numbered():
-                positions = [places[index] for index in each.indices.tolist()]
-                try:
-                    made.update(_samples(positions, self.work.values(each)))
-                except SampleError:
-                    refused += positions
-            problems = {places[error.index]: _words(error) for error in loader.skipped}
-        for position in refused:
-            self._alone(indices, position, made, problems)
-        if len(made) + len(problems) != len(indices):
-            raise AssertionError(f"{len(made)} samples and {len(problems)} problems, expected {len(indices)}")
+        made, problems = self.work.computed(indices)
         return self._encoded(len(indices), made, problems)
-
-    def _alone(
-        self, indices: Indices, position: int, made: dict[int, Mapping[str, Any]], problems: dict[int, str]
-    ) -> None:
-        """Compute one sample, which may be the one that the function refuses."""
-        with self.work.loader(indices[position : position + 1], 1) as loader:
-            for each in loader.numbered():
-                try:
-                    made.update(_samples([position], self.work.values(each)))
-                except SampleError as exc:
-                    problems[position] = f"is refused by {_name_of(self.work.function)}: {exc}"
 
     def _encoded(self, count: int, made: Mapping[int, Mapping[str, Any]], problems: dict[int, str]) -> Values:
         spans, columns, lists = dict[str, Spans](), dict[str, Any](), dict[str, ListSpans]()

@@ -327,6 +327,12 @@ def test_samples_that_the_function_refuses(photos: str, tmp_path: Path) -> None:
         assert COUNT - 2 == len(both)
 
 
+def test_a_sample_of_the_first_batch_is_refused(photos: str, tmp_path: Path) -> None:
+    """The others tell the fields, also where there is no batch without such a sample."""
+    report = compute(photos, tmp_path / "out.h5", refuses, on_error="skip", transforms=[Resize((8, 8))], batch_size=64)
+    assert (COUNT - 2, ["a/005.png", "a/017.png"]) == (report.packed, [problem.key for problem in report.skipped])
+
+
 def test_damaged_photos(photos: str, tmp_path: Path) -> None:
     """A bad sample of the store is a problem with its key, whatever batch it is in."""
     data = bytearray(Path(photos).read_bytes())
