@@ -9,10 +9,11 @@ are computed from the picture. At the end it paints a sample as classifier-free 
 import argparse
 import zlib
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image, ImageFilter
-from torch import nn
+from torch import Tensor, nn
 
 from fastio import FastLoader, Writer
 from fastio.transforms import ColorJitter, Normalize, Pick, RandomHorizontalFlip, RandomResizedCrop
@@ -33,7 +34,7 @@ if not options.store.exists():
             lines = captions.read_text().splitlines() if captions.exists() else []
             out.write({"photo": path, "edges": edges, "captions": lines}, key=path.stem)
 
-transforms = {
+transforms: dict[str | tuple[str, ...], list[Any]] = {
     ("photo", "edges"): [RandomResizedCrop(options.size, scale=(0.5, 1)), RandomHorizontalFlip()],
     "photo": [ColorJitter(0.1, 0.1), Normalize([0.5] * 3, [0.5] * 3)],
     "edges": [Normalize([0.5] * 3, [0.5] * 3)],
@@ -47,13 +48,14 @@ net = nn.Sequential(
 optimizer = torch.optim.AdamW([*words.parameters(), *net.parameters()], lr=2e-3)
 
 
-def predict(noisy, edges, captions, level):
+def predict(noisy: Tensor, edges: Tensor, captions: list[str], level: Tensor) -> Tensor:
     """The noise in pictures, as far as edges and captions tell; an empty caption tells nothing."""
     ids = [[zlib.crc32(word.encode()) % 4096 for word in caption.lower().split()] for caption in captions]
     starts = torch.tensor([0, *map(len, ids)][:-1]).cumsum(0)
     text = words(torch.tensor([i for each in ids for i in each], dtype=torch.long), starts)
     planes = torch.cat((text, level[:, None]), dim=1)[:, :, None, None].expand(-1, -1, *noisy.shape[2:])
-    return net(torch.cat((noisy, edges, planes), dim=1))
+    predicted: Tensor = net(torch.cat((noisy, edges, planes), dim=1))
+    return predicted
 
 
 with FastLoader(options.store, options.batch_size, shuffle=True, transforms=transforms) as loader:
