@@ -15,10 +15,10 @@ FILES = Path(__file__).parents[2] / "benchmarks" / "trainings" / "loaders"
 # Nothing that torchvision has: functions of a user's own, ours alone, and what choices and lists are made of. The
 # scenes that are measured have masks, but no boxes to crop by.
 UNMEASURED = {
-    "BaseTransform", "BatchTransform", "ChannelsLast", "Compiled", "Compose", "KeepBoxes", "KeepCrop", "KeepGeometry",
-    "KeepPoints", "Letterbox", "Mosaic", "NormalizeLayer", "OneOf", "Patchify", "PerBatch", "PerSample", "Pick",
-    "RandomApply", "RandomIoUCrop", "ResizeToBucket", "ResizeToTokens", "SmartResize", "Transform", "Views",
-    "invert_geometry", "move_boxes", "patches_of", "vision_lengths",
+    "BaseTransform", "BatchTransform", "ByField", "ByFraction", "ChannelsLast", "Compiled", "Compose", "KeepBoxes",
+    "KeepCrop", "KeepGeometry", "KeepPoints", "Letterbox", "Mosaic", "NormalizeLayer", "OneOf", "Patchify", "PerBatch",
+    "PerSample", "Pick", "RandomApply", "RandomIoUCrop", "ResizeToBucket", "ResizeToTokens", "SmartResize", "Transform",
+    "Views", "invert_geometry", "move_boxes", "patches_of", "vision_lengths",
 }  # fmt: skip
 
 
