@@ -15,9 +15,9 @@ from fastio.transforms import BaseTransform, BatchTransform, Transform
 CLASSES = [member for name in transforms.__all__ if isinstance(member := getattr(transforms, name), type)]
 KINDS = {BaseTransform, BatchTransform, Transform}
 # A layer of a network; lists of transforms; a function of a whole batch.
-NO_TRANSFORMS = {transforms.NormalizeLayer, transforms.Views, transforms.PerBatch}
-# Neither of one sample nor of a batch's pictures: they make something else of these.
-OF_SAMPLES = {transforms.Mosaic, transforms.Patchify}
+NO_TRANSFORMS = {transforms.NormalizeLayer, transforms.Views, transforms.ByField, transforms.PerBatch}
+# Neither of one sample nor of a batch's pictures: they make something else of these, or say what is to be made.
+OF_SAMPLES = {transforms.Mosaic, transforms.Patchify, transforms.Pick, transforms.ByFraction}
 BY_LIST = {transforms.RandomApply, transforms.OneOf}  # what their transforms are, they are
 
 
