@@ -37,6 +37,7 @@ __all__ = [
 
 
 _KIND = "store"  # of sources
+_OF_FILES = ("table", "coco", "files")  # how fields become the files again that they were: not if these are chosen
 PackedStore = SealedStore | BesideStore
 
 # Metadata that the packer writes anew; everything else is copied.
@@ -172,6 +173,10 @@ def _metadata(
     if "label_titles" in said:
         record["label_titles"] = said["label_titles"]
     kept: dict[str, Any] = {"classes": None, **{name: known[name] for name in known if name not in _WRITTEN_ANEW}}
+    if fields is not None:
+        kept = {name: value for name, value in kept.items() if name not in _OF_FILES}
+        if files := _files_of(known.get("files") or {}, fields):
+            kept["files"] = files
     if is_sealed and known.get("skipped"):
         kept["skipped_before"] = [*known.get("skipped_before", ()), *known["skipped"]]
     if known.get("packing"):
@@ -182,6 +187,11 @@ def _metadata(
     elif origin:
         kept["origin"] = origin
     return {**kept, "source": record}
+
+
+def _files_of(files: Mapping[str, Any], fields: Sequence[StoredField]) -> dict[str, Any]:
+    """What the names of files were, for the fields that are still those of files."""
+    return {each.field.name: files[each.source.name] for each in fields if not each.path and each.source.name in files}
 
 
 def _repeated(store: SealedStore) -> dict[int, Problem]:

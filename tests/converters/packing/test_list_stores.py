@@ -236,6 +236,18 @@ def test_tables_of_names_come_back(tmp_path: Path) -> None:
         assert content(store) == content(back)
 
 
+def test_chosen_fields_of_a_table_unpack(tmp_path: Path) -> None:
+    """Fields of a table that got other names, or were left out, are unpacked as files: the table is none any more."""
+    (tmp_path / "a.png").write_bytes(PICTURES[0])
+    (tmp_path / "a.jsonl").write_text(json.dumps({"file_name": "a.png", "caption": "x", "number": 1}))
+    run("pack", tmp_path / "a.jsonl", tmp_path / "a.lmdb")
+    run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", "--field", "said=caption")
+    run("unpack", tmp_path / "b.h5", tmp_path / "out")
+    found = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+    assert {"a.png": PICTURES[0], "a.png.said.txt": b"x"} == found
+
+
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "shorter": ({"images": PICTURES[:1]}, "has 1 elements in the store, 2 in the source (field 'images')"),
     "longer": ({"images": PICTURES[:3]}, "has 3 elements in the store, 2 in the source (field 'images')"),
