@@ -139,7 +139,7 @@ def known_keys(current: SetObject, remote: Remote) -> UniqueNames:
     """Return the keys of all samples of a set; close it. Raises StoreError for a full disk."""
     known = UniqueNames(beside=current.path)
     with writing(current.path):
-        for piece in keys_of(shard for shard in open_members(read_set(current.file), options=remote) if shard.count):
+        for piece in keys_of(open_members(read_set(current.file), options=remote)):
             known.insert(piece)
     return known
 

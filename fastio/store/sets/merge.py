@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
     _check_out(out)
     if len(paths) < 2:
         raise StoreError(f"{out}: expected two stores or more to merge, got {len(paths)}")
-    twice = next((path for number, path in enumerate(paths) if path in paths[:number]), None)
+    twice = next((path for path, count in Counter(paths).items() if count > 1), None)
     if twice is not None:
         raise StoreError(f"{twice}: is named twice, but no two samples of a set have the same key: name it once")
     with ExitStack() as opened:

@@ -45,6 +45,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,7 @@ _FORMAT = "set"
 _VERSION = 1
 _ALIGNMENT = 64
 _ADVICE = "copy it again, or, if its shards lie beside it, make it anew by fastio seal"
+_KEYS_AT_ONCE = 1 << 16
 _LISTING = ("metadata", "shard_counts", "shard_sizes", "shard_crcs", "shard_plans", "shard_names")
 
 
@@ -285,14 +287,9 @@ def _intervals(shard: Shard, name: str) -> Intervals:
 
 def _joined_keys(shards: Iterable[Shard]) -> Iterator[NDArray[np.uint8]]:
     """Yield the keys of all samples, joined by NUL."""
-    nothing = np.empty(0, np.uint8)
-    yield nothing
-    between = nothing
-    for shard in shards:
-        if shard.count:
-            yield between
-            yield np.frombuffer(shard.keys.joined(0, shard.count), np.uint8)
-            between = np.zeros(1, np.uint8)
+    yield np.empty(0, np.uint8)
+    for number, piece in enumerate(keys_of(shards)):
+        yield np.frombuffer(b"\0" + piece if number else piece, np.uint8)
 
 
 def _header(form: str, generation: int, schema: Schema, places: Mapping[str, Place]) -> bytes:
@@ -364,24 +361,23 @@ def check_keys(path: str, shards: Sequence[Shard]) -> None:
     Keys that ascend from shard to shard are unique by that; for others, memory and a temporary file are needed
     meanwhile, see ``UniqueKeys``. May raise OSError.
     """
-    filled = [shard for shard in shards if shard.count]
-    done: list[Shard] = []
-    with closing(UniqueKeys(lambda: keys_of(done), beside=path)) as keys:
-        for shard in filled:
-            for piece in keys_of([shard]):
-                twice = keys.add(piece)
-                if twice is not None:
-                    raise _repeated(path, filled, piece.split(b"\0")[twice])
-            done.append(shard)
+    earlier = 0
+    with closing(UniqueKeys(lambda: islice(keys_of(shards), earlier), beside=path)) as keys:
+        for piece in keys_of(shards):
+            twice = keys.add(piece)
+            if twice is not None:
+                raise _repeated(path, shards, piece.split(b"\0")[twice])
+            earlier += 1
         key = keys.repeated()
         if key is not None:
-            raise _repeated(path, filled, key)
+            raise _repeated(path, shards, key)
 
 
 def keys_of(shards: Iterable[Shard]) -> Iterator[bytes]:
-    """Yield the keys of shards that have some, joined by NUL."""
+    """Yield the keys of shards, joined by NUL, some at a time."""
     for shard in shards:
-        yield shard.keys.joined(0, shard.count)
+        for start in range(0, shard.count, _KEYS_AT_ONCE):
+            yield shard.keys.joined(start, min(start + _KEYS_AT_ONCE, shard.count))
 
 
 def _repeated(path: str, shards: Sequence[Shard], key: bytes) -> SchemaError:

@@ -15,6 +15,7 @@ from fastio.errors import SchemaError, SourceError, StoreError
 from fastio.store import open_store
 from fastio.store.folders import LocalFolder
 from fastio.store.sets.set_object import read_set
+from fastio.store.write import keys as key_ledger
 from tests.converters.packing.sources import PATTERN, SHARD_BYTES, files, keys, packed, source_in
 from tests.converters.trees import class_folders
 
@@ -84,6 +85,16 @@ def test_same_keys(tmp_path):
     folder = packed(tmp_path, "out", source_in(tmp_path))
     before = files(folder)
     with pytest.raises(SchemaError, match=r"key '.*' is in .*out\.fastio-set already"):
+        append(folder, more(tmp_path, prefix=""))
+    assert files(folder) == before
+
+
+def test_same_keys_far_apart(tmp_path, monkeypatch):
+    """Also if so many keys lie between that only sorted runs of all tell."""
+    folder = packed(tmp_path, "out", source_in(tmp_path))
+    before = files(folder)
+    monkeypatch.setattr(key_ledger, "TABLE_NAMES", 2)
+    with pytest.raises(SchemaError, match=r"more: key '.*' is in .*out\.fastio-set already"):
         append(folder, more(tmp_path, prefix=""))
     assert files(folder) == before
 

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio.converters import ListedSource, Part, Raw, Transcode, open_source, pack
+from fastio.converters.packing import plan as plan_module
 from fastio.converters.packing.plan import plan_of
+from fastio.converters.sources.source import split_by_bytes
 from fastio.errors import SchemaError
 from fastio.store import FORMATS
+from fastio.store.write import keys as key_ledger
 from tests.converters.packing.sources import PATTERN, SHARD_BYTES, files, keys, packed, source_in
 from tests.converters.trees import flat, picture
 
@@ -96,13 +99,29 @@ def test_the_digest_covers_the_options(tmp_path):
     assert digests[0] == digest(open_source(tmp_path / "elsewhere" / "classes"))
 
 
-def test_a_key_that_comes_twice_is_found_before_anything_is_packed():
-    """In rising order and in any other, also far from the first."""
+@pytest.mark.parametrize("table", [key_ledger.TABLE_NAMES, 16])
+def test_a_key_that_comes_twice_is_found_before_anything_is_packed(table, monkeypatch):
+    """In rising order and in any other, also far from the first, in memory and by runs on disk."""
+    monkeypatch.setattr(key_ledger, "TABLE_NAMES", table)
+    monkeypatch.setattr(plan_module, "_BLOCK", 20)
     for order in (list(range(300)), random.Random(0).sample(range(300), 300)):
         order[250] = order[3]
         source = replace(listed(300), order=np.array(order))
         with pytest.raises(SchemaError, match=f"key '{order[3]:06d}.png' comes twice"):
             digest(source)
+
+
+def test_cuts_of_blocks_are_those_of_all(monkeypatch):
+    """Shards end where they would if all sizes were known at once, whatever the blocks that are looked at."""
+    rng = np.random.default_rng(0)
+    for limit in (1, 5, 20, 100):
+        costs = rng.integers(0, 30, 200)
+        expected = [0, *(piece.stop for piece in split_by_bytes(costs, limit, len(costs)))]
+        for block in (1, 7, 200):
+            cuts = plan_module._Cuts(limit)
+            for start in range(0, len(costs), block):
+                cuts.add(costs[start : start + block])
+            assert expected == cuts.every().tolist()
 
 
 def spoiled(tmp_path):
