@@ -63,6 +63,10 @@ class IndexAlone:
         """All of one size."""
         return np.full(self.count, _SAMPLE_BYTES, np.int64)
 
+    def total_bytes(self, name: str) -> int:
+        """Of all of them."""
+        return self.count * _SAMPLE_BYTES
+
 
 @click.command()
 @click.option("--count", default=10_000_000, show_default=True)

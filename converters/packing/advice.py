@@ -195,10 +195,10 @@ def shuffling_of(store: SampleStore) -> ShuffleReport | None:
     fields = store.schema.payload
     if not fields or len(store) < 2:
         return None
-    sizes = store.value_bytes(fields[0].name)
-    division, memory = Division(len(store), 256), page_cache(1)
-    choice = choose(sizes, partial(_labels, store), division, seed=0, memory=memory)
-    return report(choice, sizes, division, seed=0, memory=memory.nbytes)
+    name = fields[0].name
+    total, division, memory = store.total_bytes(name), Division(len(store), 256), page_cache(1)
+    choice = choose(total, partial(_labels, store), division, seed=0, memory=memory)
+    return report(choice, total, partial(store.value_bytes, name), division, seed=0, memory=memory.nbytes)
 
 
 def _labels(store: SampleStore) -> NDArray[Any] | None:

@@ -313,6 +313,10 @@ class WindowStore:
         """Return the bytes of every window."""
         return self.spans(field, np.arange(len(self), dtype=np.int64)).sizes
 
+    def total_bytes(self, field: str) -> int:
+        """Return the bytes of all windows together."""
+        return int(self.value_bytes(field).sum())
+
     def whole_spans(self, *, most: int) -> Spans:
         """Return all bytes of ids, in order, at most so many in a span."""
         runs = self._opened()

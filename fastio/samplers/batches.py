@@ -260,12 +260,13 @@ class OrderSampler:
 
     With ``shuffle=True``, the order is chosen from the ``sizes`` (bytes, ``(n,)``, stored order) and ``labels``
     (``(n, ...)`` or None) of all samples and from ``memory``, the bytes that stay in memory: see ``choice``. Sizes
-    and labels are read once, when the first epoch is planned or the configuration is asked for. ``slices`` may be set
-    to the part of each step that each rank takes in an order in lanes (see ``by_node``); None: its own. With ``costs``,
-    each step is dealt by them instead.
+    and labels are read once, when the first epoch is planned or the configuration is asked for; sizes only if their sum
+    is not enough, which ``total`` returns where it is known without them. ``slices`` may be set to the part of each
+    step that each rank takes in an order in lanes (see ``by_node``); None: its own. With ``costs``, each step is dealt
+    by them instead.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an order is made of
         self,
         division: Division,
         *,
@@ -273,6 +274,7 @@ class OrderSampler:
         shuffle: Shuffle,
         seed: int,
         sizes: Callable[[], NDArray[np.int64]],
+        total: Callable[[], int] | None = None,
         labels: Callable[[], NDArray[Any] | None] = lambda: None,
         memory: Callable[[], PageCache] | None = None,
         costs: Costs | None = None,
@@ -285,6 +287,8 @@ class OrderSampler:
         self.shuffle = shuffle
         self.seed = seed
         self._measure = sizes
+        self._measure_total = total
+        self._sum: int | None = None
         self._labels = labels
         self._memory = memory or partial(page_cache, division.world_size)
         self._sizes: NDArray[np.int64] | None = None
@@ -411,7 +415,7 @@ class OrderSampler:
             held = self._memory()
             if self._choice is None or held.nbytes != self._held.nbytes:
                 self._report = None
-                self._choice = choose(self._bytes(), self._labels, self.division, seed=self.seed, memory=held)
+                self._choice = choose(self._total(), self._labels, self.division, seed=self.seed, memory=held)
             self._held = held
         return self._choice
 
@@ -425,7 +429,7 @@ class OrderSampler:
         """Whether samples come in random order from a store that the memory of one machine holds."""
         if self.shuffle is False or (self.shuffle is True and self._chosen().kind not in ("full", "keyed")):
             return False
-        return 0 < int(self._bytes().sum()) <= self._held.largest_whole
+        return 0 < self._total() <= self._held.largest_whole
 
     def _is_on_one_machine(self) -> bool:
         """Whether all ranks share the page cache, as far as torchrun tells."""
@@ -434,8 +438,14 @@ class OrderSampler:
     def settle(self) -> None:
         """Read sizes and labels now if they are still needed: the store is about to be closed."""
         if self.shuffle is True:
-            self._bytes()
-            self._chosen()
+            self._total()
+            if self._chosen().kind not in ("full", "keyed"):
+                self._bytes()
+
+    def _total(self) -> int:
+        if self._sum is None:
+            self._sum = int(self._bytes().sum()) if self._measure_total is None else self._measure_total()
+        return self._sum
 
     def _bytes(self) -> NDArray[np.int64]:
         if self._sizes is None:
@@ -475,7 +485,8 @@ class OrderSampler:
             return None
         choice = self._chosen()
         if self._report is None:
-            self._report = report(choice, self._bytes(), self.division, seed=self.seed, memory=self._held.nbytes)
+            memory = self._held.nbytes
+            self._report = report(choice, self._total(), self._bytes, self.division, seed=self.seed, memory=memory)
         return self._report
 
     def configuration(self) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def full_kind(count: int) -> Kind:
 
 
 def choose(
-    sizes: NDArray[np.int64],
+    total: int,
     labels: Callable[[], NDArray[Any] | None],
     division: Division,
     *,
@@ -92,26 +92,24 @@ def choose(
     memory: PageCache,
 ) -> Choice:
     """
-    Choose the order for samples of these ``sizes`` (bytes, ``(n,)``, stored order), of which ``memory`` says how many
-    stay in memory.
+    Choose the order for samples of ``total`` bytes together, of which ``memory`` says how many stay in memory.
 
     ``labels`` ``(n, ...)`` are read only if there is something to judge. A pure function of its arguments.
     """
-    total = int(sizes.sum())
     if total <= memory.largest_whole:
-        return Choice(full_kind(len(sizes)), mixing=1.0, reason="memory")
+        return Choice(full_kind(division.count), mixing=1.0, reason="memory")
     values = labels()
     classes = None if values is None else Classes.of(values)
     reached: list[float] = []
     for lanes in _candidates(total, division, memory):
         if classes is None:
             return Choice("lanes", lanes, reason="no labels")
-        order = LaneOrder(lanes, len(sizes), seed=seed, epoch=0)
+        order = LaneOrder(lanes, division.count, seed=seed, epoch=0)
         mixing, drift = _judged(order, classes, division)
         if mixing >= WELL_MIXED and drift <= classes.allowed_drift:
             return Choice("lanes", lanes, mixing, drift, "well mixed")
         reached.append(mixing)
-    return Choice(full_kind(len(sizes)), mixing=1.0, reason="badly mixed" if reached else "little memory")
+    return Choice(full_kind(division.count), mixing=1.0, reason="badly mixed" if reached else "little memory")
 
 
 def _candidates(total: int, division: Division, memory: PageCache) -> list[Lanes]:
@@ -155,15 +153,20 @@ def _judged(order: LaneOrder, classes: Classes, division: Division) -> tuple[flo
     return classes.worst_mixing(order.order[order.dealt(judged_steps(steps), division)]), drift
 
 
-def report(choice: Choice, sizes: NDArray[np.int64], division: Division, *, seed: int, memory: int) -> ShuffleReport:
-    """Return what was chosen, and what all ranks together read in the first epoch, exactly."""
-    total = int(sizes.sum())
-    reads, read_bytes, block_bytes = len(sizes), total, 0
-    if choice.lanes is not None and len(sizes):
-        order = LaneOrder(choice.lanes, len(sizes), seed=seed, epoch=0)
+def report(
+    choice: Choice, total: int, sizes: Callable[[], NDArray[np.int64]], division: Division, *, seed: int, memory: int
+) -> ShuffleReport:
+    """
+    Return what was chosen, and what all ranks together read in the first epoch, exactly.
+
+    Samples have ``total`` bytes together; ``sizes`` returns those of each, ``(n,)``, as stored, for an order in lanes.
+    """
+    reads, read_bytes, block_bytes = division.count, total, 0
+    if choice.lanes is not None and division.count:
+        order = LaneOrder(choice.lanes, division.count, seed=seed, epoch=0)
         starts, stops, window = order.runs()
         users = _users(order, division)[window]
-        ends = np.concatenate(([0], np.cumsum(sizes)))
+        ends = np.concatenate(([0], np.cumsum(sizes())))
         reads, read_bytes = int(users.sum()), int(((ends[stops] - ends[starts]) * users).sum())
         block_bytes = total // (choice.lanes.lanes * choice.lanes.rounds)
     return ShuffleReport(

@@ -29,6 +29,7 @@ __all__ = [
     "located",
     "read_lists",
     "read_values",
+    "stretch",
     "value_spans",
 ]
 
@@ -145,6 +146,10 @@ class SampleStore(Protocol):
         """
         ...
 
+    def total_bytes(self, field: str) -> int:
+        """Return the bytes of all values of a payload field as stored; of a large store, its index says it."""
+        ...
+
     def column(self, field: str) -> NDArray[Any]:
         """Return a column, ``(len, *shape)``, read-only."""
         ...
@@ -249,6 +254,18 @@ def extents(store: SampleStore, field: str, indices: NDArray[np.int64]) -> Spans
     first, last = np.minimum(firsts[:-1], len(spans) - 1), np.maximum(firsts[1:] - 1, 0)
     sizes = np.where(counts > 0, spans.starts[last] + spans.sizes[last] - spans.starts[first], 0)
     return Spans(spans.buffers, spans.shard[first], spans.starts[first], sizes)
+
+
+def stretch(store: SampleStore, field: str, start: int, stop: int, *, most: int) -> Spans:
+    """
+    Return the bytes of the values ``start`` up to ``stop`` of a field, for reading ahead: as one span from the first to
+    the end of the last, if that is a stretch of one file of at most ``most`` bytes, else as the runs of all values.
+    """
+    ends = store.spans(field, np.array([start, stop - 1], np.int64), checksums=False)
+    size = int(ends.starts[1] + ends.sizes[1] - ends.starts[0])
+    if ends.shard[0] == ends.shard[1] and 0 <= size <= most:
+        return Spans(ends.buffers, ends.shard[:1], ends.starts[:1], np.array([size], np.int64))
+    return store.spans(field, np.arange(start, stop, dtype=np.int64), checksums=False).runs()
 
 
 # The values of some samples in memory, for those who need all of them: converting, comparing, showing.

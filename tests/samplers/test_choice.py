@@ -192,9 +192,9 @@ def test_a_damaged_order_is_refused(said: object) -> None:
 
 def test_the_choice_is_a_function_of_its_arguments() -> None:
     """Two ranks that know the same choose the same."""
-    sizes, labels = np.full(80_000, 2300, np.int64), np.arange(80_000) // 8000
+    total, labels = 80_000 * 2300, np.arange(80_000) // 8000
     chosen = [
-        choose(sizes, lambda: labels, Division(80_000, 16, 8), seed=3, memory=PageCache(32 * MB)) for _ in range(2)
+        choose(total, lambda: labels, Division(80_000, 16, 8), seed=3, memory=PageCache(32 * MB)) for _ in range(2)
     ]
 
     assert chosen[0] == chosen[1]

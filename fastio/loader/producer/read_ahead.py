@@ -64,8 +64,10 @@ class WindowReader:
             return batches
         self._has_read_all = True
         store = self._dataset.store
-        every = slice(None) if self._members is None else self._members
-        nbytes = sum(int(store.value_bytes(name)[every].sum()) for name in self._fields)
+        if self._members is None:
+            nbytes = sum(store.total_bytes(name) for name in self._fields)
+        else:
+            nbytes = sum(int(store.value_bytes(name)[self._members].sum()) for name in self._fields)
         if nbytes > available_memory():
             return batches
         count = len(store) if self._members is None else len(self._members)
@@ -110,11 +112,12 @@ class WindowReader:
         ``asked[k]`` is begun.
         """
         ahead = max(1, self._dataset.store.files.ahead_bytes // mean)
-        asked, bounds = [], [0]
-        for number, stop in enumerate(batches.cuts[1:].tolist()):
-            if bounds[-1] < stop + ahead // 2:  # not for every batch
-                asked.append(number)
-                bounds.append(stop + ahead)
+        asked, bounds, stops = [], [0], batches.cuts[1:]
+        number = 0
+        while number < len(stops):
+            asked.append(number)
+            bounds.append(int(stops[number]) + ahead)
+            number = max(number + 1, int(np.searchsorted(stops, bounds[-1] - ahead // 2, side="right")))
         return np.array(asked, np.int64), np.searchsorted(windows.needed, bounds)
 
     def _ask(self, windows: Windows, mean: int, pool: _native.ThreadPool) -> Iterator[Prefetch]:

@@ -42,6 +42,7 @@ from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
 from fastio.store.files import Prefetch
 from fastio.store.files.fetch import FetchedFields, fetch_together, joined_spans
+from fastio.store.protocol import stretch
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called
 from fastio.types.runs import mask_of_runs
@@ -440,6 +441,7 @@ def _some_labels(context: ProducerContext, labels: NDArray[Any], start: int, sto
 
 # Bytes requested from the kernel per call when a whole store is read ahead.
 _READ_AHEAD_BYTES = 64 << 20
+_MOST_SPREAD = 2  # times the bytes of values, with what lies between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,10 +545,10 @@ class TokenSource:
             nbytes = int(whole.sizes.sum())
             parts = (whole.part(at, at + 1) for at in range(len(whole)))
         else:
-            nbytes = sum(int(store.value_bytes(name).sum()) for name in self._names)
+            nbytes = sum(store.total_bytes(name) for name in self._names)
             step = max(1, len(store) * _READ_AHEAD_BYTES // max(1, nbytes))
             parts = (
-                store.spans(name, np.arange(at, min(at + step, len(store)), dtype=np.int64), checksums=False).runs()
+                stretch(store, name, at, min(at + step, len(store)), most=_MOST_SPREAD * _READ_AHEAD_BYTES)
                 for name in self._names
                 for at in range(0, len(store), step)
             )

@@ -41,6 +41,7 @@ __all__ = [
     "Selection",
     "sample_bytes",
     "sample_labels",
+    "sample_total",
     "select",
     "shuffle_memory",
 ]
@@ -233,6 +234,14 @@ def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:
     return each[0] if len(each) == 1 else sum(each, np.zeros(len(dataset), np.int64))
 
 
+def sample_total(dataset: FastDataset, *, is_cached: bool) -> int:
+    """Return the sum of ``sample_bytes``; of samples as stored, without a look at each."""
+    is_as_stored = not (is_cached or dataset.makes_samples or isinstance(dataset, TokenWindows))
+    if is_as_stored and len(dataset) == len(dataset.store):
+        return sum(dataset.store.total_bytes(name) for name in dataset.readers)
+    return int(sample_bytes(dataset, is_cached=is_cached).sum())
+
+
 def sample_labels(dataset: FastDataset) -> NDArray[Any] | None:
     """Return the stored label of each sample; None without labels, and if a subclass makes samples itself."""
     if dataset.labels is None or dataset.makes_samples or len(dataset) > len(dataset.labels):
@@ -297,6 +306,7 @@ def _ordered(
     if indices is not None and shuffle and (np.diff(indices) < 0).any():
         by_place = np.argsort(indices, kind="stable")
     stored = indices if by_place is None or indices is None else indices[by_place]
+    is_cached = options.pixels.cache is not None
     costs = _costs(base, indices, options.samples.cost, len(base) if indices is None else len(indices))
     if costs is not None and by_place is not None:
         costs = Costs(costs.values[by_place])
@@ -305,7 +315,8 @@ def _ordered(
         rank=share.rank,
         shuffle=shuffle,
         seed=options.order.seed,
-        sizes=partial(_at, partial(sample_bytes, base, is_cached=options.pixels.cache is not None), stored),
+        sizes=partial(_at, partial(sample_bytes, base, is_cached=is_cached), stored),
+        total=partial(sample_total, base, is_cached=is_cached) if stored is None else None,
         labels=partial(_at, partial(sample_labels, base), stored),
         memory=shuffle_memory(base, share.processes),
         costs=costs,

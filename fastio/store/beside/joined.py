@@ -483,6 +483,12 @@ class BesideStore:
         sizes = member.store.value_bytes(own)
         return sizes if member.rows is None else read_only(sizes[member.rows])
 
+    def total_bytes(self, field: str) -> int:
+        """As SampleStore.total_bytes."""
+        number, own = self._of(field)
+        member = self.members[number]
+        return member.store.total_bytes(own) if member.rows is None else int(self.value_bytes(field).sum())
+
     def column(self, field: str) -> NDArray[Any]:
         """Return a column, ``(len, *shape)``, read-only."""
         number, own = self._of(field)

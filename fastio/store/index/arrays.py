@@ -1,13 +1,14 @@
 """
 The arrays of an index where they lie: mapped, and compared with their checksums piece by piece when they are touched.
 
-An index of more than ``TABLES_FROM`` bytes has two arrays more, which make it so large that it pays:
+An index of more than ``TABLES_FROM`` bytes has three arrays more:
 
-    index.checksums     uint32, the CRC-32 of every piece of 64 KiB of each array, the last may be shorter: those of
+    index.checksums     uint32, the CRC-32 of every piece of 4 KiB of each array, the last may be shorter: those of
                         one array after the other, by name
     index.key_starts    int64, where every 256th key begins among those joined by NUL
+    index.totals        int64, the sum of each array whose name ends in "_sizes", by name
 
-The header keeps the CRC-32 of each array as a whole, these two included, so any reader may compare all at once.
+The header keeps the CRC-32 of each array as a whole, these included, so any reader may compare all at once.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fastio.store.index.seal import PACK_AGAIN, byte_view, split_keys
 __all__ = [
     "CHECKSUMS",
     "KEY_STARTS",
+    "TOTALS",
     "IndexArray",
     "IndexArrays",
     "Keys",
@@ -33,11 +35,13 @@ __all__ = [
     "key_text",
     "pieces_by_name",
     "pieces_of",
+    "totals_of",
 ]
 
-CHECKSUMS, KEY_STARTS = "index.checksums", "index.key_starts"
+CHECKSUMS, KEY_STARTS, TOTALS = "index.checksums", "index.key_starts", "index.totals"
+_SIZES = "_sizes"
 TABLES_FROM = 16 << 20  # bytes of an index; a smaller one is compared in some milliseconds when it is opened
-PIECE_BYTES = 64 << 10
+PIECE_BYTES = 4 << 10  # a page: less is not read from a disk anyway
 KEYS_TOGETHER = 256
 
 
@@ -176,6 +180,7 @@ class Tables:
     def __init__(self) -> None:
         self._sums: dict[str, _PieceChecksums] = {}
         self._key_starts: _KeyStarts | None = None
+        self._totals: dict[str, int] = {}
         self._bytes = 0
 
     def add(self, name: str, parts: Iterable[NDArray[Any]]) -> None:
@@ -193,6 +198,8 @@ class Tables:
             if name == "keys" and part.dtype == np.uint8:
                 self._key_starts = self._key_starts or _KeyStarts()
                 self._key_starts.add(raw)
+            if name.endswith(_SIZES) and part.dtype.kind in "iu":
+                self._totals[name] = self._totals.get(name, 0) + int(part.sum(dtype=np.int64))
             yield part
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -202,10 +209,21 @@ class Tables:
         tables: dict[str, NDArray[Any]] = {}
         if self._key_starts is not None:
             tables[KEY_STARTS] = self._key_starts.table()
-            self._sums[KEY_STARTS] = _PieceChecksums()
-            self._sums[KEY_STARTS].add(byte_view(tables[KEY_STARTS]))
+        tables[TOTALS] = np.array([self._totals[name] for name in sorted(self._totals)], np.int64)
+        for name, table in tables.items():
+            self._sums[name] = _PieceChecksums()
+            self._sums[name].add(byte_view(table))
         tables[CHECKSUMS] = np.concatenate([self._sums[name].table() for name in sorted(self._sums)])
         return tables
+
+
+def totals_of(arrays: IndexArrays) -> dict[str, int]:
+    """Return the sum of each array of sizes, by the array's name; none where the index does not say it."""
+    if TOTALS not in arrays:
+        return {}
+    named = sorted(name for name, array in arrays.lies.items() if name.endswith(_SIZES) and array.dtype.kind in "iu")
+    totals = arrays[TOTALS].tolist()
+    return dict(zip(named, totals, strict=True)) if len(named) == len(totals) else {}
 
 
 class _PieceChecksums:

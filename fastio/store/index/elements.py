@@ -125,6 +125,10 @@ class Elements(DerivedStore[_Owner]):
         """As SampleStore.value_bytes, of elements."""
         return self.spans(field, np.arange(len(self), dtype=np.int64), checksums=False).sizes
 
+    def total_bytes(self, field: str) -> int:
+        """As SampleStore.total_bytes, of elements."""
+        return int(self.value_bytes(field).sum())
+
     def elements(self, field: str) -> Elements:
         """Raise SchemaError: elements are no lists."""
         raise SchemaError(f"{self.path}: field {field!r} holds {self.schema[field]}, no lists")

@@ -23,6 +23,7 @@ from fastio.store.index.arrays import (
     key_text,
     pieces_by_name,
     pieces_of,
+    totals_of,
 )
 from fastio.store.index.seal import (
     PACK_AGAIN,
@@ -113,6 +114,7 @@ class Shard:
     unread_points: Collection[str] = ()  # fields whose start points the file has, but which are not read behind URLs
     points_file: ByteSource | None = None  # the sidecar that the start points are from, see ``jump_tables``
     counts: Mapping[str, NDArray[np.uint32]] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)  # bytes of all values of a field, where the index says it
     is_member: bool = False  # whether a set object lists it by its seal, which is not read for remote files
     noted: Mapping[str, PlacedIntervals] = field(default_factory=dict)  # which grow while the file is open
 
@@ -161,7 +163,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         check_array(path, arrays.lies, name, expected)
     for name in optional.keys() & arrays.keys():
         check_array(path, arrays.lies, name, optional[name])
-    units = unit_bytes(header.schema)
+    units, totals = unit_bytes(header.schema), totals_of(arrays)
     fields = list(units)
     lies = arrays.lies
     shard = Shard(
@@ -179,6 +181,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         metadata=arrays.get("metadata", np.empty(0, np.uint8)).tobytes() or b"{}",
         seal=seal,
         counts=counts,
+        totals={name: totals[f"{name}_sizes"] * units[name] for name in fields if f"{name}_sizes" in totals},
         unread_points=[name for name in fields if f"{name}_intervals" in header.places.keys() - arrays.keys()],
     )
     if is_compared(shard):

@@ -98,6 +98,7 @@ class SealedStore:
         self.shard_paths: Sequence[str] = tuple(index.paths)
         self._ends = np.cumsum(index.counts, dtype=np.int64)
         self._count = int(self._ends[-1])
+        self._totals: dict[str, int] = {}
         intervals = {name: PlacedIntervals.of(part, len(index.counts)) for name, part in index.intervals.items()}
         if len(shards) == 1:
             intervals.update(shards[0].noted)
@@ -180,6 +181,15 @@ class SealedStore:
         sums = sums_of(index.elements[field], index.sizes[field].all())
         sums.setflags(write=False)
         return sums
+
+    def total_bytes(self, field: str) -> int:
+        """Return the bytes of all values of a payload field as stored: see SampleStore."""
+        index = self._with_payload(field).index
+        if field not in self._totals:
+            sizes = index.sizes[field]
+            parts = (sizes.part(at, at + _TOGETHER) for at in range(0, len(sizes), _TOGETHER))
+            self._totals[field] = index.totals[field] if field in index.totals else sum(int(p.sum()) for p in parts)
+        return self._totals[field]
 
     def column(self, field: str) -> NDArray[Any]:
         """Return a column, ``(len, *shape)``, read-only."""
@@ -351,6 +361,7 @@ class JoinedIndex:
     intervals: Mapping[str, Intervals]
     columns: Mapping[str, IndexArray]
     keys: Sequence[Keys]  # of each shard, or those of all as one
+    totals: Mapping[str, int]  # as in Shard
     elements: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def element_ends(self, name: str) -> NDArray[np.int64]:
@@ -425,6 +436,7 @@ class JoinedIndex:
             intervals={name: _intervals(shards, name) for name in marked},
             columns={column.name: joined("columns", column.name) for column in schema.columns},
             keys=[shard.keys for shard in shards],
+            totals=shards[0].totals if len(shards) == 1 else {},
             elements={
                 each.name: firsts_of(_concatenated([s.counts[each.name] for s in shards])) for each in schema.lists
             },

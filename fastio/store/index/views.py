@@ -78,6 +78,10 @@ class SelectedStore(DerivedStore[SampleStore]):
         """As SampleStore.value_bytes."""
         return read_only(self._source.value_bytes(field)[self._chosen])
 
+    def total_bytes(self, field: str) -> int:
+        """As SampleStore.total_bytes."""
+        return int(self.value_bytes(field).sum())
+
     def elements(self, field: str) -> Elements:
         """As SampleStore.elements."""
         return self._source.elements(field).of_samples(self, self.schema[field], self._chosen)
@@ -278,6 +282,10 @@ class MemoryStore(DerivedStore[SampleStore]):
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """As SampleStore.value_bytes."""
         return read_only(self._places[:, 2])
+
+    def total_bytes(self, field: str) -> int:
+        """As SampleStore.total_bytes."""
+        return int(self.value_bytes(field).sum())
 
     def elements(self, field: str) -> Elements:
         """Raise SchemaError: what is decoded in memory are no lists."""

@@ -17,7 +17,7 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.formats.format import Format
-from fastio.store.index.arrays import KEY_STARTS, IndexArray, Keys
+from fastio.store.index.arrays import KEY_STARTS, IndexArray, Keys, totals_of
 from fastio.store.index.seal import Seal, counts_name, find_seal
 from fastio.store.index.sealed import Intervals, Shard, bytes_from, intervals_of
 from fastio.store.index.store import JoinedIndex
@@ -44,7 +44,7 @@ class MemberShards(Sequence[Shard]):
         self, set_object: SetObject, sources: Sequence[ByteSource], seals: Sequence[Seal | None] | None = None
     ) -> None:
         arrays = set_object.arrays
-        lies = arrays.lies
+        lies, totals = arrays.lies, totals_of(arrays)
         fields = [field.name for field in set_object.schema.payload]
         self.set_object = set_object
         self._keys = Keys(lies["keys"], len(set_object), path=set_object.path, starts=lies.get(KEY_STARTS))
@@ -59,6 +59,7 @@ class MemberShards(Sequence[Shard]):
             intervals=intervals_of(set_object.path, arrays, fields),
             columns={column.name: lies[column.name] for column in set_object.schema.columns},
             keys=[self._keys],
+            totals={name: totals[f"{name}_sizes"] for name in fields if f"{name}_sizes" in totals},
             elements={field.name: firsts_of(arrays[counts_name(field.name)]) for field in set_object.schema.lists},
         )
         self._seals = seals

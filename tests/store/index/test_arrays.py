@@ -144,7 +144,7 @@ def test_damage_is_named_where_it_is_touched(path: str) -> None:
 
 
 def test_a_loader_ends_at_a_damaged_index(path: str) -> None:
-    """Whatever ``on_error`` says of samples: a piece of the index has the places of thousands."""
+    """Whatever ``on_error`` says of samples: a piece of the index has the places of hundreds."""
     start, _ = places_of(path)["image_sizes"]
     with flipped(index_file(path), start + 8 * 150):
         dataset = FastDataset(path)
