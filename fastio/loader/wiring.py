@@ -771,20 +771,25 @@ def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
     if not lists or dataset.makes_samples:
         return
     steps = [step for step in pixels.every_transform if isinstance(step, Mosaic)]
+    one = "it is for one picture a sample"
     unfit = {
-        "views=": pixels.views is not None,
-        "repeats=": pixels.repeats != 1,
-        "cache=": pixels.cache is not None,
-        "decode=": pixels.decode != "cpu",
-        str(steps[0] if steps else ""): bool(steps),
-        "transforms= with masks in lists": bool(pixels.transforms or pixels.by_field)
-        and any(f.element.traits.is_mask for f in lists),
+        "views=": (pixels.views is not None, one),
+        "repeats=": (pixels.repeats != 1, one),
+        "cache=": (pixels.cache is not None, one),
+        "decode=": (pixels.decode != "cpu", one),
+        str(steps[0] if steps else ""): (bool(steps), "its pieces are of one picture a sample each"),
+        "transforms= with masks in lists": (
+            bool(pixels.transforms or pixels.by_field) and any(f.element.traits.is_mask for f in lists),
+            "it is not known with which picture each mask moves",
+        ),
     }
-    reason = next((what for what, is_there in unfit.items() if is_there), None)
+    reason, why = next(((what, why) for what, (is_there, why) in unfit.items() if is_there), (None, ""))
     if reason is not None:
         others = tuple(name for name in dataset.form.names if not schema[name].is_list)
         leave = f", or leave the lists out: FastDataset(path, fields={others})" if others else ""
-        raise SchemaError(f"{dataset.store.path}: {reason} does not go with {lists[0]} yet: drop it{leave}")
+        raise SchemaError(
+            f"{dataset.store.path}: {reason} does not go with {lists[0]} yet, because {why}: drop it{leave}"
+        )
 
 
 def _check_stages_of_lists(dataset: FastDataset, stages: _Stages, steps: BatchSteps | None) -> None:
@@ -796,7 +801,8 @@ def _check_stages_of_lists(dataset: FastDataset, stages: _Stages, steps: BatchSt
         name = next(iter(dataset.lists))
         raise SchemaError(
             f"{dataset.store.path}: pictures of lists, such as {name!r}, take transforms that native threads run while "
-            "they decode, and behind them Normalize and the like; give others to the batch in the loop"
+            "they decode, and behind them Normalize and functions of batches: mixes, PerSample and random transforms "
+            "that run later know one picture a sample: give these to the batch in the loop"
         )
 
 

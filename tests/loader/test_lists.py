@@ -19,6 +19,8 @@ from fastio.store.foreign.index import index_store
 from fastio.transforms import (
     MixUp,
     Normalize,
+    PerBatch,
+    PerSample,
     RandomHorizontalFlip,
     RandomResizedCrop,
     RandomRotation,
@@ -341,13 +343,43 @@ def test_what_does_not_go_with_lists(tmp_path: Path) -> None:
         ({"repeats": 2, "transforms": CROPS}, "repeats= does not go with"),
         ({"cache": "ram"}, "cache= does not go with"),
         ({"transforms": [*CROPS, MixUp(num_classes=11)]}, "take transforms that native threads run"),
-        ({"transforms": [*CROPS, lambda batch: batch]}, "take transforms that native threads run"),
+        (
+            {"transforms": [*CROPS, PerSample(lambda picture: picture)]},
+            "PerSample and random transforms that run later",
+        ),
     ]
     for options, sentence in unfit:
         with pytest.raises(SchemaError, match=sentence):
             FastLoader(dataset, 4, **options)
     with FastLoader(dataset, 4, transforms=[RandomRotation(10), *CROPS]) as loader:
         assert sum(COUNTS) == sum(len(batch["images"]) for batch in loader)
+
+
+def test_functions_of_batches(tmp_path: Path) -> None:
+    """One among transforms gets flat pictures with counts, one at the end what the loop gets."""
+    path, seen = write(tmp_path / "s.lmdb", [2, 0, 1]), []
+
+    def note(batch: dict[str, Any]) -> dict[str, Any]:
+        seen.append((tuple(batch["images"].shape), sorted(name for name in batch if name.startswith("images"))))
+        return batch
+
+    steps: list[Any]
+    for device in (None, "cpu"):
+        steps = [*CROPS, PerBatch(note), Normalize([0.5] * 3, [0.25] * 3), note]
+        with FastLoader(path, 3, transforms=steps, collate={"images": "pad"}, device=device) as loader:
+            (batch,) = loader
+        with FastLoader(path, 3, transforms=[*CROPS, Normalize([0.5] * 3, [0.25] * 3)]) as loader:
+            (expected,) = loader
+        torch.testing.assert_close(batch["images"][batch["images_mask"]], expected["images"])
+    first, last = ((3, 3, 16, 16), ["images", "images_counts"]), ((3, 2, 3, 16, 16), ["images", "images_mask"])
+    assert [first, last] * 2 == seen
+    uncounted = PerBatch(lambda batch: {name: value for name, value in batch.items() if name != "images_counts"})
+    steps = [*CROPS, uncounted, Normalize([0.5] * 3, [0.25] * 3)]
+    with (
+        FastLoader(path, 3, transforms=steps, collate="list") as loader,
+        pytest.raises(SchemaError, match="returned dict without 'images' where it was"),
+    ):
+        list(loader)
 
 
 def test_no_advice_that_does_not_help(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -121,13 +121,15 @@ class Recipe:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it does the same to each picture, whatever its sample: without random numbers, mixes or functions."""
+        """
+        Whether it does the same to each picture, whatever its sample: without random numbers, mixes or functions of
+        single pictures.
+        """
         stages = self._stages.values()
         is_mixing = any(isinstance(stage, _Single) and mixes_of(stage.transform) for stage in stages)
-        has_functions = (
-            bool(self.own) or self.next is not None or any(isinstance(t, PerSample) for t in self.transforms)
-        )
-        return not (is_mixing or has_functions or any(stage.draws for stage in stages))
+        has_functions = any(isinstance(transform, PerSample) for transform in self.transforms)
+        is_random = is_mixing or has_functions or any(stage.draws for stage in stages)
+        return not is_random and (self.next is None or self.next.is_fixed)
 
     def draw(
         self, parts: Sequence[torch.Tensor], indices: NDArray[np.int64], epoch: int, blanks: Collection[int] = ()
