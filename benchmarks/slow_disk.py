@@ -1,11 +1,12 @@
 """
-Photos on a slow disk: as scripts read them, in place, indexed, packed; ``python -m benchmarks.slow_disk FOLDER``.
+Photos in memory and on a slow disk: by scripts, in place, indexed, packed; ``python -m benchmarks.slow_disk FOLDER``.
 
 The kernel slows the disk down for the measured process alone, to so many requests and bytes a second (the blkio
 controller of cgroup v1, or io.max of v2; both need root). Every case of every round is a fresh process that goes once
-through the photos in a shuffled order, with RandomResizedCrop(224) and a flip, on two threads or two workers; before,
-the photos' pages are dropped from the page cache (POSIX_FADV_DONTNEED: these files' only). What the kernel knows of
-names and inodes stays in memory: opening a file costs no request here, which it does on a disk that is really cold.
+through the photos in a shuffled order, with RandomResizedCrop(224) and a flip, on two threads or two workers: warm,
+then cold, with the disk slowed down and the photos' pages dropped from the page cache (POSIX_FADV_DONTNEED: these
+files' only). What the kernel knows of names and inodes stays in memory: opening a file costs no request here, which it
+does on a disk that is really cold. What the loader and ``fastio doctor`` say of a cold folder is printed, too.
 ``--copies`` writes each photo so many times, for an epoch that takes some seconds.
 """
 
@@ -23,6 +24,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,12 @@ def drop(paths: list[Path]) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def fill(paths: list[Path]) -> None:
+    """Read these files, so that their pages are in memory."""
+    for path in paths:
+        path.read_bytes()
+
+
 def _loader(path: Path) -> Any:
     from fastio import FastLoader
     from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
@@ -99,8 +107,8 @@ CASES: dict[str, tuple[str, Callable[[Path], Any]]] = {
 }
 
 
-def one_epoch(name: str, folder: Path, procs: Path) -> dict[str, float]:
-    """Go once through the photos; photos a second, and the share of the time in which files were waited for."""
+def one_epoch(name: str, folder: Path, procs: Path) -> dict[str, Any]:
+    """Go once through the photos; photos a second, and what the loader says of the files that it opened."""
     where, loader_of = CASES[name]
     loader = loader_of(folder / where)
     procs.write_text(str(os.getpid()))  # what is imported and opened so far was not slowed down
@@ -109,7 +117,8 @@ def one_epoch(name: str, folder: Path, procs: Path) -> dict[str, float]:
         count += len(images)
     seconds = time.perf_counter() - begun
     opens = getattr(getattr(loader, "stats", None), "opens", None)
-    return {"photos_per_s": count / seconds, "waited": 0.0 if opens is None else opens.gain(seconds).share}
+    words = opens.gain(seconds).words() if opens is not None and opens.gain(seconds).is_much else ""
+    return {"photos_per_s": count / seconds, "words": words}
 
 
 def prepare(source: Path, folder: Path, copies: int) -> None:
@@ -156,25 +165,24 @@ def main(
         assert procs is not None
         print(json.dumps(one_epoch(case, folder, procs)))
         return
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    found: dict[tuple[str, bool], list[dict[str, Any]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         prepare(source, place, copies)
         every = [path for path in place.rglob("*") if path.is_file() and not path.name.endswith("-index")]
         with throttled(place, requests_per_s=requests, bytes_per_s=mb * 1_000_000) as group:
             for _ in range(rounds):
-                for name in CASES:
-                    drop(every)
-                    words = ["--case", name, "--folder", str(place), "--procs", str(group)]
+                for name, is_cold in product(CASES, (False, True)):
+                    (drop if is_cold else fill)(every)
+                    words = ["--case", name, "--folder", str(place), "--procs", str(group) if is_cold else os.devnull]
                     command = [sys.executable, "-m", "benchmarks.slow_disk", str(source), *words]
                     done = subprocess.run(command, check=True, capture_output=True, text=True)
-                    found[name].append(json.loads(done.stdout.splitlines()[-1]))
-    print(f"{requests:,} reads and {mb:,} MB a second; photos a second, median of {rounds} (least to most)")
-    for name, runs in found.items():
+                    found[name, is_cold].append(json.loads(done.stdout.splitlines()[-1]))
+    print(f"cold: {requests:,} reads and {mb:,} MB a second; photos a second, median of {rounds} (least to most)")
+    for (name, is_cold), runs in found.items():
         rates = [run["photos_per_s"] for run in runs]
-        waited = statistics.median(run["waited"] for run in runs)
         spread = f"{statistics.median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})"
-        print(f"{name:<42} {spread:>20}" + (f"  {waited:.0%} of the time waiting for files" if waited else ""))
+        print(f"{name:<42} {'cold' if is_cold else 'warm'} {spread:>20}  {runs[-1]['words']}")
 
 
 if __name__ == "__main__":
