@@ -311,7 +311,7 @@ def runs_of_store(store: SealedStore, dtype: Any, vocab_size: int | None) -> Tok
     size = known.get("vocab_size") if vocab_size is None else vocab_size
     return TokenRuns(
         store.path,
-        [shard.data for shard in store.shards],
+        store.sources,
         np.dtype(field.dtype),
         ends,
         used.shard,

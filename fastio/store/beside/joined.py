@@ -584,7 +584,7 @@ def _fields(members: Sequence[Member]) -> list[Field]:
 
 def _files(stores: Sequence[SealedStore]) -> StoreFiles:
     """Return the files of all stores: as one list where one kind reads them, otherwise each store's own."""
-    sources = [shard.data for store in stores for shard in store.shards]
+    sources = [source for store in stores for source in store.sources]
     if len({source.kind for source in sources}) == 1:
         return files_of(sources)
     return SeveralFiles([store.files for store in stores], [source.size for source in sources])

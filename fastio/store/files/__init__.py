@@ -21,6 +21,7 @@ __all__ = [
     "StoreFiles",
     "check_read",
     "files_of",
+    "kind_of",
     "open_file",
 ]
 
@@ -42,15 +43,20 @@ def open_file(path: str, read: Read = "auto", options: Remote = DEFAULT) -> Byte
 
     Raises StoreNotFound for a missing file, and StoreError for one that cannot be opened.
     """
+    return KINDS[kind_of(path, read)].open(path, options)
+
+
+def kind_of(path: str, read: Read = "auto") -> str:
+    """Return the kind that reads a file: ``read``, or with "auto" the first that claims the path. Raises StoreError."""
     check_read(read)
-    name: str | None = read
-    if read == "auto":
-        name = next((name for name, kind in KINDS.items() if kind.claims(path)), None)
+    if read != "auto":
+        return read
+    name = next((name for name, kind in KINDS.items() if kind.claims(path)), None)
     if name is None:
         raise StoreError(
             f"{path}: expected a file of this machine; nothing here reads from {path.partition('://')[0]}://"
         )
-    return KINDS[name].open(path, options)
+    return name
 
 
 def files_of(sources: Sequence[ByteSource]) -> StoreFiles:

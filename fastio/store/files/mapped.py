@@ -7,7 +7,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.errors import StoreError
-from fastio.store.files.byte_source import Kind
+from fastio.store.files.byte_source import ByteSource, Kind
+from fastio.store.files.late import LateSource
 from fastio.store.files.local import (
     AHEAD_BYTES,
     CHUNK_BYTES,
@@ -117,6 +118,61 @@ class InPlaceFiles:
         """Nothing is held but mappings, which end with the last array over them."""
 
 
+class LateMappedFiles:
+    """
+    Files that are mapped when samples of them are fetched; see StoreFiles.
+
+    Spans that were fetched number the mappings that they need, and keep these.
+    """
+
+    in_place = False  # although nothing is copied
+    threads = InPlaceFiles.threads
+    holds = False
+    ahead_bytes = AHEAD_BYTES
+    chunk_bytes = CHUNK_BYTES
+
+    def __init__(self, sources: Sequence[ByteSource]) -> None:
+        self._sources = sources
+        self.buffers = _native.Buffers([source.size for source in sources])
+
+    def fetch(
+        self,
+        spans: Spans,
+        *,
+        pool: _native.ThreadPool | None = None,
+        ring: _native.BufferRing | None = None,
+        is_near: bool = False,
+    ) -> _InPlace:
+        """Map the files of the spans; with a pool, the kernel is asked to read those that are not in memory yet."""
+        there = self._mapped(spans)
+        wants_advice = pool is not None and not is_near and len(spans) > 0
+        return _InPlace(there, _native.read_ahead(there, pool) if wants_advice else None)
+
+    def read_ahead(
+        self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
+    ) -> _native.Job:
+        """Map the files, and have the kernel read what is not in memory yet."""
+        return _native.read_ahead(self._mapped(spans), pool)
+
+    def failure(self, spans: Spans) -> None:
+        """Always None: what cannot be read ends the process."""
+
+    def close(self) -> None:
+        """Let all files go: mappings end with the last array over them."""
+        for source in self._sources:
+            source.release()
+
+    def _mapped(self, spans: Spans) -> Spans:
+        """Raises StoreError for a file that is not the one that is listed."""
+        numbers, which = np.unique(spans.shard, return_inverse=True)
+        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self._sources):
+            raise IndexError(f"a span of file {numbers[-1]}, of {len(self._sources)}")
+        memory = [self._sources[number].memory for number in numbers.tolist()]
+        assert all(each is not None for each in memory), "files of this kind are mapped"
+        buffers = _native.Buffers([each for each in memory if each is not None])
+        return replace(spans, buffers=buffers, shard=which.astype(np.int32))
+
+
 class _InPlace:
     """Spans that need no fetching, perhaps with advice to the kernel under way; see Fetched."""
 
@@ -195,8 +251,9 @@ def _read_only(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return array
 
 
-def _files(sources: Sequence[MappedSource]) -> InPlaceFiles:
-    return InPlaceFiles([source.memory for source in sources])
+def _files(sources: Sequence[MappedSource | LateSource]) -> InPlaceFiles | LateMappedFiles:
+    mapped = [source.memory for source in sources if isinstance(source, MappedSource)]
+    return InPlaceFiles(mapped) if len(mapped) == len(sources) else LateMappedFiles(sources)
 
 
 KIND = Kind("map", claims=is_local, open=lambda path, _options: MappedSource(path), files=_files)

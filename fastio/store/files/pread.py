@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.store.files.byte_source import ByteSource, Kind
+from fastio.store.files.late import LateSource
 from fastio.store.files.local import (
     AHEAD_BYTES,
     CHUNK_BYTES,
@@ -37,7 +38,7 @@ from fastio.types.spans import Spans
 
 __all__ = ["KIND", "PreadFiles", "PreadSource"]
 
-_KEPT_OPEN = 64  # descriptors kept open between look-ups; one look-up may need more
+_KEPT_OPEN = 64  # descriptors at a time, unless several look-ups are under way
 
 
 class PreadSource:
@@ -96,7 +97,7 @@ class PreadSource:
 
 class PreadFiles:
     """
-    The files of a store for ``pread``: opened on first use, at most 64 kept open; see StoreFiles.
+    The files of a store for ``pread``: opened on first use, at most 64 at a time; see StoreFiles.
 
     Raises StoreError if a file has been replaced or changed since the store was opened.
     """
@@ -108,7 +109,10 @@ class PreadFiles:
     chunk_bytes = CHUNK_BYTES
 
     def __init__(self, sources: Sequence[ByteSource]) -> None:
-        self._sources = [PreadSource(source.path, source.identity) for source in sources]
+        self._sources = [
+            source if isinstance(source, LateSource) else PreadSource(source.path, source.identity)
+            for source in sources
+        ]
         self._open: dict[int, None] = {}  # shards, the one used last at the end
         self.buffers = _native.Buffers([source.size for source in sources])
 
@@ -120,23 +124,34 @@ class PreadFiles:
         ring: _native.BufferRing | None = None,
         is_near: bool = False,
     ) -> _Fetched:
-        """Begin to read the spans into memory, one after the other."""
-        descriptors, files = self._descriptors(spans)
+        """Begin to read the spans into memory, one after the other; of more files than may be open, wait for them."""
         total = max(1, int(spans.sizes.sum()))
         out = np.empty(total, np.uint8) if ring is None else ring.acquire(total)
-        error = np.zeros(len(spans), np.int32)
-        job = _native.read_spans(spans, descriptors, files, out, error, pool)
-        # One memory for all shards; the shard's number gives the file's name in messages.
-        memory = _native.Buffers([out] * len(self._sources))
-        starts = np.cumsum(spans.sizes) - spans.sizes
-        return _Fetched(Spans(memory, spans.shard, starts, spans.sizes, spans.checksums, spans.intervals), job, error)
+        starts, error = np.empty(len(spans), np.int64), np.zeros(len(spans), np.int32)
+        groups = self._groups(spans)
+        job, begin = None, 0
+        for positions in groups:
+            part = spans if len(groups) == 1 else spans.at(positions)
+            ends = begin + np.cumsum(part.sizes)
+            starts[positions] = ends - part.sizes
+            end = int(ends[-1]) if len(part) else begin
+            status = error if len(groups) == 1 else np.zeros(len(part), np.int32)
+            job = _native.read_spans(part, *self._descriptors(part), out[begin : max(end, begin + 1)], status, pool)
+            if len(groups) > 1:
+                job.wait()
+                error[positions] = status
+            begin = end
+        assert job is not None
+        shard = np.zeros(len(spans), np.int32)
+        there = Spans(_native.Buffers([out]), shard, starts, spans.sizes, spans.checksums, spans.intervals)
+        return _Fetched(there, job, error)
 
     def read_ahead(
         self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
     ) -> _native.Job:
         """Have the kernel read the spans, whether they are in memory or not: nobody can look."""
-        descriptors, files = self._descriptors(spans)
-        return _native.read_files_ahead(spans, descriptors, files, pool)
+        first = spans.at(self._groups(spans)[0])  # of more files than may be open, the others are not read ahead
+        return _native.read_files_ahead(first, *self._descriptors(first), pool)
 
     def failure(self, spans: Spans) -> None:
         """Always None: the status says all that is known."""
@@ -146,6 +161,14 @@ class PreadFiles:
         for shard in list(self._open):
             self._open.pop(shard, None)
             self._sources[shard].release()
+
+    def _groups(self, spans: Spans) -> list[NDArray[np.int64]]:
+        """Return the positions of spans of some files, as many as may be open at a time, and of the next ones."""
+        numbers, which = np.unique(spans.shard, return_inverse=True)
+        if len(numbers) <= _KEPT_OPEN:
+            return [np.arange(len(spans))]
+        order = np.argsort(which, kind="stable")
+        return np.split(order, np.searchsorted(which[order], np.arange(_KEPT_OPEN, len(numbers), _KEPT_OPEN)))
 
     def _descriptors(self, spans: Spans) -> tuple[NDArray[np.int32], list[_Descriptor]]:
         """A descriptor for each file of the store, -1 for those without a span, and what keeps them open."""
@@ -158,7 +181,7 @@ class PreadFiles:
         return descriptors, files
 
     def _file(self, shard: int) -> _Descriptor:
-        file = self._sources[shard].opened()
+        file = _descriptor(self._sources[shard])
         self._open.pop(shard, None)
         self._open[shard] = None
         for oldest in list(self._open)[:-_KEPT_OPEN]:
@@ -176,6 +199,14 @@ class _Descriptor:
     def __del__(self) -> None:
         with contextlib.suppress(OSError):  # it was only read, so errors of close do not matter
             os.close(self.number)
+
+
+def _descriptor(source: PreadSource | LateSource) -> _Descriptor:
+    """The open file of a source. Raises StoreError unless it is the version that it was, or is listed as."""
+    if isinstance(source, PreadSource):
+        return source.opened()
+    file = source.opened()
+    return (file if isinstance(file, PreadSource) else PreadSource(file.path, file.identity)).opened()
 
 
 def _reopened(path: str, identity: Mapping[str, int | str]) -> _Descriptor:

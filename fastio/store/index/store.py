@@ -102,7 +102,8 @@ class SealedStore:
         intervals = {name: PlacedIntervals.of(part, len(index.counts)) for name, part in index.intervals.items()}
         if len(shards) == 1:
             intervals.update(shards[0].noted)
-        places = {field.name: index.places(field, self._ends) for field in self.schema.payload}
+        limits = np.array([source.size for source in index.sources], np.int64)
+        places = {field.name: index.places(field, self._ends, limits) for field in self.schema.payload}
         self._content: _Content | None = _Content(shards, index, files_of(index.sources), intervals, places)
 
     def __len__(self) -> int:
@@ -125,13 +126,19 @@ class SealedStore:
     def size_bytes(self) -> int:
         """Bytes of all files."""
         sources = self._opened().index.sources
-        own = 0 if self.set_object is None else self.set_object.file.size
-        return own + sum(int(source.identity["size"]) for source in sources)
+        if self.set_object is not None:
+            return self.set_object.file.size + sum(source.size for source in sources)
+        return sum(int(source.identity["size"]) for source in sources)
 
     @property
     def shards(self) -> Sequence[Shard]:
         """The files of the store, for code that checks or prints them."""
         return self._opened().shards
+
+    @property
+    def sources(self) -> Sequence[ByteSource]:
+        """The files that spans of this store point into, for code that joins them with others."""
+        return self._opened().index.sources
 
     @property
     def files(self) -> StoreFiles:
@@ -368,13 +375,16 @@ class JoinedIndex:
         """Return where the elements of each shard end among those of all, for a field of lists."""
         return self.elements[name][np.cumsum(self.counts, dtype=np.int64)]
 
-    def places(self, field: Field, ends: NDArray[np.int64]) -> SpanIndex:
-        """Return what looks up the values of a payload field; ``ends`` are where the samples of each shard end."""
+    def places(self, field: Field, ends: NDArray[np.int64], limits: NDArray[np.int64]) -> SpanIndex:
+        """
+        Return what looks up the values of a payload field; ``ends`` are where the samples of each shard end, ``limits``
+        the bytes of its file.
+        """
         name, element = field.name, field.element
         starts, sizes, sums = self.starts[name], self.sizes[name], self.checksums.get(name)
         return SpanIndex(
             ends if name not in self.elements else self.element_ends(name),
-            np.array([source.size for source in self.sources], np.int64),
+            limits,
             np.ascontiguousarray(starts.stored),
             np.ascontiguousarray(sizes.stored),
             None if sums is None else np.ascontiguousarray(sums.stored),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
-from fastio.store.files import ByteSource, Read, open_file
+from fastio.store.files import ByteSource, Read, kind_of, open_file
+from fastio.store.files.late import LateSource, Openings, most_open
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
@@ -34,14 +37,17 @@ __all__ = [
 
 class MemberShards(Sequence[Shard]):
     """
-    The shards of ``set_object`` in its order; ``sources`` are their files, ``seals`` what was read of their seals.
+    The shards of ``set_object`` in its order; ``sources`` are their files, ``seals`` those that were read, by number.
 
     Nothing is made for each shard until somebody looks at it: a set may have ten thousand. Raises StoreCorrupt for an
     index that does not fit the files.
     """
 
     def __init__(
-        self, set_object: SetObject, sources: Sequence[ByteSource], seals: Sequence[Seal | None] | None = None
+        self,
+        set_object: SetObject,
+        sources: Sequence[ByteSource],
+        seals: Mapping[int, Seal | None] = MappingProxyType({}),
     ) -> None:
         arrays = set_object.arrays
         lies, totals = arrays.lies, totals_of(arrays)
@@ -94,7 +100,7 @@ class MemberShards(Sequence[Shard]):
             counts={name: np.diff(each[first : stop + 1]).astype(np.uint32) for name, each in joined.elements.items()},
             keys=Keys.of(joined_keys, stop - first, path=self.set_object.path),
             metadata=self.set_object.metadata,
-            seal=None if self._seals is None else self._seals[number],
+            seal=self._seals.get(number),
             content_crc=self.set_object.members[number].file_crc,
             is_member=self.set_object.members[number].file_crc != 0,
         )
@@ -137,31 +143,77 @@ class MemberShards(Sequence[Shard]):
                 )
 
 
+_AT_ONCE = 64  # shards of a set that are opened with it; of more, each when it is first read
+
+
 def open_members(set_object: SetObject, *, read: Read = "auto", options: Remote = DEFAULT) -> MemberShards:
     """
     Return the shards of a set over its files. Raises StoreIncomplete for a missing shard, and one that is another
     than listed.
 
-    Of files of this machine, size and seal are compared; what lies behind URLs is not looked at before it is read.
+    Of files of this machine, sizes are compared, and seals where a file is opened: at once in a small set, otherwise
+    when it is first read. What lies behind URLs is not looked at before it is read.
     """
-    folder, _ = folder_of(set_object.path, options)
     form = FORMATS.get(set_object.format)
     if form is None and set_object.format != IN_PLACE:
         raise StoreError(f"{set_object.path}: a set of {set_object.format!r} shards, a format that this fastio lacks")
-    sources: list[ByteSource] = []
-    seals: list[Seal | None] = []
-    for member in set_object.members:
-        path = folder.full(member.name)
-        if is_local(path):
-            assert form is not None, "containers of other programs are listed behind URLs alone"
-            file = _opened(path, set_object, member, read)
-            seals.append(_checked_seal(file, set_object, member, form))
-            file.release()
-        else:
-            file = _remote_source(path, member, options)
-            seals.append(None)
-        sources.append(file)
-    return MemberShards(set_object, sources, seals)
+    files = _Files(set_object, form, read, options)
+    are_late = len(set_object.members) > _AT_ONCE
+    sources = [files.source(number, is_late=are_late) for number in range(len(set_object.members))]
+    return MemberShards(set_object, sources, files.seals)
+
+
+class _Files:
+    """The files that a set lists, and the seals of those that were opened with it."""
+
+    def __init__(self, set_object: SetObject, form: Format | None, read: Read, options: Remote) -> None:
+        self.seals: dict[int, Seal | None] = {}
+        self._set_object, self._form, self._read, self._options = set_object, form, read, options
+        self._folder, _ = folder_of(set_object.path, options)
+        self._openings: dict[str, Openings] = {}  # by kind
+        self._kinds: dict[str, str] = {}  # by folder: one kind reads all files of it
+
+    def source(self, number: int, *, is_late: bool) -> ByteSource:
+        """Return one of the files. Raises StoreIncomplete for a missing one, and for another than listed."""
+        member = self._set_object.members[number]
+        path = self._folder.full(member.name)
+        if not is_local(path):
+            return _remote_source(path, member, self._options)
+        if is_late:
+            self._check_size(path, member)
+            kind = self._kind(path)
+            if kind not in self._openings:
+                self._openings[kind] = Openings(self._opened, most_open(kind))
+            return LateSource(path, member.size, kind, self._openings[kind], number)
+        file = _opened(path, self._set_object, member, self._read)
+        self.seals[number] = self._checked_seal(file, member)
+        file.release()
+        return file
+
+    def _opened(self, number: int) -> ByteSource:
+        """Open a shard that is read for the first time, or again."""
+        member = self._set_object.members[number]
+        file = _opened(self._folder.full(member.name), self._set_object, member, self._read)
+        self._checked_seal(file, member)
+        return file
+
+    def _kind(self, path: str) -> str:
+        folder = path.rpartition("/")[0]
+        if folder not in self._kinds:
+            self._kinds[folder] = kind_of(path, self._read)
+        return self._kinds[folder]
+
+    def _check_size(self, path: str, member: SetMember) -> None:
+        try:
+            size = os.stat(path).st_size  # noqa: PTH116 - of a hundred thousand files
+        except OSError as exc:
+            _opened(path, self._set_object, member, self._read)  # which says what is wrong
+            raise StoreError(f"{path}: cannot be read ({exc.strerror})") from exc
+        _compare_size(path, size, self._set_object, member)
+
+    def _checked_seal(self, file: ByteSource, member: SetMember) -> Seal | None:
+        assert self._form is not None, "containers of other programs are listed behind URLs alone"
+        return _checked_seal(file, self._set_object, member, self._form)
 
 
 def _remote_source(path: str, member: SetMember, options: Remote) -> ByteSource:
@@ -183,11 +235,7 @@ def _opened(path: str, set_object: SetObject, member: SetMember, read: Read) -> 
 
 def _checked_seal(file: ByteSource, set_object: SetObject, member: SetMember, form: Format) -> Seal | None:
     """Return the seal of a shard; None for a foreign file. Raises StoreIncomplete unless it is the one listed."""
-    if file.size != member.size:
-        raise StoreIncomplete(
-            f"{file.path}: expected {member.size} bytes, as the set {set_object.path} lists it, got {file.size}: "
-            f"{_repair(set_object)}"
-        )
+    _compare_size(file.path, file.size, set_object, member)
     if member.file_crc == 0:
         return None
     seal = find_seal(file.path, file.size, partial(bytes_from, file), form.seal_at)
@@ -197,6 +245,14 @@ def _checked_seal(file: ByteSource, set_object: SetObject, member: SetMember, fo
             f"{member.file_crc:08x} in its seal, got {seal.file_crc:08x}: {_repair(set_object)}"
         )
     return seal
+
+
+def _compare_size(path: str, size: int, set_object: SetObject, member: SetMember) -> None:
+    if size != member.size:
+        raise StoreIncomplete(
+            f"{path}: expected {member.size} bytes, as the set {set_object.path} lists it, got {size}: "
+            f"{_repair(set_object)}"
+        )
 
 
 def _repair(set_object: SetObject) -> str:

@@ -126,12 +126,13 @@ class SetObject:
     generation: int  # counts from 1; each ``--overwrite`` or ``--append`` makes the next one
     schema: Schema
     members: tuple[SetMember, ...]
+    count: int  # samples
     metadata: bytes
     identity: int  # CRC-32 over (count, size, file_crc) of the members
     arrays: IndexArrays
 
     def __len__(self) -> int:
-        return sum(member.count for member in self.members)
+        return self.count
 
 
 def write_set(
@@ -212,6 +213,7 @@ def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
         generation=generation,
         schema=schema,
         members=members,
+        count=seal.count,
         metadata=arrays["metadata"].tobytes() or b"{}",
         identity=seal.set_crc,
         arrays=arrays,
@@ -348,7 +350,7 @@ def _members(path: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[SetMember, 
     numbers = [arrays[name].tolist() for name in ("shard_counts", "shard_sizes", "shard_crcs", "shard_plans")]
     if len(names) != len(numbers[0]) or not names:
         raise StoreCorrupt(f"{path}: lists {len(names)} names of {len(numbers[0])} shards: {_ADVICE}")
-    return tuple(SetMember(*member) for member in zip(names, *numbers, strict=True))
+    return tuple(map(SetMember, names, *numbers))
 
 
 # Checks that no key comes twice in the shards of a set.

@@ -1,0 +1,106 @@
+"""Files that are opened when they are first read, few of them at a time: the shards of a large set."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.store.files.byte_source import ByteSource
+
+__all__ = ["LateSource", "Openings", "most_open"]
+
+_SHARE = 8  # of the mappings that the kernel allows a process: other sets, their readers and torch need some, too
+_MAPPINGS = 65_530  # where the kernel does not say
+_DESCRIPTORS = 32  # an ``ulimit -n`` of 256 is enough for several sets
+
+
+def most_open(kind: str) -> int:
+    """Return how many files of one set, read by this kind, stay open after they were read."""
+    if kind != "map":
+        return _DESCRIPTORS
+    allowed = _MAPPINGS
+    with contextlib.suppress(OSError, ValueError):
+        allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+    return max(1, allowed // _SHARE)
+
+
+class Openings:
+    """
+    Opens the files of one set, and lets go of the one that was read longest ago when there are more than ``most``.
+
+    ``open_file(number)`` opens one and compares it with what the set lists. What is let go of stays while somebody has
+    bytes of it. Threads may share it.
+    """
+
+    def __init__(self, open_file: Callable[[int], ByteSource], most: int) -> None:
+        self._open_file = open_file
+        self._most = most
+        self._open: OrderedDict[int, ByteSource] = OrderedDict()  # the one read last at the end
+        self._changing = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def opened(self, number: int) -> ByteSource:
+        """Return a file, opened. Raises StoreError if it is not the one that is listed."""
+        with self._changing:
+            file = self._open.get(number)
+            if file is not None:
+                self._open.move_to_end(number)
+                return file
+        file = self._open_file(number)  # two threads may open it at once
+        with self._changing:
+            self._open[number] = file
+            oldest = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - self._most)]
+        for each in oldest:
+            each.release()
+        return file
+
+    def release(self, number: int) -> None:
+        """Let a file go."""
+        with self._changing:
+            file = self._open.pop(number, None)
+        if file is not None:
+            file.release()
+
+
+class LateSource:
+    """File ``number`` of a set, of a size that is known before it is opened; see ByteSource."""
+
+    __slots__ = ("_number", "_openings", "kind", "path", "size")
+
+    def __init__(self, path: str, size: int, kind: str, openings: Openings, number: int) -> None:
+        self.path, self.size, self.kind = path, size, kind
+        self._openings, self._number = openings, number
+
+    def opened(self) -> ByteSource:
+        """Return the file, opened. Raises StoreError if it is not the one that is listed."""
+        return self._openings.opened(self._number)
+
+    @property
+    def identity(self) -> Mapping[str, int | str]:
+        """That of the file, which is opened for it."""
+        return self.opened().identity
+
+    @property
+    def memory(self) -> NDArray[np.uint8] | None:
+        """All bytes, if the file is mapped."""
+        return self.opened().memory
+
+    def read(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """See ByteSource."""
+        return self.opened().read(start, stop)
+
+    def check(self) -> None:
+        """See ByteSource."""
+        self.opened().check()
+
+    def release(self) -> None:
+        """Let the file go until it is read again."""
+        self._openings.release(self._number)

@@ -1,0 +1,144 @@
+"""The shards of a large set are opened when they are first read, and few stay open: here three of twenty."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastio import FastDataset, FastLoader
+from fastio.errors import StoreError, StoreIncomplete
+from fastio.store import FORMATS, open_store
+from fastio.store.files import late, pread
+from fastio.store.files.byte_source import Read
+from fastio.store.files.late import LateSource, Openings
+from fastio.store.index.store import SealedStore
+from fastio.store.index.verify import verify_store
+from fastio.store.sets import members
+from tests.store.build import read_all
+from tests.store.small_set import write_set
+
+COUNT, MOST = 20, 3
+KEYS = [f"key {number:02d}" for number in range(COUNT)]
+ALL = {key: key.encode() for key in KEYS}
+READS: list[Any] = ["map", "pread"]
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of more than two shards are large, and three files are open at a time."""
+    monkeypatch.setattr(members, "_AT_ONCE", 2)
+    monkeypatch.setattr(members, "most_open", lambda kind: MOST)
+    monkeypatch.setattr(pread, "_KEPT_OPEN", MOST)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A set of twenty shards of a sample each."""
+    return write_set(tmp_path / "set", KEYS)
+
+
+def openings_of(store: SealedStore) -> Openings:
+    """What has the open files of a store."""
+    source = store.sources[0]
+    assert isinstance(source, LateSource)
+    return source._openings
+
+
+def open_here(folder: str) -> int:
+    """How many descriptors of this process are files of a folder."""
+    names = []
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            names.append(str(entry.readlink()))
+        except OSError:
+            continue
+    return sum(name.startswith(folder) and name.endswith(".tar") for name in names)
+
+
+@pytest.mark.parametrize("read", READS)
+def test_files_are_opened_when_they_are_read(path: str, read: Read) -> None:
+    """Nothing of a shard is opened before; afterwards at most three are open, and none after close."""
+    with open_store(path, read=read) as store:
+        openings = openings_of(store)
+        assert store.keys(range(COUNT)) == KEYS
+        assert store.size_bytes > 0
+        assert len(openings) == open_here(str(Path(path).parent)) == 0
+        spans = store.files.fetch(store.spans("image", np.array([5, 7, 5]))).wait()[0]
+        assert [view.tobytes() for view in spans.views()] == [ALL[KEYS[i]] for i in (5, 7, 5)]
+        assert len(openings) == 2
+        assert read_all(store) == ALL
+        assert len(openings) == MOST
+        assert open_here(str(Path(path).parent)) <= MOST
+    assert len(openings) == 0
+    assert spans.view(0).tobytes() == ALL[KEYS[5]]  # whoever has bytes keeps them
+
+
+@pytest.mark.parametrize("read", READS)
+def test_an_epoch_is_exact(path: str, read: Read) -> None:
+    """Every sample comes once, in any order, and again in a process that unpickles the store."""
+    dataset = pickle.loads(pickle.dumps(FastDataset(path, read=read, mode=None)))
+    with FastLoader(dataset, 4, shuffle=True, on_error="skip") as loader:
+        list(loader)  # whose samples are no pictures
+        assert len(loader.skipped) == COUNT
+    with open_store(path, read=read) as store:
+        order = np.random.default_rng(0).permutation(COUNT)
+        spans, status = store.files.fetch(store.spans("image", order)).wait()
+        assert status is None
+        assert [view.tobytes() for view in spans.views()] == [ALL[KEYS[i]] for i in order]
+        assert verify_store(store) == []
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_missing_or_cut_shard_is_named_at_once(path: str, read: Read) -> None:
+    """Hours later would be too late."""
+    shard = Path(path).parent / "x-000017.tar"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-512])
+    with pytest.raises(StoreIncomplete, match=rf"x-000017\.tar: expected {len(whole)} bytes"):
+        open_store(path, read=read)
+    shard.unlink()
+    with pytest.raises(StoreIncomplete, match=r"x-000017\.tar: is missing"):
+        open_store(path, read=read)
+
+
+@pytest.mark.parametrize("read", READS)
+def test_another_shard_is_named_when_it_is_read(path: str, tmp_path: Path, read: Read) -> None:
+    """One of the same size, but of another content, is refused by its seal; the others are read."""
+    other = write_set(tmp_path / "other", [f"yek {number:02d}" for number in range(COUNT)])
+    shard = Path(path).parent / "x-000004.tar"
+    shard.write_bytes((Path(other).parent / shard.name).read_bytes())
+    with open_store(path, read=read) as store:
+        store.files.fetch(store.spans("image", np.array([3, 5]))).wait()
+        with pytest.raises(StoreIncomplete, match=r"x-000004\.tar: is another shard"):
+            store.files.fetch(store.spans("image", np.array([3, 4]))).wait()
+        (damage,) = verify_store(store)
+        assert damage.shard == str(shard)
+        shard.unlink()
+        with pytest.raises(StoreError, match=r"x-000004\.tar: is missing"):
+            store.files.fetch(store.spans("image", np.array([4]))).wait()
+
+
+def test_damage_of_a_sample_is_found(path: str) -> None:
+    """As in a small set."""
+    with open_store(path) as store:
+        spans = store.spans("image", np.array([9]))
+        at = int(spans.starts[0])
+    shard = Path(path).parent / "x-000009.tar"
+    data = bytearray(shard.read_bytes())
+    data[at] ^= 1
+    shard.write_bytes(data)
+    with open_store(path) as store:
+        (damage,) = verify_store(store)
+    assert (damage.shard, damage.key) == (str(shard), KEYS[9])
+
+
+def test_how_many_stay_open() -> None:
+    """An eighth of the mappings that the kernel allows, and few descriptors."""
+    allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+    assert late.most_open("map") == max(1, allowed // 8)
+    assert late.most_open("pread") <= 64
+    assert "tar" in FORMATS
