@@ -40,9 +40,12 @@ class LocalFolder:
     def __init__(self, path: str) -> None:
         self.path = path or "."
         self._prefix = path
+        self._before = os.path.join(path, "")  # noqa: PTH118 - keeps "./"
 
     def full(self, name: str) -> str:
         """See StoreFolder."""
+        if "/" not in name:  # as of a hundred thousand shards
+            return self._before + name
         return name if not is_local(name) else os.path.join(self._prefix, name)  # noqa: PTH118 - keeps "./"
 
     def entries(self) -> Mapping[str, FolderEntry]:
