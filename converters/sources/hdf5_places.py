@@ -77,7 +77,7 @@ def _element_bytes(dataset: h5py.Dataset) -> int:
     import h5py
 
     base = h5py.check_vlen_dtype(dataset.dtype)
-    if base is None:
+    if base is None or base in (str, bytes):  # of strings
         return 1
     return 0 if np.dtype(base).hasobject else int(np.dtype(base).itemsize)
 

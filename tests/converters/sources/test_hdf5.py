@@ -168,12 +168,13 @@ def test_a_damaged_chunk_is_a_problem(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("bit", range(3))
-def test_a_damaged_size_in_the_heap(tmp_path: Path, bit: int) -> None:
+@pytest.mark.parametrize("dtype", [h5py.vlen_dtype("u1"), h5py.string_dtype()], ids=["bytes", "text"])
+def test_a_damaged_size_in_the_heap(tmp_path: Path, bit: int, dtype: np.dtype[np.object_]) -> None:
     """Sizes that do not lead from value to value, from which HDF5 does not return, are refused before it reads them."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        data = file.create_dataset("images", (6,), dtype=h5py.vlen_dtype(np.uint8))
+        data = file.create_dataset("values", (6,), dtype=dtype)
         for i in range(6):
-            data[i] = np.arange(20 + i, dtype=np.uint8)
+            data[i] = np.arange(20 + i, dtype=np.uint8) if h5py.check_string_dtype(dtype) is None else "a" * (20 + i)
         file["label"] = np.arange(6)
     raw = bytearray((tmp_path / "a.h5").read_bytes())
     raw[raw.index(b"GCOL") + 16 + 8 + 1] ^= 1 << bit  # of the first value's size
