@@ -1,4 +1,4 @@
-// Pages hold exactly what they announce, every value lies where `starts` says, and pieces of any
+// Pages hold exactly what they announce, every value lies where its start says, and pieces of any
 // length give the same bytes.
 #include <cstring>
 #include <random>
@@ -119,9 +119,9 @@ int main() {
   EXPECT(none.appended_bytes({}) == 0 && none.finished_bytes() == 0);
   none.append({}, nullptr);
   none.finish(nullptr);
-  EXPECT(none.leaves().empty() && none.starts().empty());
+  EXPECT(none.take_leaves().empty() && none.take_starts().empty());
   LmdbPages empty({"/image"});
   empty.finish(nullptr);
-  EXPECT(empty.leaves().empty());
+  EXPECT(empty.take_leaves().empty() && empty.take_starts().empty());
   return failures;
 }
