@@ -37,7 +37,6 @@ _TEXTS = (  # of the binary version of CIFAR-10, CIFAR-100
     {"label": "batches.meta.txt"},
     {"label": "fine_label_names.txt", "coarse_label": "coarse_label_names.txt"},
 )
-_NAMES_THERE = "CIFAR has the names of its classes there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def open_cifar(place: SourcePath, options: SourceOptions) -> ListedSource:
     is_binary = files[0].suffix == _BINARY
     texts = {field: folder / name for field, name in _TEXTS[files[0].stem in ("train", "test")].items()}
     meta = next((folder / name for name in _META if (folder / name).is_file()), folder / _META[0])
-    classes = _classes_in_texts(texts) if is_binary else _classes(meta)
+    classes = _classes_in_texts(texts, files[0]) if is_binary else _classes(meta, files[0])
     batches = [(_binary if is_binary else _pickled)(file, classes) for file in files]
     labels = {name: np.concatenate([each.labels[name] for each in batches]) for name in classes}
     found = ArraysOf(
@@ -159,11 +158,11 @@ def _binary(path: Path, classes: Mapping[str, Sequence[str]]) -> _Batch:
     return _Batch(path, records[:, len(classes) :].reshape(-1, *_PIXELS), labels, (), starts)
 
 
-def _classes_in_texts(texts: Mapping[str, Path]) -> dict[str, list[str]]:
+def _classes_in_texts(texts: Mapping[str, Path], batch: Path) -> dict[str, list[str]]:
     """The names of the classes of each label, a line for each."""
     classes = {}
     for field, path in texts.items():
-        lines = _file_bytes(path, _NAMES_THERE).decode("utf-8", "replace").splitlines()
+        lines = _file_bytes(path, _names_there(batch)).decode("utf-8", "replace").splitlines()
         classes[field] = [line.strip() for line in lines if line.strip()]
     return classes
 
@@ -197,9 +196,9 @@ def _pickled(path: Path, classes: Mapping[str, Sequence[str]]) -> _Batch:
     return _Batch(path, pixels.reshape(-1, *_PIXELS), labels, _filenames(batch), starts if at >= 0 else None)
 
 
-def _classes(path: Path) -> dict[str, list[str]]:
+def _classes(path: Path, batch: Path) -> dict[str, list[str]]:
     """The names of the classes of each label that there is."""
-    meta = _loaded(path, _file_bytes(path, _NAMES_THERE))
+    meta = _loaded(path, _file_bytes(path, _names_there(batch)))
     classes = {}
     for field, titles in _NAMES.items():
         names = _first(meta, titles)
@@ -209,6 +208,10 @@ def _classes(path: Path) -> dict[str, list[str]]:
             raise SourceError(f"{path.parent}: its meta file has no list {' or '.join(titles)}: download it again")
         classes[field] = names
     return classes
+
+
+def _names_there(batch: Path) -> str:
+    return f"CIFAR has the names of the classes of {batch.name} there"
 
 
 def _loaded(path: Path, data: bytes) -> Mapping[str, Any]:

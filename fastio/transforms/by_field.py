@@ -9,7 +9,7 @@ from typing import Any
 from fastio.errors import SchemaError
 from fastio.transforms.compose import Compose
 from fastio.transforms.transform import BaseTransform, LoaderTransform
-from fastio.types.options import explains_names
+from fastio.types.options import explains_fields, explains_names
 from fastio.types.schema import Field
 
 __all__ = ["ByField", "ByFraction"]
@@ -146,6 +146,7 @@ class _SampleSteps:
         return values if isinstance(sample, Mapping) else tuple(values.values())
 
 
+@explains_fields
 @dataclass(frozen=True)
 class ByFraction(LoaderTransform):
     """

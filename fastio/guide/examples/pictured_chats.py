@@ -23,7 +23,7 @@ from fastio.types.runs import runs_of_mask
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 40, 220), "white": (240, 240, 240)}
 WORDS = ["<pad>", "<image>", "which", "colours", "?", "<end>", *COLOURS]
-IMAGE, PATCH = WORDS.index("<image>"), 14
+IMAGE_TOKEN, PATCH = WORDS.index("<image>"), 14
 
 
 def make_chats(path: str, count: int = 200) -> None:
@@ -55,7 +55,7 @@ class PicturedModel(nn.Module):
     def forward(self, batch: dict[str, Any]) -> torch.Tensor:
         ids, cuts = batch["input_ids"], batch["cu_seqlens"]
         pictures = self.merge(self.patch(batch["images"]["patches"]).reshape(-1, self.merge.in_features))
-        x = self.words(ids).index_put((torch.nonzero(ids == IMAGE)[:, 0],), pictures) + self.places(
+        x = self.words(ids).index_put((torch.nonzero(ids == IMAGE_TOKEN)[:, 0],), pictures) + self.places(
             batch["position_ids"]
         )
         chat = torch.bucketize(torch.arange(len(ids), device=ids.device), cuts[1:], right=True)
@@ -79,7 +79,7 @@ finish = Normalize((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
 steps = [SmartResize(2 * PATCH, max_pixels=112 * 112), Patchify(PATCH, order="qwen", packed=True), finish]
 tokens, patches = vision_lengths(chats, steps)
 packs = PackSampler(tokens, max_tokens=options.tokens, patches=patches, max_patches=options.patches)
-collate = PackCollate(options.tokens, image_token=IMAGE)
+collate = PackCollate(options.tokens, image_token=IMAGE_TOKEN)
 loader = FastLoader(chats, batch_sampler=packs, transforms=steps, collate=collate, device=device)
 print(packs.report())
 
