@@ -324,6 +324,14 @@ def test_the_scarcer_budget_is_full(scarce: str) -> None:
     assert max(few.filled, few.patches_filled or 0) > 0.98
 
 
+@pytest.mark.parametrize("patches", [0, 576])
+def test_rows_are_full_where_all_samples_have_equally_many_patches(patches: int) -> None:
+    """As one budget fills them: text alone, and pictures of one size."""
+    tokens = np.random.default_rng(0).integers(100, 2000, 20_000)
+    plan = PackSampler(tokens, max_tokens=4096, patches=np.full(len(tokens), patches), max_patches=8192)
+    assert plan.report(0).filled > 0.999
+
+
 def test_two_budgets_in_words_and_states(caplog: pytest.LogCaptureFixture) -> None:
     """The report and the warning tell both; a state names the patches, and is refused with others."""
     with caplog.at_level("WARNING"):

@@ -56,6 +56,8 @@ class Closers {
   void fill(std::span<const Need> needs) {
     next_.resize(needs.size());
     slots_.resize(needs.size());
+    most_ = 0;
+    for (const Need& need : needs) most_ = std::max(most_, need.second);
     for (std::size_t place = needs.size(); place-- > 0;) {  // so that a list begins with its first
       const Need& need = needs[place];
       slots_[place] = none;
@@ -120,8 +122,9 @@ class Closers {
  private:
   [[nodiscard]] std::size_t groups() const noexcept { return borders_.size(); }
 
+  /// The greatest second need that a sample of the group may have.
   [[nodiscard]] std::uint32_t last_of(std::size_t group) const noexcept {
-    return group + 1 < groups() ? borders_[group + 1] - 1 : none - 1;
+    return group + 1 < groups() ? borders_[group + 1] - 1 : most_;
   }
 
   [[nodiscard]] std::size_t group_of(const Need& need) const noexcept {
@@ -152,7 +155,8 @@ class Closers {
 
   const std::size_t limit_;
   std::vector<std::uint32_t> borders_{0};  // by group: its least second need
-  std::vector<NumberSet> sets_;       // by group: limit - first need, of which samples are left
+  std::uint32_t most_ = 0;       // the greatest second need of all samples that it was filled with
+  std::vector<NumberSet> sets_;  // by group: limit - first need, of which samples are left
   std::vector<std::uint32_t> heads_;  // by group and first need: a place from which on all left are
   std::vector<std::uint32_t> counts_;  // the same: how many are left
   std::vector<std::uint32_t> next_;    // by place: of the same group and first need
