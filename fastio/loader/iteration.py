@@ -69,7 +69,7 @@ class BatchIteration:
         self._views = wiring.views
         self._frames = wiring.frames
         self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
-        self._fields = tuple(selection.base.readers)
+        self._fields = wiring.whole
         self._reader = WindowReader(selection.base, selection.indices)
         self._held = _held_reader(wiring)
         self._tuner = ThreadTuner() if is_tuned and producer.pool is not None else None

@@ -133,7 +133,11 @@ def test_rows(tmp_path: Path) -> None:
             for i in np.flatnonzero(batch["images_mask"]):
                 label, place, _ = batch["vectors"][i].int().tolist()
                 assert torch.equal(rows[label][place], batch["images"][i])
-        assert loader.receipt().is_exact
+        receipt = loader.receipt()
+        assert receipt.is_exact
+        proved = {name for part in receipt.parts for name in part.fields}
+        assert "control" in proved
+        assert proved.isdisjoint(pick.fields)  # of which not all elements were read
     with FastLoader(path, 11, transforms=[pick, *CROPS]) as loader:
         (batch,) = loader
     assert len(batch["images"]) == batch["images_counts"].sum() == len(batch["vectors"])
