@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,18 @@ def test_the_order_is_that_of_the_store(tmp_path: Path) -> None:
         assert both.members[1].rows is None
     with open_store(added_fields(path)["latents"]) as store:
         assert KEYS == store.keys(np.arange(COUNT))
+
+
+def test_stage_says_which_command_copies_an_added_field(tmp_path: Path) -> None:
+    """The command that it prints makes the copy a store with the field."""
+    path = photos(tmp_path / "p.lmdb")
+    add_field(path, "latents", latents(tmp_path / "l.h5"))
+    said = run("stage", path, tmp_path / "fast")
+    command = next(line for line in said.splitlines() if "is not copied" in line).partition(": ")[2]
+    run(*shlex.split(command.removesuffix(" copies it"))[1:])
+
+    with FastDataset(tmp_path / "fast" / "p.lmdb") as copy:
+        assert latents_of(7).tolist() == copy[7]["latents"].tolist()
 
 
 def test_epochs_of_a_store_with_an_added_field(tmp_path: Path) -> None:
