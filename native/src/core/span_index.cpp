@@ -9,13 +9,22 @@ namespace fastio {
 
 namespace {
 
-/// An entry as a number of bytes; one that would wrap around is negative, far from every file.
-std::int64_t in_bytes(const IndexNumbers& numbers, std::int64_t value) noexcept {
-  if (numbers.unit == 1 && numbers.base == 0) return value;
-  const std::int64_t most =
-      (std::numeric_limits<std::int64_t>::max() - numbers.base) / numbers.unit;
-  return value < 0 || value > most ? -1 : value * numbers.unit + numbers.base;
-}
+/// Entries as numbers of bytes; one that would wrap around is negative, far from every file.
+class InBytes {
+ public:
+  explicit InBytes(const IndexNumbers& numbers) noexcept
+      : numbers_(numbers),
+        most_((std::numeric_limits<std::int64_t>::max() - numbers.base) / numbers.unit) {}
+
+  [[nodiscard]] std::int64_t operator[](std::size_t i) const noexcept {
+    const std::int64_t value = numbers_.data[i];
+    return value < 0 || value > most_ ? -1 : value * numbers_.unit + numbers_.base;
+  }
+
+ private:
+  const IndexNumbers& numbers_;
+  const std::int64_t most_;
+};
 
 bool has_size(const SpanIndex& index, std::int64_t size) noexcept {
   if (index.exact >= 0) return size == index.exact;
@@ -42,6 +51,8 @@ std::size_t pick(const SpanIndex& index, std::span<const std::int64_t> samples,
   const auto whole = [](const Pieces* pieces) { return pieces == nullptr || pieces->is_whole(); };
   const bool is_whole = whole(index.starts.pieces) && whole(index.sizes.pieces) &&
                         (!with_checksums || whole(index.checksum_pieces));
+  const InBytes starts(index.starts);
+  const InBytes sizes(index.sizes);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     // Not in a function of its own: gcc 12 takes one that does nothing but this for one that does
     // nothing.
@@ -59,8 +70,8 @@ std::size_t pick(const SpanIndex& index, std::span<const std::int64_t> samples,
       const auto end = std::upper_bound(index.ends.begin(), index.ends.end(), samples[i]);
       shard = static_cast<std::size_t>(end - index.ends.begin());
     }
-    const std::int64_t start = in_bytes(index.starts, index.starts.data[sample]);
-    const std::int64_t size = in_bytes(index.sizes, index.sizes.data[sample]);
+    const std::int64_t start = starts[sample];
+    const std::int64_t size = sizes[sample];
     if (shard >= index.limits.size() ||
         !fits(start, size, static_cast<std::size_t>(index.limits[shard])) ||
         !has_size(index, size)) {
