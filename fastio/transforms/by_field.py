@@ -86,6 +86,8 @@ class ByField:
         """Raise SchemaError for keys that name no pictures, and for what would stay where its picture moves."""
         known = {name: field.element for name, field in fields.items()}
         pictures = [name for name, field in known.items() if field.traits.is_picture or field.is_raw_picture]
+        masks = [name for name in pictures if known[name].traits.is_mask]
+        images = [name for name in pictures if name not in masks and not fields[name].is_list]
         movable = [*pictures, *(name for name, field in known.items() if field.geometry)]
         for name in (name for key in self.lists for name in key):
             if name not in movable:
@@ -97,6 +99,12 @@ class ByField:
         for key in self.lists:
             if not any(name in pictures for name in key):
                 raise SchemaError(f"{where}: {', '.join(key)} move with a picture: name it in their key")
+            is_apart = self.group(key[0]) == key and all(name in masks or name not in pictures for name in key)
+            if is_apart and images and any(getattr(step, "draws", 0) for step in self.lists[key]):
+                raise SchemaError(
+                    f"{where}: {', '.join(key)} would move apart from {', '.join(images)}: expected a mask in the key "
+                    f"of its picture, as in ({images[0]!r}, {key[0]!r}): [...]"
+                )
             lists = next((name for name in key if fields[name].is_list), None)
             if lists is not None and len(key) > 1:
                 raise SchemaError(

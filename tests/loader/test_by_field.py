@@ -152,9 +152,10 @@ def test_by_fraction(tmp_path: Path, scale: int) -> None:
             assert torch.equal(expected[2], masks)
             smaller = batches(dataset, transforms, 3)
             assert torch.equal(controls, torch.cat([batch[1] for batch in smaller]))
+    two = FastDataset(path, fields=("image", "control", "label"))
     with pytest.raises(SampleError, match="pictures that are transformed together must have one size"):
-        batches(dataset, {("image", "control"): CROPS, "mask": CROPS})
-    apart = batches(dataset, {"image": CROPS, "control": CROPS, "mask": CROPS})
+        batches(two, {("image", "control"): CROPS})
+    apart = batches(two, {"image": CROPS, "control": CROPS})
     assert (4, 3, 16, 16) == apart[0][0].shape == apart[0][1].shape
     assert 15 < (apart[0][0].float() - apart[0][1].float()).abs().mean()
 
@@ -245,11 +246,21 @@ def test_what_does_not_go_by_field(tmp_path: Path) -> None:
     path = write(tmp_path / "s.lmdb")
     pair = FastDataset(path, fields=("image", "label"))
     two = FastDataset(path, fields=("image", "control", "label"))
+    masked = FastDataset(path, fields=("image", "mask", "label"))
     unfit: list[tuple[Any, Any, type[Exception] | None, str]] = [
         (path, {"image": CROPS}, SchemaError, r"mask, boxes would stay where pictures move: name them with a picture"),
         (path, {"picture": CROPS}, SchemaError, "'picture': no such field: expected pictures, masks, boxes or points"),
         (path, {"label": CROPS}, SchemaError, "'label': .* expected pictures"),
         (path, {("boxes",): CROPS}, SchemaError, "boxes move with a picture"),
+        (
+            masked,
+            {"image": CROPS, "mask": CROPS},
+            SchemaError,
+            r"mask would move apart from image: .* \('image', 'mask'\)",
+        ),
+        (masked, {"image": [Resize((20, 20))], "mask": [Resize((20, 20))]}, None, ""),
+        (masked, {("image", "mask"): CROPS, "mask": GRADED}, ValueError, "'mask' is no picture: .* ColorJitter"),
+        (masked, {"image": [Resize(20)], "mask": [Normalize([0.5], [0.2])]}, ValueError, "'mask' is no picture"),
         (two, {("image", "control"): CROPS, "image": [RandomCrop(8)]}, ValueError, "would move it away from control"),
         (two, {("image", "control"): [*CROPS, *GRADED], "image": []}, None, ""),
         (two, {("image", "control"): [*CROPS, *GRADED], "image": GRADED}, ValueError, "for image, control together"),

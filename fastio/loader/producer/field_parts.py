@@ -83,6 +83,9 @@ def by_field_parts(dataset: FastDataset, by_field: ByField, *, seed: int) -> dic
                 f"{path}: {moving!r} for {name!r} alone would move it away from {others}: write it into the list that "
                 "they share, or give each a key of its own"
             )
+        alone = (*(later if group == (name,) else ()), *own)
+        if alone and not reader.is_picture:
+            raise ValueError(f"{path}: {name!r} is no picture: expected crops, resizes and flips, got {alone[0]!r}")
         group_seed = seed if main in group else _mixed(seed, _GROUPS, leader)
         parts[name] = FieldPart(
             native,
