@@ -454,6 +454,8 @@ class LoaderReceipts:
             return "verify=False"
         if isinstance(self._base, TokenWindows):
             return self._base.unverified
+        if self._base.readers and not self._whole:
+            return "only elements that a Pick drew were read"
         return None if self._has_checksums() else "the store has no checksums"
 
     def _has_checksums(self) -> bool:

@@ -76,6 +76,17 @@ def test_a_pick_is_of_seed_epoch_and_sample(
         assert [drop == 1.0 or count == 0 for count in counts] == [place < 0 for place in places]
 
 
+def test_a_receipt_of_picked_elements_alone_is_no_proof(tmp_path: Path) -> None:
+    """Where nothing else is read, no checksum stands for a sample: the receipt counts samples, and says so."""
+    path, pick = write_pairs(tmp_path / "s.lmdb", COUNTS), Pick("captions", drop=0.1)
+    for fields, is_proof in ((("captions",), False), (("captions", "label"), False), (("captions", "title"), True)):
+        with FastLoader(FastDataset(path, fields=fields), 5, transforms=[pick]) as loader:
+            assert len(COUNTS) == sum(1 for batch in loader.numbered() for _ in batch.indices)
+            receipt = loader.receipt()
+        assert (is_proof, is_proof) == (receipt.is_exact, receipt.is_verified)
+        assert is_proof or "12 of 12 samples, bytes not compared (only elements that a Pick" in str(receipt)
+
+
 def test_every_element_comes() -> None:
     """Elements come evenly, and as many are dropped as asked for; another epoch, seed and field draw anew."""
     ids, counts = np.arange(6000), np.full(6000, 3)
