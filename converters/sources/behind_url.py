@@ -76,7 +76,7 @@ def find_containers(url: str, remote: Remote, split: str | None) -> RemoteContai
     a pattern; those of a ``split``, in a folder of that name or with names that speak of it; or those in the only
     folder below that has some. None if it names nothing like that.
 
-    Raises SourceError if it holds several splits, or not the one asked for.
+    Raises SourceError if it holds several splits, may hold several, or not the one asked for.
     """
     folder = url.rstrip("/")
     if split is not None:
@@ -91,12 +91,18 @@ def find_containers(url: str, remote: Remote, split: str | None) -> RemoteContai
     found = _indexed(url, folder, remote) or _records(url, folder, remote)
     if found is not None:
         return found
+    there = _folders(folder, remote)
     below = {
         name: each
-        for name in _folders(folder, remote)[:_MOST_FOLDERS]
+        for name in there[:_MOST_FOLDERS]
         if (each := _indexed(url, f"{folder}/{name}", remote) or _records(url, f"{folder}/{name}", remote))
     }
     _refuse_splits(url, [*below])
+    if below and len(there) > _MOST_FOLDERS:
+        raise SourceError(
+            f"{url}: has {len(there):,} folders, of which {_MOST_FOLDERS} were looked into: choose one with --split, "
+            f"such as {next(iter(below))}"
+        )
     return next(iter(below.values()), None)
 
 

@@ -153,6 +153,23 @@ def test_splits_in_folders(kind: str, bucket: Bucket, tmp_path: Path) -> None:
     assert 8 == index_store(f"{bucket.url}/set", options=remote, unpacked=Unpacked(split="val")).samples
 
 
+def test_more_folders_than_are_looked_into(bucket: Bucket, tmp_path: Path) -> None:
+    """The only folder that has some may have others behind it that nobody looked into: --split has to choose."""
+    remote = Remote(bucket.options)
+    KINDS["mds"](tmp_path / "train", 8)
+    KINDS["mds"](tmp_path / "val", COUNT)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "notes.txt").write_text("nothing")
+    uploaded(bucket, tmp_path / "train", "set/a-train")
+    for number in range(15):
+        uploaded(bucket, tmp_path / "notes", f"set/b-{number:02d}")
+    assert 8 == len(FastDataset(f"{bucket.url}/set", remote=remote))
+    uploaded(bucket, tmp_path / "val", "set/z-val")
+    with pytest.raises(StoreError, match=r"has 17 folders, of which 16 were looked into: choose one with --split"):
+        FastDataset(f"{bucket.url}/set", remote=remote)
+    assert COUNT == len(FastDataset(f"{bucket.url}/set", remote=remote, unpacked=Unpacked(split="z-val")))
+
+
 def test_splits_in_names(bucket: Bucket, tmp_path: Path) -> None:
     """TFRecord files of several splits are not mixed; one is chosen by its name, or by a pattern."""
     remote = Remote(bucket.options)
