@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -279,8 +278,7 @@ def stage(path: str, folder: str, *, jobs: int | None, check: bool, as_json: boo
     Copy a store to a disk of this machine.
 
     SET is a path or URL; a set comes with all its shards. DIR is a folder; the one it lies in must exist. Every byte
-    that is copied is compared with checksums. Fields of `fastio add-field` are copied by commands of their own, which
-    are printed; Remote(stage=...) of a dataset brings them.
+    that is copied is compared with checksums. Fields of `fastio add-field` come along, into a folder beside the copy.
 
     Run it again after an interruption: it goes on where it stopped, and trusts files that it has copied already. After
     an error of the copy, --check compares these, too, and copies damaged ones again. Of the processes that stage to one
@@ -291,7 +289,6 @@ def stage(path: str, folder: str, *, jobs: int | None, check: bool, as_json: boo
       fastio stage s3://bucket/train.fastio-set $TMPDIR
       fastio verify $TMPDIR/train.fastio-set
     """
-    from fastio.store.beside.added import added_fields
     from fastio.store.staging import stage as run
 
     def say(line: str) -> None:
@@ -307,9 +304,6 @@ def stage(path: str, folder: str, *, jobs: int | None, check: bool, as_json: boo
         on_wait=say,
         check=check,
     )
-    for name, place in added_fields(path).items():
-        command = shlex.join(["fastio", "stage", place, f"{report.path}.fields"])
-        say(printable(f"the added field {name} is not copied: {command} copies it"))
     if as_json:
         echo_json("stage", dataclasses.asdict(report))
         return

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -126,9 +126,8 @@ class FastDataset(Dataset[Any]):
         if not isinstance(unpacked, Unpacked):
             raise TypeError(f"unpacked={unpacked!r}: expected fastio.Unpacked, such as Unpacked(labels=...)")
         if isinstance(path, (str, Path)):
-            placed = partial(staged_path, options=remote, read=read)
             self.store: SampleStore = open_with_fields(
-                path, read=read, remote=remote, unpacked=unpacked, jump=jump, placed=placed
+                staged_path(path, remote, read), read=read, remote=remote, unpacked=unpacked, jump=jump
             )
         elif not hasattr(path, "schema"):
             raise TypeError(not_a_path("the path of a store", path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
-import shlex
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from fastio.converters import open_source
 from fastio.converters import pack as pack_source
 from fastio.errors import FastioError, SchemaError, StoreError
 from fastio.store.beside.added import added_fields
+from fastio.store.staging import stage
 from tests.converters.trees import picture
 from tests.forking import in_fork
 from tests.store.faults import fault, full, kill
@@ -115,16 +116,80 @@ def test_the_order_is_that_of_the_store(tmp_path: Path) -> None:
         assert KEYS == store.keys(np.arange(COUNT))
 
 
-def test_stage_says_which_command_copies_an_added_field(tmp_path: Path) -> None:
-    """The command that it prints makes the copy a store with the field."""
-    path = photos(tmp_path / "p.lmdb")
-    add_field(path, "latents", latents(tmp_path / "l.h5"))
-    said = run("stage", path, tmp_path / "fast")
-    command = next(line for line in said.splitlines() if "is not copied" in line).partition(": ")[2]
-    run(*shlex.split(command.removesuffix(" copies it"))[1:])
+@pytest.mark.parametrize("name", ["p.lmdb", "p-%03d.tar"])
+def test_stage_brings_the_fields(tmp_path: Path, name: str) -> None:
+    """The copy of a store has the fields that it has, also through links, and loses those that it has lost."""
+    path = photos(tmp_path / name)
+    link, copy = path, tmp_path / "fast" / ("p.fastio-set" if "%" in name else "link.lmdb")
+    if "%" not in name:
+        link = str(tmp_path / "link.lmdb")
+        Path(link).symlink_to(path)
+    run("stage", link, tmp_path / "fast")
+    assert not Path(f"{copy}.fields").exists()
 
-    with FastDataset(tmp_path / "fast" / "p.lmdb") as copy:
-        assert latents_of(7).tolist() == copy[7]["latents"].tolist()
+    source = latents(tmp_path / "l.h5")
+    add_field(path, "latents", source)
+    add_field(path, "codes", source, field="latents")
+    said = json.loads(run("stage", link, tmp_path / "fast", "--json"))
+    assert str(copy) == said["path"]
+    assert said["files"] > 2
+    assert 0 < said["fetched_bytes"] < said["size_bytes"]
+    check(str(copy))
+    assert sorted(["codes", "latents"]) == sorted(added_fields(str(copy)))
+    assert 0 == json.loads(run("stage", link, tmp_path / "fast", "--json"))["fetched_bytes"]
+    with FastDataset(link, remote=Remote(stage=str(tmp_path / "disk"))) as staged:
+        assert latents_of(5).tolist() == staged[5]["latents"].tolist()
+        assert str(tmp_path / "disk" / copy.name) in staged.store.path
+    check(str(tmp_path / "disk" / copy.name))
+
+    add_field(copy, "own", source, field="latents")
+    for each in Path(added_fields(path)["codes"]).parent.glob("codes*"):
+        each.unlink()
+    run("stage", link, tmp_path / "fast")
+    assert ["latents", "own"] == sorted(added_fields(str(copy)))
+    left = [each.name for each in Path(f"{copy}.fields").iterdir() if "codes" in each.name]
+    assert all(each.endswith(".fastio-index") for each in left)  # a map of keys, as beside any store that is removed
+    check(str(copy))
+
+
+def test_stage_of_a_store_that_was_packed_anew(tmp_path: Path) -> None:
+    """The copy of its old fields goes with the copy of its old content."""
+    path, copy = photos(tmp_path / "p.lmdb"), tmp_path / "fast" / "p.lmdb"
+    add_field(path, "latents", latents(tmp_path / "l.h5"))
+    run("stage", path, tmp_path / "fast")
+    for each in (tmp_path / "p.lmdb.fields").iterdir():
+        each.unlink()
+    with Writer(path, {"image": "image"}, overwrite=True) as out:
+        out.write({"image": picture(3)}, key="other")
+    with FastDataset(path, remote=Remote(stage=str(tmp_path / "fast"))) as staged:
+        assert (1, str(copy)) == (len(staged), staged.store.path)
+    with FastDataset(copy) as staged:
+        assert ["other"] == list(staged.keys)
+
+
+def test_kills_while_a_store_is_staged(tmp_path: Path) -> None:
+    """A copy that has its name has its fields, wherever it ends, and staging again goes on."""
+    path, copy = photos(tmp_path / "p.lmdb"), tmp_path / "fast" / "p.lmdb"
+    add_field(path, "latents", latents(tmp_path / "l.h5"))
+
+    def staging() -> None:
+        stage(path, str(tmp_path / "fast"))
+
+    with fault(0, full) as calls:
+        staging()
+    check(str(copy))
+    for at in range(1, calls.made + 1, max(1, calls.made // 12)):
+        shutil.rmtree(tmp_path / "fast")
+
+        def failing(at: int = at) -> None:
+            with fault(at, kill):
+                staging()
+
+        in_fork(failing)
+        if copy.exists():
+            check(str(copy))
+        staging()
+        check(str(copy))
 
 
 def test_epochs_of_a_store_with_an_added_field(tmp_path: Path) -> None:

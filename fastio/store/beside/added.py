@@ -25,9 +25,9 @@ from fastio.store.index.store import SealedStore
 from fastio.store.protocol import IN_PLACE
 from fastio.store.sets.names import SET_SUFFIX
 
-__all__ = ["added_fields", "added_to", "fields_folder", "is_added", "last_added_to", "open_added"]
+__all__ = ["FIELDS_SUFFIX", "added_fields", "added_to", "fields_folder", "last_added_to", "open_added"]
 
-_SUFFIX = ".fields"
+FIELDS_SUFFIX = ".fields"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")  # of a field; the names of shards have a number behind
 _ADDED_TO: Final = "added_to"
 
@@ -42,12 +42,7 @@ def fields_folder(path: str, *, in_place: bool = False) -> str | None:
     if not is_local(path):
         return None
     place = path if in_place else Address.parse(path).set_object() or path
-    return f"{os.path.realpath(place)}{_SUFFIX}" if os.path.lexists(place) else None
-
-
-def is_added(path: str) -> bool:
-    """Return whether a path is that of a field which was added to a store."""
-    return os.path.dirname(path).endswith(_SUFFIX)  # noqa: PTH120 - URLs, too
+    return f"{os.path.realpath(place)}{FIELDS_SUFFIX}" if os.path.lexists(place) else None
 
 
 def added_fields(path: str, *, in_place: bool = False) -> dict[str, str]:

@@ -124,12 +124,11 @@ def _open_first(
     remote: Remote = DEFAULT,
     unpacked: Unpacked = AS_IT_IS,
     jump: bool = False,
-    placed: Callable[[str], str | os.PathLike[str]] = str,
 ) -> list[SealedStore]:
     """Open a store, and behind it the fields that were added to it; see ``open_with_fields``."""
-    first = open_store(placed(path), read=read, remote=remote, unpacked=unpacked, jump=jump)
+    first = open_store(path, read=read, remote=remote, unpacked=unpacked, jump=jump)
     try:
-        return [first, *open_added(first, path, lambda each: open_store(placed(each), read=read, remote=remote))]
+        return [first, *open_added(first, path, partial(open_store, read=read, remote=remote))]
     except BaseException:
         first.close()
         raise
@@ -173,16 +172,15 @@ def open_with_fields(
     remote: Remote = DEFAULT,
     unpacked: Unpacked = AS_IT_IS,
     jump: bool = False,
-    placed: Callable[[str], str | os.PathLike[str]] = str,
 ) -> SealedStore | BesideStore:
     """
     Open a store with the fields that were added to it (``fastio.add_field``), if there are any; ``open_store`` opens it
     alone.
 
-    ``placed`` returns where what a path names is read: where stores are staged, that is a copy. Raises what
-    ``open_store`` raises, and StoreError for a field that was added to other content than the store has now.
+    Raises what ``open_store`` raises, and StoreError for a field that was added to other content than the store has
+    now.
     """
-    opened = _open_first(os.fspath(path), read=read, remote=remote, unpacked=unpacked, jump=jump, placed=placed)
+    opened = _open_first(os.fspath(path), read=read, remote=remote, unpacked=unpacked, jump=jump)
     try:
         return _join(opened, (), {}, stems=False, own=len(opened)) if len(opened) > 1 else opened[0]
     except BaseException:

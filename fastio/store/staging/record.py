@@ -16,10 +16,13 @@ from pathlib import Path
 from fastio.store.write.atomic import writing
 
 __all__ = [
+    "RECORD_SUFFIX",
     "StageRecord",
     "mending_command",
     "stamps",
 ]
+
+RECORD_SUFFIX = ".staged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class StageRecord:
     def read(cls, folder: Path, name: str) -> StageRecord | None:
         """Return the record of a copy; None without one, or if it is not readable."""
         try:
-            parsed = json.loads((folder / f".{name}.staged").read_text("utf-8", "surrogateescape"))
+            parsed = json.loads((folder / f".{name}{RECORD_SUFFIX}").read_text("utf-8", "surrogateescape"))
             files = [(str(each), int(size), int(mtime_ns)) for each, size, mtime_ns in parsed["files"]]
             return cls(str(parsed["source"]), int(parsed["content"]), bool(parsed["is_whole"]), files)
         except (OSError, ValueError, KeyError, TypeError):
@@ -43,8 +46,8 @@ class StageRecord:
 
     def write(self, folder: Path, name: str) -> None:
         """Write the record at once. Raises StoreError."""
-        path = folder / f".{name}.staged"
-        hidden = folder / f".{name}.staged.new"  # there is one writer, by the lock of the folder
+        path = folder / f".{name}{RECORD_SUFFIX}"
+        hidden = folder / f".{name}{RECORD_SUFFIX}.new"  # there is one writer, by the lock of the folder
         with writing(str(folder / name)):
             hidden.write_text(json.dumps(asdict(self)), "utf-8", "surrogateescape")
             hidden.rename(path)
@@ -77,8 +80,8 @@ def mending_command(path: str) -> str | None:
     not copy.
     """
     file = Path(path).absolute()
-    for record_path in file.parent.glob(".*.staged"):
-        result = record_path.name.removeprefix(".").removesuffix(".staged")
+    for record_path in file.parent.glob(f".*{RECORD_SUFFIX}"):
+        result = record_path.name.removeprefix(".").removesuffix(RECORD_SUFFIX)
         record = StageRecord.read(file.parent, result)
         if record is not None and file.name in record.names:
             return shlex.join(["fastio", "stage", "--check", record.source, str(file.parent)])

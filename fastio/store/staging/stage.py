@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fastio._native import ThreadPool
 from fastio.errors import StoreError
+from fastio.store.beside.added import FIELDS_SUFFIX, added_fields, fields_folder
 from fastio.store.files import open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
@@ -25,7 +26,7 @@ from fastio.store.sets.members import open_members
 from fastio.store.sets.set_object import SetMember, read_set, write_set
 from fastio.store.staging.file_copy import FileCopy, Mover, ThreadMover, damage_of, hidden_copy, hidden_files, is_copy
 from fastio.store.staging.plan import StagedFile, StagePlan, member_files, plan_stage
-from fastio.store.staging.record import StageRecord, stamps
+from fastio.store.staging.record import RECORD_SUFFIX, StageRecord, stamps
 from fastio.store.write.atomic import PartialFile, sync_folder, writing
 from fastio.types.units import size as shown_size
 
@@ -64,6 +65,9 @@ class StageReport:
     seconds: float
 
 
+_COUNTS = ("files", "size_bytes", "fetched_bytes", "trusted_bytes", "mended_files")
+
+
 @contextmanager
 def _unmeasured(_total: int) -> Iterator[Progress]:
     yield lambda _samples, _size_bytes: None
@@ -82,6 +86,9 @@ def stage(
 ) -> StageReport:
     """
     Copy the store at ``path`` (a file, a set, or a URL) into ``folder``, and compare every byte with its checksums.
+
+    Fields that were added to it come along, into a folder beside the copy, so that whoever opens the copy finds them;
+    the report counts them, too. Copies of those that ``path`` has no more go.
 
     What a former call has copied is trusted if its size and seal are right; ``check`` compares it, too, and copies
     damaged files again.
@@ -134,15 +141,53 @@ def copy_store(
     with writing(folder):
         target.mkdir(exist_ok=True)
     _refuse_own_folder(plan, target)
+    fields = target / f"{plan.result}{FIELDS_SUFFIX}"  # before the store, so that a copy that has its name has them
+    brought = [
+        copy_store(place, str(fields), options, mover, waiting, meter, check=check)
+        for place in added_fields(path).values()
+    ]
+    report = _copy_alone(plan, target, options, mover, waiting, meter, check=check)
+    _remove_lost(path, fields, waiting)
+    reports = [report, *brought]
+    sums = {name: sum(getattr(each, name) for each in reports) for name in _COUNTS}
+    return dataclasses.replace(report, **sums, seconds=time.monotonic() - begun)
+
+
+def _copy_alone(
+    plan: StagePlan, target: Path, options: Remote, mover: Mover, waiting: Waiting, meter: Meter, *, check: bool
+) -> StageReport:
+    """Copy what a plan says, without the fields that were added to it, unless it is there."""
     record = StageRecord.read(target, plan.result)
     if check or record is None or record.content != plan.content or not record.holds(target):
-        with stage_lock(target, f"copying {path}", waiting) as progressed:
+        with stage_lock(target, f"copying {plan.path}", waiting) as progressed:
             record = StageRecord.read(target, plan.result)
             if check or record is None or record.content != plan.content or not record.holds(target):
-                return _Run(plan, target, options, mover, meter, progressed, check=check).report(begun)
+                return _Run(plan, target, options, mover, meter, progressed, check=check).report()
     size_bytes = sum(size for _, size, _ in record.files)
-    result = str(target / plan.result)
-    return StageReport(path, result, len(record.files), size_bytes, 0, size_bytes, 0, time.monotonic() - begun)
+    return StageReport(plan.path, str(target / plan.result), len(record.files), size_bytes, 0, size_bytes, 0, 0.0)
+
+
+def _remove_lost(path: str, fields: Path, waiting: Waiting) -> None:
+    """Remove the copies of fields that were added to the store at ``path``, and are there no more."""
+    source = fields_folder(path)
+
+    def lost() -> list[tuple[str, StageRecord]]:
+        names = [each.name.removeprefix(".").removesuffix(RECORD_SUFFIX) for each in fields.glob(f".*{RECORD_SUFFIX}")]
+        records = [(name, StageRecord.read(fields, name)) for name in names]
+        there = added_fields(path).values()
+        return [
+            (name, record)
+            for name, record in records
+            if record is not None and str(Path(record.source).parent) == source and record.source not in there
+        ]
+
+    if lost():
+        with stage_lock(fields, f"removing fields that {path} has no more", waiting):
+            for name, record in lost():
+                for each in (name, *sorted(record.names - {name})):  # a set object before its shards
+                    _remove_copy(fields / each)
+                with writing(str(fields / name)):
+                    (fields / f".{name}{RECORD_SUFFIX}").unlink(missing_ok=True)
 
 
 def _refuse_own_folder(plan: StagePlan, target: Path) -> None:
@@ -177,7 +222,7 @@ class _Run:
         before = StageRecord.read(folder, plan.result)
         self._ours = frozenset() if before is None else before.names
 
-    def report(self, begun: float) -> StageReport:
+    def report(self) -> StageReport:
         """Copy, and say what was done."""
         names = self._copy_set() if self._plan.set_object is not None else self._copy_files()
         record = StageRecord(self._plan.path, self._plan.content, True, stamps(self._folder, names))
@@ -191,7 +236,7 @@ class _Run:
             self._fetched_bytes,
             self._trusted_bytes,
             self._mended_files,
-            time.monotonic() - begun,
+            0.0,
         )
 
     def _copy_set(self) -> list[str]:
@@ -216,7 +261,7 @@ class _Run:
             at_home = dataclasses.replace(found, path=str(self._folder / self._plan.result), members=tuple(renamed))
             shards = open_members(at_home, read="pread")
             self._write_set(shards, renamed, found.format, found.generation, found.metadata)
-            self._remove_hidden(copy.path)
+            _remove_hidden(copy.path)
             # The set object that was fetched is no part of the copy, and the one with other names came from nowhere.
             self._fetched_bytes += (self._folder / self._plan.result).stat().st_size - copy.fetched_bytes
             return names
@@ -254,7 +299,7 @@ class _Run:
             self._trusted_bytes += sum(file.source.size for file in old)
         missing = [file for file in files if file.name not in there]
         for name in there - {file.name for file in kept}:
-            self._remove_hidden(self._folder / name)
+            _remove_hidden(self._folder / name)
         self._check_names(set(names) - there)
         self._check_free([*missing, *kept])
         marked = [(name, 0, 0) for name in sorted({*names, *self._ours})]
@@ -344,15 +389,20 @@ class _Run:
     def _remove_replaced(self, names: frozenset[str]) -> None:
         """Remove what belonged to a version that this one replaced."""
         for name in names:
-            with writing(str(self._folder / name)):
-                (self._folder / name).unlink(missing_ok=True)
-            self._remove_hidden(self._folder / name)
+            _remove_copy(self._folder / name)
 
-    def _remove_hidden(self, path: Path) -> None:
-        """Remove what an attempt left that was killed just before or after it gave the copy its name."""
-        for hidden in hidden_files(path):
-            with writing(str(path)):
-                hidden.unlink(missing_ok=True)
+
+def _remove_copy(path: Path) -> None:
+    with writing(str(path)):
+        path.unlink(missing_ok=True)
+    _remove_hidden(path)
+
+
+def _remove_hidden(path: Path) -> None:
+    """Remove what an attempt left that was killed just before or after it gave the copy its name."""
+    for hidden in hidden_files(path):
+        with writing(str(path)):
+            hidden.unlink(missing_ok=True)
 
 
 def _allocated(path: Path) -> int:

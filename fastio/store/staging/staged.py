@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import StoreError
-from fastio.store.beside.added import is_added
 from fastio.store.files import ByteSource, Read
 from fastio.store.files.local import aligned, is_local
 from fastio.store.files.remote.disk import Claim, Piece
@@ -50,9 +49,6 @@ def staged_path(path: str | Path, options: Remote, read: Read = "auto") -> str |
     A URL whose copy need not be waited for stays, too: ``open_store`` reads it and what is there of the copy. Files
     that are to be mapped, or read by pread, must be there.
 
-    A field that was added to a store has its copy in a folder of the same name as its own, so that opening the copy of
-    the store finds it.
-
     Every process of a node calls it: the first copies, the others wait as long as that makes progress. Progress is
     logged. Raises what ``stage`` raises; for a URL that stays, only what is wrong with the name of the folder.
     """
@@ -60,8 +56,6 @@ def staged_path(path: str | Path, options: Remote, read: Read = "auto") -> str |
     if folder is None:
         return path
     check_stage(folder)
-    if is_added(str(path)):
-        folder = f"{folder}/{Path(path).parent.name}"
     if not (options.stage_wait or is_local(str(path)) or read in ("map", "pread")):
         return path
     return stage(str(path), folder, options=options, meter=logged_meter(str(path), folder)).path
