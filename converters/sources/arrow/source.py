@@ -17,8 +17,7 @@ from fastio.converters.fields.values import EncodedField
 from fastio.converters.labels.columns import ALL_OTHERS, LabelOptions
 from fastio.converters.labels.file import learn_classes
 from fastio.converters.labels.values import TableLabels
-from fastio.converters.sources.arrow.columns import columns_of, is_bytes, is_list_of_bytes, plain_type, type_at
-from fastio.converters.sources.arrow.lists import check_lists, encode_lists
+from fastio.converters.sources.arrow.columns import columns_of, is_bytes, is_list, is_list_of_bytes, plain_type, type_at
 from fastio.converters.sources.arrow.placed import PlacedColumn, PlacedField, in_arrow, in_parquet
 from fastio.converters.sources.arrow.reading import (
     check_cached,
@@ -38,7 +37,7 @@ from fastio.converters.sources.arrow.reading import (
     sound,
 )
 from fastio.converters.sources.arrow.rows import TableFiles, TableRows
-from fastio.converters.sources.arrow.values import decode_array, encode_array, field_by_type, joined
+from fastio.converters.sources.arrow.values import decode_array, encode_array, encode_lists, field_by_type, joined
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.converters.sources.file_set import FileSet
@@ -549,7 +548,7 @@ def _asked(table: TableHead, choice: FieldChoice, features: Mapping[str, Any]) -
         is_label = choice.name == _LABEL and choice.field == Field(_LABEL, *FIELD_TYPES["label"])
         takes_bytes = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
         kind = column_kind(_values_at(table, path)) if takes_bytes else None
-        check_lists(
+        _check_lists(
             f"{table.place}: --field {choice}: column {choice.where!r}",
             choice.field,
             type_at(table.place, table.schema, path),
@@ -558,6 +557,12 @@ def _asked(table: TableHead, choice: FieldChoice, features: Mapping[str, Any]) -
     if choice.name == _LABEL:
         return _label(table, path, feature)
     return _of_type(table, choice.name, path, feature)
+
+
+def _check_lists(where: str, field: Field, type_: Any) -> None:
+    """Raise SourceError for a field of lists if the column ``where`` is none of lists."""
+    if field.is_list and not field.is_optional and not is_list(type_):
+        raise SourceError(f"{where} is {type_}, expected lists for {type_of(field)}")
 
 
 def _values_at(table: TableHead, path: Sequence[str]) -> list[Any]:

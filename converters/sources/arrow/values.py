@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import Buffers
+from fastio.converters.fields.problems import list_problems
 from fastio.converters.fields.values import EncodedField, encode_values
 from fastio.converters.sources.arrow.columns import is_bytes, is_list, is_list_of_bytes, is_picture_struct, plain_type
 from fastio.converters.sources.arrow.reading import inner_feature, plain_array, python_values, value_bytes
@@ -24,6 +25,7 @@ from fastio.types.spans import Spans
 __all__ = [
     "decode_array",
     "encode_array",
+    "encode_lists",
     "field_by_type",
     "joined",
     "stays_bytes",
@@ -80,6 +82,38 @@ def _of_dictionary(field: Field, array: Any, where: str) -> EncodedField | None:
     problems = {i: words.problems[k] for i, k in enumerate(chosen.tolist()) if k in words.problems}
     values = EncodedField(spans=words.spans.at(chosen), problems=problems)
     return values.among(len(array), present.tolist(), missing)
+
+
+def encode_lists(field: Field, array: Any, *, where: str) -> EncodedField:
+    """
+    Encode one list of any length per sample, or one value that may be missing; see ``encode_array``.
+
+    A null in place of a list is an empty one. What is wrong with an element is a problem of its sample: none is left
+    out of a list.
+    """
+    array = plain_array(array)
+    if field.is_optional:
+        is_there = ~_missing(array)
+        counts, elements = is_there.astype(np.int64), array.filter(pyarrow("to read tables").array(is_there))
+    else:
+        lengths = pyarrow("to read tables", "pyarrow.compute").list_value_length(array)
+        counts = lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        elements = array.flatten()  # without those below a null
+    encoded = encode_array(field.element, elements, where=where)
+    assert encoded.spans is not None, "columns are not listable"
+    problems = list_problems(counts, encoded.problems, is_optional=field.is_optional)
+    return EncodedField(encoded.spans, problems=problems, counts=counts)
+
+
+def _missing(array: Any) -> NDArray[np.bool_]:
+    """Which values are null; of pictures, those with neither bytes nor a path, too."""
+    missing: NDArray[np.bool_] = np.array(array.is_null())
+    if not is_picture_struct(plain_type(array.type)):
+        return missing
+    compute = pyarrow("to read tables", "pyarrow.compute")
+    parts = [compute.struct_field(array, part).is_null().to_numpy(zero_copy_only=False) for part in ("bytes", "path")]
+    missing |= parts[0] & parts[1]
+    return missing
 
 
 def stays_bytes(field: Field, type_: Any) -> bool:
