@@ -61,8 +61,8 @@ class StoredTable:
     @classmethod
     def of(cls, store: SampleStore) -> StoredTable | None:
         """
-        Return the table of a store, None if it does not come from one: but of lists, which files alone do not tell,
-        there is always one. Raises StoreCorrupt for a malformed one.
+        Return the table of a store, None if it was not packed from one. A store with lists always has one, since files
+        alone do not tell how long lists are. Raises StoreCorrupt for a malformed one.
         """
         form = store.metadata.get("table")
         if form is None:
@@ -71,9 +71,7 @@ class StoredTable:
 
         try:
             columns = form["columns"]
-            names = [each.get("field") or each.get("file") or each.get("files") for each in columns]
-            pairs = zip(columns, names, strict=True)
-            is_sound = all(each["path"] and ("key" in each or name in store.schema) for each, name in pairs)
+            is_sound = all(each["path"] and ("key" in each or _field_of(each) in store.schema) for each in columns)
             is_sound = is_sound and {each["kind"] for each in columns if "kind" in each} <= COLUMN_KINDS.keys()
             name = str(form["name"])
         except (AttributeError, KeyError, TypeError) as exc:
@@ -91,7 +89,7 @@ class StoredTable:
     @property
     def written_fields(self) -> set[str]:
         """All fields of which the table says something."""
-        return {str(each.get("field") or each.get("file") or each.get("files")) for each in self.columns}
+        return {str(_field_of(each)) for each in self.columns}
 
     @property
     def options(self) -> list[str]:
@@ -107,13 +105,13 @@ class StoredTable:
             if "key" in each:
                 options += ["--key-column", title]
             else:
-                field = self.store.schema[each.get("field") or each["files"]]
+                field = self.store.schema[str(_field_of(each))]
                 is_label = field.name == "label" and bool(self.store.metadata.get("classes"))
                 options += [] if is_label else ["--field", f"{field.name}={title}:{type_of(field)}"]
         return options
 
     def parts(self, names: Mapping[str, Sequence[str]]) -> Iterator[bytes]:
-        """Yield the bytes of the file, in parts; ``names`` are those of all files of a field, in order."""
+        """Yield the bytes of the file, in parts; ``names`` has those of the files of each field, in order."""
         suffix = PurePath(self.file_name).suffix.lower()
         if suffix in _DELIMITERS:
             yield from self._cells(_DELIMITERS[suffix], names)
@@ -214,10 +212,15 @@ class StoredTable:
         return bytes(sink.getvalue())
 
 
+def _field_of(column: Mapping[str, Any]) -> Any:
+    """The field that a column was packed into, as its value, the name of its file, or the names of its files."""
+    return column.get("field") or column.get("file") or column.get("files")
+
+
 def _columns_of(schema: Schema) -> list[dict[str, Any]]:
     """
-    The columns of the table of samples that no table was packed into: texts, JSON, token ids and numbers are in it, of
-    pictures, arrays and other bytes the names of their files.
+    The columns of a table for samples that came from none: it holds texts, JSON, token ids and numbers themselves, and
+    the names of the files of pictures, arrays and other bytes.
     """
     columns: list[dict[str, Any]] = [{"path": ["_key" if "key" in schema else "key"], "key": "text"}]
     for field in schema.fields:
