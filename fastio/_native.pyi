@@ -822,6 +822,23 @@ def look_up(pictures: NDArray[np.uint8], tables: NDArray[Any], out: NDArray[Any]
     channel, else pixel behind pixel.
     """
 
+class ExampleFault(enum.IntEnum):
+    """Why something is no tf.train.Example, as ``parse_examples`` says it."""
+
+    NONE = 0
+
+    ENDLESS = 1
+    """a number without an end"""
+
+    OUTSIDE = 2
+    """a field that leads out of its message"""
+
+    TYPE = 3
+    """a field of an unknown type"""
+
+    SEQUENCE = 4
+    """a SequenceExample"""
+
 def record_places(file: NDArray[np.uint8]) -> NDArray[np.int64]:
     """
     Return start and size of the bytes of each whole record of a TFRecord file, (n, 2). No
@@ -830,12 +847,11 @@ def record_places(file: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 def parse_examples(spans: Spans) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], list[bytes]]:
     """
-    Parse messages of tf.train.Example. Returns (n, 2), what is wrong with each (0 nothing,
-    1 a number without an end, 2 a field that leads out of its message, 3 a field of an
-    unknown type, 4 a SequenceExample) and the unknown type; the features, (m, 4): position
-    of the example, of the name, kind (1 bytes, 2 floats, 3 integers) and how many parts;
-    these parts, (p, 2), start and stop in the buffer of the span, each a value of bytes or a
-    run of packed numbers; and the names. Features of a bad example are not all there.
+    Parse messages of tf.train.Example. Returns (n, 2), what is wrong with each, an
+    ExampleFault, and the unknown type; the features, (m, 4): position of the example, of the
+    name, kind (1 bytes, 2 floats, 3 integers) and how many parts; these parts, (p, 2), start
+    and stop in the buffer of the span, each a value of bytes or a run of packed numbers; and
+    the names. Features of a bad example are not all there.
     """
 
 def read_varints(data: NDArray[np.uint8]) -> NDArray[np.int64]:

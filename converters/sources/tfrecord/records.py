@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio._native import ExampleFault
 from fastio.errors import SourceError
 from fastio.types.spans import Spans
 
@@ -126,14 +127,16 @@ def _check_sizes(file: RecordFile) -> None:
 
 # The features of a tf.train.Example, whose bytes native code takes apart.
 
-BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
+BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3  # the numbers of these fields in a message Feature
 KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "integers"}
 _EXAMPLES_AT_ONCE = 4096
-_FAULTS = {  # of what native code found
-    1: "is not a tf.train.Example: a number without an end",
-    2: "is not a tf.train.Example: a field leads out of its message",
-    3: "is not a tf.train.Example: a field of the unknown type {type}",
-    4: "is a tf.train.SequenceExample, which fastio does not read: write its records as tf.train.Example",
+_FAULTS = {
+    ExampleFault.ENDLESS: "is not a tf.train.Example: a number without an end",
+    ExampleFault.OUTSIDE: "is not a tf.train.Example: a field leads out of its message",
+    ExampleFault.TYPE: "is not a tf.train.Example: a field of the unknown type {type}",
+    ExampleFault.SEQUENCE: (
+        "is a tf.train.SequenceExample, which fastio does not read: write its records as tf.train.Example"
+    ),
 }
 
 
@@ -196,7 +199,7 @@ def _parse(spans: Spans, views: Sequence[Any]) -> list[Example | NotAnExampleErr
             found[example].pop(title, None)
         at += count
     for i in np.flatnonzero(faults[:, 0]).tolist():
-        problems[i] = _FAULTS[int(faults[i, 0])].format(type=faults[i, 1])
+        problems[i] = _FAULTS[ExampleFault(int(faults[i, 0]))].format(type=faults[i, 1])
     return [NotAnExampleError(problems[i]) if i in problems else each for i, each in enumerate(found)]
 
 
@@ -213,4 +216,4 @@ def _integers(raw: bytes) -> NDArray[np.int64]:
     try:
         return _native.read_varints(np.frombuffer(raw, np.uint8))
     except ValueError as exc:
-        raise NotAnExampleError(_FAULTS[1]) from exc
+        raise NotAnExampleError(_FAULTS[ExampleFault.ENDLESS]) from exc

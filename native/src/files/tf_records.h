@@ -31,7 +31,7 @@ struct Run {
 /// file on. No checksum is compared.
 [[nodiscard]] std::vector<Run> record_places(Bytes file);
 
-/// Why something is no Example.
+/// Why something is no Example; Python has these names, too.
 enum class ExampleFault : std::int32_t {
   none = 0,
   endless = 1,   ///< a varint without an end

@@ -573,6 +573,13 @@ nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> read_varints(const Bytes1& byt
 }  // namespace
 
 void bind_records(nb::module_& m) {
+  nb::enum_<ExampleFault>(m, "ExampleFault", nb::is_arithmetic(),
+                          "Why something is no tf.train.Example, as ``parse_examples`` says it.")
+      .value("NONE", ExampleFault::none)
+      .value("ENDLESS", ExampleFault::endless, "a number without an end")
+      .value("OUTSIDE", ExampleFault::outside, "a field that leads out of its message")
+      .value("TYPE", ExampleFault::type, "a field of an unknown type")
+      .value("SEQUENCE", ExampleFault::sequence, "a SequenceExample");
   m.def("record_places", &record_places, "file"_a.noconvert(),
         nb::sig("def record_places(file: NDArray[np.uint8]) -> NDArray[np.int64]"),
         "Return start and size of the bytes of each whole record of a TFRecord file, (n, 2). No\n"
@@ -581,12 +588,11 @@ void bind_records(nb::module_& m) {
       "parse_examples", &parse_examples, "spans"_a,
       nb::sig("def parse_examples(spans: Spans) -> tuple[NDArray[np.int64], "
               "NDArray[np.int64], NDArray[np.int64], list[bytes]]"),
-      "Parse messages of tf.train.Example. Returns (n, 2), what is wrong with each (0 nothing,\n"
-      "1 a number without an end, 2 a field that leads out of its message, 3 a field of an\n"
-      "unknown type, 4 a SequenceExample) and the unknown type; the features, (m, 4): position\n"
-      "of the example, of the name, kind (1 bytes, 2 floats, 3 integers) and how many parts;\n"
-      "these parts, (p, 2), start and stop in the buffer of the span, each a value of bytes or a\n"
-      "run of packed numbers; and the names. Features of a bad example are not all there.");
+      "Parse messages of tf.train.Example. Returns (n, 2), what is wrong with each, an\n"
+      "ExampleFault, and the unknown type; the features, (m, 4): position of the example, of the\n"
+      "name, kind (1 bytes, 2 floats, 3 integers) and how many parts; these parts, (p, 2), start\n"
+      "and stop in the buffer of the span, each a value of bytes or a run of packed numbers; and\n"
+      "the names. Features of a bad example are not all there.");
   m.def("read_varints", &read_varints, "data"_a.noconvert(),
         nb::sig("def read_varints(data: NDArray[np.uint8]) -> NDArray[np.int64]"),
         "Return the numbers of varints that lie one behind the other. ValueError if the last one\n"
