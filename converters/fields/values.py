@@ -77,7 +77,7 @@ def encode_values(field: Field, values: Sequence[Any], *, tokenizer: TextTokens 
       a document as ``bytes``; bytes: bytes, or a path
     * token ids, arrays and columns: whatever NumPy makes an array of that shape of, if the dtype can hold it, see
       ``as_array``: floats are rounded to the field's dtype, integers never change; text becomes ids by ``tokenizer``
-    * a list or tuple of any of these but columns, or one of them or None: see ``elements_in``
+    * for a field of lists, a list or tuple of any of these but columns; for an optional field, one of them or None
     """
     if field.is_list:
         return _encoded_lists(field, values)

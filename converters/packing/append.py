@@ -146,8 +146,8 @@ def known_keys(current: SetObject, remote: Remote) -> UniqueNames:
 
 def check_new_keys(known: UniqueNames, keys: Sequence[str], path: str, current: SetObject) -> None:
     """
-    Add keys of the source at ``path`` to those that are known. Raises SchemaError for one that is, if the last million
-    keys and more tell; making the next generation of the set compares all. May raise OSError.
+    Add keys of the source at ``path`` to those that are known. Raises SchemaError for one that is known already, as far
+    as the last million keys and more tell; making the next generation of the set compares all. May raise OSError.
     """
     twice = known.insert(_joined(keys)) if keys else None
     if twice is not None:

@@ -190,7 +190,7 @@ def _pickled(path: Path, classes: Mapping[str, Sequence[str]]) -> _Batch:
                 f"{path.parent}: its meta file has no list {' or '.join(_NAMES[field])}: download it again"
             )
     labels = {field: _labels(path, batch, _LABELS[field], len(names)) for field, names in classes.items()}
-    # Python 3 writes bytes as text, which others are of, into the protocols of Python 2.
+    # In a protocol of Python 2, Python 3 pickles bytes as text: then the pixels lie nowhere in the file.
     at = data.find(pixels.reshape(-1).data) if pixels.flags.c_contiguous else -1
     starts = at + _PICTURE_BYTES * np.arange(len(pixels), dtype=np.int64)
     return _Batch(path, pixels.reshape(-1, *_PIXELS), labels, _filenames(batch), starts if at >= 0 else None)

@@ -96,7 +96,9 @@ def _reason_to_leave_out(file: ByteSource, dataset: h5py.Dataset) -> str:
         return "holds references"
     base = h5py.check_vlen_dtype(dataset.dtype)
     if base is not None and np.dtype(base).str.startswith(">"):
-        return "holds big-endian numbers of any length, which h5py returns as others: save them as little-endian ones"
+        return (
+            "holds big-endian numbers of any length, whose bytes h5py returns swapped: save them as little-endian ones"
+        )
     size = _unit_bytes(dataset)
     if size > LARGE_BYTES and (problem := size_problem(size, min(dataset.id.get_storage_size(), file.size))):
         return f"{problem}: it was never written"

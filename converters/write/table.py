@@ -61,7 +61,7 @@ def _identity(place: str, remote: Remote) -> Mapping[str, int | str]:
 
 
 def _bound(place: str, key: str, identity: Mapping[str, int | str]) -> dict[str, Any]:
-    """What a packed table belongs to: this version of it. A URL may have a password in it: its name tells enough."""
+    """What a packed table belongs to: this version of it. Of a URL, which may hold a password, the name is kept."""
     version = {name: value for name, value in identity.items() if name != "inode"}
     return {"rules": _RULES, "table": place if is_local(place) else Path(place).name, "key": key, "version": version}
 

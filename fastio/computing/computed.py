@@ -406,7 +406,7 @@ class _Work:
 
 def _one_by_one(values: Any) -> list[Any]:
     """
-    Return the values of a batch as a list. Raises UnfitError, in words that follow whose they are.
+    Return the values of a batch as a list. Raises UnfitError, in words that follow the name of the field.
 
     Arrays and tensors are copied: a function may write its next batch into the same ones.
     """

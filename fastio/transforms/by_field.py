@@ -31,7 +31,7 @@ class ByField:
         loader = FastLoader("pairs.lmdb", 16, transforms=transforms)
 
     Fields under one key get one crop and one flip: pictures, masks, boxes and points, and with boxes what is "per"
-    them. Fields under different keys draw apart. A field of a key of several may have a key of its own, too, for what
+    them. Fields under different keys draw apart. A field in a key of several may have a key of its own, too, for what
     comes behind and moves nothing: colours, Normalize, functions, which draw apart again. A picture without a key stays
     as it is stored. Functions get the pictures of their field.
 

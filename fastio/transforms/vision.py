@@ -65,7 +65,9 @@ class PicturedText:
     picture: str
 
 
-_MOST = 0.5  # of samples whose lengths differ from those of the ids: those of fewer are damaged
+# A field whose lengths differ from those of the ids in more samples than this does not lie beside them; in fewer, these
+# samples are damaged.
+_MOST = 0.5
 
 
 def pictured_text(dataset: FastDataset) -> PicturedText:

@@ -94,7 +94,7 @@ class FieldOptions:
     ``fused`` are the transforms of each picture (None: nothing beyond decoding); with ``is_planar``, pictures are
     (B, C, H, W) in memory. Plans are made from the sizes of leaders: of a sample's first picture, or mask if it has no
     picture, and by field, of the first of those that move together; ``leaders`` has the leader of each field that
-    follows one, itself of a leader. Those in ``by_fraction`` may differ in size from theirs. ``collates`` has an entry
+    follows one; a leader is its own. Those in ``by_fraction`` may differ in size from theirs. ``collates`` has an entry
     for each field whose values differ in length or count. Batches get the fields that ``adds`` names, from where the
     pictures of ``added_by`` are moved.
 

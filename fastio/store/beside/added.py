@@ -34,9 +34,9 @@ _ADDED_TO: Final = "added_to"
 
 def fields_folder(path: str, *, in_place: bool = False) -> str | None:
     """
-    Return the folder of the fields that are added to the store at ``path``: beside its file or folder, or its set
-    object, which no folder has whose files are read ``in_place``. None for a store behind a URL, and for shards that no
-    set object lists.
+    Return the folder of the fields that are added to the store at ``path``: beside its file or folder, or beside its
+    set object. A folder that is read ``in_place`` has no set object. None for a store behind a URL, and for shards that
+    no set object lists.
     """
     path = expanded(path)
     if not is_local(path):

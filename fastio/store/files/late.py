@@ -34,8 +34,8 @@ class Openings:
     """
     Opens the files of one set, and lets go of the one that was read longest ago when there are more than ``most``.
 
-    ``open_file(number)`` opens one and compares it with what the set lists. What is let go of stays while somebody has
-    bytes of it. Threads may share it.
+    ``open_file(number)`` opens one and compares it with what the set lists. A file that was let go of stays open while
+    somebody has bytes of it. Threads may share it.
     """
 
     def __init__(self, open_file: Callable[[int], ByteSource], most: int) -> None:

@@ -122,7 +122,7 @@ class LateMappedFiles:
     """
     Files that are mapped when samples of them are fetched; see StoreFiles.
 
-    Spans that were fetched number the mappings that they need, and keep these.
+    Fetched spans have buffers of their own, the mappings that they need, and keep these alive.
     """
 
     in_place = False  # although nothing is copied

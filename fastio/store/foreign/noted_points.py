@@ -88,8 +88,8 @@ class NotedPoints:
 
     def note(self, spans: Spans, pool: _native.ThreadPool | None) -> Spans:
         """
-        Return pictures in memory, whose ``intervals`` are of here, with the start points that are noted now: of those
-        that have none yet all codes are read.
+        Return pictures in memory, whose ``intervals`` lie in this file, with all that is noted now: pictures without
+        start points are gone through first, and theirs are noted.
         """
         known = spans.intervals
         if known is None or self._is_full:

@@ -334,9 +334,9 @@ class _Names:
         """Raise SchemaError if two members have one name."""
         if self._taken is not None and self._taken.repeated() is not None:
             raise SchemaError(
-                f"{path}: a key is that of another sample and the name of a field behind it, such as a.jpg.mask.png "
-                "beside a.jpg, too far from it for fastio to give the second another name: rename such keys, or pack "
-                "another format than zip"
+                f"{path}: a key equals that of another sample with the name of a field behind it, such as "
+                "a.jpg.mask.png beside a.jpg, and both lie too far apart for fastio to give the second another name: "
+                "rename such keys, or pack another format than zip"
             )
 
     def release(self) -> None:

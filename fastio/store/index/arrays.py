@@ -49,8 +49,8 @@ class IndexArray:
     """
     One array of an index, read-only. What is asked of it is compared with its checksums first: StoreCorrupt.
 
-    An entry of the file stands for ``entry * unit + base``, as starts and sizes do that count ids, or from a payload's
-    begin: arrays handed out hold that.
+    An entry of the file stands for ``entry * unit + base``: starts and sizes may count ids, and starts may count from
+    where the payload begins. Arrays handed out hold numbers of bytes.
     """
 
     __slots__ = ("_advice", "_array", "_name", "_path", "_start", "base", "pieces", "unit")
@@ -310,7 +310,7 @@ def key_text(key: bytes) -> str:
 
 class Keys:
     """
-    The keys of so many samples: strings of one width, or UTF-8 joined by NUL, of which every 256th is known to begin.
+    The keys of so many samples: strings of one width, or UTF-8 joined by NUL, with a table of where every 256th begins.
 
     Raises StoreCorrupt for a part of them that is damaged, or has more or fewer keys than it should.
     """

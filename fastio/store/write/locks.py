@@ -30,9 +30,9 @@ def turn(path: str, on_wait: Callable[[], object] = lambda: None) -> Iterator[No
     """
     Hold the lock of those who write ``path``, the hidden file ``.NAME.lock`` beside it; waits for whoever has it.
 
-    For steps of milliseconds, or as long as one shard takes to be written; if it may take longer, ``on_wait`` says so,
-    which is called when somebody has it. A file system without locks has no turns: there the last writer wins. Raises
-    OSError.
+    For steps of milliseconds, or as long as one shard takes to be written. Where it may take longer, pass ``on_wait``,
+    which is called if somebody else has the lock, to say so. A file system without locks has no turns: there the
+    last writer wins. Raises OSError.
     """
     lock = str(Path(path).parent / f".{Path(path).name}.lock")
     fd = _locked(lock, on_wait)

@@ -98,8 +98,8 @@ class Spool:
     An array that grows at its end, ``(n, *row)``. Satisfies ``Rows``.
 
     Up to ``SPOOL_BYTES`` of it are in memory; more goes to a temporary file beside the store, where room is needed
-    anyway: beside nothing that is named, or a store behind a URL, in TMPDIR. That file has no name, so nobody sees it,
-    and it is gone with the process. Every method may raise OSError.
+    anyway, or to TMPDIR if ``beside`` is None or a URL. That file has no name, so nobody sees it, and it is gone with
+    the process. Every method may raise OSError.
     """
 
     def __init__(self, dtype: DTypeLike, row: tuple[int, ...] = (), *, beside: str | None) -> None:

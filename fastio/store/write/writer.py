@@ -43,7 +43,7 @@ __all__ = [
 
 class DuplicateKeyError(SchemaError):
     """
-    A key that the store has already. Raised by ``append``, ``position`` is that of its sample in the batch, and the
+    A key that the store has already. If ``append`` raises it, ``position`` is that of the sample in the batch, and the
     writer is unchanged.
     """
 
