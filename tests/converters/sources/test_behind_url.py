@@ -31,11 +31,7 @@ COUNT = 12
 BEHIND_URLS = pytest.mark.parametrize("kind", ["mds", "litdata", "litdata-tables", "tfrecord"])
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache directory of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "fastio"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def uploaded(bucket: Bucket, folder: Path, name: str = "set") -> str:
@@ -60,7 +56,7 @@ def test_samples_are_those_of_the_files(
                 assert not verify_store(there)
                 assert there.path == url
             assert ["once, to find the samples" in each.message for each in caplog.records] == [True]
-    assert [".fastio-index"] == [path.suffix for path in cache.iterdir()]
+    assert [".fastio-index"] == [path.suffix for path in (cache / "fastio").iterdir()]
 
 
 @BEHIND_URLS
@@ -193,7 +189,7 @@ def test_one_process_reads_for_all(
     KINDS["mds"](tmp_path / "set", COUNT)
     url, remote = uploaded(bucket, tmp_path / "set"), Remote(bucket.options)
     with open_store(url, remote=remote):
-        (place,) = cache.glob("*.fastio-index")
+        (place,) = (cache / "fastio").glob("*.fastio-index")
     place.unlink()
     held = f"import sys, time; from fastio.store.write.locks import turn; t = turn({str(place)!r})"
     holder = subprocess.Popen(
@@ -213,7 +209,7 @@ def test_one_process_reads_for_all(
         holder.stdout.close()
         assert [COUNT] * 3 == [len(each.result()) for each in opened]
     assert 1 == caplog.text.count("once, to find the samples")
-    assert [place] == [*cache.iterdir()]
+    assert [place] == [*(cache / "fastio").iterdir()]
 
 
 def test_what_is_no_container(bucket: Bucket, tmp_path: Path) -> None:

@@ -27,13 +27,10 @@ from tests.converters.sources.test_in_place import packed, same, settle, values
 COUNT = 12
 Make = Callable[[Path, int], Made]
 
-pytestmark = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in KINDS.items()])
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache directory of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+pytestmark = [
+    pytest.mark.usefixtures("cache"),
+    pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in KINDS.items()]),
+]
 
 
 def made_of(make: Make, tmp_path: Path) -> Made:

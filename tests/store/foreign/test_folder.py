@@ -31,12 +31,7 @@ from tests.converters.sources.test_in_place import settle
 from tests.converters.trees import class_folders, flat, picture
 from tests.servers.fixtures import Served
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache directory of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture
