@@ -102,8 +102,7 @@ class InPlaceFiles:
         is_near: bool = False,
     ) -> _InPlace:
         """The same spans; with a pool, the kernel is asked to read those that are not in memory yet."""
-        wants_advice = pool is not None and not is_near and len(spans) > 0
-        return _InPlace(spans, self.read_ahead(spans, pool=pool) if wants_advice else None)
+        return _fetched(spans, pool, is_near=is_near)
 
     def read_ahead(
         self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
@@ -144,9 +143,7 @@ class LateMappedFiles:
         is_near: bool = False,
     ) -> _InPlace:
         """Map the files of the spans; with a pool, the kernel is asked to read those that are not in memory yet."""
-        there = self._mapped(spans)
-        wants_advice = pool is not None and not is_near and len(spans) > 0
-        return _InPlace(there, _native.read_ahead(there, pool) if wants_advice else None)
+        return _fetched(self._mapped(spans), pool, is_near=is_near)
 
     def read_ahead(
         self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
@@ -186,6 +183,11 @@ class _InPlace:
         """The spans, at once. Advice still to be given is dropped: from now on they are looked at."""
         self._advice = None
         return self._spans, None
+
+
+def _fetched(spans: Spans, pool: _native.ThreadPool | None, *, is_near: bool) -> _InPlace:
+    wants_advice = pool is not None and not is_near and len(spans) > 0
+    return _InPlace(spans, _native.read_ahead(spans, pool) if wants_advice else None)
 
 
 def _mapped(path: str, descriptor: int, size: int) -> NDArray[np.uint8]:
