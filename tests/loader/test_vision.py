@@ -255,6 +255,7 @@ def test_a_model_says_of_packed_chats_what_it_says_of_each(tmp_path: Path) -> No
     dataset, steps = FastDataset(path), [*QWEN, Normalize([0.5] * 3, [0.25] * 3)]
     tokens, patches = vision_lengths(dataset, steps)
     packs = PackSampler(tokens, max_tokens=128, patches=patches, max_patches=400)
+    compared = 0
     for batch in FastLoader(dataset, batch_sampler=packs, transforms=steps, collate=PackCollate(image_token=IMAGE)):
         images, ids = batch["images"], batch["input_ids"][None]
         positions = torch.cat([batch["position_ids"][None], batch["mrope_position_ids"]])[:, None]
@@ -267,6 +268,8 @@ def test_a_model_says_of_packed_chats_what_it_says_of_each(tmp_path: Path) -> No
             pictures = {"pixel_values": values, "image_grid_thw": grids, "mm_token_type_ids": (own == IMAGE).int()}
             alone = model(input_ids=own, use_cache=False, **(pictures if last > first else {})).logits[0]
             torch.testing.assert_close(whole[begin:end], alone, atol=1e-5, rtol=1e-4)
+            compared += 1
+    assert len(dataset) == compared
 
 
 def noise(height: int, width: int) -> NDArray[np.uint8]:
