@@ -743,9 +743,9 @@ class SpanIndex:
         """
         Write the entries of these samples, all of them in bytes, to the other arrays.
 
-        The position of the first one whose part of the index differs from its checksums, or
-        whose value cannot be that; None when all are good. IndexError for a sample that there
-        is not.
+        Returns the position of the first one whose part of the index differs from its
+        checksums, or whose value cannot lie there; None when all are good. IndexError for a
+        sample that does not exist.
         """
 
 def count_jpegs(spans: Spans) -> tuple[int, int, int]:

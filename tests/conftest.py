@@ -1,4 +1,4 @@
-"""Fixtures that tests of several folders share: small stores of pictures in all three formats."""
+"""What tests of several folders share: small stores of pictures in all three formats, a cache directory."""
 
 from __future__ import annotations
 

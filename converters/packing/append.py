@@ -136,7 +136,7 @@ def check_appended(
 
 
 def known_keys(current: SetObject, remote: Remote) -> UniqueNames:
-    """Return the keys of all samples of a set; close it. Raises StoreError for a full disk."""
+    """Return the keys of all samples of a set, to be closed after use. Raises StoreError for a full disk."""
     known = UniqueNames(beside=current.path)
     with writing(current.path):
         for piece in keys_of(open_members(read_set(current.file), options=remote)):

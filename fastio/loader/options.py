@@ -181,7 +181,7 @@ class PixelOptions:
             )
 
     def _take_apart(self) -> None:
-        """Take out of ``transforms`` what is none of pictures. Raises TypeError for what is no list of transforms."""
+        """Take what is not done to pictures out of ``transforms``. Raises TypeError if they are no transforms."""
         transforms = self.transforms
         if isinstance(transforms, (Mapping, ByField)):
             by_field = transforms if isinstance(transforms, ByField) else ByField(transforms)

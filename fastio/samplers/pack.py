@@ -167,8 +167,8 @@ class PackSampler(PlannedSampler):
     @property
     def batch_patches(self) -> int:
         """
-        The most patches of a batch, those of all its rows; without a budget of them, the lengths count patches, and
-        these are ``max_tokens``.
+        The most patches that all rows of a batch have together; without a budget of patches, lengths count patches,
+        and a row has at most ``max_tokens`` of them.
         """
         return (self.max_tokens if self.max_patches is None else self.max_patches) * (self.rows or 1)
 
@@ -291,7 +291,7 @@ class PackRule:
     """
     How PackSampler divides samples; the names are its options. Raises ValueError for impossible numbers.
 
-    Samples are told by what they need: tokens ``(n,)``, or, with ``max_patches``, tokens and patches ``(n, 2)``.
+    Samples are given by what they need: tokens ``(n,)``, or, with ``max_patches``, tokens and patches ``(n, 2)``.
 
     States and receipts of 0.1.0 lack the options that have defaults here, which are what it did.
     """

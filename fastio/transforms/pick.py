@@ -39,8 +39,8 @@ class Pick(LoaderTransform):
     the ids of an empty text. Lists of pictures and of arrays of one shape (``float32[768][*]``) become a value that may
     be missing, as of ``image?``. Only what is drawn is read and decoded.
 
-    Several ``fields`` are drawn and dropped together: each sample has equally many elements in all of them. Two of
-    these in one list draw apart. A field that is no list has one element, which may be dropped: texts, bytes, token ids
+    Several ``fields`` are drawn and dropped together: each sample has equally many elements in all of them. Two
+    Picks in one list draw apart. A field that is no list has one element, which may be dropped: texts, bytes, token ids
     and arrays of different lengths can.
 
     It stands anywhere in ``transforms``. ``FastDataset(path, transform=Pick("captions"))`` picks, too, by torch's
@@ -80,7 +80,7 @@ class Pick(LoaderTransform):
         )
 
     def places(self, ids: NDArray[np.int64], counts: NDArray[np.int64], *, seed: int, epoch: int) -> NDArray[np.int64]:
-        """Return which of so many elements each of these samples gets, int64, -1 for none."""
+        """Return which of its ``counts`` elements each sample gets, int64 ``(n,)``; -1 for none."""
         own = (seed + _SEED + zlib.crc32(self.fields[0].encode())) % (1 << 64)
         return self._places(uniform(ids, self.draws, seed=own, epoch=epoch), counts)
 
@@ -189,7 +189,7 @@ def _can_pick(field: Field) -> bool:
 
 
 def _kinds(field: Field) -> tuple[type, ...]:
-    """Return the types that stand for no value of a field."""
+    """Return the types that ``empty`` may have for a field; none if it takes no ``empty``."""
     traits = field.element.traits
     if traits.is_tokens:
         return (tuple,)

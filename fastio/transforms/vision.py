@@ -32,9 +32,11 @@ def vision_lengths(
 
     Both come from the index: no picture is read. ``transforms`` and ``image_length`` are those of the loader and its
     ``PackCollate``: each picture has as many tokens as the Patchify among the transforms makes of it, or
-    ``image_length``. Its placeholder, one id of the sample, goes. Without a Patchify, a picture counts as one patch.
+    ``image_length``; they take the place of its placeholder, one id of the sample. Without a Patchify, a picture counts
+    as one patch.
 
-    Raises SchemaError for samples without token ids or without one field of pictures, and what ``patches_of`` raises.
+    Raises SchemaError for samples without token ids or without one field of pictures, ValueError if there is neither a
+    Patchify nor ``image_length``, and what ``patches_of`` raises.
     """
     if isinstance(dataset, FastSubset):
         tokens, patches = vision_lengths(dataset.dataset, transforms, image_length=image_length)

@@ -81,7 +81,7 @@ class Elements(DerivedStore[_Owner]):
     ) -> Elements:
         """
         Return the elements of the lists of these samples, None for all, as those of ``field`` of ``store``, which has
-        the samples in this order. ``placed`` makes spans of its files of those of these.
+        the samples in this order. ``placed`` turns spans of these files into spans of the files of ``store``.
         """
         which, counts = (None, self.counts) if samples is None else self.of(samples)
 

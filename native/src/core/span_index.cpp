@@ -54,8 +54,7 @@ std::size_t pick(const SpanIndex& index, std::span<const std::int64_t> samples,
   const InBytes starts(index.starts);
   const InBytes sizes(index.sizes);
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    // Not in a function of its own: gcc 12 takes one that does nothing but this for one that does
-    // nothing.
+    // Not in a function of its own: gcc 12 drops calls of one that only prefetches.
     const auto next = static_cast<std::size_t>(samples[std::min(i + ahead, samples.size() - 1)]);
     if (next < index.count) {
       __builtin_prefetch(index.starts.data + next);

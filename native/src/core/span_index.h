@@ -41,12 +41,12 @@ struct PickedSpans {
   std::uint32_t* checksums;
 };
 
-/// Copies the entries of some samples, which may lie anywhere in the index: what comes next is
-/// asked of the memory ahead.
+/// Copies the entries of some samples, which may lie anywhere in the index: those that come
+/// next are prefetched.
 ///
-/// Returns the position of the first sample that there is not, whose part of the index is damaged,
-/// or whose value is not inside of its file or of no size that it may have; samples.size() when all
-/// are good. Thread-safe.
+/// Returns the position of the first sample that does not exist, whose part of the index is
+/// damaged, or whose value is not inside its file or has a size that it may not have;
+/// samples.size() when all are good. Thread-safe.
 [[nodiscard]] std::size_t pick(const SpanIndex& index, std::span<const std::int64_t> samples,
                                const PickedSpans& out) noexcept;
 

@@ -177,16 +177,15 @@ void bind_index(nb::module_& m) {
                    "None = None, *, start_pieces: Pieces | None = None, size_pieces: Pieces | None "
                    "= None, checksum_pieces: Pieces | None = None, unit: int = 1, base: int = 0, "
                    "exact: int = -1, multiple: int = 1) -> None"))
-      .def(
-          "pick", &PySpanIndex::pick, "indices"_a.noconvert(), "shard"_a.noconvert(),
-          "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
-          nb::sig("def pick(self, indices: NDArray[np.int64], shard: NDArray[np.int32], starts: "
-                  "NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | "
-                  "None) -> int | None"),
-          "Write the entries of these samples, all of them in bytes, to the other arrays.\n\n"
-          "The position of the first one whose part of the index differs from its checksums, or\n"
-          "whose value cannot be that; None when all are good. IndexError for a sample that there\n"
-          "is not.");
+      .def("pick", &PySpanIndex::pick, "indices"_a.noconvert(), "shard"_a.noconvert(),
+           "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
+           nb::sig("def pick(self, indices: NDArray[np.int64], shard: NDArray[np.int32], starts: "
+                   "NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | "
+                   "None) -> int | None"),
+           "Write the entries of these samples, all of them in bytes, to the other arrays.\n\n"
+           "Returns the position of the first one whose part of the index differs from its\n"
+           "checksums, or whose value cannot lie there; None when all are good. IndexError for a\n"
+           "sample that does not exist.");
 }
 
 }  // namespace fastio::python
