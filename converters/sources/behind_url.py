@@ -92,11 +92,12 @@ def find_containers(url: str, remote: Remote, split: str | None) -> RemoteContai
     if found is not None:
         return found
     there = _folders(folder, remote)
-    below = {
-        name: each
-        for name in there[:_MOST_FOLDERS]
-        if (each := _indexed(url, f"{folder}/{name}", remote) or _records(url, f"{folder}/{name}", remote))
-    }
+    below: dict[str, RemoteContainers] = {}
+    for name in there[:_MOST_FOLDERS]:
+        at = f"{folder}/{name}"
+        each = _indexed(url, at, remote) or _records(url, at, remote, is_known=True)
+        if each is not None:
+            below[name] = each
     _refuse_splits(url, [*below])
     if below and len(there) > _MOST_FOLDERS:
         raise SourceError(
@@ -134,10 +135,14 @@ def _indexed(url: str, folder: str, remote: Remote) -> RemoteContainers | None:
     return RemoteContainers(url, entries, [f"{folder}/{each.name}" for each in entries], crc32(raw))
 
 
-def _records(url: str, at: str, remote: Remote, split: str | None = None) -> RemoteContainers | None:
+def _records(
+    url: str, at: str, remote: Remote, split: str | None = None, *, is_known: bool = False
+) -> RemoteContainers | None:
     """
     The TFRecord files that a URL ``at`` names: one, those of a folder, or those that a pattern matches; with ``split``,
     those whose names speak of it.
+
+    Raises SourceError for several splits, and for a folder that is known to be there but cannot be listed.
     """
     folder, _, last = at.rpartition("/")
     is_folder = not (_WILDCARD.search(last) or is_record_name(last))
@@ -145,6 +150,10 @@ def _records(url: str, at: str, remote: Remote, split: str | None = None) -> Rem
     try:
         there = RemoteFolder(folder, remote).entries()
     except StoreError as exc:  # a server that lists nothing
+        if is_known and not isinstance(exc, StoreNotFound):
+            raise SourceError(
+                f"{url}: its folder {last!r} may be a split, but cannot be listed ({exc}): choose one with --split"
+            ) from exc
         _LOG.debug("%s", exc)
         return None
     names = sorted(filter(is_record_name, there))

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from fastio.store.folders import folder_of
 from fastio.store.foreign.index import index_store
 from fastio.store.index.verify import verify_store
 from fastio.store.kinds.unpacked import AS_IT_IS
+from fastio.store.remote_folder import RemoteFolder
+from fastio.store.store_folder import FolderEntry
 from fastio.transforms import RandomResizedCrop
 from tests.converters.sources.in_place_kinds import KINDS
 from tests.converters.sources.shard_files import write_mds
@@ -164,6 +167,27 @@ def test_more_folders_than_are_looked_into(bucket: Bucket, tmp_path: Path) -> No
     with pytest.raises(StoreError, match=r"has 17 folders, of which 16 were looked into: choose one with --split"):
         FastDataset(f"{bucket.url}/set", remote=remote)
     assert COUNT == len(FastDataset(f"{bucket.url}/set", remote=remote, unpacked=Unpacked(split="z-val")))
+
+
+def test_a_split_that_cannot_be_listed(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one is not read as if it were all."""
+    remote = Remote(bucket.options)
+    for name in ("train", "val"):
+        KINDS["tfrecord"](tmp_path / name, 8)
+        uploaded(bucket, tmp_path / name, f"set/{name}")
+    entries = RemoteFolder.entries
+
+    def failing(folder: RemoteFolder) -> Mapping[str, FolderEntry]:
+        if folder.path.endswith("/val"):
+            raise StoreError(f"{folder.path}: refused")
+        return entries(folder)
+
+    monkeypatch.setattr(RemoteFolder, "entries", failing)
+    with pytest.raises(
+        StoreError, match=r"its folder 'val' may be a split, but cannot be listed \(.*set/val: refused\)"
+    ):
+        FastDataset(f"{bucket.url}/set", remote=remote)
+    assert 8 == len(FastDataset(f"{bucket.url}/set", remote=remote, unpacked=Unpacked(split="train")))
 
 
 def test_splits_in_names(bucket: Bucket, tmp_path: Path) -> None:
