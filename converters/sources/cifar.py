@@ -28,6 +28,7 @@ __all__ = [
 
 _KIND = "cifar"  # of sources
 _BINARY = ".bin"
+_BATCHES = range(1, 6)
 _PIXELS = (3, 32, 32)
 _PICTURE_BYTES = 3 * 32 * 32
 _LABELS = {"label": ("labels", "fine_labels"), "coarse_label": ("coarse_labels",)}
@@ -86,9 +87,12 @@ def open_cifar(place: SourcePath, options: SourceOptions) -> ListedSource:
 
 
 def _training(folder: Path) -> list[Path]:
-    """The batches of the training set, in order."""
+    """The batches of the training set, in order. Copies beside them, ``data_batch_1~``, are none of these."""
     for suffix in ("", _BINARY):
-        files = sorted(each for each in folder.glob("data_batch_*") if each.suffix == suffix and each.is_file())
+        files = [each for i in _BATCHES if (each := folder / f"data_batch_{i}{suffix}").is_file()]
+        gap = next((i for i, each in enumerate(files, 1) if each.stem != f"data_batch_{i}"), None)
+        if gap is not None:
+            raise SourceError(f"{folder}: lacks data_batch_{gap}{suffix} before {files[-1].name}: download CIFAR again")
         if not files and (folder / f"train{suffix}").is_file():
             files = [folder / f"train{suffix}"]
         if files:

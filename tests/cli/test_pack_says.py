@@ -49,6 +49,10 @@ def test_a_broken_link_and_a_pattern(tmp_path: Path) -> None:
 
     assert f"error: {tmp_path}/link: is a broken link\n" == said("pack", tmp_path / "link", tmp_path / "s.lmdb")
     assert "no file has a name like that" in said("pack", tmp_path / "gone-*", tmp_path / "s.lmdb")
+    (tmp_path / "a.png").touch()
+    pictures = tmp_path / "*.png"
+    assert "a.png': expected a pattern of TFRecord, Parquet" in said("pack", pictures, tmp_path / "s.lmdb")
+    assert "*.png: a pattern names the files" in said("pack", pictures, tmp_path / "s.lmdb", "--split", "train")
 
 
 @pytest.mark.parametrize(

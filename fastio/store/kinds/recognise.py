@@ -22,6 +22,7 @@ from fastio.store.kinds.unknown import holds_pictures, unknown
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.token_files import find_token_files
 from fastio.types.picture_kinds import kind_by_name
+from fastio.types.units import counted
 
 if TYPE_CHECKING:
     from fastio.store.files.remote_options import Remote
@@ -102,6 +103,8 @@ def recognise(  # noqa: PLR0913 - an option each
     whole = path
     if split is not None:
         split = path_text(split, "the name of a part of the dataset as split=")
+        if is_pattern(path):
+            raise SourceError(f"{path}: a pattern names the files of a part itself: drop --split, or name the folder")
         owner, signs = _owner_of_splits(path, kind)
         if owner is not None:
             return Recognised(SourcePath(path), owner, is_text=False, is_named=not signs, signs=signs, split=split)
@@ -219,6 +222,11 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> tuple[S
     if name:
         return SOURCES[name], words
     if is_pattern(place.path):
+        if found := matching(place.path):
+            raise SourceError(
+                f"{place.path}: matches {counted(len(found), 'file')}, e.g. {found[0]!r}: expected a pattern of "
+                "TFRecord, Parquet or Arrow files, tables or text: name the folder"
+            )
         raise SourceError(f"{place.path}: no file has a name like that")
     if known := library_of(place.path):
         raise SourceError(f"{place.path}: is {known}")

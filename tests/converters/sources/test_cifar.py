@@ -200,6 +200,17 @@ def test_damaged_or_hostile(tmp_path: Path, name: str, file: str) -> None:
     assert "data_batch_" in refused(folder)
 
 
+def test_batches_that_are_missing_or_twice(tmp_path: Path) -> None:
+    """A batch before the last one is missed; a copy of one is no batch."""
+    folder = cifar_folder(tmp_path / "c")
+    count = len(open_store(folder))
+    (folder / "data_batch_1~").write_bytes((folder / "data_batch_1").read_bytes())
+
+    assert count == len(open_store(folder)) == len(packed(folder, tmp_path / "o.lmdb")[1])
+    (folder / "data_batch_2").unlink()
+    assert "c: lacks data_batch_2 before data_batch_" in refused(folder)
+
+
 @pytest.mark.parametrize("content", [b"", pickle.dumps({}, 2), pickle.dumps({b"label_names": [1, 2]}, 2)])
 def test_damaged_names(tmp_path: Path, content: bytes) -> None:
     """Without the names of classes, nothing is packed."""
