@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,9 @@ from fastio.types.schema import Field, Schema
 from fastio.types.spans import ListSpans, Spans
 
 __all__ = [
+    "checksums_of",
     "open_stored",
+    "sizes_of",
 ]
 
 
@@ -81,7 +83,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         schema=store.schema if fields is None else Schema(tuple(each.field for each in fields)),
         metadata=_metadata(place.name, store, fields, unpacked, is_sealed=is_sealed),
         keys_at=store.keys,
-        sizes=_sizes(store),
+        sizes=sizes_of(store, _payload(store, None)),
         read=_read(store, fields, is_sealed=is_sealed),
         disk_bytes=sum(Path(each).stat().st_blocks * 512 for each in store.shard_paths),
         files_opened=len(store.shard_paths),
@@ -91,7 +93,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         order=np.setdiff1d(np.arange(len(store)), np.fromiter(problems, np.int64, len(problems))),
         is_by_name=False,
         is_stored=is_sealed and fields is None,
-        checksums_at=_checksums(store, fields) if is_sealed else None,
+        checksums_at=checksums_of(store, _payload(store, fields)) if is_sealed else None,
     )
 
 
@@ -119,30 +121,32 @@ def _columns(store: PackedStore) -> dict[str, NDArray[Any]]:
     return {field.name: store.column(field.name) for field in store.schema.columns}
 
 
+def _payload(store: PackedStore, fields: Sequence[StoredField] | None) -> list[str]:
+    """The names of all payload fields, or of those that the fields asked for are made of."""
+    used = store.schema.fields if fields is None else [each.source for each in fields]
+    return list(dict.fromkeys(field.name for field in used if not field.is_column))
+
+
 def _read(store: PackedStore, fields: Sequence[StoredField] | None, *, is_sealed: bool) -> Read:
     """How to read all payload fields, or those that the fields asked for are made of; others' documents are checked."""
     if fields is None:
-        read = read_stored(store, [field.name for field in store.schema.payload])
+        read = read_stored(store, _payload(store, fields))
         return read if is_sealed else read_documents(read, store.schema.payload)
-    names = list(dict.fromkeys(each.source.name for each in fields if not each.source.is_column))
-    read = read_chosen(fields, read_stored(store, names), _columns(store))
+    read = read_chosen(fields, read_stored(store, _payload(store, fields)), _columns(store))
     return read if is_sealed else read_documents(read, [each.field for each in fields])
 
 
-def _sizes(store: PackedStore) -> NDArray[np.int64]:
-    """Bytes of each sample, all payload fields together."""
+def sizes_of(store: PackedStore, names: Sequence[str]) -> NDArray[np.int64]:
+    """Return the bytes of each sample ``(n,)``, all of these payload fields together."""
     total = np.zeros(len(store), np.int64)
-    for field in store.schema.payload:
-        total += store.value_bytes(field.name)
+    for name in names:
+        total += store.value_bytes(name)
     return total
 
 
-def _checksums(
-    store: PackedStore, fields: Sequence[StoredField] | None
-) -> Callable[[Indices], NDArray[np.uint32] | None]:
-    """How to tell the checksums of samples by the index: of all payload fields, or of those that are packed."""
-    used = store.schema.payload if fields is None else [each.source for each in fields if not each.source.is_column]
-    names = dict.fromkeys(field.name for field in used)
+def checksums_of(store: PackedStore, names: Iterable[str]) -> Callable[[Indices], NDArray[np.uint32] | None]:
+    """Return ``ListedSource.checksums_at`` of these payload fields: their checksums by the index of the store."""
+    names = list(names)
 
     def checksums_at(indices: Indices) -> NDArray[np.uint32] | None:
         return joined_checksums([_checksums_of(store, name, indices) for name in names])

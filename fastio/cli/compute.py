@@ -17,7 +17,7 @@ from fastio.cli.options import (
     remote_options,
     split_fields,
 )
-from fastio.cli.pack_options import part_option
+from fastio.cli.pack_options import part_line, part_option
 from fastio.cli.screen import SIZE, WholeNumber, meter, printable, problem_table
 from fastio.types.units import counted, number, per_second, size
 
@@ -36,7 +36,7 @@ _SECTIONS = {
 }
 _ADDING = {
     "Keys": ("on", "stems", "allow"),
-    "Sets of shards": ("shard_size", "append", "resume"),
+    "Sets of shards": ("shard_size", "append", "resume", "part"),
     "OTHER behind a URL": REMOTE_NAMES,
 }
 
@@ -137,7 +137,7 @@ def compute(  # noqa: PLR0913 - an option each
         )
     if report.skipped:
         problem_table([(problem.key, problem.problem) for problem in report.skipped])
-    click.echo(_line(report))
+    click.echo(_line(report) if part is None else part_line(report, part))
     if not report.missing:
         click.echo(f"read both: fastio.beside({printable(store)!r}, {printable(out)!r})")
 
@@ -185,21 +185,20 @@ def _line(report: PackReport) -> str:
     new = report.packed - report.kept_samples
     before = f"; {number(report.kept_samples)} were there" if report.kept_samples else ""
     skipped = f", left out {counted(len(report.skipped), 'sample')} (listed above)" if report.skipped else ""
-    left = f"; {counted(len(report.missing), 'shard')} of others are missing" if report.missing else ""
     return (
         f"{printable(report.path)}: computed {counted(new, 'sample')} in {report.seconds:.2f} s "
-        f"({per_second(new / max(report.seconds, 1e-9))} samples/s){before}{skipped}; {size(report.store_bytes)}{left}"
+        f"({per_second(new / max(report.seconds, 1e-9))} samples/s){before}{skipped}; {size(report.store_bytes)}"
     )
 
 
-# ``fastio add-field``: a field of another store or table becomes one of a store that exists.
+# ``fastio add-field``: fields of another store or table become those of a store that exists.
 
 
 @click.command("add-field", cls=Sections, sections=_ADDING)
 @click.argument("store")
-@click.argument("field", metavar="NAME")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--from", "source", metavar="OTHER", required=True, help="A store of any format, or a typed table.")
-@click.option("--named", metavar="FIELD", help="What OTHER calls the field.  [default: NAME]")
+@click.option("--named", metavar="FIELD,...", help="What OTHER calls the field, or each of them.  [default: NAME]")
 @click.option("--on", metavar="COLUMN", default="key", help="The column of a table OTHER that has the keys.")
 @click.option("--stems", is_flag=True, help="Compare keys without extensions: 1.jpg is 1.txt.")
 @click.option(
@@ -207,14 +206,15 @@ def _line(report: PackReport) -> str:
     metavar="WHAT,...",
     help="Do not refuse keys of OTHER that are extra (left out) or double (the first counts).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the field if it was added before.")
+@click.option("--overwrite", is_flag=True, help="Replace the field, or all that were added together.")
 @click.option("--shard-size", type=SIZE, metavar="SIZE", help="Bytes per shard, beside a set.  [default: 1GiB]")
 @click.option("--append", is_flag=True, help="Beside a set that has grown: add the field to its new samples alone.")
 @click.option("--resume", is_flag=True, help="Beside a set: write only the shards that are missing or damaged.")
+@part_option
 @remote_options
 def add_field(  # noqa: PLR0913 - an option each
     store: str,
-    field: str,
+    names: Sequence[str],
     *,
     source: str,
     named: str | None,
@@ -225,19 +225,21 @@ def add_field(  # noqa: PLR0913 - an option each
     shard_size: int | None,
     append: bool,
     resume: bool,
+    part: Part | None,
     remote: Remote,
 ) -> None:
     """
-    Add a field of another store to STORE.
+    Add fields of another store to STORE.
 
-    NAME is the field, which OTHER has for samples of the same keys. Nothing of STORE is written: the field lies in a
-    folder beside it, STORE.fields, in the order of its samples, in shards if STORE is a set. All commands and loaders
-    then read STORE with the field.
+    NAME is a field, which OTHER has for samples of the same keys; of several, all are added or none. Nothing of STORE
+    is written: they lie in a folder beside it, STORE.fields, in the order of its samples, in shards if STORE is a set.
+    All commands and loaders then read STORE with these fields.
 
     \b
     Example:
       fastio add-field photos.lmdb latents --from latents.h5
-      fastio add-field 'photos-%06d.tar' caption --from captions.parquet --on file_name
+      fastio add-field 'photos-%06d.tar' caption score --from captions.parquet --on file_name
+      fastio add-field 'photos-%06d.tar' latents --from latents.h5 --part auto    # in each task of an array
     """
     from fastio.computing.adding import add_field as run
     from fastio.computing.adding import place_of_fields
@@ -248,15 +250,21 @@ def add_field(  # noqa: PLR0913 - an option each
     unknown = next((name for name in given if name not in odd), None)
     if unknown is not None:
         raise click.UsageError(f"--allow {unknown!r}: expected extra, double: no sample may lack the field")
+    own = split_fields(named)
+    if own is not None and len(own) != len(names):
+        raise click.UsageError(f"--named {named}: expected {counted(len(names), 'field')}, got {len(own)}")
+    twice = next((each for each in (names, own or ()) if len(set(each)) < len(each)), None)
+    if twice is not None:
+        raise click.UsageError(f"{' '.join(twice)}: names a field twice")
     place_of_fields(store)
     with open_store(store) as opened:
         count = len(opened)
     with meter("adding", count) as progress:
         report = run(
             store,
-            field,
+            names,
             source,
-            field=named,
+            field=own,
             on=on,
             stems=stems,
             allow=[name for name in odd if name in given],
@@ -264,10 +272,15 @@ def add_field(  # noqa: PLR0913 - an option each
             overwrite=overwrite,
             append=append,
             resume=resume,
+            part=part,
             progress=progress,
             remote=remote,
         )
-    click.echo(
-        f"{printable(store)}: added {field} to {counted(report.packed, 'sample')} in {report.seconds:.2f} s: "
-        f"{printable(report.path)}, {size(report.store_bytes)}"
-    )
+    if part is not None:
+        click.echo(part_line(report, part))
+    if not report.missing:
+        samples = counted(count, "sample")
+        click.echo(
+            f"{printable(store)}: added {', '.join(names)} to {samples} in {report.seconds:.2f} s: "
+            f"{printable(report.path)}, {size(report.store_bytes)}"
+        )

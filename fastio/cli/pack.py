@@ -13,7 +13,14 @@ import click
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.group import Sections, noted
 from fastio.cli.options import REMOTE_NAMES, max_pixels_option, remote_options
-from fastio.cli.pack_options import PictureArguments, TextArguments, part_option, picture_options, text_options
+from fastio.cli.pack_options import (
+    PictureArguments,
+    TextArguments,
+    part_line,
+    part_option,
+    picture_options,
+    text_options,
+)
 from fastio.cli.screen import SIZE, WholeNumber, by_reason, meter, printable, problem_table
 from fastio.cli.source_kind import no_text, source_kind_option, split_of, target_words
 from fastio.errors import SourceError
@@ -181,7 +188,7 @@ def pack(  # noqa: PLR0913 - an option each
         if report.skipped:
             problem_table([(problem.key, problem.problem) for problem in report.skipped])
         if part is not None:
-            click.echo(_part_line(report, part))
+            click.echo(part_line(report, part))
         if report.missing:
             return
         with open_store(out, remote=remote) as store:
@@ -263,19 +270,6 @@ def _shard_lines(report: PackReport) -> list[str]:
     mean = size(report.store_bytes / report.shards)
     times = f"{1 / change:.1f} times the --shard-size gives shards of about the size that was asked for"
     return [f"shards have about {mean}: they were planned by the sizes in SRC; {times}"]
-
-
-def _part_line(report: PackReport, part: Part) -> str:
-    """Return one line that says what a part did, and whether the set is complete."""
-    kept = f", {number(report.kept_shards)} of them whole already" if report.kept_shards else ""
-    line = (
-        f"part {part}: {counted(report.shards, 'shard')} with {counted(report.samples, 'sample')}{kept}, "
-        f"{size(report.store_bytes)}, in {report.seconds:.2f} s"
-    )
-    if not report.missing:
-        return f"{line}; all shards are there: the set is complete"
-    missing = counted(len(report.missing), "shard")
-    return f"{line}; {missing} missing: the last part makes the set, or: fastio seal '{report.path}'"
 
 
 def _source_line(source: Source) -> str:

@@ -12,9 +12,10 @@ import click
 
 from fastio.cli.screen import SIZE, WholeNumber
 from fastio.cli.source_options import OF_TEXT, SOURCE_OPTIONS, Option, SourceArguments, option_of, taken
+from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
-    from fastio.converters import Part, Raw, Source, Transcode
+    from fastio.converters import PackReport, Part, Raw, Source, Transcode
     from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
     from fastio.converters.text.encode import TextTokens
     from fastio.store.files.remote_options import Remote
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PictureArguments",
     "TextArguments",
+    "part_line",
     "part_option",
     "picture_options",
     "text_options",
@@ -451,3 +453,16 @@ part_option = click.option(
     metavar="I/N",
     help="Pack part I of N, counted from 0, of the shards; auto: as SLURM, torchrun or Kubernetes say.",
 )
+
+
+def part_line(report: PackReport, part: Part) -> str:
+    """Return one line that says what a part did, and whether the set is complete."""
+    kept = f", {number(report.kept_shards)} of them whole already" if report.kept_shards else ""
+    line = (
+        f"part {part}: {counted(report.shards, 'shard')} with {counted(report.samples, 'sample')}{kept}, "
+        f"{size(report.store_bytes)}, in {report.seconds:.2f} s"
+    )
+    if not report.missing:
+        return f"{line}; all shards are there: the set is complete"
+    missing = counted(len(report.missing), "shard")
+    return f"{line}; {missing} missing: the last part makes the set, or: fastio seal '{report.path}'"

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 from fastio import FastDataset, FastLoader, Mixture, Remote, Writer, add_field, beside, open_store, pack
 from fastio.cli import cli
-from fastio.converters import open_source
+from fastio.converters import Part, open_source
 from fastio.converters import pack as pack_source
 from fastio.errors import FastioError, SchemaError, StoreError
-from fastio.store.beside.added import added_fields
+from fastio.store.beside.added import added_stores
 from fastio.store.staging import stage
 from tests.converters.trees import picture
 from tests.forking import in_fork
@@ -112,7 +112,7 @@ def test_the_order_is_that_of_the_store(tmp_path: Path) -> None:
     with beside(path, latents(tmp_path / "m.h5"), fields={"latents": None, "label": None}) as both:
         assert ["image", "label", "latents", "views"] == [field.name for field in both.schema.fields]
         assert both.members[1].rows is None
-    with open_store(added_fields(path)["latents"]) as store:
+    with open_store(added_stores(path)["latents"]) as store:
         assert KEYS == store.keys(np.arange(COUNT))
 
 
@@ -135,7 +135,7 @@ def test_stage_brings_the_fields(tmp_path: Path, name: str) -> None:
     assert said["files"] > 2
     assert 0 < said["fetched_bytes"] < said["size_bytes"]
     check(str(copy))
-    assert sorted(["codes", "latents"]) == sorted(added_fields(str(copy)))
+    assert sorted(["codes", "latents"]) == sorted(added_stores(str(copy)))
     assert 0 == json.loads(run("stage", link, tmp_path / "fast", "--json"))["fetched_bytes"]
     with FastDataset(link, remote=Remote(stage=str(tmp_path / "disk"))) as staged:
         assert latents_of(5).tolist() == staged[5]["latents"].tolist()
@@ -143,10 +143,10 @@ def test_stage_brings_the_fields(tmp_path: Path, name: str) -> None:
     check(str(tmp_path / "disk" / copy.name))
 
     add_field(copy, "own", source, field="latents")
-    for each in Path(added_fields(path)["codes"]).parent.glob("codes*"):
+    for each in Path(added_stores(path)["codes"]).parent.glob("codes*"):
         each.unlink()
     run("stage", link, tmp_path / "fast")
-    assert ["latents", "own"] == sorted(added_fields(str(copy)))
+    assert ["latents", "own"] == sorted(added_stores(str(copy)))
     left = [each.name for each in Path(f"{copy}.fields").iterdir() if "codes" in each.name]
     assert all(each.endswith(".fastio-index") for each in left)  # a map of keys, as beside any store that is removed
     check(str(copy))
@@ -311,6 +311,166 @@ def test_a_set_that_grows(tmp_path: Path) -> None:
         add_field(single, "latents", tmp_path / "l.h5", append=True)
 
 
+# Several fields of one call, and sets that many machines add to.
+
+
+@pytest.mark.parametrize("name", ["p.lmdb", "p.zip", "p-%03d.tar"])
+def test_several_fields_at_once(tmp_path: Path, name: str) -> None:
+    """They are one store, which has all of them; whoever names one of them alone gets a line."""
+    path, source = photos(tmp_path / name), latents(tmp_path / "l.h5")
+    said = run("add-field", path, "views", "latents", "kind", "--from", source, "--named", "views,latents,label")
+    assert "added views, latents, kind to 20 samples" in said
+    assert ["kind+latents+views"] == list(added_stores(path))
+    check(path)
+    for number, sample in enumerate(FastDataset(path)):
+        assert (number, number % 3) == (sample["kind"], len(sample["views"]))
+    assert "all good" in run("verify", path, "--decode")
+    for names in (["latents"], ["latents", "other"], ["latents", "views", "kind", "more"]):
+        with pytest.raises(StoreError, match="holds kind and latents and views, which would not be replaced"):
+            add_field(path, names, source, overwrite=True)
+    with Writer(tmp_path / "k.h5", {"latents": "float16[2,3]", "views": "int", "kind": "int"}) as out:
+        for number, key in enumerate(KEYS):
+            out.write({"latents": latents_of(number), "views": number, "kind": 3}, key=key)
+    with pytest.raises(StoreError, match="--overwrite"):
+        add_field(path, ["kind", "latents", "views"], tmp_path / "k.h5")
+    add_field(path, ["kind", "latents", "views"], tmp_path / "k.h5", overwrite=True)
+    check(path)
+    assert [(number, 3) for number in range(COUNT)] == [(each["views"], each["kind"]) for each in FastDataset(path)]
+
+
+@pytest.mark.parametrize("name", ["p.lmdb", "p-%03d.tar"])
+def test_of_several_fields_all_are_added_or_none(tmp_path: Path, name: str) -> None:
+    """Wherever a process is killed."""
+    path, source = photos(tmp_path / name), latents(tmp_path / "l.h5")
+
+    def adding() -> None:
+        add_field(path, ["latents", "views"], source, shard_bytes=4096 if "%" in name else None, resume="%" in name)
+
+    with fault(0, full) as calls:
+        adding()
+    for at in range(1, calls.made + 1, max(1, calls.made // 9)):
+        shutil.rmtree(next(tmp_path.glob("*.fields")))
+
+        def failing(at: int = at) -> None:
+            with fault(at, kill):
+                adding()
+
+        in_fork(failing)
+        fields = {field.name for field in FastDataset(path).store.schema.fields}
+        assert fields in ({"image", "label"}, {"image", "label", "latents", "views"})
+        if len(fields) == 2:
+            adding()
+        check(path)
+
+
+def test_one_bad_field_of_several_adds_none(tmp_path: Path) -> None:
+    """Also the names of the call itself."""
+    path, source = photos(tmp_path / "p.lmdb"), latents(tmp_path / "l.h5")
+    with Path(source).open("r+b") as file:
+        data = file.read()
+        file.seek(data.index(picture(0)) + 20)
+        file.write(b"\xff")
+    for names, fields, words in (
+        (["latents", "nothing"], None, "has no field 'nothing'"),
+        (["latents", "label"], None, "has a field 'label' already"),
+        (["latents", "views"], None, "views"),
+        (["latents", "latents"], None, "several different ones"),
+        (["latents", "views"], "latents", "another field of the source for each of latents, views"),
+        (["latents", "views"], ["latents", "latents"], "another field of the source for each"),
+        ([f"field_{number}_with_a_long_name" for number in range(12)], None, "too long for the name of a file"),
+    ):
+        with pytest.raises((FastioError, ValueError), match=words):
+            add_field(path, names, source, field=fields)
+        assert not (tmp_path / "p.lmdb.fields").exists()
+    said = run("add-field", path, "a", "b", "--from", source, "--named", "latents", code=2)
+    assert "expected 2 fields, got 1" in said
+    assert "names a field twice" in run("add-field", path, "a", "a", "--from", source, code=2)
+
+
+def test_parts_add_the_same_field(tmp_path: Path) -> None:
+    """In any order: the bytes that one process writes; without one of them, it is named, and the store as it was."""
+    path, other = photos(tmp_path / "p-%03d.tar"), str(tmp_path / "q-%03d.tar")
+    pack_source(open_source(tmp_path / "whole.tar"), other, shard_bytes=8000)
+    source = latents(tmp_path / "l.h5")
+    add_field(other, ["latents", "views"], source, shard_bytes=4096)
+    words = ["add-field", path, "latents", "views", "--from", source, "--shard-size", "4096"]
+    for part in (2, 0):
+        said = run(*words, "--part", f"{part}/3")
+        assert "missing: the last part makes the set, or: fastio seal" in said
+        assert "added" not in said
+        assert (5, 2) == (FastDataset(path)[5][1], len(FastDataset(path)[5]))
+    pattern = tmp_path / "p.fastio-set.fields" / "latents+views-%06d.tar"
+    assert "latents+views-" in run("seal", pattern, code=1)
+    assert "3 of them whole already" in run(*words, "--part", "0/3")  # once more
+    assert "the set is complete" in (said := run(*words, "--part", "1/3"))
+    assert "added latents, views to 20 samples" in said
+    check(path)
+    files = [sorted((tmp_path / f"{name}.fastio-set.fields").glob("*-0*.tar")) for name in "pq"]
+    assert len(files[0]) > 6
+    assert [each.read_bytes() for each in files[1]] == [each.read_bytes() for each in files[0]]
+    single = photos(tmp_path / "p.lmdb")
+    for option in (["--part", "0/2"], ["--resume"]):
+        said = run("add-field", single, "latents", "--from", source, *option, code=1)
+        assert "p.lmdb: is no set, so its fields become one file" in said
+
+
+def test_killed_parts(tmp_path: Path) -> None:
+    """Parts that are killed anywhere are made again by their number; no set lists fewer samples."""
+    path, source = photos(tmp_path / "p-%03d.tar"), latents(tmp_path / "l.h5")
+
+    def adding(part: int) -> bool:
+        return not add_field(path, "latents", source, shard_bytes=2048, part=Part(part, 2)).missing
+
+    with fault(0, full) as calls:
+        adding(0)
+    for at in range(1, calls.made + 1, max(1, calls.made // 8)):
+        shutil.rmtree(tmp_path / "p.fastio-set.fields")
+
+        def failing(at: int = at) -> None:
+            with fault(at, kill):
+                adding(0)
+
+        in_fork(failing)
+        is_whole = adding(1)
+        if is_whole:
+            check(path)
+        else:
+            assert len(FastDataset(path)[5]) == 2
+        assert adding(0)
+        check(path)
+
+
+@pytest.mark.parametrize("goes_on", [{"resume": True}, {"part": Part(1, 2)}])
+def test_a_source_that_changed_is_refused(tmp_path: Path, goes_on: dict[str, Any]) -> None:
+    """Shards that were made of other values of the same sizes are not joined with those of now."""
+    path, fields = photos(tmp_path / "p-%03d.tar"), {"latents": "float16[2,3]"}
+
+    def source(add: int) -> str:
+        with Writer(tmp_path / "l.h5", fields, overwrite=True) as out:
+            for number, key in enumerate(KEYS):
+                out.write({"latents": latents_of(number + add)}, key=key)
+        return str(tmp_path / "l.h5")
+
+    add_field(path, "latents", source(1), shard_bytes=4096, part=Part(0, 2))
+    with pytest.raises(StoreError, match="the contents of its samples differ, by their checksums"):
+        add_field(path, "latents", source(0), shard_bytes=4096, **goes_on)
+    add_field(path, "latents", source(0), shard_bytes=4096, overwrite=True)
+    check(path)
+
+
+def test_token_ids_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
+    """Before anything is written: a store with both would not open."""
+    (tmp_path / "texts.jsonl").write_text("".join(f'{{"text": "word {number}"}}\n' for number in range(3)))
+    run("pack", tmp_path / "texts.jsonl", tmp_path / "a.h5", "--tokenizer", "bytes")
+    run("pack", tmp_path / "texts.jsonl", tmp_path / "b.h5", "--tokenizer", "bytes", "--eos")
+    with pytest.raises(SchemaError, match="another tokenizer"):
+        add_field(tmp_path / "a.h5", "others", tmp_path / "b.h5", field="tokens")
+    assert not (tmp_path / "a.h5.fields").exists()
+    add_field(tmp_path / "a.h5", "others", tmp_path / "a.h5", field="tokens")
+    with FastDataset(tmp_path / "a.h5") as dataset:
+        assert dataset[1]["tokens"].tolist() == dataset[1]["others"].tolist()
+
+
 def beside_with_nothing(path: str) -> object:
     """As ``fastio ls`` opens a store."""
     from fastio.store.beside.joined import NOTHING_BESIDE
@@ -341,11 +501,11 @@ def test_kills_and_full_disks(tmp_path: Path, name: str) -> None:
             in_fork(failing)
             found = FastDataset(path)
             assert COUNT == len(found)
-            if added_fields(path):
+            if added_stores(path):
                 check(path)
             else:
                 assert (5, 2) == (found[5][1], len(found[5]))
-    if not added_fields(path):
+    if not added_stores(path):
         adding()
     check(path)
 
@@ -355,7 +515,7 @@ def test_a_damaged_field_is_seen(tmp_path: Path, name: str) -> None:
     """Flipped bits and cuts of the added file: an error or the right values; verify finds each of them."""
     path = photos(tmp_path / name)
     add_field(path, "latents", latents(tmp_path / "l.h5"))
-    place = Path(added_fields(path)["latents"])
+    place = Path(added_stores(path)["latents"])
     data, draw = place.read_bytes(), random.Random(1)
     with FastDataset(path) as dataset:
         expected = [sample["latents"].tolist() for sample in dataset]

@@ -1,19 +1,21 @@
 """
-Fields that ``fastio add-field`` adds to a store: each is a store of its own in the folder ``NAME.fields`` beside it.
+Fields that ``fastio add-field`` adds to a store: those of a call are a store in the folder ``NAME.fields`` beside it.
 
     photos.lmdb                      photos.fastio-set, photos-000000.tar, ...
     photos.lmdb.fields/              photos.fastio-set.fields/
-        latents.lmdb                     latents.fastio-set, latents-000000.tar, ...
+        caption+score.lmdb               latents.fastio-set, latents-000000.tar, ...
+        latents.lmdb
 
 Its samples are those of the first store, in the same order and with the same keys; its metadata say to which content
-it was added. A file or a set object appears when it is complete, so the names in the folder say which fields there are.
+it was added, its name which fields it has. A file or a set object appears when it is complete, so the names in the
+folder say which fields there are, and those that were added together are there together.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,10 +27,20 @@ from fastio.store.index.store import SealedStore
 from fastio.store.protocol import IN_PLACE
 from fastio.store.sets.names import SET_SUFFIX
 
-__all__ = ["FIELDS_SUFFIX", "added_fields", "added_to", "fields_folder", "last_added_to", "open_added"]
+__all__ = [
+    "FIELDS_SUFFIX",
+    "added_stores",
+    "added_to",
+    "fields_folder",
+    "joined_name",
+    "last_added_to",
+    "names_joined",
+    "open_added",
+]
 
 FIELDS_SUFFIX = ".fields"
-_NAME = re.compile(r"[a-z][a-z0-9_]*")  # of a field; the names of shards have a number behind
+_JOINED = "+"  # between the names of fields
+_NAMES = re.compile(r"[a-z][a-z0-9_]*(\+[a-z][a-z0-9_]*)*")  # the names of shards have a number behind
 _ADDED_TO: Final = "added_to"
 
 
@@ -45,22 +57,45 @@ def fields_folder(path: str, *, in_place: bool = False) -> str | None:
     return f"{os.path.realpath(place)}{FIELDS_SUFFIX}" if os.path.lexists(place) else None
 
 
-def added_fields(path: str, *, in_place: bool = False) -> dict[str, str]:
-    """Return the fields that were added to the store at ``path``, by name, and the paths of what holds them."""
+def joined_name(names: Iterable[str]) -> str:
+    """
+    Return the name of the store of fields that are added together, the same in whichever order they are named.
+
+    >>> joined_name(["score", "caption"])
+    'caption+score'
+    """
+    return _JOINED.join(sorted(names))
+
+
+def names_joined(joined: str) -> list[str]:
+    """Return the names of the fields of such a store."""
+    return joined.split(_JOINED)
+
+
+def added_stores(path: str, *, in_place: bool = False) -> dict[str, str]:
+    """
+    Return the paths of the stores that hold the fields added to the store at ``path``, by ``joined_name`` of these.
+
+    Raises StoreError for a field that two of them have.
+    """
     folder = fields_folder(path, in_place=in_place)
     try:
         names = sorted(each.name for each in Path(folder).iterdir()) if folder is not None else []
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    found: dict[str, str] = {}
+    stores: dict[str, str] = {}
+    holders: dict[str, str] = {}
     for name in names:
-        stem = name.partition(".")[0]
-        if _NAME.fullmatch(stem) and (name == f"{stem}{SET_SUFFIX}" or named(name) is not None):
-            place = f"{folder}/{name}"
-            if stem in found:
-                raise StoreError(f"{place}: is the field {stem!r} once more, beside {found[stem]}: remove one of them")
-            found[stem] = place
-    return found
+        joined = name.partition(".")[0]
+        if _NAMES.fullmatch(joined) and (name == f"{joined}{SET_SUFFIX}" or named(name) is not None):
+            stores[joined] = place = f"{folder}/{name}"
+            for field in names_joined(joined):
+                if field in holders:
+                    raise StoreError(
+                        f"{place}: is the field {field!r} once more, beside {holders[field]}: remove one of them"
+                    )
+                holders[field] = place
+    return stores
 
 
 def open_added(store: SealedStore, path: str, open_one: Callable[[str], SealedStore]) -> list[SealedStore]:
@@ -71,12 +106,13 @@ def open_added(store: SealedStore, path: str, open_one: Callable[[str], SealedSt
     """
     opened: list[SealedStore] = []
     try:
-        for name, place in added_fields(path, in_place=store.format == IN_PLACE).items():
+        for joined, place in added_stores(path, in_place=store.format == IN_PLACE).items():
             opened.append(open_one(place))
             if last_added_to(opened[-1]) != added_to(store)[_ADDED_TO]:
                 raise StoreError(
-                    f"{place}: was added to other samples than {path} holds now: add the field {name!r} to those that "
-                    "a set has got since (fastio add-field --append), add it anew (--overwrite), or remove this file"
+                    f"{place}: was added to other samples than {path} holds now: add {' '.join(names_joined(joined))} "
+                    "to those that a set has got since (fastio add-field --append), add it anew (--overwrite), or "
+                    "remove this file"
                 )
     except BaseException:
         for each in opened:

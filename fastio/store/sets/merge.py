@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store import open_store
-from fastio.store.beside.added import added_fields
+from fastio.store.beside.added import added_stores
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
@@ -106,7 +106,7 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
 def _check_added(paths: Sequence[str]) -> None:
     """Raise StoreError for a store to which fields were added: a set lists the shards alone."""
     for path in paths:
-        added = added_fields(path)
+        added = added_stores(path)
         if added:
             raise StoreError(
                 f"{path}: a merge would leave out {', '.join(added)}, which fastio add-field added: pack it with its "

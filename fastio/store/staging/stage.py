@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fastio._native import ThreadPool
 from fastio.errors import StoreError
-from fastio.store.beside.added import FIELDS_SUFFIX, added_fields, fields_folder
+from fastio.store.beside.added import FIELDS_SUFFIX, added_stores, fields_folder
 from fastio.store.files import open_file
 from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
@@ -144,7 +144,7 @@ def copy_store(
     fields = target / f"{plan.result}{FIELDS_SUFFIX}"  # before the store, so that a copy that has its name has them
     brought = [
         copy_store(place, str(fields), options, mover, waiting, meter, check=check)
-        for place in added_fields(path).values()
+        for place in added_stores(path).values()
     ]
     report = _copy_alone(plan, target, options, mover, waiting, meter, check=check)
     _remove_lost(path, fields, waiting)
@@ -174,7 +174,7 @@ def _remove_lost(path: str, fields: Path, waiting: Waiting) -> None:
     def lost() -> list[tuple[str, StageRecord]]:
         names = [each.name.removeprefix(".").removesuffix(RECORD_SUFFIX) for each in fields.glob(f".*{RECORD_SUFFIX}")]
         records = [(name, StageRecord.read(fields, name)) for name in names]
-        there = added_fields(path).values()
+        there = added_stores(path).values()
         return [
             (name, record)
             for name, record in records
