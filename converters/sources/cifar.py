@@ -6,6 +6,8 @@ of its pixels. Both have red, green and blue one behind the other, each 32 rows 
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +31,8 @@ __all__ = [
 _KIND = "cifar"  # of sources
 _BINARY = ".bin"
 _BATCHES = range(1, 6)
+_LABEL = re.compile(r"training batch (\d+) of (\d+)")  # what the pickles of CIFAR-10 say of themselves
+_CIFAR_10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 _PIXELS = (3, 32, 32)
 _PICTURE_BYTES = 3 * 32 * 32
 _LABELS = {"label": ("labels", "fine_labels"), "coarse_label": ("coarse_labels",)}
@@ -38,13 +42,15 @@ _TEXTS = (  # of the binary version of CIFAR-10, CIFAR-100
     {"label": "batches.meta.txt"},
     {"label": "fine_label_names.txt", "coarse_label": "coarse_label_names.txt"},
 )
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """
     A file: pixels (n, 3, 32, 32), labels by field, and names, if there are some. ``starts`` (n,) are the bytes of the
-    file where pictures begin; None if they do not lie there as they are.
+    file where pictures begin; None if they do not lie there as they are. ``told`` is which batch of how many it says
+    that it is; None if it does not.
     """
 
     path: Path
@@ -52,6 +58,7 @@ class _Batch:
     labels: Mapping[str, NDArray[np.int64]]
     names: Sequence[str]
     starts: NDArray[np.int64] | None
+    told: tuple[int, int] | None = None
 
 
 def open_cifar(place: SourcePath, options: SourceOptions) -> ListedSource:
@@ -69,6 +76,8 @@ def open_cifar(place: SourcePath, options: SourceOptions) -> ListedSource:
     meta = next((folder / name for name in _META if (folder / name).is_file()), folder / _META[0])
     classes = _classes_in_texts(texts, files[0]) if is_binary else _classes(meta, files[0])
     batches = [(_binary if is_binary else _pickled)(file, classes) for file in files]
+    if place.is_folder:
+        _check_count(folder, batches, classes["label"])
     labels = {name: np.concatenate([each.labels[name] for each in batches]) for name in classes}
     found = ArraysOf(
         kind=_KIND,
@@ -98,6 +107,29 @@ def _training(folder: Path) -> list[Path]:
         if files:
             return files
     raise SourceError(f"{folder}: holds neither data_batch_1 nor train: download CIFAR again, or name a batch")
+
+
+def _check_count(folder: Path, batches: Sequence[_Batch], classes: Sequence[str]) -> None:
+    """
+    Raise SourceError if a folder lacks the last batches, by what the others say, or if one says that it is another.
+
+    Where they say nothing, a warning tells how many CIFAR-10 has.
+    """
+    for each in batches:
+        if each.told is not None and each.path.stem != f"data_batch_{each.told[0]}":
+            words = "says that it is training batch {} of {}".format(*each.told)
+            raise SourceError(f"{each.path}: {words}: download CIFAR again")
+    last = batches[-1].path
+    told = [each.told[1] for each in batches if each.told is not None]
+    if told and max(told) > len(batches):
+        names = ", ".join(f"data_batch_{number}" for number in range(len(batches) + 1, max(told) + 1))
+        raise SourceError(
+            f"{folder}: lacks {names} after {last.name}: there are {max(told)} batches, as they say: download CIFAR "
+            "again, or name a batch"
+        )
+    if not told and last.stem != "train" and list(classes) == _CIFAR_10 and len(batches) < len(_BATCHES):
+        names = ", ".join(f"data_batch_{number}{last.suffix}" for number in _BATCHES[len(batches) :])
+        _LOG.warning("%s: lacks %s of CIFAR-10: download it again if it should be whole", folder, names)
 
 
 def _others(folder: Path, files: Sequence[Path]) -> list[Problem]:
@@ -197,7 +229,8 @@ def _pickled(path: Path, classes: Mapping[str, Sequence[str]]) -> _Batch:
     # In a protocol of Python 2, Python 3 pickles bytes as text: then the pixels lie nowhere in the file.
     at = data.find(pixels.reshape(-1).data) if pixels.flags.c_contiguous else -1
     starts = at + _PICTURE_BYTES * np.arange(len(pixels), dtype=np.int64)
-    return _Batch(path, pixels.reshape(-1, *_PIXELS), labels, _filenames(batch), starts if at >= 0 else None)
+    names, told = _filenames(batch), _told(batch)
+    return _Batch(path, pixels.reshape(-1, *_PIXELS), labels, names, starts if at >= 0 else None, told)
 
 
 def _classes(path: Path, batch: Path) -> dict[str, list[str]]:
@@ -237,6 +270,12 @@ def _labels(path: Path, batch: Mapping[str, Any], titles: Sequence[str], classes
     if not all(isinstance(value, (int, np.integer)) and 0 <= value < classes for value in values):
         raise SourceError(f"{path}: expected {titles[0]} from 0 to {classes - 1}")
     return np.array(values, np.int64)
+
+
+def _told(batch: Mapping[str, Any]) -> tuple[int, int] | None:
+    label = _first(batch, ("batch_label",))
+    match = _LABEL.fullmatch(label.decode("ascii", "replace") if isinstance(label, bytes) else str(label))
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def _filenames(batch: Mapping[str, Any]) -> list[str]:

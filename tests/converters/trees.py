@@ -91,7 +91,9 @@ def cifar_folder(folder: Path, *, batches: int = 5, count: int = 4) -> Path:
     """CIFAR-10 as it is downloaded: batches that Python 2 pickled, with bytes as keys, and the names of classes."""
     folder.mkdir()
     for number, name in enumerate([*(f"data_batch_{i + 1}" for i in range(batches)), "test_batch"]):
+        told = f"training batch {number + 1} of {batches}" if number < batches else "testing batch 1 of 1"
         batch = {
+            b"batch_label": told.encode(),
             b"data": np.random.default_rng(number).integers(0, 256, (count, 3072), np.uint8),
             b"labels": [(number + i) % 10 for i in range(count)],
             b"filenames": [f"{name}_{i}.png".encode() for i in range(count)],

@@ -46,14 +46,13 @@ def open_containers(url: str, options: Unpacked, way: Way, error: StoreError) ->
     """
     Open the samples of containers at a URL where no store is, as ``error`` says; the first opening reads them all.
 
-    Raises ``error`` if there are none, and StoreError for those that are damaged or not read in place.
+    Raises ``error`` if there are none, and StoreError for those that are damaged, not read in place, or behind a server
+    that does not give their index.
     """
     try:
         found = _find(url, way.remote, options.split)
     except SourceError as exc:
         raise StoreError(str(exc)) from exc
-    except StoreError as exc:
-        raise error from exc
     if found is None:
         raise error
     if way.stage is not None:

@@ -28,6 +28,7 @@ from tests.converters.sources.in_place_kinds import KINDS
 from tests.converters.sources.shard_files import write_mds
 from tests.converters.sources.test_in_place import same
 from tests.converters.trees import picture
+from tests.servers.fault_server import Fault, FaultServer
 from tests.servers.fixtures import Bucket
 
 COUNT = 12
@@ -247,3 +248,12 @@ def test_what_is_no_container(bucket: Bucket, tmp_path: Path) -> None:
     uploaded(bucket, tmp_path / "b")
     with pytest.raises(StoreError, match="drop stage="):
         open_store(url, remote=Remote(bucket.options, stage=tmp_path / "stage"))
+
+
+def test_an_index_that_cannot_be_read(bucket: Bucket, faults: FaultServer, tmp_path: Path) -> None:
+    """What the server answers is said, not that nothing is there."""
+    KINDS["mds"](tmp_path / "set", COUNT)
+    url = uploaded(bucket, tmp_path / "set")
+    faults.set_faults(Fault(kind="status", status=403, path="index.json"))
+    with pytest.raises(StoreError, match=r"set/index\.json: .*403"):
+        open_store(url, remote=Remote({**bucket.options, "endpoint": faults.url}))

@@ -211,6 +211,50 @@ def test_batches_that_are_missing_or_twice(tmp_path: Path) -> None:
     assert "c: lacks data_batch_2 before data_batch_" in refused(folder)
 
 
+@pytest.mark.parametrize("kept", [1, 3, 4])
+def test_last_batches_that_are_missing(tmp_path: Path, kept: int) -> None:
+    """The others say how many there are; one that says to be another is no batch of this name."""
+    folder = cifar_folder(tmp_path / "c")
+    for number in range(kept + 1, 6):
+        (folder / f"data_batch_{number}").unlink()
+    lacks = ", ".join(f"data_batch_{number}" for number in range(kept + 1, 6))
+    expected = f"c: lacks {lacks} after data_batch_{kept}: there are 5 batches, as they say: download CIFAR"
+
+    assert expected in refused(folder)
+    with pytest.raises(StoreError, match=expected):
+        open_store(folder)
+    assert 4 == len(packed(folder / "data_batch_1", tmp_path / "o.lmdb")[1])
+    for number in range(kept + 1, 6):
+        (folder / f"data_batch_{number}").write_bytes((folder / "data_batch_1").read_bytes())
+    assert f"data_batch_{kept + 1}: says that it is training batch 1 of 5: download" in refused(folder)
+
+
+@pytest.mark.parametrize("form", ["binary", "pickled"])
+def test_last_batches_that_nothing_tells(tmp_path: Path, form: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What is usual of CIFAR-10 is said, by its classes; other datasets in its form have as many as they have."""
+    folder = tmp_path / "c"
+    cifar_folder(folder, batches=2)
+    known = batch(folder / "batches.meta")
+    suffix = ".bin" if form == "binary" else ""
+    for number in (1, 2):
+        values = batch(folder / f"data_batch_{number}")
+        if suffix:
+            records = np.concatenate([np.array([values[b"labels"]], np.uint8).T, values[b"data"]], axis=1)
+            records.tofile(folder / f"data_batch_{number}.bin")
+            (folder / f"data_batch_{number}").unlink()
+            (folder / "batches.meta.txt").write_bytes(b"\n".join(known[b"label_names"]))
+        else:
+            (folder / f"data_batch_{number}").write_bytes(changed(batch_label=None)(values))
+    assert 8 == len(packed(folder, tmp_path / "o.lmdb")[1])
+    assert "" == caplog.text
+    names = b"airplane automobile bird cat deer dog frog horse ship truck".split()
+    (folder / "batches.meta.txt").write_bytes(b"\n".join(names))
+    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": names}, 2))
+    assert 8 == len(packed(folder, tmp_path / "p.lmdb")[1])
+    lacks = ", ".join(f"data_batch_{number}{suffix}" for number in (3, 4, 5))
+    assert f"c: lacks {lacks} of CIFAR-10: download it again if it should be whole" in caplog.text
+
+
 @pytest.mark.parametrize("content", [b"", pickle.dumps({}, 2), pickle.dumps({b"label_names": [1, 2]}, 2)])
 def test_damaged_names(tmp_path: Path, content: bytes) -> None:
     """Without the names of classes, nothing is packed."""
