@@ -31,7 +31,8 @@ class ListWish:
 class ListCollate:
     """
     Makes of batches with flat elements, ``(N, ...)`` and counts ``(B,)``, those that ``wishes`` name for fields of
-    lists. Batches are in the ``form`` of a dataset's samples; perhaps with more values at the end.
+    lists. Batches are in the ``form`` of a dataset's samples; perhaps with more values at the end. Of views, there is a
+    list of such elements with one array of counts, and each is made the same of.
 
     It comes last, on the device: transforms of batches see all pictures as one tensor, and padding stays 0.
     """
@@ -78,7 +79,11 @@ class ListCollate:
         return rows, counts
 
     def _made(self, name: str, rows: Any, counts: NDArray[np.int64]) -> Any:
+        """Return what is made of the elements of a field, or of each of their views; these have one mask."""
         wish = self.wishes[name]
+        if isinstance(rows, list):
+            views = [self._made(name, view, counts) for view in rows]
+            return ([padded for padded, _ in views], views[0][1]) if wish.how == "pad" else views
         if wish.how != "pad" or isinstance(rows, np.ndarray) or rows.device.type != "cpu":
             return collate_elements(rows, counts, wish.how, is_optional=wish.is_optional)
         # On the host without torch's threads: see PlainProducer on forked children.

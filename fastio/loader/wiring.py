@@ -773,8 +773,6 @@ def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
     steps = [step for step in pixels.every_transform if isinstance(step, Mosaic)]
     one = "it is for one picture a sample"
     unfit = {
-        "views=": (pixels.views is not None, one),
-        "repeats=": (pixels.repeats != 1, one),
         "cache=": (pixels.cache is not None, one),
         "decode=": (pixels.decode != "cpu", one),
         str(steps[0] if steps else ""): (bool(steps), "its pieces are of one picture a sample each"),

@@ -26,6 +26,7 @@ from fastio.transforms import (
     RandomRotation,
     ToDtype,
 )
+from fastio.transforms.views import view_seed
 from tests.conftest import encode
 
 COUNTS = [2, 0, 1, 3, 0, 0, 1, 4, 2, 0, 1]
@@ -334,14 +335,91 @@ def test_wrong_collates_of_lists(tmp_path: Path) -> None:
         assert 1 == len(list(loader))
 
 
+VIEWS = [(2, CROPS), (1, [RandomResizedCrop(12), Normalize([0.5] * 3, [0.25] * 3)])]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=7),
+    st.integers(1, 4),
+    st.sampled_from(["flat", "list", "pad", "nested"]),
+    st.sampled_from([None, ("images", "label"), "images"]),
+    st.sampled_from(["PNG", "TIFF"]),
+)
+def test_views_of_lists(tmp_path: Path, counts: list[int], size: int, how: str, fields: Any, form: str) -> None:
+    """Each picture of a sample is in each view as in a loader of this view alone; counts and masks come once."""
+    dataset = FastDataset(write(tmp_path / "s.lmdb", counts, form=form), fields=fields)
+    names = [name for name in ("images", "control") if name in dataset.form.names]
+    wish: Any = dict.fromkeys(names, how)
+    with FastLoader(dataset, size, views=VIEWS, seed=5, collate=wish) as loader:
+        batches = list(loader)
+        assert loader.receipt().is_exact
+    for view, steps in enumerate(steps for count, steps in VIEWS for _ in range(count)):
+        with FastLoader(dataset, size, transforms=steps, seed=view_seed(5, view)) as alone:
+            for expected, batch in zip(alone, batches, strict=True):
+                for name in names:
+                    found = entries(batch, dataset, name, how)
+                    seen = (found[0][view], found[1]) if how in ("flat", "pad") else found[view]
+                    rows, rows_counts = entries(expected, dataset, name)
+                    check_lists(seen, rows, rows_counts, how, is_optional=name == "control")
+
+
+def test_repeats_of_lists(tmp_path: Path) -> None:
+    """All comes again as if each sample came again: pictures, counts and columns; a bad sample is left out of both."""
+    path = write(tmp_path / "s.lmdb")
+    dataset = FastDataset(path, fields=("images", "control", "label"))
+    steps = [*CROPS, Normalize([0.5] * 3, [0.25] * 3)]
+    with FastLoader(dataset, 4, transforms=steps, repeats=2, seed=5) as loader:
+        batches = list(loader)
+    parts = []
+    for view in range(2):
+        with FastLoader(dataset, 4, transforms=steps, seed=view_seed(5, view)) as loader:
+            parts.append(list(loader))
+    for batch, *views in zip(batches, *parts, strict=True):
+        for place in range(2):
+            for found, each in zip(batch[place], zip(*(view[place] for view in views), strict=True), strict=True):
+                assert torch.equal(torch.cat(each), found)
+        assert batch[2].tolist() == [label for view in views for label in view[2].tolist()]
+    damage(path, 7, 2)
+    good, bad = [count for i, count in enumerate(COUNTS) if i != 7], sum(COUNTS[:7]) + 2
+    with FastLoader(dataset, 11, on_error="skip", transforms=CROPS, repeats=2) as loader:
+        (batch,) = loader
+    assert good * 2 == batch[0][1].tolist()
+    assert sum(good) * 2 == len(batch[0][0])
+    with FastLoader(dataset, 11, on_error="skip", transforms=CROPS, views=2) as loader:
+        (batch,) = loader
+    assert good == batch[0][1].tolist()
+    assert [sum(good)] * 2 == list(map(len, batch[0][0]))
+    with FastLoader(dataset, 11, on_error="zero", transforms=CROPS, views=2) as loader:
+        (batch,) = loader
+    assert [[bad]] * 2 == [[place for place, image in enumerate(view) if not image.any()] for view in batch[0][0]]
+
+
+def test_views_are_decoded_once(tmp_path: Path) -> None:
+    """Two views of a JPEG cost one decoding: the codec is asked for each picture once, and states know samples."""
+    path = write(tmp_path / "s.lmdb", form="JPEG")
+    dataset = FastDataset(path, fields=("images", "label"))
+    with FastLoader(dataset, 2, views=VIEWS, seed=3, shuffle=True) as loader:
+        whole = list(loader)
+        assert sum(COUNTS) == loader.stats.pictures.native
+    with FastLoader(dataset, 2, views=VIEWS, seed=3, shuffle=True) as loader:
+        first = list(islice(loader, 2))
+        state = loader.state_dict()
+    with FastLoader(dataset, 2, views=VIEWS, seed=3, shuffle=True) as loader:
+        loader.load_state_dict(state)
+        rest = list(loader)
+    for expected, found in zip(whole, [*first, *rest], strict=True):
+        assert expected[0][1].tolist() == found[0][1].tolist()
+        assert all(torch.equal(one, other) for one, other in zip(expected[0][0], found[0][0], strict=True))
+
+
 def test_what_does_not_go_with_lists(tmp_path: Path) -> None:
     """Each option that knows one picture a sample is refused in one line."""
     path = write(tmp_path / "s.lmdb", size=24)
     dataset = FastDataset(path)
     unfit: list[tuple[dict[str, Any], str]] = [
-        ({"views": [(1, CROPS), (1, CROPS)]}, "views= does not go with lists of encoded pictures in 'images' yet"),
-        ({"repeats": 2, "transforms": CROPS}, "repeats= does not go with"),
-        ({"cache": "ram"}, "cache= does not go with"),
+        ({"cache": "ram"}, "cache= does not go with lists of encoded pictures in 'images' yet"),
+        ({"repeats": 2, "transforms": CROPS}, "repeats= is for pictures and columns, but the samples have refs, ids"),
         ({"transforms": [*CROPS, MixUp(num_classes=11)]}, "take transforms that native threads run"),
         (
             {"transforms": [*CROPS, PerSample(lambda picture: picture)]},

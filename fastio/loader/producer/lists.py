@@ -23,6 +23,7 @@ from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk,
 from fastio.loader.producer.pillow_threads import PillowCount
 from fastio.loader.producer.rows import laid_out
 from fastio.store.index.elements import Elements
+from fastio.transforms.fused import PicturePass
 from fastio.transforms.pick import Pick
 from fastio.types.spans import elements_of
 
@@ -54,8 +55,9 @@ class PendingElements:
     """
     A field of lists whose elements become rows of one array, pictures or arrays of fixed shape; see PendingFields.
 
-    The batch has ``(N, ...)`` of all N elements, and how many each sample has, int64 ``(B,)``. Raises SchemaError for
-    pictures that do not fit together.
+    The batch has ``(N, ...)`` of all N elements, and how many each sample has, int64 ``(B,)``; of views a list of such
+    arrays with one count, or of repeats ``(R * N, ...)`` and ``(R * B,)``, as of samples that come R times. Raises
+    SchemaError for pictures that do not fit together.
     """
 
     def __init__(
@@ -71,9 +73,13 @@ class PendingElements:
         if elements.stop > elements.start:
             self._decoding = decoder.begin(RowPart(chunk, elements))
         else:
-            shape = self._shape() if field.patches is None else (field.patches.pixels, _ANY_PICTURE[2])
-            rows, value = decoder.buffers[0].take_rows((0, *shape), field.reader.dtype)
-            self._decoded = DecodedRows([rows], [value])
+            passes = (field.fused, *field.others) if field.is_list else (field.fused,)
+            shapes = [self._shape(view, fused) for view, fused in enumerate(passes)]
+            taken = [
+                buffers.take_rows((0, *shape), field.reader.dtype)
+                for buffers, shape in zip(decoder.buffers, shapes, strict=True)
+            ]
+            self._decoded = DecodedRows([rows for rows, _ in taken], [value for _, value in taken])
 
     @property
     def pictures(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -86,14 +92,16 @@ class PendingElements:
             return np.zeros((int(self._firsts[-1]), 2), np.int64), self._firsts
         return planned.grids, self._firsts
 
-    def _shape(self) -> tuple[int, ...]:
-        """Return the shape of rows for a batch that has none: that of others, if it is known without them."""
+    def _shape(self, view: int, fused: PicturePass | None) -> tuple[int, ...]:
+        """Return the shape of rows of a view for a batch that has none: that of others, if it is known without them."""
         field, chunk = self._field, self._chunk
+        if field.patches is not None:
+            return field.patches.pixels, _ANY_PICTURE[2]
         if chunk.shape is not None:
-            return chunk.shape
+            return chunk.others[view - 1].shape if view else chunk.shape
         stored = np.array([_ANY_PICTURE], np.int64)
-        if field.fused is not None:
-            stored = field.fused.plan(np.zeros(1, np.int64), stored, epoch=chunk.epoch).shapes
+        if fused is not None:
+            stored = fused.plan(np.zeros(1, np.int64), stored, epoch=chunk.epoch).shapes
         return field.row_shape(stored[0])
 
     def errors(self) -> dict[int, SampleError]:
@@ -115,7 +123,10 @@ class PendingElements:
             value, self.counts = self._decoded.patches(patches, grids, elements, self._output)
         else:
             rows = self._decoded.blanked() if elements is None else self._decoded.at(elements, self._output)
-            value = laid_out(self._field, rows[0], self._output)
+            views = [laid_out(self._field, each, self._output) for each in rows]
+            value = views if self._field.is_list else views[0]
+        if not self._field.is_list:
+            counts = np.tile(counts, 1 + len(self._field.others))
         return {self.name: (value, self._output.of(counts))}
 
     def cancel(self) -> None:
