@@ -168,8 +168,11 @@ class StoredTable:
         field = store.schema[column["field"]]
         if "kind" in column:
             kind, files = COLUMN_KINDS[column["kind"]], FieldAsFiles(field, is_first=False)
-            spans = sound_values(store, field.name, indices)
-            return [kind.encode(files.content(view).tobytes()) for view in spans.views()]
+            values, which, counts = located(store, field.name, indices)
+            texts = [
+                kind.encode(files.content(view).tobytes()) for view in sound_values(values, field.name, which).views()
+            ]
+            return texts if counts is None else store.elements(field.name).grouped(texts, counts)
         if not field.is_column:
             values, which, counts = located(store, field.name, indices)
             found = decoded(field.element, sound_values(values, field.name, which))

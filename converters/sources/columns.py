@@ -96,17 +96,19 @@ class SourceColumns:
                 pictures = f"{_LISTS}names of pictures"
             if pictures:
                 column = shlex.quote(name)
-                loss = self._loss(pictures, column, is_taken=self.takes_lists and _has_files(value))
+                loss = self._loss(pictures, column, value)
                 raise ColumnRefusedError(
                     f"{self.place}: {self.noun} {name!r} holds {pictures}, {loss}; --without {column} leaves it out",
                     name,
                 )
 
-    def _loss(self, pictures: str, column: str, *, is_taken: bool) -> str:
-        """What would become of them, and another way out if there is one; ``is_taken``: as lists of pictures."""
-        is_list = pictures.startswith(_LISTS)
+    def _loss(self, pictures: str, column: str, value: object) -> str:
+        """What would become of them, and another way out if there is one."""
+        is_list, is_taken = pictures.startswith(_LISTS), self.takes_lists and _has_files(value)
         if pictures.endswith("names of pictures"):
             keeps = f"--field NAME={column}:{'json' if is_list else 'text'} keeps the names alone"
+            if self.takes_lists and all(map(names_picture, value if isinstance(value, (list, tuple)) else [value])):
+                return f"and only these would be packed: --root FOLDER packs the files, {keeps}"
             return f"{_WRITTEN}: {keeps}" if is_list else f"and only these would be packed: {keeps}"
         if is_list and not is_taken:
             return _WRITTEN

@@ -63,6 +63,7 @@ def open_source(  # noqa: PLR0913 - an option each
             split=split,
             has_fields=bool(fields),
             has_labels=has_labels,
+            has_root=root is not None,
             with_text=False,
             remote=remote,
         )

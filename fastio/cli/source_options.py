@@ -212,6 +212,7 @@ class SourceArguments:
             split=split,
             has_fields=bool(self.fields),
             has_labels=self.labels is not None,
+            has_root=self.root is not None,
             is_table=bool(self.of_tables),
             about_text=about_text,
             remote=remote,

@@ -63,6 +63,7 @@ def _content(path: str, options: Unpacked, *, check: bool) -> FolderContent | st
         split=options.split,
         has_fields=bool(options.fields),
         has_labels=options.labels is not None,
+        has_root=options.root is not None,
         with_text=options == AS_IT_IS,
     )
     return "" if found.is_text or found.kind.takes_ids else _list_samples(found, options, path, check=check)

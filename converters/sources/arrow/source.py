@@ -17,7 +17,15 @@ from fastio.converters.fields.values import EncodedField
 from fastio.converters.labels.columns import ALL_OTHERS, LabelOptions
 from fastio.converters.labels.file import learn_classes
 from fastio.converters.labels.values import TableLabels
-from fastio.converters.sources.arrow.columns import columns_of, is_bytes, is_list, is_list_of_bytes, plain_type, type_at
+from fastio.converters.sources.arrow.columns import (
+    columns_of,
+    is_bytes,
+    is_list,
+    is_list_of_bytes,
+    is_text_or_list,
+    plain_type,
+    type_at,
+)
 from fastio.converters.sources.arrow.placed import PlacedColumn, PlacedField, in_arrow, in_parquet
 from fastio.converters.sources.arrow.reading import (
     check_cached,
@@ -546,7 +554,7 @@ def _asked(table: TableHead, choice: FieldChoice, features: Mapping[str, Any]) -
     feature = feature_at(features, path)
     if choice.field is not None:
         is_label = choice.name == _LABEL and choice.field == Field(_LABEL, *FIELD_TYPES["label"])
-        takes_bytes = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
+        takes_bytes = choice.field.element.traits.is_picture or type_of(choice.field.element) == "bytes"
         kind = column_kind(_values_at(table, path)) if takes_bytes else None
         _check_lists(
             f"{table.place}: --field {choice}: column {choice.where!r}",
@@ -566,9 +574,11 @@ def _check_lists(where: str, field: Field, type_: Any) -> None:
 
 
 def _values_at(table: TableHead, path: Sequence[str]) -> list[Any]:
-    """The first texts of a column, or of a part of its structs, that are not empty; none of other columns."""
-    types = pyarrow("to read tables").types
-    if not any(is_(type_at(table.place, table.schema, path)) for is_ in (types.is_string, types.is_large_string)):
+    """
+    The first texts of a column, or of a part of its structs, or lists of them, that are not empty; none of other
+    columns.
+    """
+    if not is_text_or_list(type_at(table.place, table.schema, path)):
         return []
     values = (value_at(value, path[1:]) for value in table.columns.first_values(path[0]))
     return [value for value in values if not is_empty(value)][:FIRST_VALUES]
@@ -633,7 +643,8 @@ def _label_words(type_: Any) -> str:
 
 def _by_rule(table: TableHead, paths: Sequence[tuple[str, ...]], features: Mapping[str, Any]) -> Iterator[Column]:
     """
-    All these columns, under their own names, except that the only picture that is not a mask is called image.
+    All these columns, under their own names, except that the only picture that is not a mask is called image, and lists
+    of pictures kept as text images.
 
     A label is a number; a picture in a column of that name is a mask, and a list is called labels.
     """
@@ -648,8 +659,9 @@ def _by_rule(table: TableHead, paths: Sequence[tuple[str, ...]], features: Mappi
         is_picture = name == _LABEL and table.peek(path) is not None
         name = "mask" if is_picture else "labels" if name == _LABEL else name
         found.append(_of_type(table, name, path, feature_at(features, path)))
-    pictures = [each for each in found if each.field.traits.is_picture and not each.field.traits.is_mask]
-    is_free = not any(each.field.name == "image" for each in found)
+    pictures = [each for each in found if each.field.element.traits.is_image and (each.kind or not each.field.is_list)]
+    name = "images" if pictures and pictures[0].field.is_list else "image"
+    is_free = not any(each.field.name == name for each in found)
     for each in found:
         renamed = is_free and [each] == pictures
-        yield replace(each, field=replace(each.field, name="image")) if renamed else each
+        yield replace(each, field=replace(each.field, name=name)) if renamed else each

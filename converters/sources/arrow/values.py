@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from fastio.converters.fields.problems import list_problems
 from fastio.converters.fields.values import EncodedField, encode_values
 from fastio.converters.sources.arrow.columns import is_bytes, is_list, is_list_of_bytes, is_picture_struct, plain_type
 from fastio.converters.sources.arrow.reading import inner_feature, plain_array, python_values, value_bytes
-from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded, field_of_bytes
+from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded, decoded_elements, field_of_bytes
 from fastio.converters.sources.optional import pyarrow
 from fastio.errors import SourceError
 from fastio.types.field_types import FIELD_TYPES
@@ -123,15 +124,22 @@ def stays_bytes(field: Field, type_: Any) -> bool:
 
 
 def decode_array(kind: ColumnKind, field: Field, array: Any, *, where: str) -> EncodedField:
-    """Encode one value per sample of a column of this kind, ``where``. Null and damaged values are problems."""
-    values, problems = list[bytes](), dict[int, str]()
+    """
+    Encode one value, or one list of them, per sample of a column of this kind, ``where``. Damaged values are problems,
+    and so is null, but in place of a list.
+    """
+    values, problems = list[Any](), dict[int, str]()
     for i, value in enumerate(python_values(plain_array(array))):
-        data, problem = decoded(kind, value, where)
-        values.append(data)
+        if field.is_list:
+            elements, problem = decoded_elements(kind, field, value, where)
+            values.append(next(iter(elements), None) if field.is_optional else elements)
+        else:
+            data, problem = decoded(kind, value, where)
+            values.append(data)
         if problem:
             problems[i] = problem
     encoded = encode_values(field, values)
-    return EncodedField(encoded.spans, encoded.column, {**encoded.problems, **problems})
+    return replace(encoded, problems={**encoded.problems, **problems})
 
 
 def joined(parts: Sequence[EncodedField]) -> EncodedField:

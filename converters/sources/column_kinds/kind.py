@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from fastio._native import image_kind
+from fastio.converters.fields.problems import list_problems
 from fastio.types.field_types import FIELD_TYPES
 from fastio.types.picture_kinds import PNG_SIGNATURE, UNKNOWN
 from fastio.types.schema import Field
 
-__all__ = ["ColumnKind", "begins_picture", "decoded", "field_of_bytes"]
+__all__ = ["ColumnKind", "begins_picture", "decoded", "decoded_elements", "field_of_bytes"]
 
 _MASKS: Final = re.compile(r"(?:.*_)?(?:masks?|annotations?|segmentations?)\Z")
 _PNG_DEPTH: Final = 24  # where a PNG says how many bits a number has
@@ -47,6 +48,22 @@ def decoded(kind: ColumnKind, value: Any, where: str) -> tuple[bytes, str]:
         return kind.decode(value), ""
     except ValueError as exc:
         return b"", f"has a value in the column {where!r} that {exc}"
+
+
+def decoded_elements(kind: ColumnKind, field: Field, value: Any, where: str) -> tuple[list[bytes], str]:
+    """
+    Return the bytes that the elements of a list in the column ``where`` stand for, and one sentence if one of them
+    stands for none; null is an empty list. ``field`` says whether the value is one that may be missing instead.
+    """
+    if value is None or (value == "" and field.is_optional):
+        return [], ""
+    if field.is_optional == isinstance(value, list):
+        expected = "one value or none" if field.is_optional else "a list"
+        return [], f"has {value!r:.60} in the column {where!r}, expected {expected}"
+    found = [decoded(kind, each, where) for each in ([value] if field.is_optional else value)]
+    problems = {i: problem for i, (_, problem) in enumerate(found) if problem}
+    bad = list_problems(np.array([len(found)]), problems, is_optional=field.is_optional)
+    return [data for data, _ in found], bad.get(0, "")
 
 
 def begins_picture(data: bytes | bytearray | memoryview) -> bool:

@@ -190,8 +190,9 @@ class _Planner:
         is_of_bytes = field.element.traits.is_picture or type_of(field.element) == "bytes"
         if not is_of_bytes and (guess is None or not guess.title.endswith(FILE_TITLES + LIST_TITLES)):
             return PlannedColumn(choice.name, path, field)
-        names = guess is not None and guess.kind is None and guess.kinds <= {"text", "json", "null"}
-        if guess is None or not names:
+        if guess is not None and guess.kind is not None:
+            return PlannedColumn(choice.name, path, field, kind=guess.kind)
+        if guess is None or not guess.kinds <= {"text", "json", "null"}:
             raise SourceError(
                 f"{self.where}: --field {choice}: {type_of(field)} takes a column that names files; "
                 f"--field {choice.name}={choice.where}:json keeps the values of any other"
@@ -209,15 +210,20 @@ class _Planner:
         return PlannedColumn(choice.name, path, field or field_of(choice.name, "json"))
 
     def _called_image(self, columns: list[PlannedColumn]) -> list[PlannedColumn]:
-        """The columns, of which the only one with pictures that are no masks is called image unless the user says."""
-        pictures = [each for each in columns if each.kind and each.field and each.field.traits.is_image]
-        is_free = not any(each.is_file or each.name == "image" for each in columns)
-        if len(pictures) != 1 or not is_free or pictures[0].name in _names(self.options):
+        """
+        The columns, of which the only one with pictures that are no masks is called image, or images if it has lists,
+        unless the user says.
+        """
+        pictures = [each for each in columns if each.kind and each.field and each.field.element.traits.is_image]
+        if len(pictures) != 1 or pictures[0].name in _names(self.options):
             return columns
-        return [
-            replace(each, name="image", field=field_of("image", "image")) if each is pictures[0] else each
-            for each in columns
-        ]
+        (only,) = pictures
+        assert only.field is not None
+        name = "images" if only.field.is_list else "image"
+        if any(each.is_file or each.name == name for each in columns):
+            return columns
+        named = replace(only, name=name, field=replace(only.field, name=name))
+        return [named if each is only else each for each in columns]
 
     def _of_guess(self, name: str, guess: ColumnGuess) -> PlannedColumn:
         """A column whose values tell its type; ``name`` is "" if its title is to."""

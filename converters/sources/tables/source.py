@@ -512,9 +512,9 @@ def names_pictures(path: str) -> bool:
     table = TableFile(path)
     row = table.first() or {}
     files = [*_parts(row.get("file_name")), *_parts(row.get("file_names"))]
-    if any(map(_names_picture, files)) or (not table.has_columns and any(map(holding, row.values()))):
-        return True
     parts = [] if table.has_columns else [part for value in row.values() for part in _parts(value)]
+    if any(map(_names_picture, files)) or any(map(holding, parts)):
+        return True
     names = list(filter(_names_picture, parts))
     if "text" in row:
         folder = os.path.dirname(path)  # noqa: PTH120 - "" for a name alone

@@ -64,6 +64,7 @@ def recognise(  # noqa: PLR0913 - an option each
     split: str | None = None,
     has_fields: bool = False,
     has_labels: bool = False,
+    has_root: bool = False,
     is_table: bool = False,
     with_text: bool = True,
     about_text: bool = False,
@@ -73,7 +74,8 @@ def recognise(  # noqa: PLR0913 - an option each
     Answer what ``path`` is, by the names in it and the beginnings of files; ``kind`` is the user's own answer.
 
     A table is text unless it holds pictures, or options were given that only samples have (``is_table``); those that
-    only text has (``about_text``) decide for text. Without ``with_text``, everything is samples. A table behind a URL
+    only text has (``about_text``) decide for text. ``has_root`` says that the folder of the files is given that a table
+    names. Without ``with_text``, everything is samples. A table behind a URL
     is brought here as ``remote`` says; without it, URLs are refused. Raises SourceError if the path is nothing that is
     known, saying what was seen in it, or if it could be meant in two ways.
     """
@@ -95,6 +97,7 @@ def recognise(  # noqa: PLR0913 - an option each
                 split=split,
                 has_fields=has_fields,
                 has_labels=has_labels,
+                has_root=has_root,
                 is_table=is_table,
                 with_text=with_text,
                 about_text=about_text,
@@ -118,7 +121,7 @@ def recognise(  # noqa: PLR0913 - an option each
     place = SourcePath(path)
     if named is not None:
         return Recognised(place, named, is_text=False, is_named=True)
-    found, signs = _detect(place, has_fields=has_fields, has_labels=has_labels)
+    found, signs = _detect(place, has_fields=has_fields, has_labels=has_labels, has_root=has_root)
     if split is not None and not (found.own_labels or has_labels):
         _check_table_of(whole, split)
     return Recognised(place, found, is_text=False, is_named=False, signs=signs)
@@ -136,6 +139,7 @@ def not_packed(path: str, options: Unpacked = AS_IT_IS, *, why: str = "") -> str
             split=options.split,
             has_fields=bool(options.fields),
             has_labels=options.labels is not None,
+            has_root=options.root is not None,
             with_text=options == AS_IT_IS,
         )
         if found.kind.open_detected is not None and not found.is_text:  # it may be doubtful, and says what to type then
@@ -197,7 +201,7 @@ def _only(path: str, signs: dict[str, str]) -> tuple[str, str]:
     return next(iter(signs.items()), ("", ""))
 
 
-def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> tuple[SourceKind, str]:
+def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool, has_root: bool) -> tuple[SourceKind, str]:
     """
     The one kind of samples that ``place`` shows signs of, and these.
 
@@ -206,7 +210,8 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> tuple[S
     signs = {
         name: words
         for name, each in SOURCES.items()
-        if (has_fields or not each.needs_fields) and (words := each.signs(place))
+        if (has_fields or not each.needs_fields)
+        and (words := each.signs(place) or (each.signs_of_names(place) if has_root else ""))
     }
     if has_labels and any(not SOURCES[name].own_labels for name in signs):
         signs = {

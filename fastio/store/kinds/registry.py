@@ -80,7 +80,8 @@ class SourceKind:
     ``signs`` examines a path and says in a few words what indicates samples of this kind ("3 images"), "" if nothing
     does. Without ``--source-kind``, a path is opened only if exactly one kind sees signs: nothing is guessed. Kinds in
     ``covers`` do not count then: this one knows that there is more in the path than they see. With ``needs_fields``,
-    its signs count only if fields are asked for: without them, the path is something else.
+    its signs count only if fields are asked for: without them, the path is something else. ``signs_of_names`` are
+    further ones, which count if the user says where the files are that a table names.
 
     Text is recognised by the ``suffixes`` of its file, or of the files in its folder; a folder also by a file with one
     of the names ``marks``, or by a file in it that ``is_text_file`` recognises. ``text_kinds`` are the names of kinds
@@ -105,6 +106,7 @@ class SourceKind:
     name: str
     what: str
     signs: Callable[[SourcePath], str] = lambda _: ""
+    signs_of_names: Callable[[SourcePath], str] = lambda _: ""
     open: Callable[..., Any] | None = None
     open_detected: Callable[..., Any] | None = None
     open_text: Callable[..., Any] | None = None
@@ -407,6 +409,7 @@ _TABLE = SourceKind(
     name="table",
     what="a table",
     signs=_table_signs,
+    signs_of_names=lambda place: "a table" if _is_table(place) else "",
     open=later(f"{_IN}.tables.source:open_table"),
     own_labels="a table has its own labels (--label-column names the column)",
     takes_fields=True,

@@ -13,7 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from fastio import Writer
 from fastio.cli import cli
 from fastio.converters.sources.column_kinds import COLUMN_KINDS
 from fastio.store import open_store
@@ -184,6 +187,96 @@ def test_a_table_of_texts_and_pictures(tmp_path: Path, name: str) -> None:
 
     run("pack", source, tmp_path / "t.lmdb", "--field", "shot=shot:text")
     assert [ENCODE["base64"](each).encode() for each in PICTURES] == pictures(tmp_path / "t.lmdb", "shot")
+
+
+# Lists of such texts.
+
+LISTS: list[list[bytes] | None] = [PICTURES[:1], [], PICTURES[1:3], None, PICTURES[3:] * 2]
+OF_LISTS = ("a.jsonl", "a.json", "a.parquet", "a.arrow")
+
+
+def in_lists(encode: Any, lists: list[Any]) -> list[dict[str, Any]]:
+    """Rows of M3IT's layout: lists of pictures as text beside an instruction."""
+    return [
+        {"image_base64_str": None if each is None else list(map(encode, each)), "instruction": f"q{i}"}
+        for i, each in enumerate(lists)
+    ]
+
+
+def lists_in(store: Path, field: str = "images") -> list[list[bytes]]:
+    """What a store keeps of a field of lists."""
+    with open_store(store) as opened:
+        elements = opened.elements(field)
+        views = iter(elements.spans(field, np.arange(len(elements))).views())
+        return [[next(views).tobytes() for _ in range(count)] for count in elements.counts.tolist()]
+
+
+@pytest.mark.parametrize("kind", ENCODE)
+@pytest.mark.parametrize("name", OF_LISTS)
+def test_lists_from_a_table_and_back(tmp_path: Path, name: str, kind: str) -> None:
+    """One command packs lists of any length; null is an empty one; tables of JSON are written again with texts."""
+    source, out = write(tmp_path / name, in_lists(ENCODE[kind], LISTS)), tmp_path / "o.lmdb"
+    said = run("pack", source, out)
+    assert f"decoded: {COLUMN_KINDS[kind].what}, as the field images" in said
+    assert "images: 0 to 2 pictures a sample, 5 in all" in said
+    assert [each or [] for each in LISTS] == lists_in(out)
+    assert "all good" in run("verify", out, "--against", source, "--decode")
+    run("unpack", out, tmp_path / "again")
+    again = tmp_path / "again" / (name if "json" in name else "")
+    run("pack", again, tmp_path / "p.lmdb")
+    assert [each or [] for each in LISTS] == lists_in(tmp_path / "p.lmdb")
+
+    run("pack", source, tmp_path / "t.lmdb", "--field", "texts=image_base64_str:text[*]")
+    texts = [[each.decode() for each in row] for row in lists_in(tmp_path / "t.lmdb", "texts")]
+    assert [list(map(ENCODE[kind], each or [])) for each in LISTS] == texts
+
+
+@pytest.mark.parametrize("name", OF_LISTS)
+def test_a_text_that_may_be_missing(tmp_path: Path, name: str) -> None:
+    """``image?`` takes a column of texts with nulls."""
+    table = rows(ENCODE["base64"])
+    table[2]["img"] = None
+    source = write(tmp_path / name, table)
+    said = run("pack", source, tmp_path / "o.lmdb", "--field", "image=img:image?")
+
+    assert "image: pictures in 3 of 4 samples" in said
+    assert [PICTURES[:1], PICTURES[1:2], [], PICTURES[3:]] == lists_in(tmp_path / "o.lmdb", "image")
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    lists=st.lists(st.none() | st.lists(st.sampled_from([*PICTURES, None, b"no picture"]), max_size=3), min_size=1),
+    name=st.sampled_from(OF_LISTS),
+)
+def test_lists_are_those_of_the_writer(
+    tmp_path_factory: pytest.TempPathFactory, lists: list[list[bytes | None] | None], name: str
+) -> None:
+    """None is shortened: a sample with a null or damaged text is a problem as a whole, as of ``Writer``."""
+    good = [row or [] for row in lists if all(each in PICTURES for each in row or ())]
+    if not any(good):
+        return
+    folder = tmp_path_factory.mktemp("lists")
+
+    def encode(data: bytes | None) -> str | None:
+        return None if data is None else ENCODE["base64"](data)
+
+    source = write(folder / name, in_lists(encode, [good[-1] or PICTURES, *lists]))
+    run("pack", source, folder / "o.lmdb", "--on-error", "skip", "--field", "images=image_base64_str:image[*]")
+    with Writer(folder / "w.lmdb", {"images": "image[*]"}, on_error="skip") as out:
+        for row in [good[-1] or PICTURES, *lists]:
+            out.write({"images": row or []})
+
+    assert [good[-1] or PICTURES, *good] == lists_in(folder / "o.lmdb") == lists_in(folder / "w.lmdb")
+
+
+def test_a_bad_text_in_a_list(tmp_path: Path) -> None:
+    """Its place is named, with file, row and column."""
+    table = in_lists(ENCODE["base64"], [PICTURES[:2], PICTURES])
+    table[1]["image_base64_str"][2] = "!" + table[1]["image_base64_str"][2]
+    for name in OF_LISTS:
+        said = run("pack", write(tmp_path / name, table), tmp_path / "o.lmdb", code=1)
+        assert "has a bad element, 3 of 4: it has a value in the column 'image_base64_str' that is not base64" in said
+        assert "a.jsonl:2" in said or "a/1" in said or "a.json:2" in said
 
 
 def test_texts_that_are_no_pictures(tmp_path: Path) -> None:

@@ -116,8 +116,8 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], str, str]] = {
     "jsonl, names in objects": (
         lambda f: _named(f, lambda name: {"parts": [{"image": name}]}), [], "image", "lists of names of pictures",
     ),
-    "table, base64 in lists": (
-        lambda f: lines(f / "a.jsonl", {"image": ["data:image/png;base64," + as_text(picture(0))], "t": "x"}),
+    "table, base64 in lists of lists": (
+        lambda f: lines(f / "a.jsonl", {"image": [["data:image/png;base64," + as_text(picture(0))]], "t": "x"}),
         ["--field", "t=t"], "image", "lists of pictures as base64 text",
     ),
     "tfrecord": (_records, ["--field", "caption=image/text"], "image/depth", "pictures"),

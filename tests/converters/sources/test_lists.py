@@ -301,7 +301,9 @@ def rows_of(names: Sequence[Any], title: str = "images") -> list[dict[str, Any]]
 
 
 def table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """A .json, or a .jsonl."""
+    """A .json, a .jsonl, or a file of Parquet or Arrow, in which a column is there with nulls or not at all."""
+    if path.suffix[1:] in WRITERS:
+        return WRITERS[path.suffix[1:]](path, pa.Table.from_pylist(list(rows)))
     text = json.dumps(rows) if path.suffix == ".json" else "".join(f"{json.dumps(row)}\n" for row in rows)
     path.write_text(text)
     return path
@@ -324,10 +326,14 @@ SAID: dict[str, tuple[str, list[Any], list[str], str]] = {
 
 
 @pytest.mark.parametrize("name", SAID)
-@pytest.mark.parametrize("suffix", ["json", "jsonl"])
+@pytest.mark.parametrize("suffix", ["json", "jsonl", "parquet", "feather"])
 def test_names_of_files_take_one_command(tmp_path: Path, root: Path, name: str, suffix: str) -> None:
     """Every list is packed, in the order of its names; chats stay JSON, and a column may give the keys."""
     title, names, options, type_ = SAID[name]
+    if suffix in WRITERS:  # whose lists have no single names among them
+        names = [
+            [each] if type_ == "image[*]" and isinstance(each, str) and each != "absent" else each for each in names
+        ]
     if type_ == "mask[*]":
         tree(root, {file: picture(i, mode="L") for i, file in enumerate(FILES)})
     source, out = table(tmp_path / f"a.{suffix}", rows_of(names, title)), tmp_path / "a.lmdb"
@@ -395,12 +401,13 @@ BAD: dict[str, tuple[list[str], str]] = {
 }
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_its_rows_problem(tmp_path: Path, root: Path, name: str) -> None:
+def test_a_bad_file_is_its_rows_problem(tmp_path: Path, root: Path, name: str, suffix: str) -> None:
     """The place in the list is named, the row is left out as a whole, and the other rows are there."""
     names, words = BAD[name]
     tree(root, {"bad.png": b"no picture", "empty.png": b""})
-    source = table(tmp_path / "a.jsonl", rows_of([["0.png"], names, ["1.png", "2.png"]]))
+    source = table(tmp_path / f"a.{suffix}", rows_of([["0.png"], names, ["1.png", "2.png"]]))
     assert words in run("pack", source, tmp_path / "a.lmdb", "--root", root, code=1)
     run("pack", source, tmp_path / "a.lmdb", "--root", root, "--on-error", "skip")
     with open_store(tmp_path / "a.lmdb") as store:
@@ -421,6 +428,10 @@ def test_what_names_no_files_is_said_in_a_line(tmp_path: Path, root: Path) -> No
             "column 'images' holds lists of",
         ),
         ((table(tmp_path / "e.jsonl", rows_of([["a/0.png"]])), "--root", root), "name their folder with --root"),
+        (
+            (table(tmp_path / "p.parquet", rows_of([["photos/0.png"]])), "--field", "n=id"),
+            "--root FOLDER packs the files, --field NAME=images:json keeps the names alone",
+        ),
         ((one, "--root", root, "--field", "t=conversations:text[*]"), "has a bad element, 1 of 2: it is dict"),
         ((one, "--root", root, "--field", "t=conversations.x:image[*]"), "image[*] takes a column that names files"),
         ((one, "--root", root, "--field", "images=images:image?"), "is a list of 2, expected one name or none"),
