@@ -731,13 +731,13 @@ class Pieces:
 class SpanIndex:
     """
     Where the values of all samples lie, as files have it: sample i's ``starts[i] * unit + base``
-    and ``sizes[i] * unit``.
+    and ``sizes[i] * unit``, both int64, uint32, uint16 or uint8.
 
     Shard k has the samples before ``ends[k]``, in a file of ``limits[k]`` bytes. Values have
     ``exact`` bytes, or if that is negative a multiple of ``multiple`` (0: none).
     """
 
-    def __init__(self, ends: NDArray[np.int64], limits: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None = None, *, start_pieces: Pieces | None = None, size_pieces: Pieces | None = None, checksum_pieces: Pieces | None = None, unit: int = 1, base: int = 0, exact: int = -1, multiple: int = 1) -> None: ...
+    def __init__(self, ends: NDArray[np.int64], limits: NDArray[np.int64], starts: NDArray[Any], sizes: NDArray[Any], checksums: NDArray[np.uint32] | None = None, *, start_pieces: Pieces | None = None, size_pieces: Pieces | None = None, checksum_pieces: Pieces | None = None, unit: int = 1, base: int = 0, exact: int = -1, multiple: int = 1) -> None: ...
 
     def pick(self, indices: NDArray[np.int64], shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None) -> int | None:
         """

@@ -22,7 +22,7 @@ from fastio.store.files import KINDS, ByteSource, StoreFiles, files_of
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT
 from fastio.store.foreign.sidecar import publish_sidecar
-from fastio.store.index.seal import SEAL_SIZE, IndexHeader, Seal, always_at, find_seal
+from fastio.store.index.seal import SEAL_SIZE, Expected, IndexHeader, Seal, always_at, find_seal
 from fastio.store.index.sealed import Intervals, Shard, bytes_from, check_array, hints_of, intervals_of, read_arrays
 from fastio.store.sets.names import SIDECAR_SUFFIX
 from fastio.types.spans import Spans
@@ -163,14 +163,14 @@ def _intervals(file: ByteSource, shard: Shard, seal_of_store: Seal) -> dict[str,
     header = IndexHeader.from_bytes(raw.tobytes(), path=path)
     arrays = read_arrays(file, header.places, hints=hints_of(shard.schema))
     file.release()
-    check_array(path, arrays, "metadata", ("|u1", (None,)))
+    check_array(path, arrays, "metadata", Expected("|u1", (None,)))
     if json.loads(arrays["metadata"].tobytes())["file"] != _stamp(seal_of_store):
         raise StoreCorrupt(f"{path}: they are those of another file, which had this name before")
     names = [each.name for each in shard.schema.payload if each.traits.is_image]
     for name in names:
         if f"{name}_interval_counts" in arrays:
-            check_array(path, arrays, f"{name}_interval_counts", ("<u4", (shard.count,)))
-            check_array(path, arrays, f"{name}_intervals", ("<u4", (None,)))
+            check_array(path, arrays, f"{name}_interval_counts", Expected("<u4", (shard.count,)))
+            check_array(path, arrays, f"{name}_intervals", Expected("<u4", (None,)))
     return intervals_of(path, arrays, names)
 
 

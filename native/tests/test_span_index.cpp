@@ -42,8 +42,8 @@ void test_entries_are_picked() {
   const std::array<std::uint32_t, 3> known{7, 8, 9};
   fastio::SpanIndex index{ends,
                           limits,
-                          {starts.data(), 1, 0, nullptr},
-                          {sizes.data(), 1, 0, nullptr},
+                          {bytes_of(starts).data(), 8, 1, 0, nullptr},
+                          {bytes_of(sizes).data(), 8, 1, 0, nullptr},
                           known.data(),
                           nullptr,
                           3,
@@ -60,7 +60,7 @@ void test_entries_are_picked() {
   EXPECT((checksums == std::array<std::uint32_t, 3>{9, 7, 9}));
   EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{1, 3, 0}, out) == 1);
   EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{1, 0, -huge}, out) == 2);
-  index.starts = {starts.data(), 2, 5, nullptr};
+  index.starts = {bytes_of(starts).data(), 8, 2, 5, nullptr};
   EXPECT(fastio::pick(index, std::array<std::int64_t, 2>{1, 0}, out) == 2);
   EXPECT(begins[0] == 45 && begins[1] == 25);
 }
@@ -70,8 +70,8 @@ void test_entries_that_cannot_be() {
   const std::vector<std::int64_t> starts{0, -1, huge, 90, 100}, sizes{8, 8, 8, 11, 0};
   fastio::SpanIndex index{ends,
                           limits,
-                          {starts.data(), 1, 0, nullptr},
-                          {sizes.data(), 1, 0, nullptr},
+                          {bytes_of(starts).data(), 8, 1, 0, nullptr},
+                          {bytes_of(sizes).data(), 8, 1, 0, nullptr},
                           nullptr,
                           nullptr,
                           5,
@@ -96,6 +96,34 @@ void test_entries_that_cannot_be() {
   EXPECT(!is_good(0) && is_good(4));
 }
 
+template <typename T>
+void test_entries_of_a_width() {
+  constexpr auto most = static_cast<std::int64_t>(std::numeric_limits<T>::max());
+  const std::array<std::int64_t, 1> ends{3}, limits{2 * most};
+  std::vector<T> starts{0, std::numeric_limits<T>::max(), 7}, sizes{9, 1, 2};
+  const std::array<std::uint32_t, 3> sums{
+      fastio::crc32(bytes_of(starts).first(sizeof(T))),
+      fastio::crc32(bytes_of(starts).subspan(sizeof(T), sizeof(T))),
+      fastio::crc32(bytes_of(starts).subspan(2 * sizeof(T)))};
+  fastio::Pieces pieces(bytes_of(starts), sums, sizeof(T));
+  const fastio::SpanIndex index{ends,
+                                limits,
+                                {bytes_of(starts).data(), sizeof(T), 1, 0, &pieces},
+                                {bytes_of(sizes).data(), sizeof(T), 1, 0, nullptr},
+                                nullptr,
+                                nullptr,
+                                3,
+                                -1,
+                                1};
+  std::array<std::int32_t, 3> shard{};
+  std::array<std::int64_t, 3> begins{}, lengths{};
+  const fastio::PickedSpans out{shard.data(), begins.data(), lengths.data(), nullptr};
+  starts[2] = 8;  // and no other piece
+  EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{1, 0, 2}, out) == 2);
+  EXPECT((begins == std::array<std::int64_t, 3>{most, 0, 0}));
+  EXPECT((lengths == std::array<std::int64_t, 3>{1, 9, 0}));
+}
+
 void test_damage_is_seen_where_it_is_touched() {
   const std::array<std::int64_t, 1> ends{4}, limits{100};
   std::vector<std::int64_t> starts{0, 1, 2, 3}, sizes{1, 1, 1, 1};
@@ -109,8 +137,8 @@ void test_damage_is_seen_where_it_is_touched() {
   fastio::Pieces known_pieces(bytes_of(known), known_sums, 8);
   const fastio::SpanIndex index{ends,
                                 limits,
-                                {starts.data(), 1, 0, &start_pieces},
-                                {sizes.data(), 1, 0, nullptr},
+                                {bytes_of(starts).data(), 8, 1, 0, &start_pieces},
+                                {bytes_of(sizes).data(), 8, 1, 0, nullptr},
                                 known.data(),
                                 &known_pieces,
                                 4,
@@ -134,6 +162,9 @@ int main() {
   test_pieces_are_compared_once_and_where_asked();
   test_entries_are_picked();
   test_entries_that_cannot_be();
+  test_entries_of_a_width<std::uint8_t>();
+  test_entries_of_a_width<std::uint16_t>();
+  test_entries_of_a_width<std::uint32_t>();
   test_damage_is_seen_where_it_is_touched();
   return failures;
 }

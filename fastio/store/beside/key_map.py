@@ -26,7 +26,7 @@ from fastio.errors import StoreCorrupt, StoreError, StoreNotFound
 from fastio.store.beside.match import KeyMatch, Odd, match_keys
 from fastio.store.files import open_file
 from fastio.store.foreign.sidecar import index_places, publish_sidecar
-from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, find_seal
+from fastio.store.index.seal import SEAL_SIZE, Expected, IndexHeader, always_at, find_seal
 from fastio.store.index.sealed import bytes_from, check_array, read_arrays
 from fastio.store.index.store import SealedStore
 from fastio.types.schema import Schema
@@ -107,7 +107,7 @@ def _read(place: str, bound: Mapping[str, Any], samples: int, others: int) -> Ke
             raise StoreCorrupt(f"{place}: its header is damaged, or that of another kind of file: {_REMAKE}")
         header = IndexHeader.from_bytes(raw.tobytes(), path=place)
         arrays = read_arrays(file, header.places, advice=_REMAKE)
-        check_array(place, arrays, "metadata", ("|u1", (None,)), advice=_REMAKE)
+        check_array(place, arrays, "metadata", Expected("|u1", (None,)), advice=_REMAKE)
         said = json.loads(arrays["metadata"].tobytes())
         if {name: said.get(name) for name in bound} != bound:
             _LOG.info("%s: is the map of other contents than those of the stores now: made anew", place)
@@ -125,7 +125,8 @@ def _rows(place: str, arrays: Mapping[str, NDArray[Any]], samples: int, others: 
     rows = arrays.get("rows")
     if rows is None:
         return None
-    check_array(place, arrays, "rows", (rows.dtype.str if rows.dtype in (np.int32, np.int64) else "<i4", (samples,)))
+    dtype = rows.dtype.str if rows.dtype in (np.int32, np.int64) else "<i4"
+    check_array(place, arrays, "rows", Expected(dtype, (samples,)))
     if len(rows) and not -1 <= int(rows.min()) <= int(rows.max()) < others:
         raise StoreCorrupt(f"{place}: names samples that there are not: {_REMAKE}")
     return rows

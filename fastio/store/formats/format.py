@@ -253,7 +253,7 @@ def imports(lines: Iterable[str], *always: str) -> str:
     needed = [name for name in ("io", "itertools", "json") if f"{name}." in text] + (
         ["numpy as np"] if "np." in text else []
     )
-    return f"import {', '.join(sorted([*needed, *always]))}"
+    return f"import {', '.join(sorted({*needed, *always}))}"
 
 
 def element_suffix(field: Field, position: int, picture: str) -> str:

@@ -454,17 +454,23 @@ def _column_code(field: Field) -> str:
     return f'np.frombuffer(txn.get(b"_{field.name}"), "{field.dtype}"){reshaped}'
 
 
+# Lines that define ``index``: numbers of the index, whose type the header has.
+_INDEX = [
+    '    kinds = json.loads(txn.get(b"_header"))["arrays"]',
+    '    index = lambda name: np.frombuffer(txn.get(f"_{name}".encode()), kinds[name]["dtype"])',
+]
+
+
 def _count_code(field: Field) -> str:
     """Python for the number of samples, by a payload field."""
-    return f'len(txn.get(b"_{field.name}_{"counts" if field.is_list else "sizes"}")) // {4 if field.is_list else 8}'
+    return f'len(index("{field.name}_{"counts" if field.is_list else "sizes"}"))'
 
 
 def _lines_of_lists(schema: Schema) -> list[str]:
     """Lines that define ``sample``, which cuts the values of lists into their elements."""
     return [
-        '    index = lambda name, what, dtype: np.frombuffer(txn.get(f"_{name}_{what}".encode()), dtype)',
-        '    cuts = lambda name: np.cumsum(index(name, "counts", "<u4"))[:-1]',
-        f'    sizes = {{name: np.split(index(name, "sizes", "<i8"), cuts(name)) for name in {listed_names(schema)}}}',
+        '    cuts = lambda name: np.cumsum(index(name + "_counts"))[:-1]',
+        f'    sizes = {{name: np.split(index(name + "_sizes"), cuts(name)) for name in {listed_names(schema)}}}',
         "    cut = lambda value, sizes: [value[stop - size : stop] for size, stop in zip(sizes, np.cumsum(sizes))]",
         "    listed = lambda i, name: list(map(read[name], cut(value(i, name), sizes[name][i])))",
         "    sample = lambda i: {n: listed(i, n) if n in sizes else read[n](value(i, n)) for n in read}",
@@ -477,6 +483,7 @@ def _reader_of_many(schema: Schema) -> str:
     lines = [
         *readers(schema, {field.name: of_bytes(field) for field in schema.payload}),
         "with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:",
+        *_INDEX,
         f"    count = {_count_code(schema.payload[0])}",
         '    value = lambda index, name: txn.get(b"%010d/%s" % (index, name.encode()))',
         *(_lines_of_lists(schema) if schema.lists else []),
@@ -494,9 +501,9 @@ def _plain_reader(schema: Schema) -> str:
     if schema.flat is not None:
         pieces = f'np.frombuffer(v, "{field.dtype}") for k, v in txn.cursor() if k.startswith(b"{field.name}/")'
         lines += [
+            *(line.strip() for line in _INDEX),
             f"flat = np.concatenate([{pieces}])",
-            f'stops = np.cumsum(np.frombuffer(txn.get(b"_{field.name}_sizes"), "<i8"))',
-            "samples = np.split(flat, stops[:-1])",
+            f'samples = np.split(flat, np.cumsum(index("{field.name}_sizes"))[:-1])',
         ]
     elif schema.is_text:
         lines.append(f'samples = [value.decode() for key, value in txn.cursor() if key.endswith(b"/{field.name}")]')
@@ -505,7 +512,7 @@ def _plain_reader(schema: Schema) -> str:
         lines.append(f'images = [{values}]  # or txn.get(b"%010d/{field.name}" % index)')
     if "label" in schema:
         lines.append(f"labels = {_column_code(schema['label'])}")
-    return "import lmdb, numpy as np\n" + "\n    ".join(lines) + "\n"
+    return imports(lines, "lmdb", "numpy as np") + "\n" + "\n    ".join(lines) + "\n"
 
 
 FORMAT = Format(

@@ -8,13 +8,16 @@ An index of more than ``TABLES_FROM`` bytes has three arrays more:
     index.key_starts    int64, where every 256th key begins among those joined by NUL
     index.totals        int64, the sum of each array whose name ends in "_sizes", by name
 
-The header keeps the CRC-32 of each array as a whole, these included, so any reader may compare all at once.
+Its starts, sizes and counts are kept in the narrowest of uint8, uint16 and uint32 that holds all of them, if
+one of these does. The header keeps the CRC-32 of each array as a whole, tables included, so any reader may compare all
+at once.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,7 @@ from numpy.typing import NDArray
 
 from fastio._native import Pieces, crc32
 from fastio.errors import StoreCorrupt
-from fastio.store.index.seal import PACK_AGAIN, byte_view, split_keys
+from fastio.store.index.seal import NARROW, PACK_AGAIN, byte_view, split_keys
 
 __all__ = [
     "CHECKSUMS",
@@ -32,7 +35,9 @@ __all__ = [
     "IndexArrays",
     "Keys",
     "Tables",
+    "is_large",
     "key_text",
+    "narrowest",
     "pieces_by_name",
     "pieces_of",
     "totals_of",
@@ -50,10 +55,10 @@ class IndexArray:
     One array of an index, read-only. What is asked of it is compared with its checksums first: StoreCorrupt.
 
     An entry of the file stands for ``entry * unit + base``: starts and sizes may count ids, and starts may count from
-    where the payload begins. Arrays handed out hold numbers of bytes.
+    where the payload begins. Arrays handed out hold numbers of bytes, and are of ``dtype``, whatever the file has.
     """
 
-    __slots__ = ("_advice", "_array", "_name", "_path", "_start", "base", "pieces", "unit")
+    __slots__ = ("_advice", "_array", "_name", "_path", "_start", "base", "dtype", "pieces", "unit")
 
     def __init__(
         self,
@@ -69,16 +74,12 @@ class IndexArray:
     ) -> None:
         """``pieces`` are those of the array's bytes, which begin at ``start`` of the file; None: it was compared."""
         self._array, self.pieces = array, pieces
+        self.dtype = array.dtype
         self._path, self._name, self._start, self._advice = path, name, start, advice
         self.unit, self.base = unit, base
 
     def __len__(self) -> int:
         return len(self._array)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """That of its entries."""
-        return self._array.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -103,6 +104,9 @@ class IndexArray:
         """Return the entries ``start`` up to ``stop``, or as many as there are."""
         self.compare(start, stop)
         part = self._array[start:stop]
+        if part.dtype != self.dtype:
+            part = part.astype(self.dtype)
+            part.setflags(write=False)
         return part if self.unit == 1 and self.base == 0 else _in_bytes(part, self.unit, self.base)
 
     def compare(self, start: int, stop: int) -> None:
@@ -124,16 +128,15 @@ class IndexArray:
 
     def in_bytes(self, unit: int, base: int) -> IndexArray:
         """Return the same entries, which stand for ``entry * unit + base``."""
-        return IndexArray(
-            self._array,
-            pieces=self.pieces,
-            path=self._path,
-            name=self._name,
-            start=self._start,
-            advice=self._advice,
-            unit=unit,
-            base=base,
-        )
+        found = copy(self)
+        found.unit, found.base = unit, base
+        return found
+
+    def of_type(self, dtype: str) -> IndexArray:
+        """Return the same entries, which are handed out as this type."""
+        found = copy(self)
+        found.dtype = np.dtype(dtype)
+        return found
 
 
 def _in_bytes(values: NDArray[np.int64], unit: int, base: int) -> NDArray[np.int64]:
@@ -158,6 +161,12 @@ class IndexArrays(Mapping[str, NDArray[Any]]):
         """Return arrays in memory as such; those of an index as they are."""
         return arrays if isinstance(arrays, IndexArrays) else cls({name: IndexArray(a) for name, a in arrays.items()})
 
+    def of_types(self, dtypes: Mapping[str, str]) -> IndexArrays:
+        """Return the same arrays; those that are named are handed out as these types."""
+        return IndexArrays(
+            {name: array.of_type(dtypes[name]) if name in dtypes else array for name, array in self.lies.items()}
+        )
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.lies[name].all()
 
@@ -175,13 +184,12 @@ class IndexArrays(Mapping[str, NDArray[Any]]):
 
 
 class Tables:
-    """Makes the tables of an index from its arrays, in any order: one pass over each, which may come in parts."""
+    """Makes the tables of a large index from its arrays, in any order: one pass over each, which may come in parts."""
 
     def __init__(self) -> None:
         self._sums: dict[str, _PieceChecksums] = {}
         self._key_starts: _KeyStarts | None = None
         self._totals: dict[str, int] = {}
-        self._bytes = 0
 
     def add(self, name: str, parts: Iterable[NDArray[Any]]) -> None:
         """Take one of the arrays."""
@@ -193,7 +201,6 @@ class Tables:
         sums = self._sums[name] = _PieceChecksums()
         for part in parts:
             raw = byte_view(part)
-            self._bytes += len(raw)
             sums.add(raw)
             if name == "keys" and part.dtype == np.uint8:
                 self._key_starts = self._key_starts or _KeyStarts()
@@ -203,9 +210,7 @@ class Tables:
             yield part
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the tables; none of a small index."""
-        if self._bytes < TABLES_FROM:
-            return {}
+        """Return the tables."""
         tables: dict[str, NDArray[Any]] = {}
         if self._key_starts is not None:
             tables[KEY_STARTS] = self._key_starts.table()
@@ -215,6 +220,21 @@ class Tables:
             self._sums[name].add(byte_view(table))
         tables[CHECKSUMS] = np.concatenate([self._sums[name].table() for name in sorted(self._sums)])
         return tables
+
+
+def is_large(index_bytes: int) -> bool:
+    """Whether an index of so many bytes, in the types that its arrays are handed out as, gets tables and is narrow."""
+    return index_bytes >= TABLES_FROM
+
+
+def narrowest(dtype: np.dtype[Any], parts: Iterable[NDArray[Any]]) -> np.dtype[Any]:
+    """Return the narrowest of ``NARROW`` that holds all numbers of these parts, or ``dtype`` if none is narrower."""
+    low = high = 0
+    for part in parts:
+        low, high = min(low, int(part.min(initial=0))), max(high, int(part.max(initial=0)))
+    narrow = (np.dtype(each) for each in NARROW)
+    fitting = (each for each in narrow if low >= 0 and high <= np.iinfo(each).max and each.itemsize < dtype.itemsize)
+    return next(fitting, dtype)
 
 
 def totals_of(arrays: IndexArrays) -> dict[str, int]:
@@ -339,6 +359,11 @@ class Keys:
     def array(self) -> NDArray[Any]:
         """All of them as stored."""
         return self._array.all()
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes they take."""
+        return self._array.stored.nbytes
 
     @property
     def are_fixed(self) -> bool:

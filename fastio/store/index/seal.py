@@ -44,8 +44,10 @@ from fastio.types.schema import Field, Schema
 
 __all__ = [
     "MAGIC",
+    "NARROW",
     "PACK_AGAIN",
     "SEAL_SIZE",
+    "Expected",
     "IndexHeader",
     "Place",
     "ReadBytes",
@@ -58,6 +60,7 @@ __all__ = [
     "expected_arrays",
     "find_seal",
     "format_mark",
+    "is_narrow",
     "read_seal",
     "set_checksum",
     "split_keys",
@@ -236,12 +239,34 @@ def format_mark(format_name: str) -> bytes:
 
 # The index arrays of a packed file: their names, dtypes and shapes, and the JSON header that places them.
 
-# Version 2: starts and sizes of a flat field count ids, see ``unit_bytes``; written only if there is such a field.
-HEADER_VERSION = 2
+# Version 2: starts and sizes of a flat field count ids, see ``unit_bytes``. Version 3: numbers may be narrow, see
+# ``Expected``. Each is written only where it is needed.
+HEADER_VERSION = 3
 _BLOCK_BYTES = 1 << 20  # bytes of keys examined together, which limits temporary memory
 _PARTS = ("starts", "sizes", "checksums", "shapes", "interval_counts", "intervals")
 
-Expected = tuple[str, tuple[int | None, ...]]  # dtype and shape; None: of any length
+NARROW = ("|u1", "<u2", "<u4")  # what numbers of a large index may be kept as
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """
+    An index array that a file may have: its dtype and shape, with None for an axis of any length.
+
+    ``is_number`` marks what is looked up a few at a time or added up (starts, sizes, counts), which a large index keeps
+    in the narrowest unsigned integers that hold all of it.
+    """
+
+    dtype: str
+    shape: tuple[int | None, ...]
+    is_number: bool = False
+
+    def fits(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+        """Whether an array of this dtype and shape is such a one."""
+        is_narrow = self.is_number and dtype.str in NARROW and dtype.itemsize < np.dtype(self.dtype).itemsize
+        if dtype.str != self.dtype and not is_narrow:
+            return False
+        return len(shape) == len(self.shape) and all(n in (None, m) for n, m in zip(self.shape, shape, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +293,7 @@ class IndexHeader:
             name: {"start": p.start, "dtype": p.dtype, "shape": list(p.shape), "crc32": p.crc32}
             for name, p in self.places.items()
         }
-        version = HEADER_VERSION if self.schema.flat else 1
+        version = 3 if is_narrow(self.schema, self.places) else 2 if self.schema.flat else 1
         data = {"fastio": version, "schema": self.schema.to_json(), "base": self.base, "arrays": places}
         return json.dumps(data, separators=(",", ":")).encode("ascii")
 
@@ -312,18 +337,26 @@ def expected_arrays(
     for field in schema.payload:
         values: int | None = count
         if field.is_list:
-            required[counts_name(field.name)] = ("<u4", (count,))
+            required[counts_name(field.name)] = Expected("<u4", (count,), is_number=True)
             values = None if counts is None else int(counts[field.name].sum(dtype=np.int64))
-        required[f"{field.name}_starts"] = ("<i8", (values,))
-        required[f"{field.name}_sizes"] = ("<i8", (values,))
-        optional[f"{field.name}_checksums"] = ("<u4", (values,))
+        required[f"{field.name}_starts"] = Expected("<i8", (values,), is_number=True)
+        required[f"{field.name}_sizes"] = Expected("<i8", (values,), is_number=True)
+        optional[f"{field.name}_checksums"] = Expected("<u4", (values,))
         if field.element.traits.is_picture:
-            optional[f"{field.name}_shapes"] = ("<i4", (values, 3))
-            optional[f"{field.name}_interval_counts"] = ("<u4", (values,))
-            optional[f"{field.name}_intervals"] = ("<u4", (None,))
+            optional[f"{field.name}_shapes"] = Expected("<i4", (values, 3))
+            optional[f"{field.name}_interval_counts"] = Expected("<u4", (values,), is_number=True)
+            optional[f"{field.name}_intervals"] = Expected("<u4", (None,))
     for field in schema.columns:
-        required[field.name] = (field.dtype, (count, *_fixed(field)))
+        required[field.name] = Expected(field.dtype, (count, *_fixed(field)))
     return required, optional
+
+
+def is_narrow(schema: Schema, places: Mapping[str, Place]) -> bool:
+    """Whether numbers of an index are kept in narrower integers than they are handed out in."""
+    required, optional = expected_arrays(schema, 0)
+    return any(
+        name in places and places[name].dtype != expected.dtype for name, expected in (required | optional).items()
+    )
 
 
 def counts_name(field: str) -> str:

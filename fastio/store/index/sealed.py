@@ -46,7 +46,7 @@ __all__ = [
     "bytes_from",
     "check_array",
     "check_spans",
-    "counts_of",
+    "checked_arrays",
     "file_crc",
     "hints_of",
     "index_arrays",
@@ -157,12 +157,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         )
     header = IndexHeader.from_bytes(raw.tobytes(), path=path)
     arrays = index_arrays(file, header.places, hints=hints_of(header.schema))
-    counts = counts_of(path, arrays, header.schema, seal.count)
-    required, optional = expected_arrays(header.schema, seal.count, counts)
-    for name, expected in required.items():
-        check_array(path, arrays.lies, name, expected)
-    for name in optional.keys() & arrays.keys():
-        check_array(path, arrays.lies, name, optional[name])
+    arrays, counts = checked_arrays(path, arrays, header.schema, seal.count)
     units, totals = unit_bytes(header.schema), totals_of(arrays)
     fields = list(units)
     lies = arrays.lies
@@ -207,14 +202,25 @@ def is_compared(shard: Shard) -> bool:
     return all(array.is_compared for arrays in each for array in arrays)
 
 
-def counts_of(
-    path: str, arrays: Mapping[str, NDArray[Any]], schema: Schema, count: int, *, advice: str = PACK_AGAIN
-) -> dict[str, NDArray[np.uint32]]:
-    """Return how many elements each sample has, by field of lists. Raises StoreCorrupt if that is not known."""
-    names = {field.name: counts_name(field.name) for field in schema.lists}
-    for name in names.values():
-        check_array(path, IndexArrays.of(arrays).lies, name, ("<u4", (count,)), advice=advice)
-    return {field: arrays[name] for field, name in names.items()}
+def checked_arrays(
+    path: str, arrays: IndexArrays, schema: Schema, count: int, *, advice: str = PACK_AGAIN
+) -> tuple[IndexArrays, dict[str, NDArray[np.uint32]]]:
+    """
+    Return the arrays of an index of so many samples, which hand out the types that they should have, and how many
+    elements each sample has, by field of lists. Raises StoreCorrupt unless they are what samples of this schema need.
+    """
+    required, optional = expected_arrays(schema, count)
+    counts = {}
+    for each in schema.lists:
+        name = counts_name(each.name)
+        check_array(path, arrays.lies, name, required[name], advice=advice)
+        counts[each.name] = arrays.of_types({name: required[name].dtype})[name]
+    required, optional = expected_arrays(schema, count, counts)
+    for name, expected in required.items():
+        check_array(path, arrays.lies, name, expected, advice=advice)
+    for name in optional.keys() & arrays.keys():
+        check_array(path, arrays.lies, name, optional[name], advice=advice)
+    return arrays.of_types({name: expected.dtype for name, expected in (required | optional).items()}), counts
 
 
 def bytes_from(file: ByteSource, start: int, size: int) -> bytes:
@@ -381,15 +387,12 @@ def check_array(
     advice: str = PACK_AGAIN,
 ) -> None:
     """Raise StoreCorrupt unless there is an array of this name with the dtype and shape expected."""
-    dtype, shape = expected
     array = arrays.get(name)
-    if array is None or array.dtype.str != dtype or not _has_shape(array.shape, shape):
+    if array is None or not expected.fits(array.dtype, array.shape):
         got = "none" if array is None else f"{array.dtype.str} {array.shape}"
-        raise StoreCorrupt(f"{path}: index array {name!r}: expected {dtype} {shape}, got {got}; {advice}")
-
-
-def _has_shape(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
-    return len(found) == len(shape) and all(n in (None, m) for n, m in zip(shape, found, strict=True))
+        raise StoreCorrupt(
+            f"{path}: index array {name!r}: expected {expected.dtype} {expected.shape}, got {got}; {advice}"
+        )
 
 
 def intervals_of(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[str]) -> dict[str, Intervals]:

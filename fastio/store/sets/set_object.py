@@ -6,12 +6,14 @@ what its set object lists, in this order, and nothing else. The object also hold
 that a thousand of them open with two reads: its end, and its arrays.
 
     arrays    the index of all shards, one shard after the other, each array at a multiple of 64 bytes
-                  <field>_starts, <field>_sizes (int64, bytes of the sample's own shard), <field>_checksums, ...
+                  <field>_starts, <field>_sizes (int64, bytes of the sample's own shard;
+                  narrower in a large index), <field>_checksums, ...
                   the columns; keys, UTF-8, joined by NUL; metadata, JSON
                   shard_counts (int64), shard_sizes (int64), shard_crcs (uint32, the seal's file_crc),
                   shard_plans (uint64), shard_names, UTF-8, each ended by NUL; the tables of a large index, see
                   ``store/index/arrays.py``
-    header    JSON: {"fastio_set": 1, "format": "tar", "generation": 1, "schema": ..., "arrays": {name: place}}
+    header    JSON: {"fastio_set": 1, "format": "tar", "generation": 1, "schema": ..., "arrays": {name: place}}; version
+                  2 where starts, sizes or counts are narrower
     seal      128 bytes, of the format "set"; see ``store/index/seal.py``
 
 A name is relative to the folder of the set object, or absolute: a path, or a URL. Names are never reused with other
@@ -56,9 +58,10 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
-from fastio.store.index.arrays import IndexArray, IndexArrays, Tables
+from fastio.store.index.arrays import IndexArray, IndexArrays, Tables, is_large, narrowest
 from fastio.store.index.seal import (
     SEAL_SIZE,
+    Expected,
     Place,
     Seal,
     SealAt,
@@ -66,6 +69,7 @@ from fastio.store.index.seal import (
     counts_name,
     expected_arrays,
     find_seal,
+    is_narrow,
     set_checksum,
 )
 from fastio.store.index.sealed import (
@@ -73,7 +77,7 @@ from fastio.store.index.sealed import (
     Shard,
     bytes_from,
     check_array,
-    counts_of,
+    checked_arrays,
     file_crc,
     hints_of,
     index_arrays,
@@ -81,7 +85,7 @@ from fastio.store.index.sealed import (
 )
 from fastio.store.write.atomic import PartialFile
 from fastio.store.write.keys import UniqueKeys, places_of
-from fastio.store.write.spool import write_parts
+from fastio.store.write.spool import array_bytes, write_parts
 from fastio.types.schema import Schema
 
 __all__ = [
@@ -98,7 +102,7 @@ __all__ = [
 
 
 _FORMAT = "set"
-_VERSION = 1
+_VERSION = 2  # from 2 on, numbers may be narrow: see ``Expected``
 _ALIGNMENT = 64
 _ADVICE = "copy it again, or, if its shards lie beside it, make it anew by fastio seal"
 _KEYS_AT_ONCE = 1 << 16
@@ -152,11 +156,14 @@ def write_set(
     """
     schema = _common_schema(shards, file.path)
     places: dict[str, Place] = {}
+    is_with_tables = is_large(sum(map(_index_bytes, shards)))
+    types = _narrow_types(shards, members, schema) if is_with_tables else {}
     tables = Tables()
     for name, parts in _joined(shards, members, schema, metadata):
         file.write(bytes(-file.size % _ALIGNMENT))
-        places[name] = write_parts(file, tables.through(name, parts))
-    for name, table in tables.arrays().items():
+        narrow = (part.astype(types.get(name, part.dtype), copy=False) for part in parts)
+        places[name] = write_parts(file, tables.through(name, narrow) if is_with_tables else narrow)
+    for name, table in tables.arrays().items() if is_with_tables else ():
         file.write(bytes(-file.size % _ALIGNMENT))
         places[name] = write_parts(file, [table])
     header = _header(form, generation, schema, places)
@@ -202,7 +209,7 @@ def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
     file.release()
     _check_listing(path, arrays.lies)
     if with_index:
-        _check_index(path, arrays, schema, seal.count)
+        arrays = _checked_index(path, arrays, schema, seal.count)
     members = _members(path, arrays)
     if (_identity(members), sum(member.count for member in members)) != (seal.set_crc, seal.count):
         raise StoreCorrupt(f"{path}: the list of shards does not match the seal: {_ADVICE}")
@@ -275,6 +282,22 @@ def _joined(
     yield "shard_names", [np.frombuffer(names, np.uint8)]
 
 
+def _index_bytes(shard: Shard) -> int:
+    """Return how many bytes the index of a shard takes in a set object that is not narrow."""
+    each = (shard.starts, shard.sizes, shard.checksums, shard.shapes, shard.columns)
+    arrays = (array for arrays in each for array in IndexArrays.of(arrays).lies.values())
+    intervals = sum(part.counts.nbytes + part.places.nbytes for part in shard.intervals.values())
+    return sum(map(array_bytes, arrays)) + intervals + shard.keys.nbytes
+
+
+def _narrow_types(shards: Sequence[Shard], members: Sequence[SetMember], schema: Schema) -> dict[str, np.dtype[Any]]:
+    """Return the narrowest types of the numbers of all shards, by array."""
+    required, optional = expected_arrays(schema, 0)
+    numbers = {name: np.dtype(each.dtype) for name, each in (required | optional).items() if each.is_number}
+    joined = _joined(shards, members, schema, b"")
+    return {name: narrowest(numbers[name], parts) for name, parts in joined if name in numbers}
+
+
 def _shapes(shard: Shard, name: str) -> NDArray[np.int32]:
     """Return the shapes of a field's pictures; zeros if they are not known."""
     return shard.shapes[name] if name in shard.shapes else np.zeros((shard.values(name), 3), np.int32)
@@ -300,7 +323,7 @@ def _header(form: str, generation: int, schema: Schema, places: Mapping[str, Pla
         for name, p in places.items()
     }
     data = {
-        "fastio_set": _VERSION,
+        "fastio_set": 2 if is_narrow(schema, places) else 1,
         "format": form,
         "generation": generation,
         "schema": schema.to_json(),
@@ -314,7 +337,7 @@ def _parsed(raw: bytes, *, path: str) -> tuple[str, int, Schema, dict[str, Place
         parsed = json.loads(raw)
         if int(parsed["fastio_set"]) > _VERSION:
             raise StoreError(
-                f"{path}: set version {parsed['fastio_set']}, this fastio reads {_VERSION}: upgrade fastio"
+                f"{path}: set version {parsed['fastio_set']}, this fastio reads up to {_VERSION}: upgrade fastio"
             )
         places = {
             str(name): Place(int(p["start"]), str(p["dtype"]), tuple(map(int, p["shape"])), int(p["crc32"]))
@@ -329,20 +352,16 @@ def _parsed(raw: bytes, *, path: str) -> tuple[str, int, Schema, dict[str, Place
 
 def _check_listing(path: str, arrays: Mapping[str, IndexArray]) -> None:
     for name in ("metadata", "shard_names"):
-        check_array(path, arrays, name, ("|u1", (None,)), advice=_ADVICE)
+        check_array(path, arrays, name, Expected("|u1", (None,)), advice=_ADVICE)
     shards = len(arrays.get("shard_counts", ()))
     for name, dtype in (("shard_counts", "<i8"), ("shard_sizes", "<i8"), ("shard_crcs", "<u4"), ("shard_plans", "<u8")):
-        check_array(path, arrays, name, (dtype, (shards,)), advice=_ADVICE)
+        check_array(path, arrays, name, Expected(dtype, (shards,)), advice=_ADVICE)
 
 
-def _check_index(path: str, arrays: IndexArrays, schema: Schema, count: int) -> None:
-    counts = counts_of(path, arrays, schema, count, advice=_ADVICE)
-    required, optional = expected_arrays(schema, count, counts)
-    for name, expected in required.items():
-        check_array(path, arrays.lies, name, expected, advice=_ADVICE)
-    for name in optional.keys() & arrays.keys():
-        check_array(path, arrays.lies, name, optional[name], advice=_ADVICE)
-    check_array(path, arrays.lies, "keys", ("|u1", (None,)), advice=_ADVICE)
+def _checked_index(path: str, arrays: IndexArrays, schema: Schema, count: int) -> IndexArrays:
+    arrays, _ = checked_arrays(path, arrays, schema, count, advice=_ADVICE)
+    check_array(path, arrays.lies, "keys", Expected("|u1", (None,)), advice=_ADVICE)
+    return arrays
 
 
 def _members(path: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[SetMember, ...]:

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fastio._native import crc32
 from fastio.store.files.local import is_local
+from fastio.store.index.arrays import narrowest
 from fastio.store.index.seal import Place, byte_view
 from fastio.store.write.atomic import PartialFile, write_all
 
@@ -24,6 +25,7 @@ __all__ = [
     "array_bytes",
     "blocks_of",
     "crc_of",
+    "narrowed",
     "write_array",
     "write_parts",
 ]
@@ -67,6 +69,26 @@ def blocks_of(array: Rows, block_bytes: int = BLOCK_BYTES) -> Iterator[NDArray[A
     step = max(1, block_bytes * count // max(1, array_bytes(array)))
     for start in range(0, count, step):
         yield array.part(start, min(start + step, count))
+
+
+def narrowed(array: Rows) -> Rows:
+    """Return numbers in the narrowest type that holds them all: see ``narrowest``. May raise OSError."""
+    return _Converted(array, narrowest(array.dtype, blocks_of(array)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Converted:
+    """The numbers of an array as another type, which holds them. Satisfies ``Rows``."""
+
+    rows: Rows
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.rows.shape
+
+    def part(self, start: int, stop: int) -> NDArray[Any]:
+        return self.rows.part(start, stop).astype(self.dtype, copy=False)
 
 
 def crc_of(array: Rows, crc: int = 0) -> int:

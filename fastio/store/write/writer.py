@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio._native import checksum
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store.formats.format import Ending, Format, SampleBytes
-from fastio.store.index.arrays import IndexArray, Tables
+from fastio.store.index.arrays import IndexArray, Tables, is_large
 from fastio.store.index.seal import (
     IndexHeader,
     Place,
@@ -29,7 +29,7 @@ from fastio.store.index.seal import (
 from fastio.store.protocol import SampleBatch
 from fastio.store.write.atomic import COMPLETE, PartialFile, undisturbed, writing
 from fastio.store.write.keys import KeyLedger, KeyRange
-from fastio.store.write.spool import Rows, Spool, blocks_of
+from fastio.store.write.spool import Rows, Spool, array_bytes, blocks_of, narrowed
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import ListSpans, Spans, sums_of
 
@@ -279,10 +279,11 @@ class FileWriter:
         self._writer = form.writer(file, schema)
         required, optional = expected_arrays(schema, 0)
         self._arrays = {
-            name: Spool(dtype, tuple(n or 0 for n in shape[1:]), beside=file.path)
-            for name, (dtype, shape) in {**required, **optional}.items()
+            name: Spool(each.dtype, tuple(n or 0 for n in each.shape[1:]), beside=file.path)
+            for name, each in (required | optional).items()
         }
         self._required = frozenset(required)
+        self._numbers = {name for name, each in (required | optional).items() if each.is_number}
         self._units = unit_bytes(schema)
         self._starts: list[str] = []  # arrays that come first in a file, in the order of the format's writer
 
@@ -322,10 +323,12 @@ class FileWriter:
                 arrays[name] = array
         arrays["keys"] = self._ledger.array(self.keys, fixed=self._format.fixed_keys)
         arrays["metadata"] = IndexArray(np.frombuffer(metadata, np.uint8))
-        tables = Tables()
-        for name, rows in arrays.items():
-            tables.add(name, blocks_of(rows))
-        arrays |= {name: IndexArray(table) for name, table in tables.arrays().items()}
+        if is_large(sum(map(array_bytes, arrays.values()))):
+            arrays |= {name: narrowed(arrays[name]) for name in self._numbers & arrays.keys()}
+            tables = Tables()
+            for name, rows in arrays.items():
+                tables.add(name, blocks_of(rows))
+            arrays |= {name: IndexArray(table) for name, table in tables.arrays().items()}
 
         def header(places: Mapping[str, Place]) -> bytes:
             return IndexHeader(schema=self._schema, base=self._writer.base, places=places).to_bytes()

@@ -9,9 +9,11 @@
 
 namespace fastio {
 
-/// Numbers as a file has them: entry i stands for `data[i] * unit + base`.
+/// Numbers as a file has them: entry i, of `width` bytes from `data + i * width` on, stands for
+/// `entry * unit + base`. Entries of 8 bytes are signed, narrower ones are not.
 struct IndexNumbers {
-  const std::int64_t* data;
+  const std::uint8_t* data;
+  std::size_t width;  ///< 1, 2, 4 or 8; `data` is aligned to it
   std::int64_t unit;  ///< at least 1
   std::int64_t base;  ///< at least 0
   Pieces* pieces;     ///< what `data` is compared with before it is used; nullptr: it was already

@@ -64,29 +64,30 @@ class PyPieces {
   fastio::Pieces pieces_;
 };
 
+/// Any numbers that an index may have.
+using IndexNumbers = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using PiecesHandle = std::optional<nb::handle_t<PyPieces>>;
 
 /// fastio::SpanIndex, with the arrays that it refers to.
 class PySpanIndex {
  public:
-  PySpanIndex(Int64s ends, Int64s limits, Int64s starts, Int64s sizes, const Checksums& checksums,
-              const PiecesHandle& start_pieces, const PiecesHandle& size_pieces,
-              const PiecesHandle& checksum_pieces, std::int64_t unit, std::int64_t base,
-              std::int64_t exact, std::int64_t multiple)
+  PySpanIndex(Int64s ends, Int64s limits, IndexNumbers starts, IndexNumbers sizes,
+              const Checksums& checksums, const PiecesHandle& start_pieces,
+              const PiecesHandle& size_pieces, const PiecesHandle& checksum_pieces,
+              std::int64_t unit, std::int64_t base, std::int64_t exact, std::int64_t multiple)
       : ends_(std::move(ends)),
         limits_(std::move(limits)),
         starts_(std::move(starts)),
         sizes_(std::move(sizes)),
         checksums_(checksums) {
-    const std::size_t count = starts_.size();
-    expect_length("sizes", sizes_.size(), count);
+    const std::size_t count = starts_.shape(0);
+    expect_length("sizes", sizes_.shape(0), count);
     expect_length("limits", limits_.size(), ends_.size());
     if (unit < 1 || base < 0 || multiple < 0) throw nb::value_error("unit, base or multiple");
-    const std::size_t bytes = count * sizeof(std::int64_t);
     index_ = {{ends_.data(), ends_.size()},
               {limits_.data(), limits_.size()},
-              {starts_.data(), unit, base, held(start_pieces, bytes)},
-              {sizes_.data(), unit, 0, held(size_pieces, bytes)},
+              numbers("starts", starts_, unit, base, start_pieces),
+              numbers("sizes", sizes_, unit, 0, size_pieces),
               checked(checksums_, count),
               held(checksum_pieces, count * sizeof(std::uint32_t)),
               count,
@@ -132,7 +133,20 @@ class PySpanIndex {
     return own.pieces();
   }
 
-  Int64s ends_, limits_, starts_, sizes_;
+  fastio::IndexNumbers numbers(const char* name, const IndexNumbers& array, std::int64_t unit,
+                               std::int64_t base, const PiecesHandle& pieces) {
+    const std::size_t width = array.itemsize();
+    if (array.dtype() != nb::dtype<std::int64_t>() && array.dtype() != nb::dtype<std::uint32_t>() &&
+        array.dtype() != nb::dtype<std::uint16_t>() && array.dtype() != nb::dtype<std::uint8_t>()) {
+      throw nb::type_error(
+          (std::string(name) + ": expected int64, uint32, uint16 or uint8").c_str());
+    }
+    return {static_cast<const std::uint8_t*>(array.data()), width, unit, base,
+            held(pieces, array.shape(0) * width)};
+  }
+
+  Int64s ends_, limits_;
+  IndexNumbers starts_, sizes_;
   Checksums checksums_;
   std::vector<nb::object> kept_;
   fastio::SpanIndex index_{};
@@ -161,19 +175,19 @@ void bind_index(nb::module_& m) {
       m, "SpanIndex",
       "Where the values of all samples lie, as files have it: sample i's ``starts[i] * unit + "
       "base``\n"
-      "and ``sizes[i] * unit``.\n\n"
+      "and ``sizes[i] * unit``, both int64, uint32, uint16 or uint8.\n\n"
       "Shard k has the samples before ``ends[k]``, in a file of ``limits[k]`` bytes. Values have\n"
       "``exact`` bytes, or if that is negative a multiple of ``multiple`` (0: none).")
-      .def(nb::init<Int64s, Int64s, Int64s, Int64s, const Checksums&, const PiecesHandle&,
-                    const PiecesHandle&, const PiecesHandle&, std::int64_t, std::int64_t,
-                    std::int64_t, std::int64_t>(),
+      .def(nb::init<Int64s, Int64s, IndexNumbers, IndexNumbers, const Checksums&,
+                    const PiecesHandle&, const PiecesHandle&, const PiecesHandle&, std::int64_t,
+                    std::int64_t, std::int64_t, std::int64_t>(),
            "ends"_a.noconvert(), "limits"_a.noconvert(), "starts"_a.noconvert(),
            "sizes"_a.noconvert(), "checksums"_a.noconvert().none() = nb::none(), nb::kw_only(),
            "start_pieces"_a = nb::none(), "size_pieces"_a = nb::none(),
            "checksum_pieces"_a = nb::none(), "unit"_a = 1, "base"_a = 0, "exact"_a = -1,
            "multiple"_a = 1,
            nb::sig("def __init__(self, ends: NDArray[np.int64], limits: NDArray[np.int64], starts: "
-                   "NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | "
+                   "NDArray[Any], sizes: NDArray[Any], checksums: NDArray[np.uint32] | "
                    "None = None, *, start_pieces: Pieces | None = None, size_pieces: Pieces | None "
                    "= None, checksum_pieces: Pieces | None = None, unit: int = 1, base: int = 0, "
                    "exact: int = -1, multiple: int = 1) -> None"))

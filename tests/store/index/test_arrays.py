@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 from fastio import FastDataset, FastLoader
 from fastio.errors import SampleError, StoreCorrupt, StoreError
 from fastio.store import open_store
+from fastio.store.formats import FORMATS
 from fastio.store.index import arrays
 from fastio.store.index.arrays import CHECKSUMS, KEY_STARTS, IndexArray, Keys, Tables
+from fastio.store.index.seal import NARROW
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_store
 from tests.store.build import make_samples, read_all, write
@@ -62,11 +65,17 @@ def _flip(file: Path, place: int) -> None:
         handle.write(bytes([byte ^ 4]))
 
 
-def places_of(path: str) -> dict[str, tuple[int, int]]:
-    """Where each array of the index begins and ends."""
+def header_of(path: str) -> dict[str, Any]:
+    """The header of the index."""
     data = index_file(path).read_bytes()
     start = data.rindex(b'{"fastio')
-    header = json.JSONDecoder().raw_decode(data[start:].decode("latin-1"))[0]
+    header: dict[str, Any] = json.JSONDecoder().raw_decode(data[start:].decode("latin-1"))[0]
+    return header
+
+
+def places_of(path: str) -> dict[str, tuple[int, int]]:
+    """Where each array of the index begins and ends."""
+    header = header_of(path)
     found = {}
     for name, place in header["arrays"].items():
         size = int(np.prod(place["shape"])) * np.dtype(place["dtype"]).itemsize
@@ -93,6 +102,46 @@ def test_all_is_as_without_tables(path: str, tmp_path: Path, monkeypatch: pytest
             assert ours.keys.joined(0, ours.count) == theirs.keys.joined(0, theirs.count)
         assert verify_store(store) == []
         store.check_index()
+
+
+def test_numbers_are_narrow(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts and sizes are as narrow as they may be, of a merged set, too; readers that do not know that refuse it."""
+    header = header_of(path)
+    assert header.get("fastio", header.get("fastio_set")) == (3 if "fastio" in header else 2)
+    types = {name: place["dtype"] for name, place in header["arrays"].items()}
+    assert types["image_starts"] == "<u4"
+    assert types["image_sizes"] in ("|u1", "<u2")
+    assert types["label"] == "<i8"
+    with open_store(path) as store:
+        assert store.value_bytes("image").dtype == np.int64
+        assert store.shards[0].starts["image"].dtype == np.int64
+    monkeypatch.setattr(arrays, "TABLES_FROM", 1 << 40)
+    (tmp_path / "small").mkdir()
+    write(tmp_path / "small" / "out.h5", make_samples(COUNT))
+    assert header_of(str(tmp_path / "small" / "out.h5"))["fastio"] == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_plain_libraries_read_narrow_numbers(path: str) -> None:
+    """The lines that `fastio info` prints find the same samples."""
+    with open_store(path) as store:
+        code = FORMATS[store.format].plain_reader(store.schema)
+    shards = len(list(Path(path).parent.glob("*.tar")))
+    names: dict[str, Any] = {"path": path.replace("-%06d", f"-{{000000..{shards - 1:06d}}}")}
+    exec(compile(code, "formats.md", "exec"), names)
+    assert list(make_samples(COUNT).values()) == names["images"]
+
+
+@given(st.lists(st.integers(0, 2**33), max_size=9), st.sampled_from(["<i8", "<u4", "<i4"]))
+def test_the_narrowest_type(numbers: list[int], dtype: str) -> None:
+    """It holds all numbers, and no narrower one does; numbers below zero stay what they are."""
+    wide = np.array(numbers, np.int64)
+    parts = [wide[:2], wide[2:]]
+    found = arrays.narrowest(np.dtype(dtype), parts)
+    narrower = [each for each in NARROW if np.dtype(each).itemsize < np.dtype(dtype).itemsize]
+    expected = next((each for each in narrower if max(numbers, default=0) <= np.iinfo(each).max), dtype)
+    assert found.str == expected
+    assert arrays.narrowest(np.dtype(dtype), [*parts, np.array([-1])]).str == dtype
 
 
 def touched(store: SealedStore) -> int:
@@ -122,15 +171,16 @@ def test_opening_compares_nothing(path: str) -> None:
 
 def test_damage_is_named_where_it_is_touched(path: str) -> None:
     """A sample of another piece is read as ever; one of the damaged piece says file, array, bytes and entries."""
-    start, _ = places_of(path)["image_starts"]
+    start, stop = places_of(path)["image_starts"]
     good, keys = np.array([0, 100, 199]), list(make_samples(COUNT))
-    with flipped(index_file(path), start + 8 * 30 + 1), open_store(path) as store:
-        assert touched(store) == COUNT - 16
+    assert stop - start == 4 * COUNT
+    with flipped(index_file(path), start + 4 * 40 + 1), open_store(path) as store:
+        assert touched(store) == COUNT - 32
         assert store.keys(good) == [keys[i] for i in good]
         assert len(store.spans("image", good)) == 3
-        what = r"index array 'image_starts' \(bytes .*, entries 16 to 31\): differs"
+        what = r"index array 'image_starts' \(bytes .*, entries 32 to 63\): differs"
         with pytest.raises(StoreCorrupt, match=what) as caught:
-            store.spans("image", np.array([0, 30]))
+            store.spans("image", np.array([0, 40]))
         assert str(caught.value).startswith(str(index_file(path)))
         with pytest.raises(StoreCorrupt, match=what):
             store.check_index()
@@ -145,8 +195,8 @@ def test_damage_is_named_where_it_is_touched(path: str) -> None:
 
 def test_a_loader_ends_at_a_damaged_index(path: str) -> None:
     """Whatever ``on_error`` says of samples: a piece of the index has the places of hundreds."""
-    start, _ = places_of(path)["image_sizes"]
-    with flipped(index_file(path), start + 8 * 150):
+    start, stop = places_of(path)["image_sizes"]
+    with flipped(index_file(path), start + (stop - start) * 150 // COUNT):
         dataset = FastDataset(path)
         with (
             FastLoader(dataset, 4, on_error="skip", shuffle=True) as loader,

@@ -14,7 +14,7 @@ import pytest
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import open_store
-from fastio.store.index.seal import SEAL_SIZE, Seal, set_checksum, unsealed_regions
+from fastio.store.index.seal import HEADER_VERSION, SEAL_SIZE, Seal, set_checksum, unsealed_regions
 from tests.store.build import make_samples, write
 
 Edit = Callable[[dict[str, Any]], object]
@@ -107,7 +107,7 @@ HEADERS: dict[str, Edit] = {
     "arrays no object": lambda header: header.update(arrays=[]),
     "base far outside": lambda header: header.update(base=1 << 62),
     "base no number": lambda header: header.update(base=None),
-    "newer header": lambda header: header.update(fastio=3),
+    "newer header": lambda header: header.update(fastio=HEADER_VERSION + 1),
     "newer schema": lambda header: header["schema"].update(version=9),
     "schema no object": lambda header: header.update(schema=[]),
     "field of another name": lambda header: header["schema"]["fields"][0].update(name="picture"),
