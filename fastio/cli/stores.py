@@ -81,7 +81,8 @@ def merge(paths: tuple[str, ...], *, out: str, overwrite: bool, as_json: bool, r
 
     Each STORE is a set object, shards by a pattern, a folder of shards or one tar file, all packed by fastio. Fields,
     classes and tokenizers must agree, and no two samples may have the same key. Shards in the folder of the new set
-    are listed by name, so that the folder can be moved; others by their whole path or URL.
+    are listed by name, so that the folder can be moved; others by their whole path or URL. Fields of `fastio add-field`
+    that all STOREs have are those of the new set, too.
 
     \b
     Example:
@@ -100,7 +101,8 @@ def merge(paths: tuple[str, ...], *, out: str, overwrite: bool, as_json: bool, r
 def _print_merged(report: MergeReport) -> None:
     for store in report.merged:
         click.echo(f"{store.path}: {_holds(store.samples, store.shards, store.size_bytes)}")
-    click.echo(f"{report.path}: {_holds(report.samples, report.shards, report.size_bytes)}; nothing was copied")
+    added = f"; with {', '.join(report.fields)}, added to each" if report.fields else ""
+    click.echo(f"{report.path}: {_holds(report.samples, report.shards, report.size_bytes)}{added}; nothing was copied")
 
 
 def _holds(samples: int, shards: int, size_bytes: int) -> str:

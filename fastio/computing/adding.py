@@ -228,7 +228,7 @@ def _added(both: BesideStore, names: Sequence[str], first: SealedStore, other: S
         path=other.path,
         kind="store",
         schema=Schema(tuple(fields), is_per_sample=other.schema.is_per_sample),
-        metadata={"classes": None, "source": record, **_meanings(both), **added_to(first)},
+        metadata={"classes": None, "source": record, **_meanings(both), **added_to(first.identity, len(first))},
         keys_at=both.keys,
         sizes=sizes_of(both, payload),
         read=read if is_sealed else read_documents(read, [field for field in fields if not field.is_column]),

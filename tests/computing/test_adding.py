@@ -16,63 +16,13 @@ from click.testing import CliRunner
 
 from fastio import FastDataset, FastLoader, Mixture, Remote, Writer, add_field, beside, open_store, pack
 from fastio.cli import cli
-from fastio.converters import Part, open_source
-from fastio.converters import pack as pack_source
 from fastio.errors import FastioError, SchemaError, StoreError
 from fastio.store.beside.added import added_stores
 from fastio.store.staging import stage
+from tests.computing.added import COUNT, KEYS, check, latents, latents_of, photos, run
 from tests.converters.trees import picture
 from tests.forking import in_fork
 from tests.store.faults import fault, full, kill
-
-COUNT = 20
-KEYS = [f"{i % 3}/{i}.png" for i in range(COUNT)]
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
-
-
-def photos(path: Path, count: int = COUNT) -> str:
-    """Pictures with their numbers as labels; in shards if the name says so."""
-    single = path.with_name("whole.tar") if "%" in path.name else path
-    with Writer(single, {"image": "image", "label": "label"}) as out:
-        for number in range(count):
-            out.write({"image": picture(number), "label": number}, key=KEYS[number])
-    if "%" in path.name:
-        pack_source(open_source(single), path, shard_bytes=8000)
-    return str(path)
-
-
-def latents_of(number: int) -> np.ndarray[Any, Any]:
-    """What belongs to a picture."""
-    return np.full((2, 3), number, "f2")
-
-
-def latents(path: Path, keys: list[str] = KEYS, seed: int = 3) -> str:
-    """Arrays of the same samples and more fields, in another order."""
-    shuffled = list(enumerate(keys))
-    random.Random(seed).shuffle(shuffled)
-    fields = {"latents": "float16[2,3]", "views": "image[*]", "label": "label"}
-    with Writer(path, fields) as out:
-        for number, key in shuffled:
-            views = [picture(each) for each in range(number % 3)]
-            out.write({"latents": latents_of(number), "views": views, "label": number}, key=key)
-    return str(path)
-
-
-def check(path: str, count: int = COUNT) -> None:
-    """Every sample has its own latents, also in batches, shuffled."""
-    dataset = FastDataset(path)
-    assert count == len(dataset)
-    for number, sample in enumerate(dataset):
-        assert (number, KEYS[number]) == (sample["label"], dataset.keys[number])
-        assert latents_of(number).tolist() == sample["latents"].tolist()
-    for batch in FastLoader(path, 6, shuffle=True, seed=1):
-        assert (batch["latents"].float().mean((1, 2)).long() == batch["label"]).all()
 
 
 @pytest.mark.parametrize("name", ["p.lmdb", "p.h5", "p.tar", "p.zip", "p-%03d.tar"])
@@ -233,8 +183,6 @@ def test_it_is_packed_unpacked_and_staged_with_its_field(tmp_path: Path) -> None
     with FastDataset(path, remote=Remote(stage=str(tmp_path / "stage"))) as staged:
         assert latents_of(4).tolist() == staged[4]["latents"].tolist()
     check(str(tmp_path / "stage" / "p.lmdb"))
-    said = run("merge", path, photos(tmp_path / "q.lmdb"), "--out", tmp_path / "m.fastio-set", code=1)
-    assert "a merge would leave out latents" in said
 
 
 def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
@@ -282,36 +230,7 @@ def test_other_content_is_refused(tmp_path: Path) -> None:
     check(path)
 
 
-def test_a_set_that_grows(tmp_path: Path) -> None:
-    """Its new samples get the field as further shards; those that were there are not written again."""
-    path = photos(tmp_path / "p-%03d.tar", 14)
-    add_field(path, "latents", latents(tmp_path / "l.h5", KEYS[:14]), shard_bytes=4096)
-    with Writer(tmp_path / "more.tar", {"image": "image", "label": "label"}) as out:
-        for number in range(14, COUNT):
-            out.write({"image": picture(number), "label": number}, key=KEYS[number])
-    run("pack", tmp_path / "more.tar", path, "--append")
-    with pytest.raises(StoreError, match=r"to those that a set has got since \(fastio add-field --append\)"):
-        FastDataset(path)
-    folder = tmp_path / "p.fastio-set.fields"
-    before = {each: each.read_bytes() for each in folder.glob("*.tar")}
-    with pytest.raises(SchemaError, match="lacks 1 sample of the 6 new ones"):
-        add_field(path, "latents", latents(tmp_path / "some.h5", [*KEYS[:14], *KEYS[14:19]]), append=True)
-    with Writer(tmp_path / "new.h5", {"latents": "float16[2,3]"}) as out:
-        for number in reversed(range(14, COUNT)):
-            out.write({"latents": latents_of(number)}, key=KEYS[number])
-    run("add-field", path, "latents", "--from", tmp_path / "new.h5", "--append", "--shard-size", "4096")
-    check(path)
-    assert before == {each: each.read_bytes() for each in before}
-    assert "all good" in run("verify", path)
-    run("pack", tmp_path / "more.tar", path, "--overwrite")
-    with pytest.raises(StoreError, match=r"was added to other samples than .* began with"):
-        add_field(path, "latents", tmp_path / "new.h5", append=True)
-    single = photos(tmp_path / "s.lmdb")
-    with pytest.raises(StoreError, match="append: expected a set with the field 'latents'"):
-        add_field(single, "latents", tmp_path / "l.h5", append=True)
-
-
-# Several fields of one call, and sets that many machines add to.
+# Several fields of one call.
 
 
 @pytest.mark.parametrize("name", ["p.lmdb", "p.zip", "p-%03d.tar"])
@@ -385,77 +304,6 @@ def test_one_bad_field_of_several_adds_none(tmp_path: Path) -> None:
     said = run("add-field", path, "a", "b", "--from", source, "--named", "latents", code=2)
     assert "expected 2 fields, got 1" in said
     assert "names a field twice" in run("add-field", path, "a", "a", "--from", source, code=2)
-
-
-def test_parts_add_the_same_field(tmp_path: Path) -> None:
-    """In any order: the bytes that one process writes; without one of them, it is named, and the store as it was."""
-    path, other = photos(tmp_path / "p-%03d.tar"), str(tmp_path / "q-%03d.tar")
-    pack_source(open_source(tmp_path / "whole.tar"), other, shard_bytes=8000)
-    source = latents(tmp_path / "l.h5")
-    add_field(other, ["latents", "views"], source, shard_bytes=4096)
-    words = ["add-field", path, "latents", "views", "--from", source, "--shard-size", "4096"]
-    for part in (2, 0):
-        said = run(*words, "--part", f"{part}/3")
-        assert "missing: the last part makes the set, or: fastio seal" in said
-        assert "added" not in said
-        assert (5, 2) == (FastDataset(path)[5][1], len(FastDataset(path)[5]))
-    pattern = tmp_path / "p.fastio-set.fields" / "latents+views-%06d.tar"
-    assert "latents+views-" in run("seal", pattern, code=1)
-    assert "3 of them whole already" in run(*words, "--part", "0/3")  # once more
-    assert "the set is complete" in (said := run(*words, "--part", "1/3"))
-    assert "added latents, views to 20 samples" in said
-    check(path)
-    files = [sorted((tmp_path / f"{name}.fastio-set.fields").glob("*-0*.tar")) for name in "pq"]
-    assert len(files[0]) > 6
-    assert [each.read_bytes() for each in files[1]] == [each.read_bytes() for each in files[0]]
-    single = photos(tmp_path / "p.lmdb")
-    for option in (["--part", "0/2"], ["--resume"]):
-        said = run("add-field", single, "latents", "--from", source, *option, code=1)
-        assert "p.lmdb: is no set, so its fields become one file" in said
-
-
-def test_killed_parts(tmp_path: Path) -> None:
-    """Parts that are killed anywhere are made again by their number; no set lists fewer samples."""
-    path, source = photos(tmp_path / "p-%03d.tar"), latents(tmp_path / "l.h5")
-
-    def adding(part: int) -> bool:
-        return not add_field(path, "latents", source, shard_bytes=2048, part=Part(part, 2)).missing
-
-    with fault(0, full) as calls:
-        adding(0)
-    for at in range(1, calls.made + 1, max(1, calls.made // 8)):
-        shutil.rmtree(tmp_path / "p.fastio-set.fields")
-
-        def failing(at: int = at) -> None:
-            with fault(at, kill):
-                adding(0)
-
-        in_fork(failing)
-        is_whole = adding(1)
-        if is_whole:
-            check(path)
-        else:
-            assert len(FastDataset(path)[5]) == 2
-        assert adding(0)
-        check(path)
-
-
-@pytest.mark.parametrize("goes_on", [{"resume": True}, {"part": Part(1, 2)}])
-def test_a_source_that_changed_is_refused(tmp_path: Path, goes_on: dict[str, Any]) -> None:
-    """Shards that were made of other values of the same sizes are not joined with those of now."""
-    path, fields = photos(tmp_path / "p-%03d.tar"), {"latents": "float16[2,3]"}
-
-    def source(add: int) -> str:
-        with Writer(tmp_path / "l.h5", fields, overwrite=True) as out:
-            for number, key in enumerate(KEYS):
-                out.write({"latents": latents_of(number + add)}, key=key)
-        return str(tmp_path / "l.h5")
-
-    add_field(path, "latents", source(1), shard_bytes=4096, part=Part(0, 2))
-    with pytest.raises(StoreError, match="the contents of its samples differ, by their checksums"):
-        add_field(path, "latents", source(0), shard_bytes=4096, **goes_on)
-    add_field(path, "latents", source(0), shard_bytes=4096, overwrite=True)
-    check(path)
 
 
 def test_token_ids_of_another_tokenizer_are_refused(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "last_added_to",
     "names_joined",
     "open_added",
+    "path_of_added",
 ]
 
 FIELDS_SUFFIX = ".fields"
@@ -55,6 +56,11 @@ def fields_folder(path: str, *, in_place: bool = False) -> str | None:
         return None
     place = path if in_place else Address.parse(path).set_object() or path
     return f"{os.path.realpath(place)}{FIELDS_SUFFIX}" if os.path.lexists(place) else None
+
+
+def path_of_added(set_object: str, joined: str) -> str:
+    """Return the path of the set object of fields that are added to a set, by their ``joined_name``."""
+    return f"{os.path.realpath(set_object)}{FIELDS_SUFFIX}/{joined}{SET_SUFFIX}"
 
 
 def joined_name(names: Iterable[str]) -> str:
@@ -87,6 +93,8 @@ def added_stores(path: str, *, in_place: bool = False) -> dict[str, str]:
     holders: dict[str, str] = {}
     for name in names:
         joined = name.partition(".")[0]
+        if joined in stores and _lists(stores[joined], name):
+            continue
         if _NAMES.fullmatch(joined) and (name == f"{joined}{SET_SUFFIX}" or named(name) is not None):
             stores[joined] = place = f"{folder}/{name}"
             for field in names_joined(joined):
@@ -96,6 +104,16 @@ def added_stores(path: str, *, in_place: bool = False) -> dict[str, str]:
                     )
                 holders[field] = place
     return stores
+
+
+def _lists(store: str, name: str) -> bool:
+    """Whether a file beside a set object is one of its shards, as in the copy of a set that was merged of files."""
+    if not store.endswith(SET_SUFFIX):
+        return False
+    from fastio.store.sets.set_object import current_set  # with what stores without added fields do without
+
+    known = current_set(store)
+    return known is not None and any(member.name == name for member in known.members)
 
 
 def open_added(store: SealedStore, path: str, open_one: Callable[[str], SealedStore]) -> list[SealedStore]:
@@ -108,7 +126,7 @@ def open_added(store: SealedStore, path: str, open_one: Callable[[str], SealedSt
     try:
         for joined, place in added_stores(path, in_place=store.format == IN_PLACE).items():
             opened.append(open_one(place))
-            if last_added_to(opened[-1]) != added_to(store)[_ADDED_TO]:
+            if last_added_to(opened[-1]) != added_to(store.identity, len(store))[_ADDED_TO]:
                 raise StoreError(
                     f"{place}: was added to other samples than {path} holds now: add {' '.join(names_joined(joined))} "
                     "to those that a set has got since (fastio add-field --append), add it anew (--overwrite), or "
@@ -122,11 +140,14 @@ def open_added(store: SealedStore, path: str, open_one: Callable[[str], SealedSt
 
 
 def last_added_to(field: SealedStore) -> Any:
-    """Return what a field was last added to: of one that has grown, each part says it of its own time."""
-    parts = field.metadata.get("merged") or [{"metadata": field.metadata}]
-    return parts[-1]["metadata"].get(_ADDED_TO)
+    """Return what fields were last added to: a merged set says it itself; of one that has grown, each part does."""
+    known = field.metadata
+    if _ADDED_TO in known:
+        return known[_ADDED_TO]
+    *_, last = known.get("merged") or [{"metadata": {}}]
+    return last["metadata"].get(_ADDED_TO)
 
 
-def added_to(store: SealedStore) -> Mapping[str, Any]:
-    """Return the metadata of a field that is added to this store, which say to what."""
-    return {_ADDED_TO: {"identity": store.identity, "samples": len(store)}}
+def added_to(identity: int, samples: int) -> Mapping[str, Any]:
+    """Return the metadata of fields that are added to a store of this content, which say to what."""
+    return {_ADDED_TO: {"identity": identity, "samples": samples}}

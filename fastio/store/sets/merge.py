@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store import open_store
-from fastio.store.beside.added import added_stores
+from fastio.store.beside.added import added_stores, added_to, names_joined, open_added, path_of_added
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.index.metadata import merged_metadata
+from fastio.store.index.seal import set_checksum
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
 from fastio.store.sets.names import SET_SUFFIX, listed_name
 from fastio.store.sets.seal import seal_set
-from fastio.store.sets.set_object import SetMember, read_set
+from fastio.store.sets.set_object import SetMember, check_keys, read_set
+from fastio.store.write.atomic import writing
 from fastio.store.write.locks import claimed
 
 __all__ = [
@@ -42,14 +47,18 @@ class MergedStore:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What a merge has made: ``path`` is the set object, whose shards are those of ``merged``, in this order."""
+    """
+    What a merge has made: ``path`` is the set object, whose shards are those of ``merged``, in this order. ``fields``
+    are those that were added to all of these, and so to the new set.
+    """
 
     path: str
     generation: int
     shards: int
     samples: int
-    size_bytes: int  # of the shards
+    size_bytes: int  # of the shards, without those of added fields
     merged: tuple[MergedStore, ...]
+    fields: tuple[str, ...] = ()
 
 
 def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, remote: Remote = DEFAULT) -> MergeReport:
@@ -57,9 +66,10 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
     Write the set object ``out``, whose samples are those of the stores ``paths``, one store after the other.
 
     No shard is copied or moved: the set lists those of ``out``'s own folder by name, others by absolute path or URL,
-    and does not open once one of them is gone. Raises SchemaError if fields, classes, tokenizers or keys do not go
-    together, and StoreError if a store has no shards that were packed by fastio, or if ``out`` exists and is not to
-    be replaced.
+    and does not open once one of them is gone. Fields that were added to all of the stores (``fastio add-field``) are
+    merged likewise, and are there before the new set is. Raises SchemaError if fields, classes, tokenizers or keys do
+    not go together, and StoreError if a store has no shards that were packed by fastio, if a field was added to some
+    of the stores alone, or if ``out`` exists and is not to be replaced.
     """
     _check_out(out)
     if len(paths) < 2:
@@ -71,24 +81,23 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         if is_local(out):
             opened.enter_context(claimed(out))
         stores = [opened.enter_context(open_store(path, remote=remote)) for path in paths]
-        _check_added(paths)
-        _check_kinds(stores)
-        _check_schemas(stores)
+        _check_stores(stores)
         _check_reachable(out, stores)
+        fields = _added_together(paths)
         metadata = merged_metadata(stores)
         members = [list(_members(store, out)) for store in stores]
         generation = _next_generation(out, overwrite=overwrite, remote=remote)
-        seal_set(
-            out,
-            [member.name for of_store in members for _, member in of_store],
-            FORMATS[stores[0].format],
-            metadata=json.dumps(metadata, separators=(",", ":")).encode("ascii"),
-            generation=generation,
-            replace=generation > 1,
-            options=remote,
-            opened=[shard for of_store in members for shard in of_store],
-            merged=[store.set_object for store in stores if store.set_object is not None and is_local(store.path)],
-        )
+        _check_replaced(out, fields)
+        if fields:
+            with writing(out):
+                check_keys(out, [shard for of_store in members for shard, _ in of_store])  # before their fields
+            added = [open_added(store, path, open_store) for store, path in zip(stores, paths, strict=True)]
+            for store in (store for of_store in added for store in of_store):
+                opened.enter_context(store)
+            belongs_to = added_to(*_content(members))
+            for joined, of_field in zip(fields, zip(*added, strict=True), strict=True):
+                _merge_added(of_field, path_of_added(out, joined), belongs_to)
+        _seal(out, stores, members, metadata, generation=generation, remote=remote)
         merged = tuple(
             MergedStore(store.path, len(shards), len(store), sum(member.size for _, member in shards))
             for store, shards in zip(stores, members, strict=True)
@@ -100,18 +109,91 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         samples=sum(store.samples for store in merged),
         size_bytes=sum(store.size_bytes for store in merged),
         merged=merged,
+        fields=tuple(name for joined in fields for name in names_joined(joined)),
     )
 
 
-def _check_added(paths: Sequence[str]) -> None:
-    """Raise StoreError for a store to which fields were added: a set lists the shards alone."""
-    for path in paths:
-        added = added_stores(path)
-        if added:
+_Members = Sequence[Sequence[tuple[Shard, SetMember]]]  # of each store, and how a set lists them
+
+
+def _seal(
+    out: str,
+    stores: Sequence[SealedStore],
+    members: _Members,
+    metadata: Mapping[str, Any],
+    *,
+    generation: int,
+    remote: Remote = DEFAULT,
+) -> None:
+    """Write the set object that lists the shards of these stores."""
+    seal_set(
+        out,
+        [member.name for of_store in members for _, member in of_store],
+        FORMATS[stores[0].format],
+        metadata=json.dumps(metadata, separators=(",", ":")).encode("ascii"),
+        generation=generation,
+        replace=generation > 1,
+        options=remote,
+        opened=[shard for of_store in members for shard in of_store],
+        merged=[store.set_object for store in stores if store.set_object is not None and is_local(store.path)],
+    )
+
+
+def _content(members: _Members) -> tuple[int, int]:
+    """Return the identity of the set that lists these shards, and how many samples it has."""
+    listed = [member for of_store in members for _, member in of_store]
+    return set_checksum((each.count, each.size, each.file_crc) for each in listed), sum(each.count for each in listed)
+
+
+# Fields that were added to the stores.
+
+
+def _added_together(paths: Sequence[str]) -> list[str]:
+    """Return what was added to all of the stores, by ``joined_name``. Raises StoreError for what others lack."""
+    first, *others = [added_stores(path) for path in paths]
+    for path, other in zip(paths[1:], others, strict=True):
+        odd = next(iter(first.keys() ^ other.keys()), None)
+        if odd is not None:
+            having, lacking = (paths[0], path) if odd in first else (path, paths[0])
+            names = names_joined(odd)
             raise StoreError(
-                f"{path}: a merge would leave out {', '.join(added)}, which fastio add-field added: pack it with its "
-                "fields first (fastio pack), and merge that"
+                f"{lacking}: lacks {' and '.join(names)}, added {'together ' * (len(names) > 1)}to {having}: add the "
+                f"same to both (fastio add-field {lacking} {' '.join(names)}), or pack {having} with its fields as one "
+                "store (fastio pack)"
             )
+    return list(first)
+
+
+def _check_replaced(out: str, fields: Collection[str]) -> None:
+    """Raise StoreError if the set that is replaced has other added fields, which would not be those of the new one."""
+    for joined, place in added_stores(out).items():
+        if joined not in fields:
+            raise StoreError(
+                f"{place}: was added to the set that {out} is now, and would not belong to the new one: remove it "
+                "first, or choose another name for the set"
+            )
+
+
+def _merge_added(stores: Sequence[SealedStore], out: str, belongs_to: Mapping[str, Any]) -> None:
+    """Write the set object of an added field, or several, whose shards are those of each store's own."""
+    folder = os.path.dirname(out)  # noqa: PTH120 - as the paths of shards are
+    with writing(out):
+        Path(folder).mkdir(exist_ok=True)
+    _check_stores(stores)
+    members = [
+        [(shard, replace(member, name=_near(member.name, folder))) for shard, member in _members(store, out)]
+        for store in stores
+    ]
+    metadata = {**merged_metadata(stores), **belongs_to}
+    _seal(out, stores, members, metadata, generation=_next_generation(out, overwrite=True, remote=DEFAULT))
+
+
+def _near(name: str, folder: str) -> str:
+    """Return the name of a shard in a folder beside this one, by which both may be moved; others as they are."""
+    above = os.path.dirname(name)  # noqa: PTH120
+    if not above or os.path.realpath(os.path.dirname(above)) != os.path.realpath(f"{folder}/.."):  # noqa: PTH120
+        return name
+    return os.path.join("..", os.path.basename(above), os.path.basename(name))  # noqa: PTH118, PTH119
 
 
 def _check_out(out: str) -> None:
@@ -130,8 +212,8 @@ def _next_generation(out: str, *, overwrite: bool, remote: Remote) -> int:
     return before.generation + 1
 
 
-def _check_kinds(stores: Sequence[SealedStore]) -> None:
-    """Raise StoreError for a store that no set can list, or for a mixture of formats."""
+def _check_stores(stores: Sequence[SealedStore]) -> None:
+    """Raise StoreError for a store that no set can list, or for a mixture of formats; SchemaError for other fields."""
     for store in stores:
         if not FORMATS[store.format].has_shards:
             raise StoreError(
@@ -148,6 +230,7 @@ def _check_kinds(stores: Sequence[SealedStore]) -> None:
                 f"{store.path}: has {store.format} shards, but {stores[0].path} has {stores[0].format}: "
                 "a set has shards of one format: pack one of them again"
             )
+    _check_schemas(stores)
 
 
 def _held(store: SealedStore) -> str:

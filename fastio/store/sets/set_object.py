@@ -16,8 +16,9 @@ that a thousand of them open with two reads: its end, and its arrays.
                   2 where starts, sizes or counts are narrower
     seal      128 bytes, of the format "set"; see ``store/index/seal.py``
 
-A name is relative to the folder of the set object, or absolute: a path, or a URL. Names are never reused with other
-content while a set lists them; a set that is replaced becomes another generation, under other names.
+A name is relative to the folder of the set object (that of an added field's shard may begin with ``../``), or absolute:
+a path, or a URL. Names are never reused with other content while a set lists them; a set that is replaced becomes
+another generation, under other names.
 
 The object of a set of two shards, with a sample each: "a.png" with the bytes "first" and label 0, "b.png" with "2nd"
 and label 1 (abridged):
