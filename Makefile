@@ -7,7 +7,7 @@ NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo clean
-.PHONY: test test-more test-elastic lint format native-test native-test-aarch64
+.PHONY: test test-more test-elastic lint format native-test native-test-aarch64 native-check-darwin
 .PHONY: bench bench-peers
 .PHONY: docs docs-links
 .PHONY: wheel wheel-aarch64 sdist test-matrix
@@ -65,6 +65,9 @@ native-test-aarch64: setup ## Build the C++ core for 64-bit ARM, run its tests b
 	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/aarch64.cmake -DFASTIO_MODULE=OFF -DFASTIO_TESTS=ON >/dev/null
 	$(BIN)/cmake --build build/native-aarch64
 	$(BIN)/ctest --test-dir build/native-aarch64 --output-on-failure
+
+native-check-darwin: setup ## Compile the C++ core for macOS, here; runs nothing
+	native/check_darwin.sh $(CURDIR)/$(BIN)/cmake $(CURDIR)/$(BIN)/ninja $(BIN)/python
 
 lint: setup ## ruff, mypy --strict, clang-format
 	$(BIN)/ruff check .

@@ -25,7 +25,6 @@ using File = std::vector<std::uint8_t>;
 
 constexpr std::uint8_t width = 14;
 constexpr std::uint8_t height = 9;
-constexpr std::size_t header_bytes = 16;
 
 /// RGB, the same everywhere but for the place.
 File pixels_of(std::size_t w, std::size_t h) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/crc32_folding.h"
+#include "platform/platform.h"
 
 namespace fastio {
 namespace {
@@ -165,7 +166,7 @@ Crc32cRoutine crc32c_routine([[maybe_unused]] SimdLevel level) noexcept {
 #if defined(__x86_64__)
   if (level >= SimdLevel::avx2) return instructed_crc32c;
 #elif defined(__aarch64__)
-  static const bool has_instructions = arm_has_crc32c();
+  static const bool has_instructions = platform::has_arm_crc32c();
   if (level >= SimdLevel::neon && has_instructions) return instructed_crc32c;
 #endif
   return plain_crc32c;

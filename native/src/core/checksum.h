@@ -48,9 +48,9 @@ using Crc32cRoutine = std::uint32_t (*)(Bytes data) noexcept;
 /// With SSE4.2; continues `value`, which is not inverted (inside the core only).
 std::uint32_t sse42_crc32c(Bytes data, std::uint32_t value) noexcept;
 #elif defined(__aarch64__)
-/// With ARM's instructions, where `arm_has_crc32c`; continues `value`, which is not inverted.
+/// With ARM's instructions, where `platform::has_arm_crc32c`; continues `value`, which is not
+/// inverted.
 std::uint32_t arm_crc32c(Bytes data, std::uint32_t value) noexcept;
-bool arm_has_crc32c() noexcept;
 #endif
 
 }  // namespace fastio

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "pictures/worker.h"
+#include "platform/platform.h"
 
 namespace fastio {
 
@@ -101,7 +102,8 @@ void work(Job& job, Worker& worker, RangeLog* log) noexcept {
   }
   const std::int64_t start_ns = RangeLog::now_ns();
   const std::size_t samples = job.work(worker);
-  if (samples > 0) log->add({gettid(), start_ns, RangeLog::now_ns(), job.what(), samples});
+  if (samples > 0)
+    log->add({platform::thread_id(), start_ns, RangeLog::now_ns(), job.what(), samples});
 }
 
 }  // namespace
@@ -119,7 +121,7 @@ bool ThreadPool::State::start(std::size_t count) noexcept {
 
 void ThreadPool::State::loop(std::size_t number) noexcept {
   block_signals();
-  pthread_setname_np(pthread_self(), "fastio");
+  platform::name_thread("fastio");
   Worker worker;
   std::unique_lock lock(mutex);
   for (;;) {
@@ -185,13 +187,7 @@ double ThreadPool::cpu_seconds() noexcept {
   State* state = current();
   const std::lock_guard lock(state->mutex);
   double total = 0;
-  for (std::thread& thread : state->threads) {
-    clockid_t clock{};
-    timespec time{};
-    if (pthread_getcpuclockid(thread.native_handle(), &clock) != 0) continue;
-    if (clock_gettime(clock, &time) != 0) continue;
-    total += static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-  }
+  for (std::thread& thread : state->threads) total += platform::cpu_seconds(thread.native_handle());
   return total;
 }
 

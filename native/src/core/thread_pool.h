@@ -81,7 +81,7 @@ class Job {
 /// A stretch of work of one thread on one job: nanoseconds of CLOCK_REALTIME, which is what
 /// torch.profiler's traces count in too. `what` is the task's name, a string literal.
 struct Range {
-  pid_t thread;
+  std::int64_t thread;  ///< as platform::thread_id() gives it
   std::int64_t start_ns;
   std::int64_t stop_ns;
   const char* what;

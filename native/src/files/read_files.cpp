@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "files/readahead.h"
+#include "platform/platform.h"
 
 namespace fastio {
 namespace {
@@ -56,7 +57,8 @@ std::int64_t read_and_one_more(int fd, std::uint8_t* out, std::int64_t size) noe
 
 std::int64_t mtime_ns(const struct stat& about) noexcept {
   constexpr std::int64_t ns_per_s = 1'000'000'000;
-  return std::int64_t{about.st_mtim.tv_sec} * ns_per_s + about.st_mtim.tv_nsec;
+  const timespec time = platform::modified(about);
+  return std::int64_t{time.tv_sec} * ns_per_s + time.tv_nsec;
 }
 
 /// Whether this is a regular file; false with errno set.
@@ -72,8 +74,7 @@ bool is_regular(int fd) noexcept {
 class NamedFolder {
  public:
   explicit NamedFolder(const char* name) noexcept
-      : folder_(::open(name, O_PATH | O_DIRECTORY | O_CLOEXEC)),
-        error_(folder_.fd() < 0 ? errno : 0) {}
+      : folder_(platform::open_folder(name)), error_(folder_.fd() < 0 ? errno : 0) {}
 
   /// A descriptor of the file of this name for reading; -1 with errno set.
   [[nodiscard]] int open(const char* name) const noexcept {

@@ -1,8 +1,6 @@
 #include "files/readahead.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -13,6 +11,8 @@
 #include <new>
 #include <tuple>
 #include <utility>
+
+#include "platform/platform.h"
 
 namespace fastio {
 namespace {
@@ -38,12 +38,6 @@ void sort_unless_sorted(std::span<Span> spans, Less less) {
   }
 }
 
-long major_faults() noexcept {
-  rusage usage{};
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_majflt;
-}
-
 /// Whether a byte that is looked at has to be fetched from the disk: a major fault of this
 /// thread. Unlike mincore it knows of files of other users, unlike RWF_NOWAIT it needs no
 /// descriptor and works on all file systems. At the first such byte it has seen enough.
@@ -51,12 +45,12 @@ bool is_cold(std::span<const Bytes> spans) noexcept {
   std::size_t total = 0;
   for (const Bytes span : spans) total += span.size();
   const std::size_t step = std::max<std::size_t>(total / places_looked_at, 1);
-  const long before = major_faults();
+  const long before = platform::major_faults();
   std::size_t next = step / 2;
   for (const Bytes span : spans) {
     for (; next < span.size(); next += step) {
       (void)*static_cast<const volatile std::uint8_t*>(&span[next]);
-      if (major_faults() != before) return true;
+      if (platform::major_faults() != before) return true;
     }
     next -= span.size();
   }
@@ -166,9 +160,7 @@ std::vector<Stretch> stretches(std::span<Stretch> spans) {
 void advise_file(int fd, std::span<Stretch> spans) {
   for (const Stretch stretch : stretches(spans)) {
     for (std::uint64_t at = stretch.first; at < stretch.last; at += advice_bytes) {
-      (void)posix_fadvise(fd, static_cast<off_t>(at),
-                          static_cast<off_t>(std::min(advice_bytes, stretch.last - at)),
-                          POSIX_FADV_WILLNEED);
+      platform::read_ahead(fd, at, std::min(advice_bytes, stretch.last - at));
     }
   }
 }

@@ -112,7 +112,7 @@ inline constexpr int lookups_per_refill = 56 / HuffmanTable::lookup_bits;
     for (; step < lookups_per_refill && (k < block_size) & (other_k < block_size); ++step) {
       entry = table[reader.peek(HuffmanTable::lookup_bits)];
       other_entry = table[other.peek(HuffmanTable::lookup_bits)];
-      if ((entry.length() == 0) | (other_entry.length() == 0)) break;
+      if (int{entry.length() == 0} | int{other_entry.length() == 0}) break;
       take_coefficient(reader, entry, k, block);
       take_coefficient(other, other_entry, other_k, ahead);
     }

@@ -498,7 +498,8 @@ template <std::size_t... i>
                                                   std::span<ScanWalker* const> walkers,
                                                   std::index_sequence<i...>) noexcept {
   std::array<WalkLane, sizeof...(i)> lane{lanes[i]...};
-  for (bool ended = false; !ended;) {
+  bool ended = false;
+  while (!ended) {
     std::array<std::uint64_t, sizeof...(i)> bits{next_bits(lane[i])...};
     ((lanes[i].position = lane[i].position, lanes[i].state = lane[i].state,
       lanes[i].progress = lane[i].progress),

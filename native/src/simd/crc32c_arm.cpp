@@ -1,8 +1,6 @@
 // CRC-32C by the instructions that 64-bit ARM has for it: eight bytes a step.
 #if defined(__aarch64__)
 #include <arm_acle.h>
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
 
 #include <cstddef>
 #include <cstring>
@@ -10,10 +8,6 @@
 #include "core/checksum.h"
 
 namespace fastio {
-
-bool arm_has_crc32c() noexcept {
-  return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
-}
 
 std::uint32_t arm_crc32c(Bytes data, std::uint32_t value) noexcept {
   std::size_t at = 0;

@@ -472,7 +472,7 @@ class MixedFill {
 class WindowPacker {
  public:
   WindowPacker(std::uint32_t longest, const BinRule& rule)
-      : rule_(rule), sorter_(longest, rule.window), best_fit_(rule.capacity) {
+      : sorter_(longest, rule.window), best_fit_(rule.capacity) {
     if (rule.is_mixed) mixed_.emplace(rule.capacity);
   }
 
@@ -497,7 +497,7 @@ class WindowPacker {
   /// where there is none.
   bool mix(std::span<const std::uint64_t> window) {
     const std::size_t enough = best_fit_.size() + std::max<std::size_t>(best_fit_.size() / 500, 1);
-    for (const std::size_t part : {16, 4}) {
+    for (const std::size_t part : {16U, 4U}) {
       bins_.clear();
       const auto rest = mixed_->pack(window, window.size() / part, bins_);
       best_fit(rest);
@@ -509,7 +509,6 @@ class WindowPacker {
     return false;
   }
 
-  const BinRule rule_;
   LengthSorter sorter_;
   BestFit best_fit_;
   std::optional<MixedFill> mixed_;

@@ -1,7 +1,5 @@
 #include "transform/transform.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,6 +12,7 @@
 #include "pictures/decode.h"
 #include "pictures/probe.h"
 #include "pictures/worker.h"
+#include "platform/platform.h"
 
 namespace fastio {
 namespace {
@@ -539,7 +538,7 @@ class BandedTask final : public PictureTask {
     constexpr std::uintptr_t page = 4096;
     const auto start = reinterpret_cast<std::uintptr_t>(memory);
     const std::uintptr_t aligned = (start + page - 1) / page * page;
-    (void)madvise(reinterpret_cast<void*>(aligned), size - (aligned - start), MADV_HUGEPAGE);
+    platform::ask_for_large_pages(reinterpret_cast<void*>(aligned), size - (aligned - start));
   }
 
   void run_band(Worker& worker, std::size_t i, std::size_t band) noexcept {
