@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,37 +34,34 @@ class Openings:
     Opens the files of one set, and lets go of the one that was read longest ago when there are more than ``most``.
 
     ``open_file(number)`` opens one and compares it with what the set lists. A file that was let go of stays open while
-    somebody has bytes of it. Threads may share it.
+    somebody has bytes of it. Threads may share it, and processes that are forked meanwhile: there is no lock, which a
+    fork could leave taken, since each step on the table is one of Python's own.
     """
 
     def __init__(self, open_file: Callable[[int], ByteSource], most: int) -> None:
         self._open_file = open_file
         self._most = most
         self._open: OrderedDict[int, ByteSource] = OrderedDict()  # the one read last at the end
-        self._changing = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def opened(self, number: int) -> ByteSource:
         """Return a file, opened. Raises StoreError if it is not the one that is listed."""
-        with self._changing:
-            file = self._open.get(number)
-            if file is not None:
+        file = self._open.get(number)
+        if file is not None:
+            with contextlib.suppress(KeyError):  # another thread has let it go meanwhile
                 self._open.move_to_end(number)
-                return file
-        file = self._open_file(number)  # two threads may open it at once
-        with self._changing:
-            self._open[number] = file
-            oldest = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - self._most)]
-        for each in oldest:
-            each.release()
+            return file
+        file = self._open[number] = self._open_file(number)  # two threads may open it at once
+        while len(self._open) > self._most:
+            with contextlib.suppress(KeyError):  # others have let all go meanwhile
+                self._open.popitem(last=False)[1].release()
         return file
 
     def release(self, number: int) -> None:
         """Let a file go."""
-        with self._changing:
-            file = self._open.pop(number, None)
+        file = self._open.pop(number, None)
         if file is not None:
             file.release()
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +19,12 @@ from fastio import FastDataset, FastLoader
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store import FORMATS, open_store
 from fastio.store.files import late, pread
-from fastio.store.files.byte_source import Read
+from fastio.store.files.byte_source import ByteSource, Read
 from fastio.store.files.late import LateSource, Openings
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_store
 from fastio.store.sets import members
+from tests.forking import in_fork
 from tests.store.build import read_all
 from tests.store.small_set import write_set
 
@@ -134,6 +141,51 @@ def test_damage_of_a_sample_is_found(path: str) -> None:
     with open_store(path) as store:
         (damage,) = verify_store(store)
     assert (damage.shard, damage.key) == (str(shard), KEYS[9])
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_fork_while_a_thread_opens_a_shard(path: str, read: Read) -> None:
+    """The child, which has no such thread, waits for nobody: neither in the midst of a change, nor behind it."""
+    parent, is_changing, may_go_on = os.getpid(), threading.Event(), threading.Event()
+
+    class Changing(OrderedDict[int, ByteSource]):
+        def popitem(self, last: bool = True) -> tuple[int, ByteSource]:
+            if os.getpid() == parent and not is_changing.is_set():
+                is_changing.set()
+                assert may_go_on.wait(60)
+            return super().popitem(last)
+
+    def read_some(numbers: Sequence[int]) -> None:
+        spans = store.files.fetch(store.spans("image", np.array(numbers))).wait()[0]
+        assert [view.tobytes() for view in spans.views()] == [ALL[KEYS[i]] for i in numbers]
+
+    def read_in_time() -> None:
+        signal.alarm(20)  # ends the child
+        read_some([1, 9, 12, 1, 15])
+        store.close()
+
+    with open_store(path, read=read) as store, ThreadPoolExecutor(1) as thread:
+        openings = openings_of(store)
+        openings._open = Changing()
+        reading = thread.submit(read_some, [1, 2, 3, 4])
+        try:
+            assert is_changing.wait(60)
+            status = in_fork(read_in_time)
+        finally:
+            may_go_on.set()
+        reading.result()
+        assert status == 0
+
+
+def test_threads_share_the_open_files(path: str) -> None:
+    """As many as are read at once, whatever is let go of meanwhile."""
+    with open_store(path, read="pread") as store, ThreadPoolExecutor(8) as threads:
+        openings = openings_of(store)
+        order = np.random.default_rng(1).integers(0, COUNT, 2000).tolist()
+        assert list(threads.map(lambda number: openings.opened(number).path, order)) == [
+            store.sources[number].path for number in order
+        ]
+        assert len(openings) <= MOST
 
 
 def test_how_many_stay_open() -> None:
