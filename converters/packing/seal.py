@@ -21,7 +21,7 @@ from fastio.store.folders import folder_of
 from fastio.store.index.metadata import DescribedSamples, merged_metadata
 from fastio.store.sets.members import open_members
 from fastio.store.sets.names import SET_SUFFIX, set_path
-from fastio.store.sets.seal import read_member, seal_set
+from fastio.store.sets.seal import seal_set
 from fastio.store.sets.set_object import SetMember, SetObject, read_set
 from fastio.store.store_folder import StoreFolder
 from fastio.store.write.atomic import COMPLETE, exists
@@ -33,7 +33,6 @@ __all__ = [
     "seal",
     "seal_appended",
     "seal_shards",
-    "unread_points",
 ]
 
 
@@ -67,25 +66,6 @@ def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote
         if is_damaged and _is_damaged(folder, target):
             folder.remove(Path(set_path(target.path)).name)
         return seal_shards(target, folder, [shards[number] for number in sorted(shards)], current, remote=remote)
-
-
-def unread_points(out: str | os.PathLike[str], made: SetObject, *, remote: Remote = DEFAULT) -> list[str]:
-    """
-    Return a line that says what becomes of the start points of a set behind a URL, if its last shard has any; none for
-    one on disk.
-    """
-    target = _target(os.fspath(out), overwrite=False)
-    if is_local(target.path):
-        return []
-    folder, _ = folder_of(target.path, remote)
-    shard, _ = read_member(folder, made.members[-1].name, target.format)
-    if not shard.unread_points:
-        return []
-    line = (
-        "start points within pictures: noted in the index of each shard, but not used behind URLs, so crops decode as "
-        "without them; a set object made there has none: seal a copy of the shards on disk to have them used"
-    )
-    return [line]
 
 
 def _is_damaged(folder: StoreFolder, target: Target) -> bool:

@@ -162,21 +162,23 @@ def jump_lines(store: SampleStore) -> list[str]:
     """
     Return a line for each field whose JPEGs can be decoded from the middle, by jump tables or restart markers.
 
-    None for a store behind a URL, where this part of the index is not read.
+    Behind a URL, it does not say why other pictures cannot, for which some would be fetched.
     """
     lines = []
     files = {shard.points_file.path for shard in getattr(store, "shards", ()) if shard.points_file is not None}
     beside = "" if not files else f" (in {Path(min(files)).name}{', ...' if len(files) > 1 else ''} beside it)"
     for pictures, field in _stored_pictures(store):
         spans = pictures.spans(field.name, np.arange(len(pictures)))
-        if spans.intervals is None or not spans.intervals.sizes.any():
+        far = pictures.far_points(field.name, np.arange(len(pictures)))
+        points = spans.intervals if far is None else far.spans
+        if points is None or not points.sizes.any():
             continue
-        count, nbytes = np.count_nonzero(spans.intervals.sizes), int(spans.intervals.sizes.sum())
+        count, nbytes = np.count_nonzero(points.sizes), int(points.sizes.sum())
         share = 100 * nbytes / int(spans.sizes.sum())
         lines.append(
             f"start points within {count:,} of {len(spans):,} pictures of {field.name!r}, for faster crops: "
             f"{size(nbytes)} of the index{beside}, {share:.2f} % of the pictures' bytes"
-            + _others(pictures, field.name, np.flatnonzero(spans.intervals.sizes == 0))
+            + ("" if far is not None else _others(pictures, field.name, np.flatnonzero(points.sizes == 0)))
         )
     return lines
 

@@ -141,7 +141,6 @@ def pack(  # noqa: PLR0913 - an option each
     from fastio.converters import pack as run
     from fastio.converters.packing.advice import advice, list_lines, packing_lines
     from fastio.converters.packing.packer import check_one_file
-    from fastio.converters.packing.seal import unread_points
     from fastio.converters.pictures.jumps import jump_advice, jump_lines
     from fastio.converters.sources.source import is_streamed
     from fastio.store import FORMATS, check_target, open_store
@@ -192,11 +191,10 @@ def pack(  # noqa: PLR0913 - an option each
         if report.missing:
             return
         with open_store(out, remote=remote) as store:
-            unread = [] if store.set_object is None else unread_points(out, store.set_object, remote=remote)
             epoch = epoch_line(epoch_facts(store), store.size_bytes)
             done, better = [*list_lines(store), *packing_lines(store.metadata)], []
             if not is_streamed(source):
-                done = [*done, *jump_lines(store), *unread]
+                done = [*done, *jump_lines(store)]
                 better = [*advice(store), *(() if pictures.jump is False else jump_advice(store))]
             overhead = FORMATS[store.format].overhead(store.schema)
         if part is not None:

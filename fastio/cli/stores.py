@@ -53,14 +53,11 @@ def seal(out: str, *, overwrite: bool, remote: Remote) -> None:
       fastio seal 'photos-%06d.tar'
     """
     from fastio.converters import seal as run
-    from fastio.converters.packing.seal import unread_points
 
     made = run(out, overwrite=overwrite, remote=remote)
     size_bytes = sum(member.size for member in made.members)
     shards = counted(len(made.members), "shard")
     click.echo(f"{made.path}: a set of {shards}, {counted(len(made), 'sample')}, {size(size_bytes)}")
-    for line in unread_points(out, made, remote=remote):
-        click.echo(line)
 
 
 # ``fastio merge``: makes one set of the shards of several, without copying them.

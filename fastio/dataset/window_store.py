@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.index.elements import Elements
 from fastio.types.schema import TOKENS, Field, Schema
 from fastio.types.spans import Spans, numbers_within
+
+if TYPE_CHECKING:
+    from fastio.store.index.far_points import FarSpans
 
 __all__ = ["Documents", "Draw", "LocatedWindows", "Pieces", "TokenRuns", "WindowRule", "WindowStore"]
 
@@ -308,6 +311,10 @@ class WindowStore:
         file_bytes = np.array([source.size for source in runs.sources], np.int64)
         sizes = np.minimum((stops - firsts) * runs.dtype.itemsize, file_bytes[runs.shard[run]] - starts)
         return Spans(self.files.buffers, np.ascontiguousarray(runs.shard[run]), starts, sizes)
+
+    def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
+        """Return None: ids are no pictures."""
+        return None
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """Return the bytes of every window."""

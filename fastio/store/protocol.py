@@ -18,6 +18,7 @@ from fastio.types.spans import ListSpans, Spans, firsts_of
 
 if TYPE_CHECKING:
     from fastio.store.index.elements import Elements
+    from fastio.store.index.far_points import FarSpans
 
 __all__ = [
     "IN_PLACE",
@@ -127,6 +128,13 @@ class SampleStore(Protocol):
         Where a payload field's bytes lie; ``files.fetch`` brings them into memory. Faster without checksums.
 
         Raises IndexError for an index outside 0..len-1, and SchemaError for a field of lists: see ``elements``.
+        """
+        ...
+
+    def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
+        """
+        Return where start points of these pictures lie that do not come with ``spans`` before somebody has read them
+        ahead; None where all do, or there are none.
         """
         ...
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ from fastio.store.files.fetch import joined_spans
 from fastio.store.protocol import extents
 from fastio.types.metrics import HeldReads
 from fastio.types.spans import Spans, numbers_within
+
+if TYPE_CHECKING:
+    from fastio.store.index.far_points import FarPoints
 
 __all__ = [
     "HeldReader",
@@ -191,6 +195,8 @@ _UNIT_BYTES = 4 << 20  # of neighbouring samples that are asked for together, wh
 _LEAST_BYTES = 64 << 10  # of such a run, on average: with less, a request would mostly wait for its first byte
 _GAP_BYTES = 64 << 10  # between values that are asked for together
 _MOST_SINGLE = 512  # requests for the samples of the first batch alone
+_WHOLE_POINTS_BYTES = 64 << 20  # of start points that are read once for an epoch: those of some 5 GB of photos
+_FEWEST_FOR_POINTS = 8  # batches of an epoch: fewer end before start points are there
 _SINGLE_SHARE = 0.02  # of an epoch's bytes that may come twice for it
 _LEAST_WAITED_BYTES = 32 << 20  # that the first batch would otherwise wait for,
 _LEAST_GAIN = 4  # and how many times the bytes of its samples
@@ -212,6 +218,7 @@ class HeldPlan:
     asked: NDArray[np.int64]
     dropped: NDArray[np.int64]
     has_singles: bool = False
+    points: Sequence[PointsPlan] = ()
 
     def __len__(self) -> int:
         return len(self.nbytes)
@@ -220,10 +227,21 @@ class HeldPlan:
         """Return what these units cost: by arithmetic, not measured."""
         if len(self) == 0:
             return HeldReads(0, 0, 0)
-        held = np.zeros(int(self.dropped.max()) + 1, np.int64)
-        np.add.at(held, self.asked, self.nbytes)
-        np.subtract.at(held, self.dropped, self.nbytes)
-        return HeldReads(len(self.spans), int(self.nbytes.sum()), int(np.cumsum(held).max()))
+        plans = [self, *(each.units for each in self.points)]
+        held = np.zeros(max(int(plan.dropped.max()) for plan in plans) + 1, np.int64)
+        for plan in plans:
+            np.add.at(held, plan.asked, plan.nbytes)
+            np.subtract.at(held, plan.dropped, plan.nbytes)
+        requests, size = (sum(each) for each in zip(*((len(p.spans), int(p.nbytes.sum())) for p in plans), strict=True))
+        return HeldReads(requests, size, int(np.cumsum(held).max()))
+
+
+@dataclass(frozen=True, slots=True)
+class PointsPlan:
+    """The start points of one field behind a URL, which are read ahead as samples are: in these units."""
+
+    points: FarPoints
+    units: HeldPlan
 
 
 @dataclass(slots=True)
@@ -310,7 +328,33 @@ class HeldReader:
         # The first batch waits for nothing else: the rest is asked for once its samples have come.
         first = np.maximum(first, windows.needed >= self._looked_up(batches))
         done = np.searchsorted(batches.cuts, windows.last, side="right") + self._depth
-        return self._with_singles(batches, HeldPlan(spans, cuts, nbytes, first, done))
+        plan = HeldPlan(spans, cuts, nbytes, first, done)
+        points = self._points(samples, units, plan, batches)
+        return replace(self._with_singles(batches, plan), points=points)
+
+    def _points(
+        self, samples: NDArray[np.int64], units: NDArray[np.int64], plan: HeldPlan, batches: Batches
+    ) -> list[PointsPlan]:
+        """
+        Return the start points of these samples, which are in these units of a plan: all of them once for the epoch if
+        they are few, else those of each unit with it; never before the first batch, which would wait for them.
+        """
+        found = []
+        for name in self._dataset.readers:
+            far = self._dataset.store.far_points(name, samples)
+            if far is None or not far.spans.sizes.any() or len(batches) < _FEWEST_FOR_POINTS:
+                continue
+            is_whole = int(far.spans.sizes.sum()) <= _WHOLE_POINTS_BYTES
+            unit = np.zeros_like(units) if is_whole else units
+            has_any = np.flatnonzero(far.spans.sizes)
+            spans, unit = _ranges(far.spans.at(has_any), unit[has_any])
+            numbers, cuts = np.unique(unit, return_index=True)
+            asked = np.ones(1, np.int64) if is_whole else np.maximum(plan.asked[numbers], 1)
+            dropped = np.array([len(batches) + self._depth]) if is_whole else np.maximum(plan.dropped[numbers], 2)
+            nbytes = np.add.reduceat(spans.sizes, cuts)
+            own = HeldPlan(spans, np.append(cuts, len(spans)), nbytes, asked, dropped)
+            found.append(PointsPlan(far.points, own))
+        return found
 
     def _with_singles(self, batches: Batches, plan: HeldPlan) -> HeldPlan:
         """
@@ -338,15 +382,13 @@ class HeldReader:
         )
 
     def _run(self, plan: HeldPlan, submitted: Iterator[Submitted], held: HeldUnits) -> Iterator[Submitted]:
-        read_ahead = self._dataset.store.files.read_ahead
-        asked, dropped, cuts = plan.asked.tolist(), plan.dropped.tolist(), plan.cuts.tolist()
-        unit = number = 0
+        asked = [_Asked(plan, self._dataset.store.files.read_ahead)]
+        asked += [_Asked(each.units, each.points.files.hold) for each in plan.points]
+        number = 0
         while True:
             held.drop(number)
-            while unit < len(asked) and asked[unit] <= number:
-                spans = plan.spans.part(cuts[unit], cuts[unit + 1])
-                held.keep(dropped[unit], read_ahead(spans, comes_again=plan.has_singles and unit == 0))
-                unit += 1
+            for each in asked:
+                each.ask(number, held)
             batch = next(submitted, None)
             if batch is None:
                 return
@@ -400,6 +442,23 @@ class HeldReader:
         """Return the spans of these samples, field after field."""
         store = self._dataset.store
         return joined_spans([extents(store, name, samples) for name in self._dataset.readers])
+
+
+class _Asked:
+    """How far the units of a plan have been asked for, by ``read_ahead``."""
+
+    def __init__(self, plan: HeldPlan, read_ahead: Callable[..., Prefetch]) -> None:
+        self._plan, self._read_ahead = plan, read_ahead
+        self._asked, self._dropped, self._cuts = plan.asked.tolist(), plan.dropped.tolist(), plan.cuts.tolist()
+        self._unit = 0
+
+    def ask(self, number: int, held: HeldUnits) -> None:
+        """Ask for what comes before batch ``number``, and keep it in ``held``."""
+        while self._unit < len(self._asked) and self._asked[self._unit] <= number:
+            spans = self._plan.spans.part(self._cuts[self._unit], self._cuts[self._unit + 1])
+            handle = self._read_ahead(spans, comes_again=self._plan.has_singles and self._unit == 0)
+            held.keep(self._dropped[self._unit], handle)
+            self._unit += 1
 
 
 def _blocks(windows: Windows, *, slack: int) -> Windows:

@@ -35,6 +35,7 @@ from fastio.types.units import counted
 
 if TYPE_CHECKING:
     from fastio.store.beside.match import KeyMatch, Odd
+    from fastio.store.index.far_points import FarSpans
 
 __all__ = [
     "NOTHING_BESIDE",
@@ -460,6 +461,12 @@ class BesideStore:
         member = self.members[number]
         chosen = self._checked(np.asarray(indices))
         return self._placed(number, member.store.spans(own, member.at(chosen), checksums=checksums))
+
+    def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
+        """As SampleStore.far_points."""
+        number, own = self._of(field)
+        member = self.members[number]
+        return member.store.far_points(own, member.at(self._checked(np.asarray(indices))))
 
     def elements(self, field: str) -> Elements:
         """As SampleStore.elements; looked up once, as loaders ask for every chunk."""

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastio.store.files import StoreFiles
+
+if TYPE_CHECKING:
+    from fastio.store.index.far_points import FarSpans
 
 __all__ = ["DerivedStore", "Origin"]
 
@@ -84,6 +90,10 @@ class DerivedStore(Generic[_Source]):
     def files(self) -> StoreFiles:
         """Those of the source."""
         return self._source.files
+
+    def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
+        """Return None: see SampleStore."""
+        return None
 
     def check_index(self) -> None:
         """As SampleStore.check_index, of the source."""

@@ -41,12 +41,14 @@ from fastio.store.index.seal import (
 from fastio.types.schema import Schema
 
 __all__ = [
+    "FarIntervals",
     "Intervals",
     "Shard",
     "bytes_from",
     "check_array",
     "check_spans",
     "checked_arrays",
+    "far_intervals_of",
     "file_crc",
     "hints_of",
     "index_arrays",
@@ -70,6 +72,36 @@ class Intervals:
 
     counts: NDArray[np.uint32]  # a sample
     places: NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class FarIntervals:
+    """
+    Intervals that were not read with the index: ``counts`` as in Intervals, where their places lie, and their CRC-32,
+    unless they are a part.
+    """
+
+    file: ByteSource
+    start: int
+    counts: NDArray[np.uint32]
+    crc32: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the places."""
+        return 4 * int(self.counts.sum(dtype=np.int64))
+
+    def part(self, first: int, stop: int) -> FarIntervals:
+        """Return those of the values from ``first`` up to ``stop``."""
+        before = 4 * int(self.counts[:first].sum(dtype=np.int64))
+        return FarIntervals(self.file, self.start + before, self.counts[first:stop])
+
+    def read(self) -> Intervals:
+        """Read them. Raises StoreError, and StoreCorrupt if they do not match their CRC-32."""
+        raw = self.file.read(self.start, self.start + self.size)
+        if self.crc32 is not None and crc32(raw) != self.crc32:
+            raise StoreCorrupt(f"{self.file.path}: its start points do not match their CRC-32: {PACK_AGAIN}")
+        return Intervals(self.counts, raw.view("<u4"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +143,7 @@ class Shard:
     metadata: bytes
     seal: Seal | None = field(default=None)  # None: a foreign file
     content_crc: int = 0  # what identifies the content of a foreign file; of a member the file_crc that its set lists
-    unread_points: Collection[str] = ()  # fields whose start points the file has, but which are not read behind URLs
+    far_intervals: Mapping[str, FarIntervals] = field(default_factory=dict)  # those that lie behind a URL
     points_file: ByteSource | None = None  # the sidecar that the start points are from, see ``jump_tables``
     counts: Mapping[str, NDArray[np.uint32]] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)  # bytes of all values of a field, where the index says it
@@ -161,6 +193,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
     units, totals = unit_bytes(header.schema), totals_of(arrays)
     fields = list(units)
     lies = arrays.lies
+    far = far_intervals_of(file, header.places, arrays, fields)
     shard = Shard(
         path=path,
         data=payload or file,
@@ -170,14 +203,14 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         sizes=IndexArrays({name: lies[f"{name}_sizes"].in_bytes(units[name], 0) for name in fields}),
         checksums=_of_fields(lies, fields, "checksums"),
         shapes=_of_fields(lies, fields, "shapes"),
-        intervals=intervals_of(path, arrays, fields),
+        intervals=intervals_of(path, arrays, fields, far=far),
         columns=IndexArrays({f.name: lies[f.name] for f in header.schema.columns}),
         keys=_keys(path, lies, seal.count),
         metadata=arrays.get("metadata", np.empty(0, np.uint8)).tobytes() or b"{}",
         seal=seal,
         counts=counts,
         totals={name: totals[f"{name}_sizes"] * units[name] for name in fields if f"{name}_sizes" in totals},
-        unread_points=[name for name in fields if f"{name}_intervals" in header.places.keys() - arrays.keys()],
+        far_intervals=far,
     )
     if is_compared(shard):
         check_spans(shard)
@@ -257,7 +290,7 @@ def _check_head(file: ByteSource, seal: Seal) -> None:
 
 def hints_of(schema: Schema) -> frozenset[str]:
     """Return the names of the arrays that tell decoders where they may start, see ``read_arrays``."""
-    return frozenset(f"{field.name}_{part}" for field in schema.payload for part in ("intervals", "interval_counts"))
+    return frozenset(f"{field.name}_intervals" for field in schema.payload)
 
 
 def read_arrays(
@@ -267,7 +300,7 @@ def read_arrays(
     Return the index arrays by name; those that lie near each other in the file are read together.
 
     Behind a URL, where each read is a request, they are whatever their size. ``hints`` are larger than all others
-    together, and nothing needs them: they are not read there. Here the intervals among them are not compared with
+    together, and nothing needs them: they are not read there (see ``FarIntervals``). Here they are not compared with
     their checksum, for which they would have to be read: decoders compare those of a sample with a checksum of their
     own. Raises StoreCorrupt, which ends with ``advice``.
     """
@@ -288,7 +321,7 @@ def read_arrays(
                 place,
                 together[place.start - start : stops[name] - start],
                 advice,
-                is_checked=name not in hints or name.endswith("_interval_counts"),
+                is_checked=name not in hints,
             )
     return {name: arrays[name] for name in index}
 
@@ -309,10 +342,9 @@ def index_arrays(
     for name, expected in sums.items():
         place = index[name]
         raw = file.read(place.start, stops[name])
-        is_hint = name in hints and not name.endswith("_interval_counts")
         arrays[name] = IndexArray(
             _array(file.path, name, place, raw, advice, is_checked=False),
-            pieces=None if is_hint else pieces_of(raw, expected),
+            pieces=None if name in hints else pieces_of(raw, expected),
             path=file.path,
             name=name,
             start=place.start,
@@ -395,17 +427,40 @@ def check_array(
         )
 
 
-def intervals_of(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[str]) -> dict[str, Intervals]:
-    """Those of the fields that have any; as many places as the counts add up to."""
+def intervals_of(
+    path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[str], *, far: Collection[str] = ()
+) -> dict[str, Intervals]:
+    """Those of the fields that have any; as many places as the counts add up to. ``far`` are those not read."""
     found = {}
     for name in fields:
         counts, places = arrays.get(f"{name}_interval_counts"), arrays.get(f"{name}_intervals")
-        if counts is None and places is None:
+        if name in far or (counts is None and places is None):
             continue
         if counts is None or places is None or int(counts.sum(dtype=np.int64)) != len(places):
-            raise StoreCorrupt(f"{path}: index arrays '{name}_intervals' and '_interval_counts' differ; pack again")
+            raise _differ(path, name)
         found[name] = Intervals(counts, places)
     return found
+
+
+def far_intervals_of(
+    file: ByteSource, index: Mapping[str, Place], arrays: Mapping[str, NDArray[Any]], fields: Sequence[str]
+) -> dict[str, FarIntervals]:
+    """Return the intervals in the ``index`` of a file that are not among its ``arrays``, which were read."""
+    found = {}
+    for name in fields:
+        place = index.get(f"{name}_intervals")
+        if place is None or f"{name}_intervals" in arrays or f"{name}_interval_counts" not in arrays:
+            continue
+        counts = arrays[f"{name}_interval_counts"]
+        if (place.dtype, place.shape) != ("<u4", (int(counts.sum(dtype=np.int64)),)):
+            raise _differ(file.path, name)
+        _stop(file, f"{name}_intervals", place, np.dtype("<u4"), PACK_AGAIN)
+        found[name] = FarIntervals(file, place.start, counts, place.crc32)
+    return found
+
+
+def _differ(path: str, name: str) -> StoreCorrupt:
+    return StoreCorrupt(f"{path}: index arrays '{name}_intervals' and '_interval_counts' differ; {PACK_AGAIN}")
 
 
 def check_spans(shard: Shard) -> None:

@@ -28,6 +28,7 @@ from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans, firsts_of, sums_of
 
 if TYPE_CHECKING:
+    from fastio.store.index.far_points import FarPoints, FarSpans
     from fastio.store.sets.set_object import SetObject
 
 __all__ = [
@@ -54,11 +55,12 @@ class _Content:
     files: StoreFiles
     intervals: Mapping[str, PlacedIntervals]
     places: Mapping[str, SpanIndex]  # of each payload field
+    far_points: FarPoints | None  # those of a store behind a URL
 
     def interval_spans(self, field: str, shard: NDArray[np.int32], chosen: NDArray[np.int64]) -> Spans | None:
-        """Return the restart intervals of some samples; None if the field has none."""
+        """Return the restart intervals of some values, as far as they are in memory; None if none are."""
         if field not in self.intervals:
-            return None
+            return None if self.far_points is None else self.far_points.near(field, chosen)
         placed = self.intervals[field]
         return Spans(placed.buffers, shard, placed.starts[chosen], placed.sizes[chosen])
 
@@ -104,7 +106,8 @@ class SealedStore:
             intervals.update(shards[0].noted)
         limits = np.array([source.size for source in index.sources], np.int64)
         places = {field.name: index.places(field, self._ends, limits) for field in self.schema.payload}
-        self._content: _Content | None = _Content(shards, index, files_of(index.sources), intervals, places)
+        far = _far_points(shards, set_object)
+        self._content: _Content | None = _Content(shards, index, files_of(index.sources), intervals, places, far)
 
     def __len__(self) -> int:
         return self._count
@@ -168,6 +171,13 @@ class SealedStore:
                 "FastLoader, info, ls, show, verify and merge read such fields yet"
             )
         return self._picked(content, field, self._checked(np.asarray(indices)), checksums=checksums)
+
+    def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
+        """Return where start points lie that are not in memory: see SampleStore."""
+        content = self._with_payload(field)
+        if content.far_points is None or field in content.index.elements:
+            return None
+        return content.far_points.lying(field, self._checked(np.asarray(indices)))
 
     def elements(self, field: str) -> Elements:
         """Return the elements of a field of lists: see SampleStore."""
@@ -234,6 +244,8 @@ class SealedStore:
         content, self._content = self._content, None
         if content is not None:
             content.files.close()
+            if content.far_points is not None:
+                content.far_points.close()
 
     def __enter__(self) -> Self:
         return self
@@ -282,6 +294,16 @@ class SealedStore:
         if bad is not None:
             raise content.index.refused(self.schema[field], int(chosen[bad]), with_checksum=sums is not None)
         return Spans(content.files.buffers, shard, starts, sizes, sums, content.interval_spans(field, shard, chosen))
+
+
+def _far_points(shards: Sequence[Shard], set_object: SetObject | None) -> FarPoints | None:
+    """Return the start points of a set, or of one file, that lie behind a URL."""
+    holder = set_object or (shards[0] if len(shards) == 1 else None)
+    if holder is None or not holder.far_intervals:
+        return None
+    from fastio.store.index.far_points import FarPoints
+
+    return FarPoints.of(holder.far_intervals)
 
 
 def checked_indices(indices: NDArray[Any], count: int, *, path: str) -> NDArray[np.int64]:

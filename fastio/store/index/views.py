@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from fastio.store.index.store import SealedStore, number_of_all
 from fastio.store.protocol import SampleStore
 from fastio.types.schema import COLUMN, RAW, Field, Schema
 from fastio.types.spans import Spans
+
+if TYPE_CHECKING:
+    from fastio.store.index.far_points import FarSpans
 
 __all__ = [
     "MemoryStore",
@@ -73,6 +76,10 @@ class SelectedStore(DerivedStore[SampleStore]):
         if outside.any():
             raise IndexError(f"{self.path}: index {places[outside][0]} of {len(self)} samples")
         return self._source.spans(field, self._chosen[places], checksums=checksums)
+
+    def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
+        """As SampleStore.far_points."""
+        return self._source.far_points(field, self._chosen[np.asarray(indices, np.int64)])
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """As SampleStore.value_bytes."""

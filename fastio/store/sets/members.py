@@ -62,7 +62,7 @@ class MemberShards(Sequence[Shard]):
             sizes={name: lies[f"{name}_sizes"] for name in fields},
             checksums={name: lies[f"{name}_checksums"] for name in fields if f"{name}_checksums" in lies},
             shapes={name: lies[f"{name}_shapes"] for name in fields if f"{name}_shapes" in lies},
-            intervals=intervals_of(set_object.path, arrays, fields),
+            intervals=intervals_of(set_object.path, arrays, fields, far=set_object.far_intervals),
             columns={column.name: lies[column.name] for column in set_object.schema.columns},
             keys=[self._keys],
             totals={name: totals[f"{name}_sizes"] for name in fields if f"{name}_sizes" in totals},
@@ -96,6 +96,9 @@ class MemberShards(Sequence[Shard]):
             checksums=self._parts(joined.checksums, first, stop),
             shapes=self._parts(joined.shapes, first, stop),
             intervals={name: self._intervals(name, *self._values(name, first, stop)) for name in joined.intervals},
+            far_intervals={
+                name: far.part(*self._values(name, first, stop)) for name, far in self.set_object.far_intervals.items()
+            },
             columns=self._parts(joined.columns, first, stop),
             counts={name: np.diff(each[first : stop + 1]).astype(np.uint32) for name, each in joined.elements.items()},
             keys=Keys.of(joined_keys, stop - first, path=self.set_object.path),

@@ -74,11 +74,13 @@ from fastio.store.index.seal import (
     set_checksum,
 )
 from fastio.store.index.sealed import (
+    FarIntervals,
     Intervals,
     Shard,
     bytes_from,
     check_array,
     checked_arrays,
+    far_intervals_of,
     file_crc,
     hints_of,
     index_arrays,
@@ -135,6 +137,7 @@ class SetObject:
     metadata: bytes
     identity: int  # CRC-32 over (count, size, file_crc) of the members
     arrays: IndexArrays
+    far_intervals: Mapping[str, FarIntervals]  # start points that lie behind a URL
 
     def __len__(self) -> int:
         return self.count
@@ -225,6 +228,7 @@ def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
         metadata=arrays["metadata"].tobytes() or b"{}",
         identity=seal.set_crc,
         arrays=arrays,
+        far_intervals=far_intervals_of(file, wanted, arrays, [field.name for field in schema.payload]),
     )
 
 
@@ -268,8 +272,8 @@ def _joined(
             yield f"{name}_checksums", (shard.checksums[name] for shard in shards)
         if any(name in shard.shapes for shard in shards):
             yield f"{name}_shapes", (_shapes(shard, name) for shard in shards)
-        if any(name in shard.intervals for shard in shards):
-            yield f"{name}_interval_counts", (_intervals(shard, name).counts for shard in shards)
+        if any(name in shard.intervals or name in shard.far_intervals for shard in shards):
+            yield f"{name}_interval_counts", (_interval_counts(shard, name) for shard in shards)
             yield f"{name}_intervals", (_intervals(shard, name).places for shard in shards)
     for column in schema.columns:
         yield column.name, (shard.columns[column.name] for shard in shards)
@@ -304,10 +308,18 @@ def _shapes(shard: Shard, name: str) -> NDArray[np.int32]:
     return shard.shapes[name] if name in shard.shapes else np.zeros((shard.values(name), 3), np.int32)
 
 
+def _interval_counts(shard: Shard, name: str) -> NDArray[np.uint32]:
+    """Return how many restart intervals are known of each of a field's pictures."""
+    far = shard.far_intervals.get(name)
+    return _intervals(shard, name).counts if name in shard.intervals or far is None else far.counts
+
+
 def _intervals(shard: Shard, name: str) -> Intervals:
     """Return where the restart intervals of a field's pictures begin; none if they are not known."""
     if name in shard.intervals:
         return shard.intervals[name]
+    if name in shard.far_intervals:
+        return shard.far_intervals[name].read()
     return Intervals(np.zeros(shard.values(name), np.uint32), np.zeros(0, np.uint32))
 
 

@@ -103,10 +103,21 @@ class RemoteFiles:
                 return copies.read_ahead(spans, pool=pool)
             except StoreError as exc:
                 self._copies.give_up(exc)
+        return self.hold(spans, comes_again=comes_again)
+
+    def hold(self, spans: Spans, *, comes_again: bool = False) -> HeldWindows:
+        """Do the same as ``read_ahead``, but hold the bytes also where finished copies are on this machine."""
         ranges, _ = joined_ranges(spans.at(np.flatnonzero(spans.sizes)), most_bytes=self._loader.request_bytes)
         if comes_again:
             ranges = [replace(wanted, is_kept=False) for wanted in ranges]
         return HeldWindows([self._begin(wanted, is_urgent=False) for wanted in ranges])
+
+    def arrived(self, spans: Spans) -> Spans | None:
+        """Return the spans over memory as far as they are held, without waiting: empty if not; None if none is."""
+        downloads, block = self._held.find(spans)
+        has_arrived = np.array([download.has_arrived for download in downloads] + [False])
+        block[~has_arrived[block]] = -1
+        return _placed(spans, downloads, block)[0] if (block >= 0).any() else None
 
     def failure(self, spans: Spans) -> str | None:
         """See StoreFiles."""

@@ -86,6 +86,11 @@ class Download:
         """Whether the bytes are there, or will never be."""
         return self._data.done()
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the bytes are there."""
+        return self._data.done() and self._data.exception() is None
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait; False when not done in time. The bytes may be there or not."""
         try:
