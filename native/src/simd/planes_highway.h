@@ -9,6 +9,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr hn::Full128<std::uint8_t> bytes_tag;
+constexpr hn::Full64<std::uint8_t> half_tag;
 constexpr hn::Full128<std::uint32_t> words_tag;
 constexpr hn::Full128<std::uint64_t> pairs_tag;
 using VecBytes = hn::Vec<decltype(bytes_tag)>;
@@ -16,24 +17,26 @@ using VecWords = hn::Vec<decltype(words_tag)>;
 using VecPairs = hn::Vec<decltype(pairs_tag)>;
 constexpr std::size_t step = 16;  // pixels
 
-/// The values of 16 pixels of one channel, the last one first where they are mirrored.
-template <bool mirrored>
-HWY_INLINE void store(VecBytes values, std::uint8_t* out) noexcept {
+/// The values of one channel, the last one first where they are mirrored.
+template <bool mirrored, class Tag>
+HWY_INLINE void store(Tag tag, hn::Vec<Tag> values, std::uint8_t* out) noexcept {
   if constexpr (mirrored) {
     alignas(16) constexpr std::uint8_t turn[16] = {15, 14, 13, 12, 11, 10, 9, 8,
                                                    7,  6,  5,  4,  3,  2,  1, 0};
-    values = hn::TableLookupBytes(values, hn::Load(bytes_tag, turn));
+    values = hn::TableLookupBytes(values, hn::Load(tag, turn + 16 - hn::Lanes(tag)));
   }
-  hn::StoreU(values, bytes_tag, out);
+  hn::StoreU(values, tag, out);
 }
 
-template <bool mirrored>
-HWY_INLINE void split_step3(const std::uint8_t* in, std::uint8_t* out, std::size_t plane) noexcept {
-  VecBytes red, green, blue;
-  hn::LoadInterleaved3(bytes_tag, in, red, green, blue);
-  store<mirrored>(red, out);
-  store<mirrored>(green, out + plane);
-  store<mirrored>(blue, out + 2 * plane);
+/// As many pixels as the tag has lanes.
+template <bool mirrored, class Tag>
+HWY_INLINE void split_step3(Tag tag, const std::uint8_t* in, std::uint8_t* out,
+                            std::size_t plane) noexcept {
+  hn::Vec<Tag> red, green, blue;
+  hn::LoadInterleaved3(tag, in, red, green, blue);
+  store<mirrored>(tag, red, out);
+  store<mirrored>(tag, green, out + plane);
+  store<mirrored>(tag, blue, out + 2 * plane);
 }
 
 /// 4 pixels, the 4 values of each channel side by side.
@@ -54,7 +57,7 @@ HWY_INLINE VecPairs upper(VecWords a, VecWords b) noexcept {
 
 template <bool mirrored>
 HWY_INLINE void store(VecPairs values, std::uint8_t* out) noexcept {
-  store<mirrored>(hn::BitCast(bytes_tag, values), out);
+  store<mirrored>(bytes_tag, hn::BitCast(bytes_tag, values), out);
 }
 
 /// LoadInterleaved4 takes more steps on x86.
@@ -71,21 +74,40 @@ HWY_INLINE void split_step4(const std::uint8_t* in, std::uint8_t* out, std::size
 }
 
 template <std::size_t channels, bool mirrored>
+HWY_INLINE void split_row(const std::uint8_t* from, std::uint8_t* to, std::size_t plane,
+                          std::size_t pixels) noexcept {
+  const auto place = [&](std::size_t first, std::size_t count) {
+    return to + (mirrored ? pixels - count - first : first);
+  };
+  const auto split_step = [&](std::size_t first) {
+    if constexpr (channels == 3) {
+      split_step3<mirrored>(bytes_tag, from + first * channels, place(first, step), plane);
+    } else {
+      split_step4<mirrored>(from + first * channels, place(first, step), plane);
+    }
+  };
+  const auto split_half = [&](std::size_t first) {
+    split_step3<mirrored>(half_tag, from + first * channels, place(first, step / 2), plane);
+  };
+  std::size_t done = 0;
+  for (; done + step <= pixels; done += step) split_step(done);
+  if (done == pixels) return;
+  if (pixels > step) {  // the last step overlaps the one before
+    split_step(pixels - step);
+  } else if (channels == 3 && pixels >= step / 2) {  // rows of small patches
+    split_half(0);
+    split_half(pixels - step / 2);
+  } else {
+    split_pixels<channels>(from, to, plane, pixels, mirrored);
+  }
+}
+
+template <std::size_t channels, bool mirrored>
 void split(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
            std::size_t rows) noexcept {
   for (std::size_t y = 0; y < rows; ++y) {
-    const std::uint8_t* from = in.data + y * in.stride;
-    std::uint8_t* to = out.data + y * out.stride;
-    std::size_t done = 0;
-    for (; done + step <= pixels; done += step) {
-      std::uint8_t* const first = to + (mirrored ? pixels - step - done : done);
-      if constexpr (channels == 3) {
-        split_step3<mirrored>(from + done * channels, first, out.plane);
-      } else {
-        split_step4<mirrored>(from + done * channels, first, out.plane);
-      }
-    }
-    split_pixels<channels>(from, to, out.plane, done, pixels, mirrored);
+    split_row<channels, mirrored>(in.data + y * in.stride, out.data + y * out.stride, out.plane,
+                                  pixels);
   }
 }
 

@@ -38,7 +38,7 @@ template <std::size_t channels>
 void scalar_split(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
                   std::size_t rows, bool mirrored) noexcept {
   for (std::size_t y = 0; y < rows; ++y) {
-    split_pixels<channels>(in.data + y * in.stride, out.data + y * out.stride, out.plane, 0, pixels,
+    split_pixels<channels>(in.data + y * in.stride, out.data + y * out.stride, out.plane, pixels,
                            mirrored);
   }
 }

@@ -67,12 +67,12 @@ using SplitRows = void (*)(const PixelView& in, const PlanesTarget& out, std::si
 
 // Rows taken apart into planes by instruction set (inside the core only).
 
-/// Pixels [first, pixels) of one row, one by one.
+/// One row, pixel by pixel.
 template <std::size_t channels>
-void split_pixels(const std::uint8_t* in, std::uint8_t* out, std::size_t plane, std::size_t first,
-                  std::size_t pixels, bool mirrored) noexcept {
+void split_pixels(const std::uint8_t* in, std::uint8_t* out, std::size_t plane, std::size_t pixels,
+                  bool mirrored) noexcept {
   for (std::size_t c = 0; c < channels; ++c) {
-    for (std::size_t i = first; i < pixels; ++i) {
+    for (std::size_t i = 0; i < pixels; ++i) {
       out[c * plane + (mirrored ? pixels - 1 - i : i)] = in[i * channels + c];
     }
   }
