@@ -25,7 +25,6 @@ __all__ = [
 _KIND = "open-images"  # of sources
 _NAMES = ("class-descriptions-boxable.csv", "oidv7-class-descriptions-boxable.csv", "class-descriptions.csv")
 _SIDES = ("XMin", "XMax", "YMin", "YMax")
-_MOST_FOLDERS = 32
 
 
 def open_open_images(place: SourcePath, options: SourceOptions) -> ListedSource:
@@ -88,7 +87,7 @@ def _root(path: str, image: str) -> str:
     """The one folder beside the .csv, or its own, that holds a picture of this id."""
     here = Path(os.path.realpath(path)).parent
     folders = [here, *(here / name for name in names_in(str(here))[0] if not is_hidden(name))]
-    holding = [str(folder) for folder in folders[:_MOST_FOLDERS] if Stems(str(folder)).files(image)]
+    holding = [str(folder) for folder in folders if Stems(str(folder)).files(image)]
     if len(holding) == 1:
         return holding[0]
     found = f"{' and '.join(map(repr, holding))} both do" if holding else "none beside it does"

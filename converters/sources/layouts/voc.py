@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.pairs import FieldFiles, suggested_field
 from fastio.converters.sources.tables.names import Stems, describe_names, file_states
 from fastio.errors import SourceError
-from fastio.store.kinds.layouts import voc_folder
+from fastio.store.kinds.layouts import voc_folder, voc_years
 from fastio.store.kinds.scan import Problem, SourcePath, is_hidden, names_in, shown
 from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Schema
@@ -49,6 +50,7 @@ def open_voc(place: SourcePath, options: SourceOptions) -> ListedSource:
     XMLs, sorted by name, whatever the part. A picture of another size than its XML says is a problem, and so is one
     without an XML, or with a broken one.
     """
+    place, options = _of_year(place, options)
     folder = voc_folder(place)
     if not folder:
         raise SourceError(f"{place.path}: expected a folder Annotations with an XML for each picture, found none")
@@ -98,6 +100,19 @@ def open_voc(place: SourcePath, options: SourceOptions) -> ListedSource:
         source = replace(source, paths=lambda: [*own(), *rest], files_opened=source.files_opened + len(rest))
     is_segmented = part.startswith(f"{_SEGMENTATION}/") and Path(root, _MASKS).is_dir()
     return _with_masks(source, root) if is_segmented else source
+
+
+def _of_year(place: SourcePath, options: SourceOptions) -> tuple[SourcePath, SourceOptions]:
+    """Of a ``VOCdevkit`` of several years, the one that is named as the split. Raises SourceError if none is."""
+    years = voc_years(place)
+    if voc_folder(place) or not years:
+        return place, options
+    if options.split in years:
+        return SourcePath(f"{place.path}/{options.split}"), replace(options, split=None)
+    year, split = years[-1], options.split or "trainval"
+    command = shlex.join(["fastio", "pack", str(Path(place.path, year)), f"{year}.lmdb", "--split", split])
+    named = ", ".join(map(repr, years))
+    raise SourceError(f"{place.path}: has Pascal VOC of several years, {named}: name one, as in `{command}`")
 
 
 def _with_masks(source: ListedSource, root: str) -> ListedSource:

@@ -17,7 +17,7 @@ from fastio.converters.sources.listed import ListedSource
 from fastio.converters.sources.optional import yaml
 from fastio.converters.sources.options import SourceOptions
 from fastio.errors import SourceError
-from fastio.store.kinds.layouts import yolo_configs, yolo_folders
+from fastio.store.kinds.layouts import CLASS_NAMES, yolo_configs, yolo_folders
 from fastio.store.kinds.scan import Problem, SourcePath, is_hidden, names_in, scan_tree, shown
 from fastio.types.units import counted
 
@@ -29,7 +29,6 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 _KIND = "yolo"  # of sources
 _PARTS = ("train", "val", "test", "valid", "minival")  # keys of a data.yaml
-_NAMES_FILES = ("classes.txt", "obj.names", "labels.txt", "predefined_classes.txt")
 _CACHES = (".cache", ".npy")  # what frameworks leave beside pictures
 _LARGEST_LABELS = 64 << 20  # bytes of one label file
 
@@ -106,7 +105,7 @@ class _Config:
             raise SourceError(
                 f"{place.path}: expected a data.yaml with 'names' and 'train', or folders images and labels"
             )
-        file = next((f"{folder}/{name}" for name in _NAMES_FILES if Path(folder, name).is_file()), "")
+        file = next((f"{folder}/{name}" for name in CLASS_NAMES if Path(folder, name).is_file()), "")
         return cls(folder, parts, _class_names(file) if file else [], [file] if file else [])
 
     @classmethod
@@ -235,7 +234,7 @@ def _without_picture(root: str, there: set[str]) -> list[Problem]:
         problems += [
             Problem(shown(name), "is a label file without a picture")
             for name in names
-            if name not in there and name.rpartition("/")[2] not in _NAMES_FILES and not is_hidden(name)
+            if name not in there and name.rpartition("/")[2] not in CLASS_NAMES and not is_hidden(name)
         ]
     return problems
 

@@ -16,6 +16,7 @@ from fastio.converters.sources.tables.names import Stems
 from fastio.converters.sources.tables.rows import TableFile
 from fastio.converters.sources.tables.source import table_source
 from fastio.errors import SourceError
+from fastio.store.kinds.layouts import parts_among
 from fastio.store.kinds.names import is_table_name, part_of, plain_name
 from fastio.store.kinds.scan import SourcePath, is_hidden
 
@@ -26,7 +27,7 @@ __all__ = [
 
 
 _KIND = "beside"  # of sources
-_MOST_TABLES, _MOST_FOLDERS, _MOST_ROWS = 16, 32, 8  # that are looked into
+_MOST_ROWS = 8  # that are looked at
 
 
 def open_beside(place: SourcePath, options: SourceOptions) -> ListedSource:
@@ -59,16 +60,16 @@ def tables_beside(place: SourcePath) -> Mapping[str, Sequence[str]]:
     names = sorted(
         each.key for each in (*place.top.problems, *place.top.left_out) if _may_be_table(f"{place.path}/{each.key}")
     )
-    folders = [name for name in place.top.folders if not is_hidden(name)][:_MOST_FOLDERS]
-    found = {}
-    for name in names[:_MOST_TABLES]:
+    folders = {name: Stems(f"{place.path}/{name}") for name in ("", *place.top.folders) if not is_hidden(name)}
+
+    def holding(name: str) -> Sequence[str]:
         rows = _first_rows(f"{place.path}/{name}")
-        holding = [folder for folder in ("", *folders) if _is_in(f"{place.path}/{folder}", rows)]
-        own = [folder for folder in holding if folder == _stem(name)]
-        own = own or [folder for folder in holding if part_of(name) and part_of(folder) == part_of(name)]
-        if holding:
-            found[name] = own if len(own) == 1 else holding
-    return found
+        found = [folder for folder, stems in folders.items() if _is_in(f"{place.path}/{folder}", stems, rows)]
+        own = [folder for folder in found if folder == _stem(name)]
+        own = own or [folder for folder in found if part_of(name) and part_of(folder) == part_of(name)]
+        return own if len(own) == 1 else found
+
+    return parts_among(names, holding)
 
 
 def _may_be_table(path: str) -> bool:
@@ -89,9 +90,8 @@ def _first_rows(path: str) -> list[Mapping[str, Any]]:
         return []
 
 
-def _is_in(folder: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+def _is_in(folder: str, stems: Stems, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a value of one of these rows is the name of a picture in a folder, with its extension or without."""
-    stems = Stems(folder)
     for row in rows:
         values = [value for value in row.values() if isinstance(value, (str, int)) and not isinstance(value, bool)]
         if any(names_picture(value) and is_file(folder, str(value)) for value in values):

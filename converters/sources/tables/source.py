@@ -226,7 +226,6 @@ def _unused_root(table: str, root: str, guesses: Mapping[str, ColumnGuess]) -> s
 # Columns that name pictures without their extensions.
 
 _ID_TITLES = ("id", "image_id", "imageid", "id_code", "image", "image_name", "img", "file", "name", "filename", "key")
-_MOST_FOLDERS = 32  # beside a table, that may hold its pictures
 
 
 def _stem_title(parts: _TableParts, options: SourceOptions, guesses: Mapping[str, ColumnGuess], root: str) -> str:
@@ -273,7 +272,7 @@ def _refuse_names_alone(parts: _TableParts, columns: Sequence[ColumnGuess], root
     if not likely:
         return
     folders = [name for name in names_in(root)[0] if not is_hidden(name)]
-    for folder in ["", *folders[:_MOST_FOLDERS]]:
+    for folder in ["", *folders]:
         place = os.path.normpath(os.path.join(parts.root, folder))  # noqa: PTH118 - as the user wrote it
         stems = Stems(f"{root}/{folder}" if folder else root)
         title = next((each.title for each in likely if _are_stems(each, stems)), None)

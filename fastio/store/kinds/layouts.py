@@ -9,8 +9,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from fastio.store.foreign.other_libraries import INDEX_NAME, indexed_format
 from fastio.store.kinds.names import plain_name, text_kind
@@ -20,6 +21,7 @@ from fastio.types.picture_kinds import kind_by_name
 __all__ = [
     "CITYSCAPES_PICTURES",
     "CLASS_FILES",
+    "CLASS_NAMES",
     "celeba_signs",
     "city_parts",
     "cityscapes_signs",
@@ -36,19 +38,38 @@ __all__ = [
     "mask_parts",
     "masks_signs",
     "open_images_signs",
+    "parts_among",
     "picture_lists",
     "split_line",
     "tiny_imagenet_signs",
     "visible",
     "voc_folder",
+    "voc_signs",
+    "voc_years",
     "yolo_configs",
     "yolo_folders",
     "yolo_signs",
 ]
 
 
-_MOST_FOLDERS = 16  # folders of parts that are looked into
+_MOST_WITHOUT = 64  # names that are looked at for a first part
+_MOST_FOLDERS = 16  # of classes that are looked into
 _MOST_ENTRIES = 4096  # of a folder that may hold folders of parts
+Part = TypeVar("Part")
+
+
+def parts_among(names: Sequence[str], part: Callable[[str], Part | None]) -> dict[str, Part]:
+    """
+    Return what ``part`` finds under each of these names, if it finds something: all of it, or nothing if there is none
+    among the first 64, since there may be hundreds of thousands.
+    """
+    found: dict[str, Part] = {}
+    for number, name in enumerate(names):
+        if number == _MOST_WITHOUT and not found:
+            break
+        if each := part(name):
+            found[name] = each
+    return found
 
 
 def visible(folders: Sequence[str]) -> list[str]:
@@ -108,6 +129,7 @@ _YOLO_BEGINS = re.compile(rb"^names\s*:", re.MULTILINE), re.compile(rb"^(?:train
 _YOLO_OBJECT = re.compile(rb"\s*\d+(?:\.0*)?(?:[ \t]+-?[0-9.eE+-]+){4,}\s*(?:\n|\Z)")
 _YOLO_NAMED = re.compile(rb"\s*\S+(?:[ \t,;]+-?[0-9.eE+-]+){4,}\s*\Z")  # a name, or commas, where it has numbers
 _MOST_LABELS = 16  # label files that are looked into for one that is not empty
+CLASS_NAMES = ("classes.txt", "obj.names", "labels.txt", "predefined_classes.txt")  # of YOLO, also beside its labels
 
 
 def _is_yolo_config(path: str) -> bool:
@@ -133,16 +155,22 @@ def yolo_folders(place: SourcePath) -> dict[str, str]:
         pairs = pairs or {place.name: ("images", "labels")}
     else:
         pairs = {name: (f"{name}/images", f"{name}/labels") for name in sorted(names)}
-    return {part: images for part, (images, labels) in pairs.items() if _has_yolo_labels(place.path, images, labels)}
+    has_labels = {part: _has_yolo_labels(place.path, images, labels) for part, (images, labels) in pairs.items()}
+    is_known = any(has_labels.values())  # then a part without a single object is one as well
+    return {
+        part: images
+        for part, (images, _) in pairs.items()
+        if has_labels[part] or (has_labels[part] is None and is_known)
+    }
 
 
-def _has_yolo_labels(root: str, images: str, labels: str) -> bool:
-    """Whether the first label file in a folder that says something is YOLO's."""
+def _has_yolo_labels(root: str, images: str, labels: str) -> bool | None:
+    """Whether the first label files in a folder that say something are YOLO's; None if there are some, all empty."""
     if not Path(root, images).is_dir() or not Path(root, labels).is_dir():
         return False
-    names = [name for name in names_in(f"{root}/{labels}", _MOST_LABELS)[1] if name.lower().endswith(".txt")]
+    names = _first_files(f"{root}/{labels}", ".txt")
     heads = [head for name in names if (head := _head(f"{root}/{labels}/{name}", _LOOKED_AT)).strip()]
-    return bool(heads) and all(_YOLO_OBJECT.match(head) for head in heads)
+    return all(_YOLO_OBJECT.match(head) for head in heads) if heads else (None if names else False)
 
 
 def yolo_signs(place: SourcePath) -> str:
@@ -179,10 +207,17 @@ def damaged_layout(place: SourcePath) -> tuple[str, str]:
     return "", ""
 
 
+def _first_files(folder: str, suffix: str) -> list[str]:
+    """The first files of an extension in a folder; none of YOLO's names of classes, which are no labels."""
+    names = [name for name in names_in(folder, _MOST_ENTRIES)[1] if name.lower().endswith(suffix)]
+    return [name for name in names if name not in CLASS_NAMES][:_MOST_LABELS]
+
+
 def _first_in(folder: str, suffix: str) -> str:
-    return next((name for name in names_in(folder, _MOST_LABELS)[1] if name.lower().endswith(suffix)), "")
+    return next(iter(_first_files(folder, suffix)), "")
 
 
+_VOC_XMLS = "Annotations"
 _VOC_FOLDERS = ("annotations", "annotation", "xmls", "xml")
 _VOC_BEGINS = re.compile(rb"<annotation[\s>]")
 
@@ -194,22 +229,34 @@ def voc_folder(place: SourcePath) -> str:
     """
     if not place.is_folder:
         return ""
-    names = visible(place.top.folders)
-    years = [name for name in names if name.lower().startswith("voc")]
-    tried = [name for name in names if name.lower() in _VOC_FOLDERS]
+    tried = [name for name in visible(place.top.folders) if name.lower() in _VOC_FOLDERS]
     tried += [f"{name}/xmls" for name in tried]
-    tried += [f"{years[0]}/Annotations"] if len(years) == 1 else []
+    years = voc_years(place)
+    tried += [f"{years[0]}/{_VOC_XMLS}"] if len(years) == 1 else []
     return next((name for name in tried if _has_xml(f"{place.path}/{name}")), "")
+
+
+def voc_years(place: SourcePath) -> list[str]:
+    """Return the folders of a ``VOCdevkit``, such as ``VOC2007`` and ``VOC2012``, that have XMLs."""
+    names = visible(place.top.folders) if place.is_folder else []
+    return [name for name in names if name.lower().startswith("voc") and _has_xml(f"{place.path}/{name}/{_VOC_XMLS}")]
+
+
+def voc_signs(place: SourcePath) -> str:
+    """XMLs of Pascal VOC, in a folder or in those of several years."""
+    if voc_folder(place):
+        return "XMLs of Pascal VOC"
+    years = voc_years(place)
+    return f"XMLs of Pascal VOC in {', '.join(years)}" if years else ""
 
 
 def _has_xml(folder: str) -> bool:
     """Whether the first XML in a folder is one of VOC."""
-    first = next((name for name in names_in(folder, _MOST_LABELS)[1] if name.lower().endswith(".xml")), "")
+    first = _first_in(folder, ".xml")
     return bool(first) and _VOC_BEGINS.search(_head(f"{folder}/{first}", 1024)) is not None
 
 
 _LINE_BYTES = 4096  # in which the first lines of a list are looked for
-_MOST_LISTS = 16
 
 
 def split_line(line: str) -> tuple[str, str]:
@@ -246,9 +293,9 @@ def picture_lists(place: SourcePath) -> list[str]:
     """
     if not place.is_folder:
         return []
-    names = [each.key for each in place.top.left_out if text_kind(each.key) == 1][:_MOST_LISTS]
-    firsts = {name: first for name in names if (first := _listed_first(f"{place.path}/{name}"))}
-    folders = [place.path, *(f"{place.path}/{name}" for name in visible(place.top.folders)[:_MOST_FOLDERS])]
+    names = [each.key for each in place.top.left_out if text_kind(each.key) == 1]
+    firsts = parts_among(names, lambda name: _listed_first(f"{place.path}/{name}"))
+    folders = [place.path, *(f"{place.path}/{name}" for name in visible(place.top.folders))]
     here = [name for name, first in firsts.items() if any(Path(folder, first).is_file() for folder in folders)]
     is_all = not (place.top.keys or place.top.problems or place.top.folders) and len(firsts) == len(place.top.left_out)
     return here or ([*firsts] if is_all else [])
@@ -322,17 +369,20 @@ def mask_parts(place: SourcePath) -> dict[str, tuple[str, str]]:
         for other in filter(_OF_MASKS.match, names):
             inner = names_in(f"{place.path}/{one}", _MOST_ENTRIES)[0]
             pairs |= {name: (f"{one}/{name}", f"{other}/{name}") for name in inner if not is_hidden(name)}
-    for name in names[:_MOST_FOLDERS] if not pairs else ():
-        inner = names_in(f"{place.path}/{name}", _MOST_ENTRIES)[0]
-        ones, others = [*filter(_OF_PICTURES.match, inner)], [*filter(_OF_MASKS.match, inner)]
-        if len(ones) == len(others) == 1:
-            pairs[name] = (f"{name}/{ones[0]}", f"{name}/{others[0]}")
+    pairs = pairs or parts_among(names, lambda name: _pair_in(place.path, name))
     return {name: pair for name, pair in pairs.items() if all(_has_picture(f"{place.path}/{each}") for each in pair)}
+
+
+def _pair_in(root: str, name: str) -> tuple[str, str] | None:
+    """The one folder of pictures and the one of masks in the folder of a part; None if it has others."""
+    inner = names_in(f"{root}/{name}", _MOST_ENTRIES)[0]
+    ones, others = [*filter(_OF_PICTURES.match, inner)], [*filter(_OF_MASKS.match, inner)]
+    return (f"{name}/{ones[0]}", f"{name}/{others[0]}") if len(ones) == len(others) == 1 else None
 
 
 def _has_picture(folder: str) -> bool:
     """Whether one of the first files in a folder is a picture by its name."""
-    return any(map(kind_by_name, names_in(folder, _MOST_LABELS)[1]))
+    return any(map(kind_by_name, names_in(folder, _MOST_ENTRIES)[1]))
 
 
 def masks_signs(place: SourcePath) -> str:
@@ -418,8 +468,8 @@ def indexed_folders(place: SourcePath, kind: str) -> list[str]:
         return [folder] if Path(place.path).name == INDEX_NAME and indexed_format(folder) == kind else []
     if indexed_format(place.path) == kind:
         return [place.path]
-    below = (f"{place.path}/{name}" for name in visible(place.top.folders)[:_MOST_FOLDERS])
-    return [folder for folder in below if indexed_format(folder) == kind]
+    found = parts_among(visible(place.top.folders), lambda name: indexed_format(f"{place.path}/{name}") == kind)
+    return [f"{place.path}/{name}" for name in found]
 
 
 def indexed_signs(kind: str, place: SourcePath) -> str:

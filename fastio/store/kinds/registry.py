@@ -31,7 +31,7 @@ from fastio.store.kinds.layouts import (
     open_images_signs,
     tiny_imagenet_signs,
     visible,
-    voc_folder,
+    voc_signs,
     yolo_signs,
 )
 from fastio.store.kinds.names import (
@@ -272,13 +272,13 @@ _YOLO = SourceKind(
 _VOC = SourceKind(
     name="voc",
     what="a dataset of Pascal VOC",
-    signs=lambda place: "XMLs of Pascal VOC" if voc_folder(place) else "",
+    signs=voc_signs,
     open=later(f"{_IN}.layouts.voc:open_voc"),
     own_labels="its XMLs have the labels",
     takes_split=True,
     covers=("flat", "imagefolder"),
     text_kinds=("text-folder",),
-    has_more_than_text=lambda place: bool(voc_folder(place)),
+    has_more_than_text=lambda place: bool(voc_signs(place)),
 )
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastio import FastDataset
+from fastio import FastDataset, Unpacked
 from fastio.converters.inspect.unpack import unpack
 from fastio.store import open_store
 from fastio.store.protocol import read_values
 from tests.converters.sources import layouts
+from tests.converters.sources.in_place_kinds import KINDS
 from tests.converters.sources.layouts import pictures, write
 from tests.converters.sources.packed import packed, refused, run
 
@@ -482,3 +483,102 @@ def test_folders_of_two_kinds_of_files(tmp_path: Path) -> None:
     root = layouts.class_files(tmp_path / "d", ".mp4")
     write(root, {"a/0.wav": "x"})
     assert "is of no kind that fastio packs: found 9 files" in refused(root)
+
+
+# What lies behind many other folders or files: 20 or 40 of them, as some layouts look at the first 16 or 32 of others.
+
+
+def others(count: int = 40) -> layouts.Files:
+    """Folders with a note each, which come before the dataset's own."""
+    return {f"a{i:02d}/note.md": "a note" for i in range(count)}
+
+
+def two_fields(*parts: str) -> layouts.Files:
+    """Pictures and masks, of each part in folders of its own."""
+    return pictures(*(f"{part}/{field}/{i}.png" for part in parts for field in ("images", "masks") for i in range(2)))
+
+
+@pytest.mark.parametrize("kind", ["list", "table", "ids"])
+def test_pictures_behind_many_folders(tmp_path: Path, kind: str) -> None:
+    """Labels are those of the list or table, whose pictures lie in one of 41 folders."""
+    names = ["7a", "7b", "7c"]
+    suffix = ".jpg" if kind != "ids" else ""
+    lines = [f"{name}{suffix},{i + 4}" for i, name in enumerate(names)]
+    file = {"all.txt" if kind == "list" else "all.csv": "\n".join(["image,label"] * (kind != "list") + lines)}
+    write(tmp_path / "d", {**others(), **pictures(*(f"z/{name}.jpg" for name in names)), **file})
+    _, samples, _ = packed(tmp_path / "d", tmp_path / "o.lmdb")
+
+    assert [4, 5, 6] == [each["label"] for each in samples.values()]
+    with open_store(tmp_path / "d") as store:
+        assert [4, 5, 6] == store.column("label").tolist()
+
+
+@pytest.mark.parametrize("kind", ["list", "table"])
+def test_many_lists_and_tables(tmp_path: Path, kind: str) -> None:
+    """Each of 20 is a part."""
+    suffix, title = (".txt", "") if kind == "list" else (".csv", "image,label\n")
+    files = {f"part{i:02d}{suffix}": f"{title}p/0.png,{i}\n" for i in range(20)}
+    write(tmp_path / "d", {**pictures("p/0.png", "p/1.png"), **files})
+
+    assert f"has 20 {kind}s, " in refused(tmp_path / "d")
+    _, samples, _ = packed(tmp_path / "d", tmp_path / "o.lmdb", split="part18")
+    assert [18] == [each["label"] for each in samples.values()]
+
+
+def test_many_parts_of_masks(tmp_path: Path) -> None:
+    """Of 20 parts none is taken for all, and one behind 40 other folders is found."""
+    write(tmp_path / "many", two_fields(*(f"scene{i:02d}" for i in range(20))))
+    assert "has 20 parts, " in refused(tmp_path / "many")
+    assert 2 == len(packed(tmp_path / "many", tmp_path / "o.lmdb", split="scene18")[1])
+    write(tmp_path / "late", {**others(15), **two_fields("train", "val")})
+    assert "has 2 parts, 'train', 'val'" in refused(tmp_path / "late")
+    write(tmp_path / "one", {**others(), **two_fields("train")})
+    types, samples, _ = packed(tmp_path / "one", tmp_path / "p.lmdb")
+    assert {"image", "mask"} == types.keys()
+    assert 2 == len(samples)
+
+
+@pytest.mark.parametrize("kind", ["mds", "litdata"])
+def test_many_folders_beside_shards(tmp_path: Path, kind: str) -> None:
+    """A split behind 40 other folders counts as much as one before them."""
+    write(tmp_path / "d", others())
+    KINDS[kind](tmp_path / "d" / "train", 8)
+    assert 8 == len(open_store(tmp_path / "d"))
+    KINDS[kind](tmp_path / "d" / "a", 8)
+    assert ": holds several splits, a, train: choose one" in refused(tmp_path / "d")
+
+
+def test_years_of_voc(tmp_path: Path) -> None:
+    """They are no classes: one is to be named, as a folder or as the split."""
+    for year in ("VOC2007", "VOC2012"):
+        layouts.voc(tmp_path / "VOCdevkit" / year)
+    command = f"fastio pack {tmp_path}/VOCdevkit/VOC2012 VOC2012.lmdb --split trainval"
+
+    for split in (None, "trainval"):
+        expected = f"several years, 'VOC2007', 'VOC2012': name one, as in `{command}`"
+        assert expected in refused(tmp_path / "VOCdevkit", split=split)
+    assert 7 == len(packed(tmp_path / "VOCdevkit", tmp_path / "o.lmdb", split="VOC2007")[1])
+    assert 7 == len(open_store(tmp_path / "VOCdevkit", unpacked=Unpacked(split="VOC2007")))
+
+
+@pytest.mark.parametrize("shape", ["{part}/{field}", "{field}/{part}"])
+def test_parts_of_yolo_without_objects(tmp_path: Path, shape: str) -> None:
+    """One whose label files are all empty is a part like the other; names of classes beside labels are no labels."""
+    files = dict[str, str | bytes]()
+    for part in ("train", "val"):
+        images, labels = (shape.format(part=part, field=field) for field in ("images", "labels"))
+        files |= pictures(*(f"{images}/{i}.png" for i in range(2)))
+        files |= {f"{labels}/{i}.txt": "0 .5 .5 .1 .1\n" * (part == "train") for i in range(2)}
+        files[f"{labels}/classes.txt"] = "dog\n"
+    write(tmp_path / "d", files)
+
+    assert "has 2 parts, 'train', 'val'" in refused(tmp_path / "d")
+    assert 2 == len(packed(tmp_path / "d", tmp_path / "o.lmdb", split="val")[1])
+
+
+def test_ids_in_two_folders(tmp_path: Path) -> None:
+    """Which folder is meant is asked, however many lie between them."""
+    table = layouts.open_images(tmp_path / "d")
+    write(tmp_path / "d", {**{f"w{i:02d}/note.md": "a note" for i in range(40)}, **pictures("z/0000000000000000.jpg")})
+
+    assert "both do: name it with --root" in refused(table)
