@@ -28,7 +28,7 @@ from fastio.store.beside.added import (
     last_added_to,
     names_joined,
 )
-from fastio.store.beside.joined import BesideStore, beside, open_beside
+from fastio.store.beside.joined import BesideStore, Member, beside, open_beside
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.formats import FORMATS
 from fastio.store.index.seal import set_checksum
@@ -99,23 +99,24 @@ def add_field(  # noqa: PLR0913 - an option of the command each
                 f"{'--resume' if resume else '--part'}"
             )
         begin = _samples_with(first, added_stores(path).get(joined_name(asked)), asked) if append else 0
-        other = source if isinstance(source, SealedStore) else open_beside(source, on=on, remote=remote)
-        if other is not source:
+        others = [source] if isinstance(source, SealedStore) else open_beside(source, on=on, remote=remote)
+        for other in others if others != [source] else ():
             opened.enter_context(other)
-        lacking = next((new for new, own in asked.items() if own not in other.schema), None)
+        there = [each.name for other in others for each in other.schema.fields]
+        lacking = next((new for new, own in asked.items() if own not in there), None)
         if lacking is not None:
-            names = ", ".join(each.name for each in other.schema.fields)
             raise SchemaError(
-                f"{other.path}: has no field {asked[lacking]!r}, to be added as {lacking!r}; there is {names}"
+                f"{others[0].path}: has no field {asked[lacking]!r}, to be added as {lacking!r}; there is "
+                f"{', '.join(there)}"
             )
         allowed = (*((allow,) if isinstance(allow, str) else allow), *(("missing",) if append else ()))
-        renamed = {each.name: None for each in other.schema.fields} | {own: new for new, own in asked.items()}
-        both = beside(first, other, stems=stems, allow=allowed, fields=renamed)
-        order = _samples_from(begin, both, first, other.path)
+        renamed = dict.fromkeys(there) | {own: new for new, own in asked.items()}
+        both = beside(first, *others, stems=stems, allow=allowed, fields=renamed)
+        order = _samples_from(begin, both, first, others[0].path)
         Path(folder).mkdir(exist_ok=True)
         try:
             report = pack(
-                replace(_added(both, list(asked), first, other), order=order),
+                replace(_added(both, list(asked), first, others), order=order),
                 out,
                 shard_bytes=shard_bytes,
                 overwrite=overwrite,
@@ -217,29 +218,36 @@ def _place(first: SealedStore, folder: str, names: Collection[str]) -> str:
     return f"{folder}/{name}"
 
 
-def _added(both: BesideStore, names: Sequence[str], first: SealedStore, other: SealedStore) -> ListedSource:
+def _added(both: BesideStore, names: Sequence[str], first: SealedStore, others: Sequence[SealedStore]) -> ListedSource:
     """The fields as a source of samples: those of the first store, in their order."""
     fields = [both.schema[name] for name in names]
     payload = [field.name for field in fields if not field.is_column]
-    is_sealed = all(shard.is_sealed for shard in (*first.shards, *other.shards))
+    is_sealed = all(shard.is_sealed for store in (first, *others) for shard in store.shards)
     read = read_stored(both, payload)
-    record = source_record("store", Path(other.path).name, labels=None, format=other.format)
+    source = others[0]
+    paths = [path for other in others for path in other.shard_paths]
+    record = source_record("store", Path(source.path).name, labels=None, format=source.format)
     return ListedSource(
-        path=other.path,
+        path=source.path,
         kind="store",
-        schema=Schema(tuple(fields), is_per_sample=other.schema.is_per_sample),
+        schema=Schema(tuple(fields), is_per_sample=any(each.store.schema.is_per_sample for each in _bringing(both))),
         metadata={"classes": None, "source": record, **_meanings(both), **added_to(first.identity, len(first))},
         keys_at=both.keys,
         sizes=sizes_of(both, payload),
         read=read if is_sealed else read_documents(read, [field for field in fields if not field.is_column]),
         columns={field.name: both.column(field.name) for field in fields if field.is_column},
-        disk_bytes=other.size_bytes,
-        files_opened=len(other.shard_paths),
-        paths=lambda: other.shard_paths,
+        disk_bytes=sum(other.size_bytes for other in others),
+        files_opened=len(paths),
+        paths=lambda: paths,
         is_by_name=False,
         is_stored=is_sealed,
         checksums_at=checksums_of(both, payload) if is_sealed else None,
     )
+
+
+def _bringing(both: BesideStore) -> list[Member]:
+    """Return the stores that bring a field to the first one."""
+    return [member for member in both.members[1:] if member.names]
 
 
 def _meanings(both: BesideStore) -> dict[str, Any]:
@@ -248,16 +256,18 @@ def _meanings(both: BesideStore) -> dict[str, Any]:
 
     Raises SchemaError for token ids that mean other words than those of the store.
     """
-    _, member = both.members
-    known, found, classes = member.store.metadata, dict[str, Any](), dict[str, Any]()
-    if both.metadata.get("tokenizer") and known.get("tokenizer"):  # the first of which has compared them
-        found["tokenizer"] = known["tokenizer"]
-    for name, own in member.names.items():
-        names = known.get("classes") if own == "label" else (known.get("field_classes") or {}).get(own)
-        if names and name == "label":
-            found["classes"] = names
-        elif names:
-            classes[name] = names
+    found, classes = dict[str, Any](), dict[str, Any]()
+    tokenizer = both.metadata.get("tokenizer")  # of all, which are compared here
+    for member in _bringing(both):
+        known = member.store.metadata
+        if tokenizer and known.get("tokenizer"):
+            found["tokenizer"] = known["tokenizer"]
+        for name, own in member.names.items():
+            names = known.get("classes") if own == "label" else (known.get("field_classes") or {}).get(own)
+            if names and name == "label":
+                found["classes"] = names
+            elif names:
+                classes[name] = names
     if classes:
         found["field_classes"] = classes
     return found

@@ -230,6 +230,25 @@ def test_other_content_is_refused(tmp_path: Path) -> None:
     check(path)
 
 
+def test_a_source_brings_the_fields_that_were_added_to_it(tmp_path: Path) -> None:
+    """As one of the stores of ``beside``, and as what fields are added from."""
+    path, source = photos(tmp_path / "p.lmdb"), latents(tmp_path / "l.h5")
+    with Writer(tmp_path / "c.h5", {"caption": "text"}) as out:
+        for number in reversed(range(COUNT)):
+            out.write({"caption": f"picture {number}"}, key=KEYS[number])
+    add_field(tmp_path / "c.h5", ["latents", "kind"], source, field=["latents", "label"])
+    with beside(path, tmp_path / "c.h5") as both:
+        assert ["image", "label", "caption", "latents", "kind"] == [field.name for field in both.schema.fields]
+        assert f"beside({path!r}, '{tmp_path}/c.h5')" == both.opened_by
+        for dataset in (FastDataset(both), pickle.loads(pickle.dumps(FastDataset(both)))):
+            assert (5, "picture 5", 5) == (dataset[5]["label"], dataset[5]["caption"], dataset[5]["kind"])
+            assert latents_of(5).tolist() == dataset[5]["latents"].tolist()
+    assert "latents" in run("info", path, "--beside", tmp_path / "c.h5")
+    run("add-field", path, "latents", "caption", "kind", "--from", tmp_path / "c.h5")
+    check(path)
+    assert "picture 7" == FastDataset(path)[7]["caption"]
+
+
 # Several fields of one call.
 
 

@@ -93,9 +93,9 @@ def added_stores(path: str, *, in_place: bool = False) -> dict[str, str]:
     holders: dict[str, str] = {}
     for name in names:
         joined = name.partition(".")[0]
-        if joined in stores and _lists(stores[joined], name):
-            continue
         if _NAMES.fullmatch(joined) and (name == f"{joined}{SET_SUFFIX}" or named(name) is not None):
+            if joined in stores and _lists(stores[joined], name):
+                continue
             stores[joined] = place = f"{folder}/{name}"
             for field in names_joined(joined):
                 if field in holders:

@@ -70,9 +70,10 @@ def beside(
 
         dataset = FastDataset(fastio.beside("photos.lmdb", "captions.h5"))
 
-    A sample has the fields of ``store``, with those that were added to it (``fastio.add_field``) if it is a path, and
-    of all ``others``, which may be of other formats, in another order and in other places (URLs, too). Order and keys
-    are those of ``store``. What takes an opened store takes the result: FastDataset, FastLoader, Mixture.
+    A sample has the fields of ``store`` and of all ``others``, which may be of other formats, in another order and in
+    other places (URLs, too); those that are paths bring the fields that were added to them (``fastio.add_field``).
+    Order and keys are those of ``store``. What takes an opened store takes the result: FastDataset, FastLoader,
+    Mixture.
 
     Keys are compared once; the map is kept beside each of ``others`` (or in the cache directory) and made anew when one
     of the two stores has other content. Keys that only ``store`` has are *missing*, those that only another has are
@@ -105,7 +106,7 @@ def beside(
     if not isinstance(remote, Remote):
         raise TypeError(f"remote={remote!r}: expected fastio.Remote, such as Remote(cache_dir=...)")
     if isinstance(store, (str, os.PathLike)):
-        first = _open_first(os.fspath(store), read=read, remote=remote)
+        first = _open_with_added(os.fspath(store), read=read, remote=remote)
     else:
         first = [store]
     try:
@@ -118,7 +119,7 @@ def beside(
         raise
 
 
-def _open_first(
+def _open_with_added(
     path: str,
     *,
     read: Read = "auto",
@@ -147,19 +148,20 @@ def _with_others(
     remote: Remote,
 ) -> BesideStore:
     """Join a store, and the fields that were added to it, with others, which are opened; see ``beside``."""
-    opened: list[SealedStore] = []
+    groups: list[Sequence[SealedStore]] = []
     mine: list[SealedStore] = []
     try:
-        for each in (*first, *others):
+        for each in others:
             if isinstance(each, (str, os.PathLike)):
-                mine.append(open_beside(each, on=on, read=read, remote=remote))
-                opened.append(mine[-1])
-            elif isinstance(each, SealedStore):
-                opened.append(each)
+                groups.append(open_beside(each, on=on, read=read, remote=remote))
+                mine += groups[-1]
             else:
+                groups.append([each])
+        for each in (*first, *(store for group in groups for store in group)):
+            if not isinstance(each, SealedStore):
                 remedy = "; name all stores in one call" if isinstance(each, BesideStore) else ""
                 raise TypeError(f"beside() takes paths and opened stores, got {type(each).__name__}{remedy}")
-        return _join(opened, allowed, fields, stems=bool(stems), own=len(first))
+        return _join([first, *groups], allowed, fields, stems=bool(stems))
     except BaseException:
         for one in mine:
             one.close()
@@ -181,9 +183,9 @@ def open_with_fields(
     Raises what ``open_store`` raises, and StoreError for a field that was added to other content than the store has
     now.
     """
-    opened = _open_first(os.fspath(path), read=read, remote=remote, unpacked=unpacked, jump=jump)
+    opened = _open_with_added(os.fspath(path), read=read, remote=remote, unpacked=unpacked, jump=jump)
     try:
-        return _join(opened, (), {}, stems=False, own=len(opened)) if len(opened) > 1 else opened[0]
+        return _join([opened], (), {}, stems=False) if len(opened) > 1 else opened[0]
     except BaseException:
         for each in opened:
             each.close()
@@ -197,14 +199,16 @@ def stores_of(store: SealedStore | BesideStore) -> Sequence[SealedStore]:
 
 def open_beside(
     path: str | os.PathLike[str], *, on: str = "key", read: Read = "auto", remote: Remote = DEFAULT
-) -> SealedStore:
-    """Open one of the ``others`` of ``beside``: a store, or the rows of a table, of which ``on`` has the keys."""
+) -> list[SealedStore]:
+    """
+    Open one of the ``others`` of ``beside``: a store, and behind it the fields that were added to it; or the rows of a
+    table, of which ``on`` has the keys.
+    """
     if not _is_table(path):
-        return open_store(path, read=read, remote=remote)
+        return _open_with_added(os.fspath(path), read=read, remote=remote)
     from fastio.store.kinds.registry import later  # with what stores do without
 
-    opened: SealedStore = later("fastio.converters.write.table:open_packed")(os.fspath(path), on, remote)
-    return opened
+    return [later("fastio.converters.write.table:open_packed")(os.fspath(path), on, remote)]
 
 
 def _is_table(path: object) -> bool:
@@ -216,16 +220,16 @@ def _is_table(path: object) -> bool:
 
 
 def _join(
-    stores: Sequence[SealedStore],
+    groups: Sequence[Sequence[SealedStore]],
     allowed: tuple[Allowed, ...],
     renamed: Mapping[str, str | None],
     *,
     stems: bool,
-    own: int = 1,
 ) -> BesideStore:
-    """Join stores, of which the first ``own`` are one and its added fields: options are for the others."""
+    """Join stores, each with its added fields behind it: options are for all but the first of these groups."""
     from fastio.store.beside.key_map import map_of  # with what commands on one store do without
 
+    stores, own = [store for group in groups for store in group], len(groups[0])
     first, *others = stores
     matches = [map_of(first, other, stems=stems and number >= own) for number, other in enumerate(others, 1)]
     for other, match in zip(others, matches, strict=True):
@@ -239,7 +243,7 @@ def _join(
         Member(store, {name: own for name, own in table.items() if name is not None}, own_rows)
         for store, table, own_rows in zip(stores, names, rows, strict=True)
     ]
-    again = _SideBySide(tuple(stores), allowed, tuple(renamed.items()), stems, own)
+    again = _SideBySide(tuple(map(tuple, groups)), allowed, tuple(renamed.items()), stems)
     return BesideStore(members, again=again, stems=stems)
 
 
@@ -323,7 +327,7 @@ class Beside:
         """Open a store, with the fields that were added to it, and the others beside it if there are any."""
         if not self.others:
             return open_with_fields(path, remote=remote, unpacked=unpacked)
-        first = _open_first(path, remote=remote, unpacked=unpacked)
+        first = _open_with_added(path, remote=remote, unpacked=unpacked)
         try:
             return _with_others(
                 first,
@@ -380,24 +384,23 @@ class Member:
 class _SideBySide:
     """Joins the stores again in the process that unpickles them."""
 
-    stores: tuple[SealedStore, ...]
+    groups: tuple[tuple[SealedStore, ...], ...]
     allowed: tuple[Allowed, ...]
     renamed: tuple[tuple[str, str | None], ...]
     stems: bool = False
-    own: int = 1
 
     def __call__(self) -> BesideStore:
-        return _join(self.stores, self.allowed, dict(self.renamed), stems=self.stems, own=self.own)
+        return _join(self.groups, self.allowed, dict(self.renamed), stems=self.stems)
 
     def __str__(self) -> str:
         """Return the call that does it; the path of a store alone, which FastDataset opens with its added fields."""
-        if self.own == len(self.stores):
-            return repr(self.stores[0].path)
+        paths = [repr(store.path) for store, *_ in self.groups]  # which bring the fields that were added
+        if len(paths) == 1:
+            return paths[0]
         options = ["stems=True"] if self.stems else []
         options += [f"allow={self.allowed!r}"] if self.allowed else []
         options += [f"fields={dict(self.renamed)!r}"] if self.renamed else []
-        named = [self.stores[0], *self.stores[self.own :]]  # which bring the fields that were added
-        return f"beside({', '.join([*(repr(each.path) for each in named), *options])})"
+        return f"beside({', '.join([*paths, *options])})"
 
 
 class BesideStore:
