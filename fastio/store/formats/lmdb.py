@@ -103,20 +103,37 @@ __all__ = [
 ]
 
 
-# The meta pages of an LMDB file: which version of its tree is the newest, and how many bytes the file must have.
+PAGE = 4096
+PAGE_HEADER = 16
+NODE_HEADER = 8
+KEY_MAX = 511
+VALUE_MAX = (1 << 32) - 1
+MAX_SAMPLES = 10**10
+BRANCH, LEAF, OVERFLOW, META = 1, 2, 4, 8
+INTEGER_KEY = 8
+NO_PAGE = (1 << 64) - 1
+PIECE_BYTES = 4 << 20
 
-_META_MAGIC, _VERSION, _META_FLAG = 0xBEEFC0DE, 1, 8
-_HEADER = struct.Struct("<QHHHH")
-_META_HEAD = struct.Struct("<IIQQ")
-_DB = struct.Struct("<IHHQQQQQ")
-_TAIL = struct.Struct("<QQ")
-_SIZE = _HEADER.size + _META_HEAD.size + 2 * _DB.size + _TAIL.size
-_MOST_DEPTH = 32
+_MAGIC, _VERSION = 0xBEEFC0DE, 1
+_MOST_DEPTH = 32  # of a tree that is believed
+_PAGE = struct.Struct("<QHHHH")
+_OVERFLOW = struct.Struct("<QHHI")
+_NODE = struct.Struct("<IHH")
+_BRANCH = struct.Struct("<IHH")
+_PGNO = struct.Struct("<Q")
+_META = struct.Struct("<IIQQ")  # magic, version, address, map size
+_DB = struct.Struct("<IHHQQQQQ")  # page size, flags, depth, branch, leaf and overflow pages, entries, root
+_LAST = struct.Struct("<QQ")  # last page, txnid
+_META_BYTES = _PAGE.size + _META.size + 2 * _DB.size + _LAST.size
+_ZEROS = bytes(PAGE)
+
+
+# The meta pages of an LMDB file: which version of its tree is the newest, and how many bytes the file must have.
 
 
 @dataclass(frozen=True, slots=True)
 class LmdbMeta:
-    """What a meta page says; ``lmdb.py`` draws it."""
+    """What a meta page says."""
 
     page_size: int
     depth: int
@@ -133,8 +150,8 @@ class LmdbMeta:
 
 def newest_meta(read: ReadBytes) -> LmdbMeta | None:
     """Return the meta page of the last transaction; None if this is no LMDB file, or its first page is damaged."""
-    first = _meta(read(0, _SIZE))
-    second = None if first is None else _meta(read(first.page_size, _SIZE))
+    first = _meta(read(0, _META_BYTES))
+    second = None if first is None else _meta(read(first.page_size, _META_BYTES))
     return max((meta for meta in (first, second) if meta is not None), key=lambda meta: meta.txnid, default=None)
 
 
@@ -147,40 +164,19 @@ def cut_lmdb(file_size: int, read: ReadBytes) -> str:
 
 
 def _meta(data: bytes) -> LmdbMeta | None:
-    if len(data) < _SIZE:
+    if len(data) < _META_BYTES:
         return None
-    _, _, flags, _, _ = _HEADER.unpack_from(data)
-    magic, version, _, _ = _META_HEAD.unpack_from(data, _HEADER.size)
-    if magic != _META_MAGIC or version != _VERSION or not flags & _META_FLAG:
+    _, _, flags, _, _ = _PAGE.unpack_from(data)
+    magic, version, _, _ = _META.unpack_from(data, _PAGE.size)
+    if magic != _MAGIC or version != _VERSION or not flags & META:
         return None
-    page_size, *_ = _DB.unpack_from(data, _HEADER.size + _META_HEAD.size)
-    _, _, depth, _, _, _, entries, root = _DB.unpack_from(data, _HEADER.size + _META_HEAD.size + _DB.size)
-    last_page, txnid = _TAIL.unpack_from(data, _SIZE - _TAIL.size)
+    databases = _PAGE.size + _META.size
+    page_size, *_ = _DB.unpack_from(data, databases)
+    _, _, depth, _, _, _, entries, root = _DB.unpack_from(data, databases + _DB.size)
+    last_page, txnid = _LAST.unpack_from(data, _META_BYTES - _LAST.size)
     if page_size & (page_size - 1) or not 256 <= page_size <= 65536 or depth > _MOST_DEPTH:
         return None
     return LmdbMeta(page_size, depth, entries, root, last_page, txnid)
-
-
-PAGE = 4096
-PAGE_HEADER = 16
-NODE_HEADER = 8
-KEY_MAX = 511
-VALUE_MAX = (1 << 32) - 1
-MAX_SAMPLES = 10**10
-BRANCH, LEAF, OVERFLOW, META = 1, 2, 4, 8
-INTEGER_KEY = 8
-NO_PAGE = (1 << 64) - 1
-PIECE_BYTES = 4 << 20
-
-_PAGE = struct.Struct("<QHHHH")
-_OVERFLOW = struct.Struct("<QHHI")
-_NODE = struct.Struct("<IHH")
-_BRANCH = struct.Struct("<IHH")
-_PGNO = struct.Struct("<Q")
-_META = struct.Struct("<IIQQ")  # magic, version, address, map size
-_LAST = struct.Struct("<QQ")  # last page, txnid
-_ZEROS = bytes(PAGE)
-_MAGIC = 0xBEEFC0DE
 
 
 class LmdbWriter:
@@ -438,7 +434,7 @@ def _meta_pages(tail: _Tail, *, entries: int, overflow_pages: int, last_page: in
     main = _DB.pack(0, 0, tail.depth, tail.branches, tail.leaves, overflow_pages, entries, tail.root)
     pages = []
     for txnid, (database, last) in enumerate(((empty, 1), (main, last_page))):
-        head = _PAGE.pack(txnid, 0, META, 0, 0) + _META.pack(_MAGIC, 1, 0, (last_page + 1) * PAGE)
+        head = _PAGE.pack(txnid, 0, META, 0, 0) + _META.pack(_MAGIC, _VERSION, 0, (last_page + 1) * PAGE)
         pages.append((head + free + database + _LAST.pack(last, txnid)).ljust(PAGE, b"\0"))
     return b"".join(pages)
 
