@@ -58,7 +58,7 @@ from fastio.store.files.listed import FileList, ListedFolder
 from fastio.store.files.local import network_file_system
 from fastio.store.files.mapped_folder import MappedFolder, are_few
 from fastio.store.foreign.noted_points import NotedPoints, points_path
-from fastio.store.foreign.sidecar import index_places, publish_sidecar
+from fastio.store.foreign.sidecar import arrays_of, index_places, publish_sidecar
 from fastio.store.index.arrays import Keys
 from fastio.store.index.seal import SEAL_SIZE, IndexHeader, always_at, byte_view, find_seal
 from fastio.store.index.sealed import Intervals, Shard, bytes_from, read_arrays, read_shard
@@ -552,16 +552,8 @@ def _write(place: str, shard: Shard, options: Unpacked, files: FileList, stamps:
     """Write an index, with what is known of the content of the files. Raises StoreError."""
     own = {"rules": _RULES, "options": options.text(shard.path), "content_crc": shard.content_crc}
     metadata = json.dumps({**json.loads(shard.metadata), _OWN: own}).encode("ascii")
-    arrays: dict[str, NDArray[Any]] = {
-        **{f"{name}_starts": starts for name, starts in shard.starts.items()},
-        **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},
-        **{f"{name}_checksums": sums for name, sums in shard.checksums.items()},
-        **{f"{name}_shapes": shapes for name, shapes in shard.shapes.items()},
-        **{f"{name}_interval_counts": noted.counts for name, noted in shard.intervals.items()},
-        **{f"{name}_intervals": noted.places for name, noted in shard.intervals.items()},
-        **shard.columns,
-        "keys": shard.keys.array,
-        "metadata": np.frombuffer(metadata, np.uint8),
+    arrays = {
+        **arrays_of(shard, metadata),
         "file.names": files.names,
         "file.sizes": files.sizes,
         "file.mtimes": files.mtimes,

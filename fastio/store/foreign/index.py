@@ -44,7 +44,7 @@ from fastio.store.opening_files import list_again
 from fastio.store.sets.names import SET_SUFFIX, listed_name, set_path
 from fastio.store.sets.seal import seal_set
 from fastio.store.sets.set_object import SetMember, write_set
-from fastio.store.write.atomic import PartialFile, exists, publish_file, writing
+from fastio.store.write.atomic import PartialFile, exists, publish_file, pwrite_all, writing
 from fastio.store.write.locks import claimed
 
 __all__ = [
@@ -298,9 +298,8 @@ def index_foreign(
     Write ``folder/name.fastio-set`` for the tar shards that ``path`` names: a file, a pattern, a range, or a folder.
 
     The index keeps where MCUs of JPEGs begin (see ``begin_jump_tables``), unless ``jump=False``; damaged ones stay as
-    they are.
-    ``progress`` is told the bytes of each shard that is done. Raises StoreError for shards that are not tar files, have
-    different fields, or were packed by fastio, and if the name is taken and not to be replaced.
+    they are. ``progress`` is told the bytes of each shard that is done. Raises StoreError for shards that are not tar
+    files, have different fields, or were packed by fastio, and if the name is taken and not to be replaced.
     """
     check_folder_here(folder)
     files = _files(path, options)
@@ -367,9 +366,7 @@ def copy_source(source: ByteSource, descriptor: int) -> None:
     starts = iter(range(0, source.size, _BLOCK_BYTES))
 
     def copy(start: int) -> None:
-        block = source.read(start, min(start + _BLOCK_BYTES, source.size))
-        if os.pwrite(descriptor, block.data, start) != len(block):
-            raise OSError(28, os.strerror(28))
+        pwrite_all(descriptor, source.read(start, min(start + _BLOCK_BYTES, source.size)), start)
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fastio-index") as threads:
         while batch := list(islice(starts, _AT_ONCE)):

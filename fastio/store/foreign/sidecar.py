@@ -38,6 +38,7 @@ from fastio.types.schema import Schema
 
 __all__ = [
     "LEDGER",
+    "arrays_of",
     "index_places",
     "publish_sidecar",
     "read_sidecar",
@@ -80,17 +81,23 @@ def write_sidecar(shard: Shard, archive: ByteSource) -> str:
     path = shard.path + SIDECAR_SUFFIX
     bound = {**_stamp(archive), "headers_crc": _headers_crc(shard), "content_crc": shard.content_crc}
     metadata = json.dumps({**json.loads(shard.metadata), "archive": bound}).encode("ascii")
-    arrays: dict[str, NDArray[Any]] = {
+    publish_sidecar(path, _FORMAT, shard.schema, shard.count, arrays_of(shard, metadata))
+    return path
+
+
+def arrays_of(shard: Shard, metadata: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the index of samples in place, with what is known of their content."""
+    return {
         **{f"{name}_starts": starts for name, starts in shard.starts.items()},
         **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},
+        **{f"{name}_checksums": sums for name, sums in shard.checksums.items()},
+        **{f"{name}_shapes": shapes for name, shapes in shard.shapes.items()},
         **{f"{name}_interval_counts": noted.counts for name, noted in shard.intervals.items()},
         **{f"{name}_intervals": noted.places for name, noted in shard.intervals.items()},
         **shard.columns,
         "keys": shard.keys.array,
         "metadata": np.frombuffer(metadata, np.uint8),
     }
-    publish_sidecar(path, _FORMAT, shard.schema, shard.count, arrays)
-    return path
 
 
 def publish_sidecar(path: str, form: str, schema: Schema, count: int, arrays: Mapping[str, NDArray[Any]]) -> None:

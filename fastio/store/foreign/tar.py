@@ -2,12 +2,12 @@
 Opens tar shards that others wrote (WebDataset, GNU tar, bsdtar) and keeps their index beside them.
 
 Samples are grouped by WebDataset's rule: consecutive members that share the path up to the first dot of the name.
-Their extensions name the fields and say what these hold (see ``foreign_fields``): pictures, masks, text, JSON, arrays,
+Their extensions name the fields and say what these hold (see ``fields.py``): pictures, masks, text, JSON, arrays,
 a label, or bytes. Text and JSON are parsed when they are read: a document that is none is a problem of its sample.
 Pictures without companions are plain files: one sample per member, whose key is the whole path. Members that do not
 become samples are listed in ``metadata["skipped"]``, members left out of samples in ``metadata["left_out"]``.
 
-The scan's result is kept beside the archive, see ``sidecar``.
+The scan's result is kept beside the archive, see ``sidecar.py``.
 
 The identity of the content (``SampleStore.identity``) is computed from all headers of the samples' members, all keys
 and labels, and 512 bytes from the middle of up to 256 members. Two archives that differ only in other bytes, with
