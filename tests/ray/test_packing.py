@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fastio import compute, computed_source
 from fastio.converters import Part, open_source, pack
 from fastio.errors import StoreError
 from fastio.store import open_store
@@ -54,6 +57,31 @@ def test_tasks_make_what_one_process_makes(
     assert bytes_of(alone) == bytes_of(tmp_path)
     assert (300, [], len(bytes_of(alone)) - 1) == (report["packed"], report["skipped"], report["shards"])
     assert [300, report["payload_bytes"]] == report["told"]
+
+
+def test_tasks_compute_what_one_process_computes(cluster: Cluster, photos: Path, tmp_path: Path) -> None:
+    """Every shard and the set object, to the bit, although two of the tasks die."""
+    store, deaths = tmp_path / "photos.lmdb", tmp_path / "deaths"
+    for folder in (deaths, tmp_path / "alone", tmp_path / "out"):
+        folder.mkdir()
+    pack(open_source(photos), store)
+    options: dict[str, Any] = {"read": "image", "batch_size": 4}
+    compute(store, tmp_path / "alone" / "out-%06d.tar", pack_jobs.means_of, shard_bytes=SHARD_BYTES, **options)
+    for number in range(2):
+        (deaths / f"{number}-1").touch()
+
+    report = cluster.run(
+        pack_jobs.run,
+        partial(computed_source, str(store), pack_jobs.means_of, **options),
+        f"{tmp_path}/out/out-%06d.tar",
+        shard_bytes=SHARD_BYTES,
+        deaths=str(deaths),
+    )
+
+    assert bytes_of(tmp_path / "alone") == bytes_of(tmp_path / "out")
+    assert len(bytes_of(tmp_path / "out")) > 3
+    assert 300 == report["packed"]
+    assert [] == list(deaths.iterdir())
 
 
 TEXT_BYTES = 4_000  # of a shard of text
