@@ -30,10 +30,11 @@ from fastio.errors import FastioError, SampleError, SchemaError, StoreError
 from fastio.loader.batch_steps import Numbered
 from fastio.loader.fast_loader import FastLoader
 from fastio.store import SampleStore
-from fastio.store.beside.joined import open_with_fields
+from fastio.store.beside.joined import BesideStore, open_with_fields, stores_of
 from fastio.store.files.local import expanded, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
-from fastio.store.sets.names import NumberedName
+from fastio.store.index.store import SealedStore
+from fastio.store.sets.names import NumberedName, set_path
 from fastio.types.options import explains_names
 from fastio.types.schema import Schema
 from fastio.types.spans import ListSpans, Spans
@@ -129,11 +130,14 @@ def _check_apart(store: SampleStore, out: str) -> None:
     """Raise StoreError if ``out`` names files of ``store``, which ``overwrite`` would replace by what is computed."""
     folder, name = os.path.split(out)
     numbered = NumberedName.parse(name)
-    for path in store.shard_paths:
+    name = name if numbered is None else os.path.basename(set_path(out))  # noqa: PTH119 - of a URL, too
+    opened = stores_of(store) if isinstance(store, (SealedStore, BesideStore)) else ()
+    objects = [each.set_object.path for each in opened if each.set_object is not None]
+    for path in (*store.shard_paths, *objects):
         for place in {path, os.path.realpath(path)} if is_local(path) else {path}:
             above, file = os.path.split(place)
             is_here = above == folder or (is_local(out) and os.path.realpath(above) == os.path.realpath(folder))
-            if is_here and (file == name if numbered is None else numbered.pattern.fullmatch(file)):
+            if is_here and (file == name or (numbered is not None and numbered.pattern.fullmatch(file))):
                 raise StoreError(
                     f"{out}: is the store that values are computed from, which they would replace: write them as "
                     "another store, which fastio.beside reads with this one"

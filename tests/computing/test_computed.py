@@ -17,6 +17,7 @@ from fastio.cli import cli
 from fastio.computing.computed import computed_source
 from fastio.converters import Part
 from fastio.errors import FastioError, SampleError, SchemaError, SourceError, StoreError
+from fastio.store.sets.merge import merge_stores
 from fastio.transforms import Resize
 from fastio.types.field_types import type_of
 from tests.conftest import encode, pictures
@@ -495,6 +496,19 @@ def test_a_set_is_not_replaced_by_what_is_computed_from_it(photos: str, tmp_path
         compute(name, name, lambda batch: {"score": batch["score"]}, overwrite=True)
 
     compute(name, str(tmp_path / "again-%03d.tar"), lambda batch: {"half": batch[0]}, read=["score", "caption"])
+
+
+def test_a_merged_set_is_not_replaced_by_what_is_computed_from_it(tmp_path: Path) -> None:
+    """Its shards have other names, but its set object has that of the numbered name."""
+    for name, key in (("c.tar", "other"), ("d.tar", "another")):
+        with Writer(tmp_path / name, {"text": "text"}) as out:
+            out.write({"text": "words"}, key=key)
+    merge_stores([str(tmp_path / "c.tar"), str(tmp_path / "d.tar")], str(tmp_path / "all.fastio-set"))
+    for path in (tmp_path / "all.fastio-set", tmp_path / "all-%03d.tar"):
+        with pytest.raises(StoreError, match="is the store that values are computed from"):
+            compute(path, tmp_path / "all-%03d.tar", lambda texts: {"size": [*map(len, texts)]}, overwrite=True)
+    with open_store(tmp_path / "all.fastio-set") as store:
+        assert ["other", "another"] == store.keys([0, 1])
 
 
 def test_an_empty_dict_is_called_so(photos: str, tmp_path: Path) -> None:
