@@ -75,16 +75,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "sft.jsonl").write_text("".join(json.dumps({"messages": turns * (1 + i % 3)}) + "\n" for i in range(20)))
     (path / "dpo.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
     (path / "model").mkdir()
-    saved(train(special=SPECIAL), path / "model" / "tokenizer.json")
+    saved(train(special=(*SPECIAL, "<|image_pad|>")), path / "model" / "tokenizer.json")
+    talks = [[{"from": "human", "value": f"{mark}why?"}, {"from": "gpt", "value": "so"}] for mark in ("", "<image>\n")]
+    llava = [{"conversations": talks[0]}, *({"image": name, "conversations": talks[1]} for name in labels)]
+    (path / "llava.json").write_text(json.dumps(llava))
     (path / "model" / "chat_template.jinja").write_text(TEMPLATES["im_start"])
     text = (GUIDE / "text.md").read_text()
     (of_words,) = re.findall(r"fastio (pack words.jsonl .*) --tokenizer bpe.json", text)
     chats = (GUIDE / "chats.md").read_text()
     (of_pairs,) = re.findall(r"fastio (pack dpo.jsonl .*\S) +#", chats)
     (of_chats,) = re.findall(r"fastio (pack sft.jsonl .*)", chats)
+    (of_pictures,) = re.findall(r"fastio (pack llava.json .*\S) +#", chats)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
-        for command in (f"{of_words} --tokenizer bytes", of_chats, of_pairs):
+        for command in (f"{of_words} --tokenizer bytes", of_chats, of_pairs, of_pictures):
             result = CliRunner().invoke(cli, shlex.split(command))
             assert result.exit_code == 0, result.output
     return path

@@ -6,34 +6,48 @@ takes.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from fastio.converters.sources.tables.rows import kind_in_json
+from fastio.converters.sources.tables.rows import kind_in_json, twice_in
+from fastio.converters.sources.tables.titles import column_path
+from fastio.errors import SourceError
 
 __all__ = [
     "CHATS",
     "COMPLETIONS",
+    "IMAGE_MARK",
     "LABELLED",
     "OPTIONAL_PARTS",
     "PREFERENCES",
     "TURNS",
     "Chat",
+    "ChatColumns",
     "ChatError",
     "Preference",
     "chat_column",
+    "chat_columns",
     "chat_of",
+    "document_of",
     "form_of_turns",
     "parts_of",
     "preference_of",
     "turns_in",
 ]
 
-CHATS: Final = ("messages", "conversations", "conversation", "dialog")  # what columns of lists of turns are called
+CHATS: Final = (
+    "messages",
+    "conversations",
+    "conversation",
+    "dialog",
+    "texts",
+)  # what columns of lists of turns are called
 
 ROLE_CONTENT: Final = "role and content"
 FROM_VALUE: Final = "from and value"
+USER_ASSISTANT: Final = "user and assistant"
 PROMPT: Final = "prompt and completion"
 INSTRUCTION: Final = "instruction and output"
 COMPLETIONS: Final = (PROMPT, INSTRUCTION)  # the forms that say where the completion begins
@@ -52,6 +66,11 @@ _SPEAKERS: Final = {
 }  # fmt: skip
 _SHOWN = 8  # names in a sentence
 
+IMAGE_MARK: Final = "<image>"  # what stands in texts of LLaVA and ShareGPT where a picture belongs
+_MARKED = re.compile(r"\n?<image>\n?")  # LLaVA ends the line there, and templates write what stands between
+_PICTURES: Final = ("image", "image_url", "input_image")  # types of the parts of a turn that stand for a picture
+_BY_ORDER: Final = (USER_ASSISTANT, PROMPT, INSTRUCTION)  # forms that may leave out where pictures belong: they begin
+
 
 class ChatError(Exception):
     """What is wrong with one chat, as a sentence that follows its name."""
@@ -63,7 +82,8 @@ class Chat:
     Turns as templates take them, each with "role" and "content", and the tools that they may call.
 
     The first ``prompt`` turns are the prompt, None in a form that does not say. ``added`` turns come before the row's
-    own: the system prompt of a column. ``is_text`` says that the row has no turns, but strings alone.
+    own: the system prompt of a column. ``is_text`` says that the row has no turns, but strings alone. ``pictures`` is
+    how many pictures the row has, each with a place among the turns; None if pictures are not packed.
     """
 
     turns: Sequence[Mapping[str, Any]]
@@ -71,6 +91,7 @@ class Chat:
     prompt: int | None
     added: int
     is_text: bool = False
+    pictures: int | None = None
 
     def name(self, position: int) -> str:
         """Return what a sentence calls the turn at ``position``: its number in the row, and its role."""
@@ -140,20 +161,28 @@ def form_of_turns(value: object) -> str:
     first = turns[0] if isinstance(turns, list) and turns else None
     if not isinstance(first, dict):
         return ""
+    if {"user", "assistant"} <= first.keys():
+        return USER_ASSISTANT
     return FROM_VALUE if "from" in first and "role" not in first else ROLE_CONTENT
 
 
-def chat_of(document: Mapping[str, Any]) -> Chat:
+def chat_of(document: Mapping[str, Any], image: str | None = None) -> Chat:
     """
-    Return the chat of a row: its "form", and the value of each of its parts. Raises ChatError for a malformed one.
+    Return the chat of a row: its "form", the value of each of its parts, and how many "pictures" it has, if they are
+    packed. Raises ChatError for a malformed one, and for other numbers of pictures and of places for them.
+
+    A place is ``<image>`` in a text, or a part of a turn that is a picture. In the turns it is a part ``{"type":
+    "image"}``, without the line end before and behind the mark; or, for templates that take texts alone, the text
+    ``image``.
 
     >>> chat_of({"form": "from and value", "turns": [{"from": "human", "value": "Hi"}]}).turns
     [{'role': 'user', 'content': 'Hi'}]
     """
     form, prompt, is_text = document["form"], None, False
+    pictures: int | None = document.get("pictures")
     if form == PROMPT:
-        asked = _side(document["prompt"], "prompt", "user")
-        turns = [*asked, *_side(document["completion"], "completion", "assistant")]
+        asked = _side(document["prompt"], "prompt", "user", pictures)
+        turns = [*asked, *_side(document["completion"], "completion", "assistant", pictures)]
         prompt = len(asked)
         is_text = _is_text(document["prompt"]) and _is_text(document["completion"])
     elif form == INSTRUCTION:
@@ -164,10 +193,13 @@ def chat_of(document: Mapping[str, Any]) -> Chat:
         turns = [_turn("user", question), _turn("assistant", _text(document, "output"))]
         prompt = 1
     else:
-        turns = _turns(document[TURNS], "", form)
+        turns = _turns(document[TURNS], "", form, pictures)
     system, tools = _system(document, turns), _tools(document.get("tools"))
-    added = len(system)
-    return Chat([*system, *turns], tools, None if prompt is None else prompt + added, added, is_text and not system)
+    turns, added = [*system, *turns], len(system)
+    if pictures is not None:
+        turns = _with_pictures(turns, pictures, image, by_order=form in _BY_ORDER)
+    prompt = None if prompt is None else prompt + added
+    return Chat(turns, tools, prompt, added, is_text and not system, pictures)
 
 
 def preference_of(document: Mapping[str, Any]) -> Preference:
@@ -246,20 +278,20 @@ def _turn(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def _text(document: Mapping[str, Any], name: str) -> str:
-    value = document[name]
+def _text(document: Mapping[str, Any], name: str, where: str = "") -> str:
+    value = document.get(name)
     if not isinstance(value, str):
-        raise ChatError(f"has {kind_in_json(value)} in the field {name!r}, expected a string")
+        raise ChatError(f"{where} has {kind_in_json(value)} in the field {name!r}, expected a string".lstrip())
     return value
 
 
-def _side(value: object, name: str, role: str) -> list[dict[str, Any]]:
+def _side(value: object, name: str, role: str, pictures: int | None = None) -> list[dict[str, Any]]:
     """A prompt or a completion: turns, which may be JSON, or the text of one turn."""
     if _is_text(value):
         return [_turn(role, str(value))]
     if not isinstance(value, (str, list)):
         raise ChatError(f"has {kind_in_json(value)} in the field {name!r}, expected a string or a list of turns")
-    return _turns(value, f"{name}: ", ROLE_CONTENT)
+    return _turns(value, f"{name}: ", ROLE_CONTENT, pictures)
 
 
 def _is_text(value: object) -> bool:
@@ -282,12 +314,21 @@ def turns_in(value: object, name: str) -> list[Any]:
     return value
 
 
-def _turns(value: object, where: str, form: str) -> list[dict[str, Any]]:
+def _turns(value: object, where: str, form: str, pictures: int | None = None) -> list[dict[str, Any]]:
     turns = turns_in(value, where.removesuffix(": ") or TURNS)
-    return [_checked(each, f"{where}turn {number}", form) for number, each in enumerate(turns, 1)]
+    if form == USER_ASSISTANT:
+        return [turn for number, each in enumerate(turns, 1) for turn in _exchange(each, f"{where}turn {number}")]
+    return [_checked(each, f"{where}turn {number}", form, pictures) for number, each in enumerate(turns, 1)]
 
 
-def _checked(turn: object, where: str, form: str) -> dict[str, Any]:
+def _exchange(turn: object, where: str) -> list[dict[str, Any]]:
+    """The two turns of an object with a question and its answer."""
+    if not isinstance(turn, dict):
+        raise ChatError(f"{where} is {kind_in_json(turn)}, expected an object with 'user' and 'assistant'")
+    return [_turn(role, _text(turn, role, where)) for role in ("user", "assistant")]
+
+
+def _checked(turn: object, where: str, form: str, pictures: int | None) -> dict[str, Any]:
     """A turn with its "role" and "content", and what else it has that is not null."""
     speaker, text = ("from", "value") if form == FROM_VALUE else ("role", "content")
     if not isinstance(turn, dict):
@@ -307,14 +348,146 @@ def _checked(turn: object, where: str, form: str) -> dict[str, Any]:
         raise ChatError(f"{where} has no {text!r}, only {_listed(turn)}")
     if isinstance(found, list):
         for part in found:
-            if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-                what = part.get("type") if isinstance(part, dict) else part
-                raise ChatError(f"{where} has a part {what!r:.40} in its {text!r}, expected text alone")
+            _check_part(part, f"{where} has a part {{}} in its {text!r}", pictures)
     elif not isinstance(found, str) and not (found is None and rest.get("tool_calls")):
         raise ChatError(f"{where} has {kind_in_json(found)} as its {text!r}, expected a string")
     names = {speaker: "role", text: "content"}  # and their order stays: templates may write a turn as JSON
     given = {str(names.get(name, name)): value for name, value in turn.items() if value is not None}
     return {**given, "role": known[role]}
+
+
+def _check_part(part: object, words: str, pictures: int | None) -> None:
+    """Raise ChatError for a part of a turn that is neither text nor, where these are packed, a picture."""
+    kind = part.get("type") if isinstance(part, dict) else part
+    if isinstance(part, dict) and kind == "text" and isinstance(part.get("text"), str):
+        return
+    if not isinstance(part, dict) or kind not in _PICTURES or pictures is None:
+        expected = "text alone" if pictures is None else "text or an image"
+        raise ChatError(f"{words.format(f'{kind!r:.40}')}, expected {expected}")
+
+
+# Where pictures belong among the turns.
+
+
+def _with_pictures(turns: Sequence[dict[str, Any]], count: int, image: str | None, *, by_order: bool) -> list[Any]:
+    """
+    The turns with a place for each of ``count`` pictures. With ``by_order``, turns that say of none have all of them
+    before the first text of the user. Raises ChatError if there are more or fewer places than pictures.
+    """
+    placed = [_placed(turn.get("content")) for turn in turns]
+    places = [part for parts in placed for part in parts or () if part["type"] == "image"]
+    first = next((i for i, turn in enumerate(turns) if turn["role"] == "user"), None)
+    if by_order and not places and first is not None:
+        places = [{"type": "image"}] * count
+        placed[first] = [*places, *(placed[first] or ())]
+    numbers = [part.pop("index") for part in places if "index" in part]
+    if numbers not in ([], [*range(len(places))]):
+        raise ChatError(f"has the pictures {numbers} in its turns, expected them in their order, from 0 on")
+    if len(places) != count:
+        there = "1 picture" if count == 1 else f"{count:,} pictures"
+        raise ChatError(
+            f"has {there}, but {len(places):,} {'place' if len(places) == 1 else 'places'} for pictures in its turns "
+            f"({IMAGE_MARK}, or a part of the type 'image'): expected one for each"
+        )
+    return [
+        turn
+        if parts is None
+        else {**turn, "content": parts if image is None else _as_text(turn["content"], parts, image)}
+        for turn, parts in zip(turns, placed, strict=True)
+    ]
+
+
+def _placed(content: object) -> list[dict[str, Any]] | None:
+    """What a turn says as parts that are texts or pictures; None if it says nothing."""
+    if isinstance(content, str):
+        parts: list[dict[str, Any]] = []
+        for number, text in enumerate(_MARKED.split(content)):
+            parts += [{"type": "image"}] if number else []
+            parts += [{"type": "text", "text": text}] if text else []
+        return parts
+    if not isinstance(content, list):
+        return None
+    return [
+        {"type": "text", "text": part["text"]}
+        if part["type"] == "text"
+        else {"type": "image", **({"index": part["index"]} if isinstance(part.get("index"), int) else {})}
+        for part in content
+    ]
+
+
+def _as_text(content: object, parts: Sequence[Mapping[str, Any]], image: str) -> str:
+    """What a turn says as one text, with ``image`` in each place; a text that marks places keeps its line ends."""
+    if isinstance(content, str) and IMAGE_MARK in content:
+        return content.replace(IMAGE_MARK, image)
+    return "".join(image if part["type"] == "image" else part["text"] for part in parts)
+
+
+# The columns of a table that chats are in, and the chat of a row.
+
+
+@dataclass(frozen=True, slots=True)
+class ChatColumns:
+    """The form of the chats of a table, and the path to each part of a chat, from the title of a column on."""
+
+    form: str
+    parts: Mapping[str, tuple[str, ...]]
+
+    @property
+    def titles(self) -> list[str]:
+        """The columns that the parts are in."""
+        return list(dict.fromkeys(path[0] for path in self.parts.values()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the record of a source keeps: the form, and the column of each part, in the words of options."""
+        return {"form": self.form, "parts": {part: ".".join(path) for part, path in self.parts.items()}}
+
+
+def chat_columns(
+    place: str,
+    column: str,
+    names: Collection[str],
+    without: Collection[str],
+    values: Callable[[tuple[str, ...]], Iterable[Any]],
+) -> ChatColumns:
+    """
+    Return where chats are, by the column that the user names and its first ``values``; no part of them is in a column
+    of ``without``.
+
+    Raises SourceError if there is no such column among ``names``, or if no row has a chat there.
+    """
+    where = column_path(column, names)
+    if where is None:
+        raise SourceError(f"{place}: has no column {column!r}, only {_listed(names) or 'none'}: --chat names another")
+    form, parts = parts_of(where, [name for name in names if name not in without])
+    turns = [] if form else list(filter(None, values(where)))
+    form = form or next(filter(None, map(form_of_turns, turns)), "")
+    if not form:
+        found = kind_in_json(turns[0]) if turns else "nothing"
+        raise SourceError(
+            f"{place}: has {found} in the column {column!r}, expected a list of turns; a prompt needs a column "
+            "'completion' beside it, or 'chosen' and 'rejected', and an instruction a column 'output'"
+        )
+    return ChatColumns(form, parts)
+
+
+def document_of(form: str, values: Mapping[str, tuple[str, Any]], pictures: int | None = None) -> bytes:
+    """
+    Return the JSON of a row's chat, for ``chat_of`` and ``preference_of``: its form, each part of ``values``, which are
+    the name of its column and its value, and how many ``pictures`` the row has. Raises ChatError for what is no JSON,
+    and UnicodeEncodeError for half of a character.
+    """
+    document: dict[str, Any] = {"form": form} if pictures is None else {"form": form, "pictures": pictures}
+    for part, (where, value) in values.items():
+        if part == TURNS:
+            turns_in(value, where)
+        document[part] = value
+    name = twice_in(document)
+    if name:
+        raise ChatError(f"has the name {name!r} twice in an object, so it is unclear which one counts")
+    try:
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, RecursionError) as exc:
+        raise ChatError(f"has a value that is no JSON: {exc}") from exc
 
 
 def _listed(names: Collection[str]) -> str:

@@ -40,6 +40,7 @@ def open_source(  # noqa: PLR0913 - an option each
     root: str | os.PathLike[str] | None = None,
     as_recorded: bool = False,
     ids: IdOptions | None = None,
+    chat: str | None = None,
     remote: Remote = DEFAULT,
 ) -> Source:
     """
@@ -47,7 +48,7 @@ def open_source(  # noqa: PLR0913 - an option each
 
     ``kind`` is a name in SOURCES, or "auto": decided by what is in ``path``, if only one kind fits. ``labels`` names
     a label file, for kinds that take one. ``split`` is a part of the dataset: one that its kind knows, or a folder in
-    ``path``, which then is the source. ``fields``, ``root``, ``as_recorded`` and ``ids`` are described in
+    ``path``, which then is the source. ``fields``, ``root``, ``as_recorded``, ``ids`` and ``chat`` are described in
     ``SourceOptions``.
     ``path`` may be the URL of a single table, and ``labels`` that of a label file: they are read as ``remote`` says,
     from temporary copies. Raises SourceError if the source is not as expected, holds pictures that would not be packed,
@@ -84,7 +85,14 @@ def open_source(  # noqa: PLR0913 - an option each
     if files_root is not None and found.copy is not None:
         files_root = os.path.abspath(files_root)  # noqa: PTH100 - nothing is relative to a temporary file
     options = SourceOptions(
-        file, columns, tuple(fields), files_root, found.split, as_recorded=as_recorded, ids=ids or IdOptions()
+        file,
+        columns,
+        tuple(fields),
+        files_root,
+        found.split,
+        as_recorded=as_recorded,
+        ids=ids or IdOptions(),
+        chat=chat,
     )
     opener = chosen.open if found.is_named else chosen.open_detected or chosen.open
     with ExitStack() as named:
@@ -127,6 +135,8 @@ def _check_taken(place: SourcePath, kind: SourceKind, options: SourceOptions) ->
             f"{place.path}: is {kind.what}, which has no lists and no missing values: --field {lists[0]} is for "
             f"{others}"
         )
+    if options.chat is not None and not (kind.takes_columns and kind.takes_lists):
+        raise SourceError(f"{place.path}: is {kind.what}, which holds no chats: --chat {options.chat} is for tables")
     takers = {"fields": "takes_fields", "root": "takes_root"}
     for option, takes in takers.items():
         if getattr(options, option) and not getattr(kind, takes):

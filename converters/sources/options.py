@@ -35,8 +35,9 @@ class SourceOptions:
     ``labels`` is a label file, and ``columns`` says which columns of it (or of the source itself, if that is a table)
     hold what. ``fields`` are the fields asked for; none: what the source has. ``root`` is the folder that file names in
     a table are relative to; None: the table's own folder. ``split`` is the part to open, of a kind that finds its parts
-    by itself; None: the only one, or all of them where the kind can. ``as_recorded`` says that these options are those
-    of a packed store: which columns they leave out was decided when it was packed. ``ids`` are for files of
+    by itself; None: the only one, or all of them where the kind can. ``chat`` is the column of chats of a table, of
+    which pictures, the parts of chats and what ``fields`` asks for are packed. ``as_recorded`` says that these options
+    are those of a packed store: which columns they leave out was decided when it was packed. ``ids`` are for files of
     token ids.
     """
 
@@ -47,6 +48,7 @@ class SourceOptions:
     split: str | None = None
     as_recorded: bool = False
     ids: IdOptions = IdOptions()
+    chat: str | None = None
 
 
 def source_record(kind: str, name: str, **more: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from fastio.converters import LabelOptions, Source, open_source
 from fastio.converters.fields.types import parse_choice
 from fastio.converters.sources.derived import tokenized_as
 from fastio.converters.sources.options import IdOptions
+from fastio.converters.sources.pictured_chats import chats_again
 from fastio.converters.sources.record import origin_of, recorded_kind, recorded_root
 from fastio.store.formats import names_store
 from fastio.store.kinds.recognise import recognise
@@ -46,8 +47,9 @@ def reopen_source(metadata: Mapping[str, Any], path: str, *, kind: str = "auto",
         root=recorded_root(record, path),
         as_recorded=True,
         ids=IdOptions(**(record.get("ids") or {})),
+        chat=record.get("chat"),
     )
-    return tokenized_as(metadata, source)
+    return chats_again(metadata, tokenized_as(metadata, source))
 
 
 def _is_store(path: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -10,12 +9,11 @@ from typing import Any
 
 from fastio.converters.sources.arrow.columns import columns_of
 from fastio.converters.sources.arrow.reading import OpenTable, plain_array, python_values, reading, sound
-from fastio.converters.sources.chat_forms import OPTIONAL_PARTS, TURNS, ChatError, form_of_turns, parts_of, turns_in
+from fastio.converters.sources.chat_forms import OPTIONAL_PARTS, ChatColumns, ChatError, chat_columns, document_of
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.documents import Documents, Gathering, Limits
 from fastio.converters.sources.options import source_record
-from fastio.converters.sources.tables.rows import TableFile, kind_in_json, twice_in, value_in
-from fastio.converters.sources.tables.titles import column_path
+from fastio.converters.sources.tables.rows import TableFile, value_in
 from fastio.converters.sources.text_table import FIRST_ROWS, OtherColumns, TextTable, listed, slices
 from fastio.errors import SourceError
 from fastio.store.kinds.names import plain_name
@@ -34,19 +32,8 @@ def chats_of(source: TextTable) -> ChatTable:
     rows = replace(first, limit=options.max_document_bytes).rows()
     good = [row for _, row in islice(rows, FIRST_ROWS) if not isinstance(row, str)]
     names = list(dict.fromkeys(name for row in good for name in row))
-    where = column_path(column, names)
-    if where is None:
-        raise SourceError(f"{path}: has no column {column!r}, only {listed(names) or 'none'}: --chat names another")
-    form, parts = parts_of(where, [name for name in names if name not in options.without])
-    turns = [] if form else list(filter(None, (_value(row, where) for row in good)))
-    form = form or next(filter(None, map(form_of_turns, turns)), "")
-    if not form:
-        found = kind_in_json(turns[0]) if turns else "nothing"
-        raise SourceError(
-            f"{path}: has {found} in the column {column!r}, expected a list of turns; a prompt needs a column "
-            "'completion' beside it, or 'chosen' and 'rejected', and an instruction a column 'output'"
-        )
-    used = frozenset(each[0] for each in parts.values())
+    chat = chat_columns(path, column, names, options.without, lambda where: (_value(row, where) for row in good))
+    used = frozenset(chat.titles)
     if first.has_columns:
         with reading(first.kind, first.path, []) as file:
             schema = file.schema
@@ -56,9 +43,8 @@ def chats_of(source: TextTable) -> ChatTable:
         others = OtherColumns(SourceColumns(path, (), lambda _: (), options.without, root=source.files.folder), used)
         for row in good:
             others.see(row)
-    return ChatTable(
-        source.kind, source.place, source.files, options, where, None, None, others, form=form, parts=parts
-    )
+    where = next(iter(chat.parts.values()))
+    return ChatTable(source.kind, source.place, source.files, options, where, None, None, others, chat=chat)
 
 
 def _value(row: Mapping[str, Any], path: tuple[str, ...]) -> Any:
@@ -71,19 +57,18 @@ def _value(row: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 @dataclass(frozen=True, slots=True)
 class ChatTable(TextTable):
     """
-    The chats in the rows of one or several files. Satisfies ``TextSource``: a document is the JSON of a row's
-    ``form`` and of the ``parts`` of its chat, for ``chat_of`` or ``preference_of``.
+    The chats in the rows of one or several files. Satisfies ``TextSource``: a document is the JSON of a row's chat, for
+    ``chat_of`` or ``preference_of``.
     """
 
-    form: str = ""
-    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    chat: ChatColumns = field(default_factory=lambda: ChatColumns("", {}))
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Which column was used, and how it keeps chats."""
         fields = {
             "chat": self.options.chat,
-            "form": self.form,
+            "form": self.chat.form,
             "max_document_bytes": self.options.max_document_bytes,
             "left_out": list(self.others.names),
         }
@@ -113,38 +98,30 @@ class ChatTable(TextTable):
 
     def _document(self, row: Mapping[str, Any], *, has_bytes: bool) -> bytes | str:
         """The JSON of a row's chat, or a sentence on why there is none."""
-        document: dict[str, Any] = {"form": self.form}
-        for part, path in self.parts.items():
+        values: dict[str, tuple[str, Any]] = {}
+        for part, path in self.chat.parts.items():
             where = ".".join(path)
             if path[0] not in row:
                 if part in OPTIONAL_PARTS:
                     continue
                 return f"has no field {where!r}, only {listed(list(row)) or 'none'}: --chat names another"
             try:
-                document[part] = value_in(row, path)
+                values[part] = where, value_in(row, path)
             except (KeyError, ValueError, RecursionError):
                 return f"has no field {where!r}: there is {row[path[0]]!r:.60}"
-            try:
-                if part == TURNS:
-                    turns_in(document[part], where)
-            except ChatError as exc:
-                return str(exc)
-        name = twice_in(document)
-        if name:
-            return f"has the name {name!r} twice in an object, so it is unclear which one counts"
         try:
-            return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+            return document_of(self.chat.form, values)
+        except ChatError as exc:
+            return str(exc)
         except UnicodeEncodeError:
             return "is not UTF-8; convert it" if has_bytes else "has half of a character (a lone surrogate)"
-        except (TypeError, RecursionError) as exc:
-            return f"has a value that is no JSON: {exc}"
 
     def _read_columns(
         self, table: TableFile, key: str, limits: Limits, positions: dict[str, int]
     ) -> Iterator[Documents]:
         """The documents of a file that keeps columns."""
         number = 0
-        names = list(dict.fromkeys(path[0] for path in self.parts.values()))
+        names = self.chat.titles
         with reading(table.kind, table.path, names) as file:
             self._see(table, file.schema)
             gathering = Gathering(limits, _Columns(file), key)
@@ -164,10 +141,10 @@ class ChatTable(TextTable):
     def _see(self, table: TableFile, schema: Any) -> None:
         """Check the columns of a file, and take those that the first one lacks."""
         self._see_others(table, schema)
-        for path in self.parts.values():
-            if schema.names.count(path[0]) != 1:
+        for title in self.chat.titles:
+            if schema.names.count(title) != 1:
                 raise SourceError(
-                    f"{table.path}: has {schema.names.count(path[0])} columns named {path[0]!r}, expected one, as in "
+                    f"{table.path}: has {schema.names.count(title)} columns named {title!r}, expected one, as in "
                     "the first file"
                 )
 

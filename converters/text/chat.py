@@ -20,6 +20,7 @@ from fastio.converters.sources.source import Chunk, DocumentCounts
 from fastio.converters.text.chat_template import ChatTemplate, Rendered, has_marks
 from fastio.converters.text.encode import Encoder, Sequences
 from fastio.converters.text.huggingface import HuggingFaceTokenizer
+from fastio.converters.text.image_token import ImageToken
 from fastio.converters.text.tokenizer import id_dtype
 from fastio.errors import SourceError
 from fastio.store.protocol import SampleBatch
@@ -28,7 +29,16 @@ from fastio.types.runs import runs_of_mask
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
-__all__ = ["LOSSES", "ChatEncoder", "Loss", "check_plain", "check_sequences", "default_loss", "joined_values"]
+__all__ = [
+    "LOSSES",
+    "ChatEncoder",
+    "EncodedChats",
+    "Loss",
+    "check_plain",
+    "check_sequences",
+    "default_loss",
+    "joined_values",
+]
 
 Loss = Literal["assistant", "last", "all", "completion"]
 LOSSES: tuple[Loss, ...] = ("assistant", "last", "all", "completion")
@@ -63,6 +73,26 @@ def check_plain(template: ChatTemplate, chat: Chat) -> None:
         )
 
 
+@dataclass(slots=True)
+class EncodedChats:
+    """
+    What chats became: the ids of those that are good, which of them count in the loss, and how many were ``cut`` off.
+
+    ``text_bytes`` is the UTF-8 of their texts. ``problems`` says what is wrong with the others, by position.
+    """
+
+    ids: list[NDArray[Any]]
+    masks: list[NDArray[np.bool_]]
+    cut: list[int]
+    text_bytes: int
+    problems: dict[int, str]
+
+    @property
+    def spans(self) -> dict[str, Spans]:
+        """The values of the fields "tokens" and "loss"."""
+        return {"tokens": joined_values(self.ids), "loss": joined_values([runs_of_mask(mask) for mask in self.masks])}
+
+
 @dataclass(frozen=True, slots=True)
 class ChatEncoder:
     """
@@ -71,7 +101,8 @@ class ChatEncoder:
     The text is what ``template`` writes, special tokens included; nothing is added to it. In the loss are all turns of
     the assistant (``loss`` "assistant"), the last one, all tokens, or what follows the prompt ("completion"). Where a
     turn of the assistant lies, {% generation %} in the template says; else the text of the turns before it, which must
-    begin the text of the whole chat. A chat with nothing in the loss is a problem. Thread-safe.
+    begin the text of the whole chat. A chat with nothing in the loss is a problem. With ``image``, chats have that
+    token once for each of their pictures, and any other number of it is a problem. Thread-safe.
     """
 
     tokenizer: HuggingFaceTokenizer
@@ -79,6 +110,7 @@ class ChatEncoder:
     loss: Loss = "assistant"
     sequences: Sequences = field(default_factory=Sequences)
     is_per_sample: bool = False
+    image: ImageToken | None = None
 
     def __post_init__(self) -> None:
         check_sequences(self.sequences)
@@ -97,43 +129,27 @@ class ChatEncoder:
     def record(self) -> dict[str, Any]:
         """What a store keeps besides the tokenizer: the template, and what counts in the loss."""
         by = "generation" if self.template.marks_generation(has_tools=False) else "prefixes"
-        return {"chat": {**self.template.to_json(), "loss": self.loss, "turns_by": by}}
+        image = {} if self.image is None else {"image": self.image.to_json()}
+        return {"chat": {**self.template.to_json(), "loss": self.loss, "turns_by": by, **image}}
 
     def __call__(self, documents: Documents) -> Chunk:
         """Render, tokenise and mask one piece. The result counts what became of its chats."""
         found = len(documents.keys) + len(documents.problems)
-        problems: dict[int, str] = {}
-        rendered: list[tuple[Rendered, int]] = []
-        for i, (start, size) in enumerate(zip(documents.starts.tolist(), documents.sizes.tolist(), strict=True)):
-            try:
-                rendered.append((self._rendered(documents.data[start : start + size].tobytes()), i))
-            except ChatError as exc:
-                problems[i] = str(exc)
-        encoded, good, cut = [], [], []
-        for (text, i), encoding in zip(rendered, self._encoded(rendered, problems), strict=True):
-            if encoding is None:
-                continue
-            try:
-                kept = self._fitting(encoding)
-            except ChatError as exc:
-                problems[i] = str(exc)
-                continue
-            encoded.append(kept)
-            good.append(text)
-            cut.append(len(encoding[0]) - len(kept[0]))
-        documents = documents.without(problems)
-        if len(documents.keys) != len(encoded) or len(documents.keys) + len(documents.problems) != found:
+        places = zip(documents.starts.tolist(), documents.sizes.tolist(), strict=True)
+        chats = self.encoded([documents.data[start : start + size].tobytes() for start, size in places])
+        documents = documents.without(chats.problems)
+        if len(documents.keys) != len(chats.ids) or len(documents.keys) + len(documents.problems) != found:
             raise SourceError(
-                f"{found} chats were read, {len(encoded)} tokenised and {len(documents.problems)} refused. Nothing is "
-                "kept; please report this"
+                f"{found} chats were read, {len(chats.ids)} tokenised and {len(documents.problems)} refused. Nothing "
+                "is kept; please report this"
             )
-        ids, runs = [each for each, _ in encoded], [runs_of_mask(mask) for _, mask in encoded]
-        batch = SampleBatch(documents.keys, {"tokens": joined_values(ids), "loss": joined_values(runs)}, {})
+        batch = SampleBatch(documents.keys, chats.spans, {})
+        cut = chats.cut
         counts = DocumentCounts(
-            documents=len(encoded),
-            samples=len(encoded),
-            tokens=sum(map(len, ids)),
-            text_bytes=sum(len(each.text.encode()) for each in good),
+            documents=len(chats.ids),
+            samples=len(chats.ids),
+            tokens=sum(map(len, chats.ids)),
+            text_bytes=chats.text_bytes,
             blank_lines=len(documents.blank_lines),
             read_bytes=documents.read_bytes,
             cut_documents=sum(map(bool, cut)),
@@ -141,7 +157,7 @@ class ChatEncoder:
             split_documents=0,
             probed_documents=0,
             exact_documents=0,
-            loss_tokens=sum(int(mask.sum()) for _, mask in encoded),
+            loss_tokens=sum(int(mask.sum()) for mask in chats.masks),
         )
         return Chunk(
             batch,
@@ -151,12 +167,37 @@ class ChatEncoder:
             cut=places_of(list(compress(documents.keys, cut))),
         )
 
-    def _rendered(self, document: bytes) -> Rendered:
-        """The text of a chat, and what of it counts in the loss. Raises ChatError."""
+    def encoded(self, documents: Sequence[bytes]) -> EncodedChats:
+        """Render, tokenise and mask chats, of which each is the JSON that ``document_of`` makes."""
+        problems: dict[int, str] = {}
+        rendered: list[tuple[Chat, Rendered, int]] = []
+        for i, document in enumerate(documents):
+            try:
+                rendered.append((*self._rendered(document), i))
+            except ChatError as exc:
+                problems[i] = str(exc)
+        texts = [(text, i) for _, text, i in rendered]
+        chats = EncodedChats([], [], [], 0, problems)
+        for (chat, text, i), encoding in zip(rendered, self._encoded(texts, problems), strict=True):
+            if encoding is None:
+                continue
+            try:
+                ids, mask = self._fitting(encoding, chat)
+            except ChatError as exc:
+                problems[i] = str(exc)
+                continue
+            chats.ids.append(ids)
+            chats.masks.append(mask)
+            chats.cut.append(len(encoding[0]) - len(ids))
+            chats.text_bytes += len(text.text.encode())
+        return chats
+
+    def _rendered(self, document: bytes) -> tuple[Chat, Rendered]:
+        """A chat, its text, and what of that counts in the loss. Raises ChatError."""
         text = document.decode()
         if has_marks(text):
             raise ChatError("holds U+10FFFE or U+10FFFF, which are no characters: take them out")
-        chat = chat_of(json.loads(text))
+        chat = chat_of(json.loads(text), None if self.image is None else self.image.in_texts)
         check_plain(self.template, chat)
         has_tools = chat.tools is not None
         whole = self.template.render(chat.turns, chat.tools)
@@ -182,7 +223,7 @@ class ChatEncoder:
             else:
                 wanted = turns[-1:] if self.loss == "last" else turns
                 spans = [self._turn(chat, i, whole.text) for i in wanted]
-        return Rendered(whole.text, [span for span in spans if span[1] > span[0]])
+        return chat, Rendered(whole.text, [span for span in spans if span[1] > span[0]])
 
     def _completion(self, chat: Chat, whole: str) -> tuple[int, int]:
         """The characters after the prompt."""
@@ -235,18 +276,32 @@ class ChatEncoder:
             problems[position] = f"cannot be encoded by the tokenizer: {exc}"
             return None
 
-    def _fitting(self, encoding: _Encoded) -> _Encoded:
-        """Ids and mask within the longest sequence allowed. Raises ChatError for what is too long or trains nothing."""
+    def _fitting(self, encoding: _Encoded, chat: Chat) -> _Encoded:
+        """
+        Ids and mask within the longest sequence allowed. Raises ChatError for what is too long or trains nothing, and
+        for pictures without a token.
+        """
         ids, mask = encoding
+        self._check_pictures(ids, chat, "in its text")
         limit = self.sequences.max_length
         is_over = limit is not None and len(ids) > limit
         if is_over and self.sequences.over == "refuse":
             raise ChatError(f"has {len(ids):,} tokens, more than {limit:,}: --too-long truncate cuts such chats")
         ids, mask = ids[:limit], mask[:limit]
+        if is_over:
+            self._check_pictures(ids, chat, f"in its first {limit:,} tokens")
         if not mask.any():
             why = f"the first {limit:,} tokens are none of those that count" if is_over else "no token counts"
             raise ChatError(f"has nothing in the loss: {why}")
         return ids, mask
+
+    def _check_pictures(self, ids: NDArray[Any], chat: Chat, where: str) -> None:
+        """Raise ChatError unless the ids have the token of a picture once for each."""
+        count = 0 if self.image is None else int(np.count_nonzero(ids == self.image.id))
+        if self.image is not None and count != chat.pictures:
+            raise ChatError(
+                f"has {self.image.text!r} {count:,} times {where}, expected {chat.pictures:,}, for its pictures"
+            )
 
 
 _first: Callable[[tuple[int, int]], int] = itemgetter(0)

@@ -119,6 +119,15 @@ class HuggingFaceTokenizer:
         encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         return [(each.ids, each.offsets) for each in encodings]
 
+    def token_id(self, token: str) -> int | None:
+        """Return the id of a token; None if the vocabulary does not have it."""
+        found = self._tokenizer.token_to_id(token)
+        return None if found is None else int(found)
+
+    def has_token(self, token: str) -> bool:
+        """Return whether the vocabulary has a token."""
+        return self.token_id(token) is not None
+
     def token(self, role: str) -> str | None:
         """Return the text of the special token of a role."""
         found = self.special[role]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -28,9 +28,11 @@ from fastio.types.units import counted, number, per_second, size
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Source
+    from fastio.converters.sources.pictured_chats import PicturedChats
     from fastio.converters.sources.source import DocumentCounts
     from fastio.converters.text import ChatEncoder, Encoder, PreferenceEncoder, Sequences, TextSamples
     from fastio.store.files.remote_options import Remote
+    from fastio.store.kinds.recognise import Recognised
     from fastio.types.schema import Field
 
 __all__ = ["pack"]
@@ -214,6 +216,11 @@ def _opened(
     split, filters = split_of(src, split, pictures.of_source.filters)
     of_source = replace(pictures.of_source, filters=filters)
     pictures = replace(pictures, of_source=of_source)
+    if text.chat is not None:
+        pictured = _pictured(of_source.recognised(src, kind, split, remote=remote), pictures, text)
+        if pictured is not None:
+            return pictured
+        pictures = replace(pictures, of_source=replace(of_source, fields=()))
     about_text = bool(text.given) and not of_source.fields
     found = of_source.recognised(src, kind, split, about_text=about_text and not text.is_of_ids, remote=remote)
     if not found.is_text and found.kind.takes_ids and text.is_of_ids:
@@ -229,6 +236,13 @@ def _opened(
         what = "files of token ids" if given in ("--dtype", "--eos-id") else "pictures and tables"
         raise click.UsageError(f"{given} is for {what}; {src} is packed as text")
     return text.samples(found, kind, of_source)
+
+
+def _pictured(found: Recognised, pictures: PictureArguments, text: TextArguments) -> PicturedChats | None:
+    """SRC as chats with pictures; None if it is no table, or no column of pictures is to be packed."""
+    if found.is_text or not (found.kind.takes_columns and found.kind.takes_lists):
+        return None
+    return text.pictured(found, pictures)
 
 
 _NAMED = " (fastio info --skipped names them)"
@@ -271,7 +285,7 @@ def _shard_lines(report: PackReport) -> list[str]:
 
 
 def _source_line(source: Source) -> str:
-    """Return one line that says how the source was understood."""
+    """Return one line that says how the source was understood; for chats, a second one on their template."""
     from fastio.converters import SOURCES
 
     kind, schema = SOURCES[source.kind], source.schema
@@ -283,7 +297,19 @@ def _source_line(source: Source) -> str:
     labels = _labels(source) if "label" in schema else f"no labels{_label_hint(source)}"
     samples = f"{counted(len(source) - len(source.problems), 'sample')}, {size(source.size_bytes)}"
     problems = f", {counted(len(source.problems), 'problem')}" if source.problems else ""
-    return f"{printable(source.path)}: {what}, {samples}, {labels}{problems}"
+    line = f"{printable(source.path)}: {what}, {samples}, {labels}{problems}"
+    chat = source.metadata.get("chat") if "chat" in source.metadata["source"] else None
+    return line if chat is None else f"{line}\n{_chat_line(chat)}"
+
+
+def _chat_line(chat: Mapping[str, Any]) -> str:
+    """Return the template of chats, what counts in the loss, and the token that stands for a picture."""
+    rule = _RULES[chat["loss"]].format(_TURNS_BY[chat["turns_by"]])
+    line = f"chat template {printable(chat['name'])}; in the loss: {rule}"
+    image = chat.get("image")
+    if image is None:
+        return line
+    return f"{line}; a picture is {printable(image['token'])}: PackCollate(..., image_token={image['id']})"
 
 
 def _text_line(samples: TextSamples) -> str:
@@ -308,11 +334,8 @@ def _text_line(samples: TextSamples) -> str:
     files = counted(source.files_opened, "file")
     chat = encoder.record.get("chat")
     if chat is not None:
-        rule = _RULES[chat["loss"]].format(_TURNS_BY[chat["turns_by"]])
-        return (
-            f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}; {_stored(encoder)}\n"
-            f"chat template {printable(chat['name'])}; in the loss: {rule}"
-        )
+        opened = f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}; {_stored(encoder)}"
+        return f"{opened}\n{_chat_line(chat)}"
     line = f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}, {labels}; {_stored(encoder)}"
     template = " ".join(getattr(encoder.tokenizer, "template", ()))
     if not template:

@@ -16,7 +16,9 @@ from fastio.types.units import counted, number, size
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Raw, Source, Transcode
-    from fastio.converters.text import Encoder, TextOptions, TextSamples, TextSource
+    from fastio.converters.sources.pictured_chats import PicturedChats
+    from fastio.converters.text import Encoder, HuggingFaceTokenizer, Sequences, TextOptions, TextSamples, TextSource
+    from fastio.converters.text.chat_template import ChatTemplate
     from fastio.converters.text.encode import TextTokens
     from fastio.store.files.remote_options import Remote
     from fastio.store.kinds.recognise import Recognised
@@ -155,15 +157,16 @@ class PictureArguments:
         tokens: TextTokens | None = None,
         remote: Remote | None = None,
         vocab_size: int | None = None,
+        chat: str | None = None,
     ) -> Source:
         """
         Open SRC, in the order in which to store it; ``tokens`` makes token ids of text in its fields, ``vocab_size`` is
-        for files of them.
+        for files of them, ``chat`` is the column of chats in a table.
         """
         if src.kind.takes_ids and self.shuffle is not None:
             raise click.UsageError(f"--shuffle {self.shuffle}: a stream of tokens has an order: drop it")
         if tokens is None:
-            source = self.of_source.open(src, remote=remote, vocab_size=vocab_size)
+            source = self.of_source.open(src, remote=remote, vocab_size=vocab_size, chat=chat)
         else:
             from fastio.converters.fields.types import parse_choice
             from fastio.converters.sources.derived import TokenizedSource, as_text
@@ -206,8 +209,8 @@ _TEXT_OPTIONS = (
         "--chat",
         metavar="NAME",
         help="Pack chats as token ids, and which of them count in the loss: the column of lists of turns, or prompt "
-        "(with completion), or instruction (with output). Preferences: prompt (with chosen and rejected, or completion "
-        "and label), or chosen (with rejected).",
+        "(with completion), or instruction (with output). Pictures of the table are packed beside them. Preferences: "
+        "prompt (with chosen and rejected, or completion and label), or chosen (with rejected).",
     ),
     click.option(
         "--chat-template",
@@ -232,7 +235,7 @@ _TEXT_OPTIONS = (
         "--special",
         multiple=True,
         metavar="ROLE=TOKEN",
-        help="Which token is bos, eos, pad or unk, if its name does not tell.",
+        help="Which token is bos, eos, pad or unk, or, in chats, image: a picture's; if its name does not tell.",
     ),
     click.option(
         "--vocab-size",
@@ -372,9 +375,45 @@ class TextArguments:
     def _chats(self, src: Recognised, kind: str, of_source: SourceArguments) -> TextSamples:
         """Open SRC as chats, with what makes samples of them."""
         from fastio.converters.sources.text_chats import ChatTable
-        from fastio.converters.text import HuggingFaceTokenizer, Sequences, TextSamples, open_text
-        from fastio.converters.text.chat_template import ChatTemplate
+        from fastio.converters.text import TextSamples, open_text
         from fastio.converters.text.preference import encoder_of
+
+        tokenizer, template = self._templated(src)
+        source = open_text(src, kind=kind, options=self.options(of_source))
+        assert isinstance(source, ChatTable)
+        form, sequences = source.chat.form, self._of_chats
+        encoder = encoder_of(form, tokenizer, template, self.loss, sequences, is_per_sample=self.per_sample)
+        return TextSamples(source, encoder)
+
+    def pictured(self, src: Recognised, pictures: PictureArguments) -> PicturedChats | None:
+        """
+        Open SRC as a table of chats and pictures, with what makes token ids of the chats; None if it has no column of
+        pictures, or none is left.
+        """
+        from fastio.converters.sources.pictured_chats import PicturedChats
+        from fastio.converters.text.chat import ChatEncoder, default_loss
+        from fastio.converters.text.image_token import ImageToken
+
+        tokenizer, template = self._templated(src)
+        source = pictures.source(src, chat=self.chat)
+        if not any(field.element.traits.is_picture for field in source.schema.payload):
+            return None
+        assert self.tokenizer is not None
+        image = ImageToken.of(tokenizer, template, self.tokenizer, self._named("image").get("image"))
+        loss = self.loss or default_loss(source.metadata["source"]["form"])
+        return PicturedChats(source, ChatEncoder(tokenizer, template, loss, self._of_chats, self.per_sample, image))
+
+    @property
+    def _of_chats(self) -> Sequences:
+        """What the options say of the length of chats."""
+        from fastio.converters.text import Sequences
+
+        return Sequences(self.bos, self.eos, self.max_length, self.too_long or "refuse", self.overlap or 0)
+
+    def _templated(self, src: Recognised) -> tuple[HuggingFaceTokenizer, ChatTemplate]:
+        """Return the tokenizer and the template of chats. Raises UsageError for options that these do not take."""
+        from fastio.converters.text import HuggingFaceTokenizer
+        from fastio.converters.text.chat_template import ChatTemplate
 
         if src.copy is not None:
             raise click.UsageError(f"{src.copy.url}: --chat is for tables of this machine: copy the table first")
@@ -384,13 +423,9 @@ class TextArguments:
             raise click.UsageError("--vocab-size is for columns of token ids, without --tokenizer")
         if self.concat:
             raise click.UsageError("--concat makes a stream of documents, chats are samples: drop --concat or --chat")
-        tokenizer = HuggingFaceTokenizer.load(self.tokenizer, self._named())
-        template = ChatTemplate.load(tokenizer, self.tokenizer, self.chat_template, named=self._named())
-        source = open_text(src, kind=kind, options=self.options(of_source))
-        assert isinstance(source, ChatTable)
-        sequences = Sequences(self.bos, self.eos, self.max_length, self.too_long or "refuse", self.overlap or 0)
-        encoder = encoder_of(source.form, tokenizer, template, self.loss, sequences, is_per_sample=self.per_sample)
-        return TextSamples(source, encoder)
+        named = {role: token for role, token in self._named("image").items() if role != "image"}
+        tokenizer = HuggingFaceTokenizer.load(self.tokenizer, named)
+        return tokenizer, ChatTemplate.load(tokenizer, self.tokenizer, self.chat_template, named=named)
 
     def tokens(self) -> TextTokens:
         """Return what makes token ids of the text in fields, ``--field caption=caption:tokens``."""
@@ -410,12 +445,13 @@ class TextArguments:
         sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
         return TextTokens(load_tokenizer(self.tokenizer, self._named()), sequences, jobs=available_cpus())
 
-    def _named(self) -> dict[str, str]:
-        """Return special tokens by role."""
-        pairs = [pair.partition("=") for pair in self.special]
+    def _named(self, *further: str) -> dict[str, str]:
+        """Return special tokens by role, of which some take ``further`` ones."""
+        pairs, roles = [pair.partition("=") for pair in self.special], ("bos", "eos", "pad", "unk", *further)
         for role, equals, token in pairs:
-            if role not in ("bos", "eos", "pad", "unk") or not (equals and token):
-                raise click.UsageError(f"--special {role}{equals}{token}: expected bos=TOKEN, eos=, pad= or unk=TOKEN")
+            if role not in roles or not (equals and token):
+                others = f"{'=, '.join(roles[1:-1])}= or {roles[-1]}=TOKEN"
+                raise click.UsageError(f"--special {role}{equals}{token}: expected {roles[0]}=TOKEN, {others}")
         return {role: token for role, _, token in pairs}
 
 

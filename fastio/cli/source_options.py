@@ -224,10 +224,11 @@ class SourceArguments:
         fields: Sequence[FieldChoice] | None = None,
         remote: Remote | None = None,
         vocab_size: int | None = None,
+        chat: str | None = None,
     ) -> Source:
         """
         Open SRC; ``fields`` replace those given, and ``remote`` says how a label file behind a URL is read.
-        ``vocab_size`` is for files of token ids.
+        ``vocab_size`` is for files of token ids, ``chat`` is the column of chats in a table.
         """
         from fastio.converters import SOURCES, LabelOptions, open_source
         from fastio.converters.fields.types import parse_choice
@@ -250,6 +251,7 @@ class SourceArguments:
             fields=choices,
             root=self.root,
             ids=IdOptions(self.dtype, vocab_size, self.eos_id),
+            chat=chat,
             remote=DEFAULT if remote is None else remote,
         )
         self._check_columns(SOURCES[source.kind])

@@ -115,7 +115,9 @@ def _source_of(store: SampleStore, against: str, *, kind: str, labels: str | Non
     record = origin_of(store.metadata)
     is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()
     kind_packed = SOURCES.get(recorded_kind(record))
-    is_text = (is_text or "chat" in store.metadata) and not (kind_packed is not None and kind_packed.takes_ids)
+    chat = store.metadata.get("chat")
+    is_text = is_text or (chat is not None and "image" not in chat)
+    is_text = is_text and not (kind_packed is not None and kind_packed.takes_ids)
     if not is_text or names_store(against):
         return reopen_source(store.metadata, against, kind=kind, labels=labels)
     if labels is not None or kind != "auto":

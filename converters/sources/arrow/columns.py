@@ -18,6 +18,7 @@ __all__ = [
     "is_list",
     "is_list_of_bytes",
     "is_picture_struct",
+    "is_text",
     "is_text_or_list",
     "may_hold_pictures",
     "plain_type",
@@ -97,8 +98,13 @@ def is_list_of_bytes(type_: Any) -> bool:
 
 def is_text_or_list(type_: Any) -> bool:
     """Return whether values are texts, or lists of them."""
+    plain = plain_type(type_)
+    return is_text(plain.value_type if is_list(plain) else plain)
+
+
+def is_text(type_: Any) -> bool:
+    """Return whether values are texts."""
     types, plain = pyarrow("to read tables").types, plain_type(type_)
-    plain = plain_type(plain.value_type) if is_list(plain) else plain
     return any(is_(plain) for is_ in (types.is_string, types.is_large_string, types.is_string_view))
 
 

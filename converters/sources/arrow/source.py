@@ -22,6 +22,7 @@ from fastio.converters.sources.arrow.columns import (
     is_bytes,
     is_list,
     is_list_of_bytes,
+    is_text,
     is_text_or_list,
     plain_type,
     type_at,
@@ -46,6 +47,7 @@ from fastio.converters.sources.arrow.reading import (
 )
 from fastio.converters.sources.arrow.rows import TableFiles, TableRows
 from fastio.converters.sources.arrow.values import decode_array, encode_array, encode_lists, field_by_type, joined
+from fastio.converters.sources.chat_forms import ChatColumns, chat_columns
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.converters.sources.file_set import FileSet
@@ -57,7 +59,7 @@ from fastio.converters.sources.tables.titles import column_path, nearest
 from fastio.errors import SourceError
 from fastio.store.kinds.names import ARROW_SUFFIXES, PARQUET_SUFFIXES, has_columns
 from fastio.store.kinds.scan import Problem, SourcePath
-from fastio.types.field_types import FIELD_TYPES, type_of
+from fastio.types.field_types import FIELD_TYPES, field_of, type_of
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import ListSpans, Spans
 
@@ -134,7 +136,8 @@ def table_source(
         features = features_of(places[0], file.schema) or features or {}
         head = columns_of(reader, dict.fromkeys(file.schema.names, places[0]), file.schema, ())
         table = TableHead(places[0], file.schema, features, lambda path: _first_bytes(reader, places[0], path), head)
-    columns = choose_columns(table, options)
+    chat = chats_in(table, options)
+    columns = choose_columns(table, options, chat)
     key, row_filter = options.columns.key_column, options.columns.row_filter
     named = {name: path_to(table, name, f"--filter {row_filter}") for name in row_filter.columns}
     named |= {} if key is None else {key: path_to(table, key)}
@@ -145,7 +148,7 @@ def table_source(
     settled = (
         set(rows.column_places)
         if options.as_recorded
-        else settled_columns(columns, options, {path[0] for path in named.values()})
+        else settled_columns(columns, options, {*(path[0] for path in named.values()), *(chat.titles if chat else ())})
     )
     unpacked = columns_of(reader, rows.column_places, table.schema, options.columns.ignore_columns).left_out(
         {path[0] for path in paths}, settled
@@ -171,7 +174,7 @@ def table_source(
         path=place.path,
         kind=kind,
         schema=Schema(tuple(each.field for each in columns)),
-        metadata=_metadata(kind, place, columns, options, rule, unpacked),
+        metadata=_metadata(kind, place, columns, options, rule, unpacked, chat),
         keys_at=keys_at,
         sizes=rows.row_bytes,
         read=reader_of.begin,
@@ -327,12 +330,15 @@ def _metadata(
     options: SourceOptions,
     rule: TableLabels | None,
     unpacked: Sequence[str],
+    chat: ChatColumns | None,
 ) -> dict[str, Any]:
-    fields = [str(each.choice) for each in columns]
+    fields = [str(each.choice) for each in columns if chat is None or each.field.name not in chat.parts]
     record = source_record(kind, place.name, labels=None, fields=fields, root=options.root, left_out=unpacked)
     record["label_options"] = options.columns.to_json()
     if decoded := {each.field.name: each.kind.name for each in columns if each.kind}:
         record["decoded"] = decoded
+    if chat is not None:
+        record |= {"chat": options.chat, **chat.to_json()}
     metadata: dict[str, Any] = {"classes": None if rule is None else rule.classes, "source": record}
     names = {name: each for column in columns for name, each in column.names.items()}
     return {**metadata, "field_classes": names} if names else metadata
@@ -444,24 +450,56 @@ class TableHead:
     columns: SourceColumns
 
 
-def choose_columns(table: TableHead, options: SourceOptions) -> list[Column]:
+def chats_in(table: TableHead, options: SourceOptions) -> ChatColumns | None:
+    """Return where the chats of a table are, None if none are asked for. Raises SourceError if there are none."""
+
+    def values(path: tuple[str, ...]) -> list[Any]:
+        path_to(table, ".".join(path), f"--chat {options.chat}")
+        return [value_at(value, path[1:]) for value in table.columns.first_values(path[0])]
+
+    if options.chat is None:
+        return None
+    return chat_columns(table.place, options.chat, table.schema.names, options.columns.ignore_columns, values)
+
+
+def _of_chats(table: TableHead, chat: ChatColumns, names: Sequence[str]) -> list[Column]:
+    """The pictures in these columns, any number in a row or one that may be missing, and the parts of chats."""
+    holding = [(name,) for name in names if _holds_pictures(table, name)]
+    pictures = [
+        each if each.field.is_list else replace(each, field=each.field.listed(is_optional=True))
+        for each in _by_rule(table, holding, table.features)
+    ]
+    types = {True: "text?", False: "json"}
+    parts = [
+        Column(field_of(part, types[is_text(type_at(table.place, table.schema, path))]), path)
+        for part, path in chat.parts.items()
+    ]
+    return [*pictures, *parts]
+
+
+def choose_columns(table: TableHead, options: SourceOptions, chat: ChatColumns | None = None) -> list[Column]:
     """
     Return the fields of the samples, pictures first and the label last.
 
     With ``--field`` these are the fields asked for, otherwise all columns that are not ignored and not the key or a
     COLUMN=VALUE. The label is the column of ``--label-column``, else the one called label, else the only one of which
-    ``datasets`` notes the names of classes. Raises SourceError, with what to type, for columns that are not there or
-    fit no field, and for names that come twice.
+    ``datasets`` notes the names of classes. With ``chat``, these are the fields asked for, the pictures unless some are
+    among those, and the parts of chats. Raises SourceError, with what to type, for columns that are not there or fit no
+    field, and for names that come twice.
     """
     features, columns = table.features, options.columns
     if not columns.header:
         raise SourceError(f"{table.place}: its columns have names: drop --no-header")
     ignored = set(columns.ignore_columns)  # ``columns_of`` refuses those that no file has
     chosen = [_asked(table, choice, features) for choice in options.fields]
-    label = _label_path(table, features, options, ignored)
+    label = _label_path(table, features, options, ignored) if chat is None or columns.label_columns else None
     if label is not None:
         chosen.append(_label(table, label, feature_at(features, label)))
-    if not options.fields and ALL_OTHERS not in columns.ignore_columns:
+    if chat is not None:
+        used = {*ignored, *chat.titles, *(each.path[0] for each in chosen)}
+        is_asked = any(each.field.element.traits.is_image for each in chosen)
+        chosen += _of_chats(table, chat, [] if is_asked else [name for name in table.schema.names if name not in used])
+    elif not options.fields and ALL_OTHERS not in columns.ignore_columns:
         used = ignored | {path[0] for path in _selecting(table, options) if len(path) == 1}
         used |= {each.path[0] for each in chosen}
         others = [(name,) for name in table.schema.names if name not in used]
@@ -512,16 +550,18 @@ def _parts(type_: Any) -> list[str]:
 
 def has_pictures(table: TableHead) -> bool:
     """Return whether a column holds pictures."""
-    features = table.features
-    for name in table.schema.names:
-        type_ = table.schema.field(name).type if table.schema.names.count(name) == 1 else None
-        if type_ is not None and (is_bytes(type_) or is_list_of_bytes(type_)):
-            field = field_by_type("it", type_, features.get(name), partial(table.peek, (name,)))
-            if field.element.traits.is_picture:
-                return True
-        elif table.schema.names.count(name) == 1 and column_kind(_values_at(table, (name,))):
-            return True
-    return False
+    return any(_holds_pictures(table, name) for name in table.schema.names)
+
+
+def _holds_pictures(table: TableHead, name: str) -> bool:
+    """Whether a column, the only one of its name, holds pictures."""
+    if table.schema.names.count(name) != 1:
+        return False
+    type_ = table.schema.field(name).type
+    if is_bytes(type_) or is_list_of_bytes(type_):
+        field = field_by_type("it", type_, table.features.get(name), partial(table.peek, (name,)))
+        return field.element.traits.is_picture
+    return column_kind(_values_at(table, (name,))) is not None
 
 
 def path_to(table: TableHead, where: str, words: str = "") -> tuple[str, ...]:

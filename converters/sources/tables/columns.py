@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from fastio.converters.fields.types import FieldChoice, refuse_equal_names, valu
 from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.labels.filters import RowFilter
 from fastio.converters.labels.values import WHOLE
+from fastio.converters.sources.chat_forms import ChatColumns, chat_columns
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, is_empty, names_picture
 from fastio.converters.sources.options import SourceOptions
@@ -71,7 +72,8 @@ class TablePlan:
 
     ``key`` is the title whose value is the sample's key, None if rows have no keys; ``columns`` are those that become
     fields, the key's file first. ``filters`` are the titles of what ``row_filter`` names. ``ignored`` are the titles
-    that become nothing, ``without`` those that the user leaves out, of which there may be fields from inside.
+    that become nothing, ``without`` those that the user leaves out, of which there may be fields from inside. ``chat``
+    says which columns are parts of chats, if these are asked for: fields of the names of the parts.
     """
 
     key: str | None
@@ -80,6 +82,7 @@ class TablePlan:
     ignored: Sequence[str]
     without: frozenset[str]
     row_filter: RowFilter
+    chat: ChatColumns | None = None
 
     @property
     def files(self) -> list[PlannedColumn]:
@@ -135,9 +138,14 @@ class _Planner:
             raise SourceError(f"{self.where}: two --field options name the same column")
         key = None if columns.key_column is None else self._title(columns.key_column, "--key-column")
         label = self._label()
+        chat = self._chat(ignored)
         found: list[PlannedColumn] = []
         for title in self.guesses:
             choice = chosen.get(title)
+            if chat is not None and choice is None and title != label:
+                if title not in (*ignored, *chat.titles):
+                    found += self._pictures(title)
+                continue
             is_named = choice is not None or title in (label, key, *filters.values())
             if title in ignored and choice is None and title != key:
                 continue
@@ -147,7 +155,10 @@ class _Planner:
             found.append(self._column(title, choice, is_label=title == label))
         found += [self._inner_column(choice, path) for choice, path in paths.items() if len(path) > 1]
         found = self._called_image(found)
-        key = key or self._key(found)
+        if chat is None:
+            key = key or self._key(found)
+        else:
+            found += [self._part(part, path) for part, path in chat.parts.items()]
         found = [each for each in found if each.path != (key,) or each.is_file or each.name in _names(self.options)]
         refuse_equal_names(self.where, "column", ((each.name, ".".join(each.path)) for each in found))
         first = next((each for each in found if each.is_file and each.path == (key,)), None)
@@ -160,7 +171,43 @@ class _Planner:
             [title for title in self.guesses if title not in kept],
             frozenset(ignored),
             columns.row_filter,
+            chat,
         )
+
+    def _chat(self, without: Collection[str]) -> ChatColumns | None:
+        """Where the chats are, None if none are asked for."""
+        if self.options.chat is None:
+            return None
+        return chat_columns(
+            self.where,
+            self.options.chat,
+            self.guesses,
+            without,
+            lambda path: _values_at(self.guesses[path[0]].first, path),
+        )
+
+    def _part(self, part: str, path: tuple[str, ...]) -> PlannedColumn:
+        """A part of chats: text that may be missing, or any JSON."""
+        is_text = len(path) == 1 and self.guesses[path[0]].is_text
+        return PlannedColumn(part, path, field_of(part, "text?" if is_text else "json"))
+
+    def _pictures(self, title: str) -> list[PlannedColumn]:
+        """The column as pictures beside a chat, any number of them or one that may be missing; none if it has none."""
+        guess, asked = self.guesses[title], [choice.field for choice in self.options.fields if choice.field is not None]
+        if any(each.element.traits.is_image for each in asked):
+            return []
+        if guess.kind is not None:
+            name = self._field_name(title)
+            field = field_of_values(name, guess.kind, guess.first)
+            field = field if field.is_list else field.listed(is_optional=True)
+            return [PlannedColumn(name, (title,), field, kind=guess.kind)]
+        are_names = guess.names_pictures is not False and guess.kinds <= {"text", "json", "null"}
+        if not are_names or not (guess.names_pictures or guess.lists_pictures):
+            return []
+        if "json" in guess.kinds:
+            return [PlannedColumn(_list_field(title), (title,), is_file=True, is_list=True)]
+        name = _file_field(title)
+        return [PlannedColumn(name, (title,), field_of(name, "image?"), is_file=True, is_list=True)]
 
     def _column(self, title: str, choice: FieldChoice | None, *, is_label: bool) -> PlannedColumn:
         guess = self.guesses[title]
@@ -279,6 +326,8 @@ class _Planner:
         title = label_title(self.options)
         if self.options.columns.label_columns:
             return self._title(title, "--label-column")
+        if self.options.chat is not None:
+            return ""
         return title if title in self.guesses and "." not in title else ""
 
     def _key(self, columns: Sequence[PlannedColumn]) -> str | None:

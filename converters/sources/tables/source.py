@@ -212,6 +212,8 @@ def _left_out(
         or (len(each.path) == 1 and (types.get(each.name) or (each.field and each.field.traits.is_picture)))
     }
     settled |= {*files, *plan.filters.values(), plan.key or ""}
+    if plan.chat is not None:
+        settled |= {*plan.chat.titles}
     return columns.left_out(set(guesses) - set(plan.ignored), set(guesses) if options.as_recorded else settled)
 
 
@@ -445,6 +447,8 @@ class _TableSamples:
             record["fields"] = list(map(str, options.fields))
         if decoded := {each.name: each.kind.name for each in self.plan.columns if each.kind}:
             record["decoded"] = decoded
+        if self.plan.chat is not None:
+            record |= {"chat": options.chat, **self.plan.chat.to_json()}
         if options.root is not None:
             record["root"] = root_to_record(options.root, place.path)
         indices = order.tolist()

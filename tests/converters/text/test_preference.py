@@ -66,7 +66,7 @@ def packed(
     source.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
     tokenizer, opened = HuggingFaceTokenizer.load(path), open_text(source, options=TextOptions(chat=column))
     found = ChatTemplate.load(tokenizer, path, template)
-    encoder = encoder_of(opened.form, tokenizer, found, None, sequences or Sequences(), is_per_sample=False)
+    encoder = encoder_of(opened.chat.form, tokenizer, found, None, sequences or Sequences(), is_per_sample=False)
     return pack(TextSamples(opened, encoder), folder / "pairs.h5", overwrite=True, **how)
 
 
