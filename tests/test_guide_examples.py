@@ -192,11 +192,12 @@ def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     annotations = []
-    for folder in ("images", "masks"):
+    for folder in ("images", "masks", "latents"):
         Path(folder).mkdir()
     for number, pixels in enumerate(pictures(12, (260, 300, 3))):
         Image.fromarray(pixels).save(f"images/{number}.png")
         Image.fromarray(rng.integers(0, 11, (260, 300), np.uint8)).save(f"masks/{number}.png")
+        np.save(f"latents/{number}.npy", np.ones((16, 3 + number % 2, 4 - number % 2), np.float16))
         annotations += [{"id": number + 1, "image_id": number, "category_id": 3, "bbox": [10, 20, 30 + number, 40]}]
     images = [{"id": i, "file_name": f"{i}.png", "height": 260, "width": 300} for i in range(12)]
     coco = {"images": images, "annotations": annotations, "categories": [{"id": 3, "name": "car"}]}

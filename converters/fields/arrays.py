@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ __all__ = [
     "UnfitError",
     "as_array",
     "as_numpy",
+    "common_shape",
     "is_tensor",
     "number_column",
     "unfit",
@@ -73,7 +74,7 @@ def as_array(field: Field, value: Any) -> NDArray[Any]:
     given = as_numpy(value, expected=expected)
     if given.size == 0 and given.ndim == 1 and shape[:1] == (None,):
         given = np.empty((0, *(size or 0 for size in shape[1:])), dtype)  # an empty list has no dtype
-    fits = given.ndim == len(shape) and all(size in (None, got) for size, got in zip(shape, given.shape, strict=True))
+    fits = field.takes(given.shape)
     if given.dtype == object and fits and all(type(number) is int for number in given.flat):
         raise UnfitError(f"holds {_largest(given)}, which {dtype.name} cannot hold")
     if not fits or given.dtype.kind not in _KINDS.get(dtype.kind, ""):
@@ -82,6 +83,17 @@ def as_array(field: Field, value: Any) -> NDArray[Any]:
     if misfit is not None:
         raise UnfitError(f"holds {misfit}, which {dtype.name} cannot hold")
     return cast
+
+
+def common_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...]:
+    """
+    Return the shape of a field that takes arrays of these shapes, of equally many axes: None for each size that differs.
+
+    >>> common_shape([(16, 32, 48), (16, 48, 32)])
+    (16, None, None)
+    """
+    sizes = (set(axis) for axis in zip(*shapes, strict=True))
+    return tuple(next(iter(size)) if len(size) == 1 else None for size in sizes)
 
 
 def _expected(field: Field) -> str:

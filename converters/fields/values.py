@@ -16,6 +16,7 @@ from fastio.codec.copied import parse_json
 from fastio.converters.fields.arrays import UnfitError, as_array, as_numpy, is_tensor, number_column, unfit
 from fastio.converters.fields.problems import element_words
 from fastio.converters.sources.listed import Indices, Read, Values
+from fastio.types.npy import npy_file
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
@@ -126,6 +127,8 @@ def value_encoder(field: Field) -> Callable[[Any], bytes | str]:
         return _text
     if traits.is_json:
         return _json
+    if traits.is_npy:
+        return lambda value: npy_file(as_array(field, value))
     return (lambda value: _numbers(field, value)) if traits.is_plain else _bytes
 
 

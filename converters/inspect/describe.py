@@ -20,6 +20,7 @@ from fastio.store.files.local import is_local
 from fastio.store.formats.format import Format
 from fastio.store.protocol import read_values
 from fastio.store.token_files import keeps_stream
+from fastio.types.npy import npy_shape
 from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.receipt_sum import as_hex
 from fastio.types.schema import Field
@@ -183,6 +184,8 @@ def _payload(store: SampleStore, field: Field) -> Mapping[str, Any]:
         lengths = sizes // field.unit_bytes
         said |= {"length": _statistics(lengths), "histogram": length_histogram(lengths)}
         said["unit"] = "tokens" if field.traits.is_tokens else "bytes"
+    if field.traits.is_npy and len(sizes):
+        said["axes"] = [_statistics(axis) for axis in store.shapes(field.name).T]
     if not field.traits.is_picture:
         return said
     shapes = store.shapes(field.name)
@@ -386,6 +389,9 @@ def _first(field: Field, chunk: Chunk) -> dict[str, Any]:
         found["kinds"] = [PICTURE_KINDS[kind].name for kind in kinds.tolist()]
         found["heights"] = [int(shapes[:, 0].min()), int(shapes[:, 0].max())]
         found["widths"] = [int(shapes[:, 1].min()), int(shapes[:, 1].max())]
+    elif field.traits.is_npy:
+        known = np.array([npy_shape(field, view.data) for view in spans.views()])
+        found["axes"] = [[int(axis.min()), int(axis.max())] for axis in known.T]
     elif field.traits.is_ragged and field.unit_bytes:
         lengths = sizes // field.unit_bytes
         found["lengths"] = [int(lengths.min()), int(lengths.max())]

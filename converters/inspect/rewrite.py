@@ -450,7 +450,7 @@ class FieldAsFiles:
 
             return np.frombuffer(ImageCodec().encode(pixels_of(field, data)), np.uint8)
         is_as_stored = self.is_first and self.described is None and not self.field.is_list
-        if field.traits.extension != "npy" or is_as_stored:
+        if field.traits.extension != "npy" or field.traits.is_npy or is_as_stored:
             return data
         shape = tuple(-1 if size is None else size for size in field.shape)
         if 0 in shape and -1 in shape:  # rows without elements: how many there were, no byte tells

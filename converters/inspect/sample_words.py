@@ -13,6 +13,7 @@ from fastio.codec.headers import Header, read_headers
 from fastio.store import SampleStore
 from fastio.store.protocol import read_values
 from fastio.types.field_types import type_of
+from fastio.types.npy import npy_array
 from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.schema import Field
 
@@ -48,7 +49,7 @@ def json_values(store: SampleStore, index: int) -> dict[str, Any]:
     Return the fields of one sample for JSON.
 
     Text, JSON documents, token ids, ragged arrays and columns by value; pictures, arrays of fixed shape and bytes by
-    their size. Of a field of lists, a list of these, or null for a value that is missing. A document that is damaged
+    their size, arrays of several free sizes by size and shape. Of a field of lists, a list of these, or null for a value that is missing. A document that is damaged
     comes as text.
     """
     values: dict[str, Any] = {}
@@ -63,6 +64,10 @@ def json_values(store: SampleStore, index: int) -> dict[str, Any]:
         elif traits.is_text or traits.is_json:
             text = _text(_bytes(store, field, index))
             values[field.name] = _document(text) if traits.is_json else text
+        elif traits.is_npy:
+            (shape,) = store.shapes(field.name)[[index]].tolist()
+            sizes = store.spans(field.name, np.array([index]), checksums=False).sizes
+            values[field.name] = {"size_bytes": int(sizes[0]), "shape": shape}
         elif traits.is_ragged or traits.is_tokens:
             values[field.name] = _listed(_array(field, _bytes(store, field, index)))
         else:
@@ -96,6 +101,9 @@ def _words(store: SampleStore, index: int, field: Field, width: int) -> str:
         return _text(data[: 4 * width])
     if traits.is_planar:
         return _numbers(pixels_of(field, np.frombuffer(data, np.uint8)))
+    if traits.is_npy:
+        shape = "x".join(map(str, store.shapes(field.name)[index].tolist()))
+        return f"{shape}: {_numbers(npy_array(field, data))}"
     if not traits.is_plain:
         return f"{len(data):,} byte{'' if len(data) == 1 else 's'}"
     array = _array(field, data)

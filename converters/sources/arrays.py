@@ -516,7 +516,7 @@ def _values(field: Field, rows: NDArray[Any]) -> Sequence[Any]:
         return rows.tolist() if rows.ndim == 1 else list(rows)
     if rows.dtype.kind != "O":
         return list(rows)
-    is_bytes = not field.is_column and not field.traits.is_plain
+    is_bytes = not (field.is_column or field.traits.is_plain or field.traits.is_npy)
     as_bytes = [each.tobytes() if is_bytes and isinstance(each, np.ndarray) else each for each in rows.tolist()]
     return [each.item() if isinstance(each, np.generic) else each for each in as_bytes]
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec.headers import read_headers
+from fastio.converters.fields.arrays import common_shape
 from fastio.converters.fields.types import FieldChoice
 from fastio.converters.fields.values import encode_values
 from fastio.converters.sources.files import FileReader, paths_below
@@ -289,6 +290,7 @@ _FILES = {  # by trait of the field: the extension of its files, and what they a
     "is_text": (".txt", "a text file"),
     "is_json": (".json", "a JSON file"),
     "is_plain": (".npy", "a NumPy array"),
+    "is_npy": (".npy", "a NumPy array"),
 }
 
 
@@ -451,7 +453,7 @@ def fitted(field: Field, wait: Callable[[], Values]) -> Callable[[], Values]:
 def keeps_bytes(field: Field) -> bool:
     """Return whether the content of a file is a value of the field as it is."""
     traits = field.traits
-    return traits.is_picture or not (traits.is_plain or traits.is_json)
+    return traits.is_picture or not (traits.is_plain or traits.is_npy or traits.is_json)
 
 
 def is_mask_name(name: str) -> bool:
@@ -484,8 +486,8 @@ def suggested_field(name: str, root: str, files: Sequence[str]) -> Field:
     Return the field that files with these names seem to hold; the first of them are looked into.
 
     Pictures are masks if ``name`` says so ("mask", "labels", "seg"), with the bits and channels of the first;
-    .txt is text, .json JSON, .npy an array, ragged if only the first axis differs. All others are bytes. Raises
-    SourceError for arrays that have no shape or dtype in common, and if pictures and other files are mixed.
+    .txt is text, .json JSON, .npy an array, of any size where the first ones differ. All others are bytes. Raises
+    SourceError for arrays that have no dtype or number of axes in common, and if pictures and other files are mixed.
     """
     extensions = {Path(file).suffix.lower().removeprefix(".") for file in files}
     are_pictures = {bool(kind_by_name(file)) for file in files}
@@ -521,7 +523,7 @@ def _mask_type(root: str, name: str) -> str:
 
 
 def _array_field(name: str, root: str, files: Sequence[str]) -> Field:
-    """An array of fixed shape, or one whose first axis differs."""
+    """An array of the sizes that all have, of any size where these differ."""
     shapes, dtypes = set[tuple[int, ...]](), set[str]()
     for each in files:
         try:
@@ -531,10 +533,9 @@ def _array_field(name: str, root: str, files: Sequence[str]) -> Field:
             continue  # a problem of that sample, when it is read
         shapes.add(shape)
         dtypes.add(dtype.newbyteorder("<").name)
-    if len(dtypes) != 1 or len({shape[1:] for shape in shapes}) != 1 or len({len(shape) for shape in shapes}) != 1:
+    if len(dtypes) != 1 or len({len(shape) for shape in shapes}) != 1:
         what = f"{len(dtypes)} dtypes and {len(shapes)} shapes" if shapes else "nothing that can be read"
         raise SourceError(
             f"{root}: --field {name}: the first arrays have {what}: name the type, as in {name}=...:float32[512]"
         )
-    dtype_name, shape = dtypes.pop(), sorted(shapes)[0]
-    return field_of(name, (dtype_name, shape if len(shapes) == 1 else (None, *shape[1:])))
+    return field_of(name, (dtypes.pop(), common_shape(shapes)))

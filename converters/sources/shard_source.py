@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.converters.fields.arrays import common_shape
 from fastio.converters.fields.types import FieldChoice, field_rank, name_from_column, refuse_equal_names
 from fastio.converters.fields.values import EncodedField, document_problems, encode_values, is_document
 from fastio.converters.labels.columns import ALL_OTHERS, LABEL_TITLES
@@ -280,17 +281,16 @@ def _field(place: str, name: str, seen: _Seen) -> Field:
         return field_of(name, words[encoding.form])
     if encoding.form == "number":
         return field_of(name, (encoding.dtype, ()))
-    kinds = {(each.dtype, each.shape[1:], len(each.shape)) for each in seen.arrays}
+    kinds = {(each.dtype, len(each.shape)) for each in seen.arrays}
     if len(kinds) != 1:
         listed = ", ".join(f"{each.dtype} {each.shape}" for each in seen.arrays[:3]) or "none that can be read"
         raise SourceError(
-            f"{place}: column {seen}: expected arrays of one shape, or that differ in their first size, got {listed}; "
+            f"{place}: column {seen}: expected arrays of one dtype and number of axes, got {listed}; "
             f"--without {seen.name} leaves it out"
         )
-    dtype, inner, _ = kinds.pop()
-    shapes = {each.shape for each in seen.arrays}
+    dtype, _ = kinds.pop()
     try:
-        return field_of(name, (dtype, shapes.pop() if len(shapes) == 1 else (None, *inner)))
+        return field_of(name, (dtype, common_shape({each.shape for each in seen.arrays})))
     except SchemaError as exc:
         raise SourceError(f"{place}: column {seen}: {exc}; --without {seen.name} leaves it out") from exc
 

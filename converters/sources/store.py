@@ -28,6 +28,7 @@ from fastio.store.kinds.scan import Problem, SourcePath, shown
 from fastio.store.kinds.unknown import container_of_others, is_container_of_others, kind_of
 from fastio.store.protocol import SampleStore, read_values, value_spans
 from fastio.types.field_types import type_of
+from fastio.types.npy import npy_array
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import ListSpans, Spans
 
@@ -358,6 +359,8 @@ def _values(of: StoredField, stored: Values, columns: Mapping[str, NDArray[Any]]
             except KeyError as exc:
                 problems.setdefault(i, f"has no {exc.args[0]!r} in {source.name!r}: there is {document!r:.60}")
                 value = None
+        elif source.traits.is_npy:
+            value = npy_array(source, value)
         elif source.traits.is_plain and not source.traits.is_text:
             shape = [-1 if size is None else size for size in source.shape]
             value = np.frombuffer(value, source.dtype).reshape(shape)

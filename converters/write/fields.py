@@ -12,12 +12,12 @@ import numpy as np
 from PIL import Image
 
 from fastio import _native
-from fastio.converters.fields.arrays import UnfitError, as_numpy, is_tensor
+from fastio.converters.fields.arrays import UnfitError, as_numpy, common_shape, is_tensor
 from fastio.converters.fields.pictures import file_or_bytes
 from fastio.errors import SchemaError
 from fastio.types.field_types import FieldType, field_of, type_of
 from fastio.types.picture_kinds import UNKNOWN, kind_by_name
-from fastio.types.schema import BOX_ROLES, RAGGED, RAW, Field, Schema
+from fastio.types.schema import BOX_ROLES, Field, Schema
 
 __all__ = [
     "Fields",
@@ -108,7 +108,7 @@ def infer_field(name: str, values: Sequence[Any]) -> Field:
     * ``bytes`` and files (a ``Path``, Hugging Face's ``{"bytes", "path"}``): a picture if all are one, else bytes
     * a PIL image: a picture; ``str``: text; a dict, a list of anything but numbers, or ``None`` among them: JSON
     * bool, int, float: a column of that type, of NumPy's own for its scalars; int and float: float
-    * arrays and tensors: of fixed shape, or ragged if the first size differs
+    * arrays and tensors: of fixed shape, or with ``*`` for each size that differs
     * lists of numbers: ragged int64 or float64
     * in fields called "image", "mask" or "..._mask", arrays are pictures, and pictures in the last two are masks
 
@@ -272,16 +272,13 @@ def _as_array(name: str, value: Any) -> Any:
 
 
 def _of_shapes(name: str, dtype: np.dtype[Any], shapes: set[tuple[int, ...]], *, is_ragged: bool = False) -> Field:
-    """Fixed if there is one shape, ragged if only the first size differs."""
-    if len({shape[1:] for shape in shapes}) > 1:
+    """As many sizes as all have, None for those that differ; ragged arrays differ in the first."""
+    if len({len(shape) for shape in shapes}) > 1:
         raise _unclear(name, f"arrays of the shapes {', '.join(map(str, sorted(shapes)[:4]))}")
-    shape = next(iter(shapes))
+    shape = common_shape(shapes)
     if name in _BOXES and shape[1:] == (4,):
         raise _unclear(name, f"boxes; say {', '.join(BOX_ROLES)}, or {dtype.name}[*,4] to leave them alone")
-    is_ragged = is_ragged or len(shapes) > 1
-    return Field(
-        name, RAGGED if is_ragged else RAW, dtype.newbyteorder("<").str, (None, *shape[1:]) if is_ragged else shape
-    )
+    return field_of(name, (dtype.str, (None, *shape[1:]) if is_ragged else shape))
 
 
 def _dtype(name: str, value: Any) -> np.dtype[Any]:

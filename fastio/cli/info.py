@@ -461,6 +461,8 @@ def _values(field: dict[str, Any]) -> str:
     if "kinds" in first:
         sizes = " x ".join(_range(first[name]) for name in ("heights", "widths"))
         return f"{', '.join(first['kinds'])} of {sizes} (height x width)"
+    if "axes" in first:
+        return " x ".join(map(_range, first["axes"]))
     if "lengths" in first:
         return f"{_range(first['lengths'])} rows"
     if "bytes" in first:

@@ -179,6 +179,7 @@ def _is_shown(field: Field) -> bool:
     """Whether the beginning of a value says something: not of pictures, embeddings and bytes."""
     traits = field.traits
     is_short = field.is_column or field.is_list or traits.is_sequence or traits.is_json or traits.is_ragged
+    is_short |= traits.is_npy  # whose shape says something
     return is_short and field.name != "label"
 
 

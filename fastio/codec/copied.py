@@ -16,13 +16,14 @@ from fastio import _native
 from fastio._native import Job, RowWork, ThreadPool
 from fastio.codec.headers import Headers
 from fastio.errors import SchemaError
+from fastio.types.npy import npy_file
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
 if TYPE_CHECKING:
     from fastio.codec.codec import Geometry  # which brings Pillow
 
-__all__ = ["JsonCodec", "PlanarCodec", "RawCodec", "TextCodec", "TokensCodec", "parse_json", "pixels_of"]
+__all__ = ["JsonCodec", "NpyCodec", "PlanarCodec", "RawCodec", "TextCodec", "TokensCodec", "parse_json", "pixels_of"]
 
 
 class _CopiedCodec:
@@ -92,6 +93,14 @@ class JsonCodec(_CopiedCodec):
         except ValueError as exc:
             raise SchemaError(f"expected a JSON document in UTF-8, but {exc}") from exc
         return data
+
+
+class NpyCodec(_CopiedCodec):
+    """Arrays as .npy files, which tell their shapes, for samples of equal size in bytes; ``npy_array`` reads one."""
+
+    def encode(self, value: NDArray[Any]) -> bytes:
+        """Return the file of the array, C order, little endian."""
+        return npy_file(value.astype(value.dtype.newbyteorder("<"), copy=False))
 
 
 class RawCodec(_CopiedCodec):

@@ -17,6 +17,7 @@ from fastio.dataset.row_reader import RowReader, is_uniform, label_values
 from fastio.dataset.token_reader import TokenReader, read_text
 from fastio.lazy import torch, torch_if_there
 from fastio.store.protocol import SampleStore
+from fastio.types.npy import npy_array
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -35,7 +36,7 @@ class FieldValues:
 
     A picture becomes a PIL image, lazy if it is larger than 64 x 64 pixels; a mask a PIL image as stored (mode "P",
     "L", "1" or "I;16"); text ``str``; JSON the object; bytes ``bytes``; token ids an int64 tensor, or an array where
-    torch cannot be imported; raw and ragged arrays NumPy arrays of the field's dtype.
+    torch cannot be imported; arrays NumPy arrays of the field's dtype, which can be written to.
     """
 
     def __init__(self, reader: RowReader) -> None:
@@ -58,6 +59,8 @@ class FieldValues:
             return [self._mask(indices, spans, position, verify) for position in range(len(indices))]
         if traits.is_ragged:
             return [self._ragged(indices, spans, position, verify) for position in range(len(indices))]
+        if traits.is_npy:
+            return [self._npy(indices, spans, position, verify) for position in range(len(indices))]
         if not reader.has_rows:
             return [reader.encoded(indices, spans, position, verify=verify) for position in range(len(indices))]
         return self._rows(indices, spans, verify)
@@ -66,8 +69,8 @@ class FieldValues:
         """
         Return what replaces the value of one sample, ``(1,)``, that cannot be read.
 
-        A black picture or zeros, no tokens, no rows, empty text or bytes; None for JSON. Raises SampleError if the
-        size of a picture is unknown.
+        A black picture or zeros of the array's own shape, no tokens, no rows, empty text or bytes; None for JSON.
+        Raises SampleError if the size of a picture is unknown.
         """
         field, traits = self.reader.field, self.reader.field.traits
         if self.tokens is not None:
@@ -79,6 +82,8 @@ class FieldValues:
             return None
         if traits.is_ragged:
             return np.empty((0, *_row_shape(field.shape)), field.dtype)
+        if traits.is_npy:
+            return np.zeros(self.reader.store.shapes(field.name)[index[0]], field.dtype)
         if not self.reader.has_rows:
             return b""
         row = self.reader.blank(index, spans)
@@ -106,6 +111,13 @@ class FieldValues:
             words = f"{len(data)} bytes are no whole rows of {field.unit_bytes} bytes: pack again"
             raise self.reader.error(indices, spans, position, words)
         return np.frombuffer(bytearray(data), field.dtype).reshape(-1, *shape)
+
+    def _npy(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> NDArray[Any]:
+        data = self.reader.encoded(indices, spans, position, verify=verify)
+        try:
+            return npy_array(self.reader.field, bytearray(data))
+        except ValueError as exc:
+            raise self.reader.error(indices, spans, position, f"is {exc}") from exc
 
     def _mask(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> Image.Image:
         data = self.reader.encoded(indices, spans, position, verify=verify)

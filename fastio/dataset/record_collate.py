@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -13,7 +13,7 @@ from PIL import Image
 from fastio.dataset.form import FieldTransform
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate, answers_of
 from fastio.dataset.tv_values import picture_tensor
-from fastio.errors import SchemaError
+from fastio.errors import SchemaError, UnequalSizesError
 from fastio.lazy import torch
 from fastio.store.index.seal import counts_name
 from fastio.types.field_types import type_of
@@ -29,6 +29,7 @@ __all__ = [
     "Rows",
     "RowsWish",
     "choose_rows",
+    "collate_arrays",
     "collate_elements",
     "collate_rows",
     "has_element_rows",
@@ -44,7 +45,8 @@ __all__ = [
 
 RowsName = Literal["list", "pad", "nested"]
 ListsName = Literal["flat", "list", "pad", "nested"]
-Rows = ListsName | PadCollate | PreferenceCollate
+ArraysName = Literal["list", "pad", "stack"]
+Rows = ListsName | ArraysName | PadCollate | PreferenceCollate
 RowsWish = Rows | Literal["preference"] | Mapping[str, Rows]
 
 
@@ -119,6 +121,39 @@ def collate_elements(rows: Any, counts: NDArray[np.int64], how: ListsName, *, is
     return padded[:, 0], mask[:, 0]
 
 
+def collate_arrays(
+    arrays: Sequence[NDArray[Any]], field: Field, how: ArraysName, *, key_of: Callable[[int], str]
+) -> Any:
+    """
+    Return how a batch has arrays of a field that differ in other sizes than the first.
+
+    "list": the arrays. "stack": ``(B, ...)``; UnequalSizesError that names two samples, by their position in
+    ``key_of``, if they differ. "pad": ``(B, ...)``, each size as large as that of the largest array, filled with 0; and
+    which of these values are a sample's, bool ``(B, ...)`` over the sizes that may differ.
+    """
+    if how == "list":
+        return list(arrays)
+    if how == "stack":
+        other = next((at for at, array in enumerate(arrays) if array.shape != arrays[0].shape), 0)
+        if other:
+            sizes = ["x".join(map(str, arrays[at].shape)) for at in (0, other)]
+            raise UnequalSizesError(
+                f"field {field.name!r}: arrays of different shapes in one batch: {key_of(0)} is {sizes[0]}, "
+                f"{key_of(other)} is {sizes[1]}",
+                f"collate={{{field.name!r}: 'pad'}} or 'list' takes them, and a ShapeBucketSampler makes batches of one "
+                "shape",
+            )
+        return np.stack(arrays)
+    shapes = np.array([array.shape for array in arrays])
+    most = shapes.max(axis=0)
+    free = [axis for axis, size in enumerate(field.shape) if size is None]
+    padded, mask = np.zeros((len(arrays), *most), arrays[0].dtype), np.zeros((len(arrays), *most[free]), np.bool_)
+    for row, its, array, shape in zip(padded, mask, arrays, shapes, strict=True):
+        row[tuple(map(slice, shape))] = array
+        its[tuple(map(slice, shape[free]))] = True
+    return padded, mask
+
+
 def list_entries(field: str, how: ListsName, collated: Any) -> dict[str, Any]:
     """Return what ``collate_elements`` made of a field as the entries of a batch that is a dict."""
     if how == "flat":
@@ -168,10 +203,9 @@ def choose_rows(schema: Schema, names: Sequence[str], wish: RowsWish | None, *, 
             f"lengths, and of lists of pictures or arrays, are {', '.join(chosen)}"
         )
     for name, how in wishes.items():
-        is_tokens, known = (
-            fields[name].traits.is_tokens,
-            get_args(ListsName if fields[name].is_list else RowsName),
-        )
+        is_tokens = fields[name].traits.is_tokens
+        is_npy = fields[name].traits.is_npy
+        known = get_args(ListsName if fields[name].is_list else ArraysName if is_npy else RowsName)
         if how not in known and not (is_tokens and isinstance(how, PadCollate)):
             own = " or a PadCollate" if is_tokens else ""
             expected = ", ".join(map(repr, known))
@@ -246,6 +280,13 @@ class FieldCollate:
       ids also a ``PadCollate``, whose ``input_ids`` and ``attention_mask`` these are
     * "nested": a nested tensor of the layout ``torch.jagged``
 
+    Arrays that differ in other sizes than the first (``float16[16,*,*]``) are a "list", too, or
+
+    * "stack": ``(B, ...)``, where all of a batch have one shape, as those of a ShapeBucketSampler; UnequalSizesError
+      if not
+    * "pad": ``(B, ...)``, each size as large as the largest, filled up with 0, and a bool mask over the sizes that may
+      differ, ``(B, H, W)`` of ``float16[16,*,*]``
+
     Lists of pictures, masks or arrays of one shape (``image[*]``, ``image?``) have these three, too, and by default
 
     * "flat": the elements of all samples as one tensor ``(N, ...)``, and int64 ``(B,)``, how many each sample has: in a
@@ -268,6 +309,7 @@ class FieldCollate:
         self._fills = {name: dataset.pad_id_of(name) for name in self._rows}
         self._preference = preference_of(self._rows, collate, dataset)
         self._elements = {name: schema[name] for name in names if has_element_rows(schema[name])}
+        self._arrays = {name: schema[name] for name in names if schema[name].traits.is_npy}
         others = [name for name in names if name not in self._elements]
         self._lists = {name: _listed_types(schema[name]) for name in others if _is_listed(schema[name])}
         self._masks = {name for name in names if schema[name].traits.is_mask}
@@ -339,6 +381,9 @@ class FieldCollate:
             return torch.from_numpy(value)
         return list(map(self._listed, value)) if type(value) is list else value
 
+    def _of(self, array: NDArray[Any]) -> Any:
+        return torch.from_numpy(array)
+
     def _stacked(self, values: Sequence[Any]) -> Any:
         return torch.utils.data.default_collate(list(values))
 
@@ -381,10 +426,19 @@ class FieldCollate:
         rows = self._stacked(every) if every else self._stacked([_any_element(field.element)])[:0]
         return collate_elements(rows, counts, cast("ListsName", self._rows[name]), is_optional=field.is_optional)
 
+    def _joined_arrays(self, name: str, values: Sequence[Any]) -> Any:
+        arrays, how = list(map(np.asarray, values)), cast("ArraysName", self._rows[name])
+        made = collate_arrays(arrays, self._arrays[name], how, key_of="sample {} of the batch".format)
+        if how == "stack":
+            return self._of(made)
+        return tuple(map(self._of, made)) if how == "pad" else list(map(self._of, made))
+
     def _collated(self, name: str, values: Sequence[Any]) -> Any:
         try:
             if self._are_elements(name, values):
                 return self._joined_elements(name, values)
+            if name in self._arrays and np.ndim(values[0]) == len(self._arrays[name].shape):
+                return self._joined_arrays(name, values)
             if name in self._rows and name not in self._elements and np.ndim(values[0]) > 0:
                 return self._joined_rows(values, self._rows[name], self._fills[name])
             is_listed = isinstance(values[0], self._lists.get(name, ()))
@@ -395,7 +449,7 @@ class FieldCollate:
 
 
 def _has_rows(field: Field) -> bool:
-    return field.traits.is_ragged or field.traits.is_tokens
+    return field.traits.is_ragged or field.traits.is_tokens or field.traits.is_npy
 
 
 def has_element_rows(field: Field) -> bool:
@@ -433,5 +487,6 @@ def _collated_rows(values: Sequence[Any], how: Rows, fill: int) -> Any:
         return tensors
     assert not isinstance(how, PreferenceCollate), "which is for several fields at once"
     assert how != "flat", "which is for lists"
+    assert how != "stack", "which is for arrays that differ in several sizes"
     counts = np.array([len(tensor) for tensor in tensors], np.int64)
     return collate_rows(torch.cat(tensors), counts, how, fill=fill)

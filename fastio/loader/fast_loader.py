@@ -93,9 +93,9 @@ class FastLoader:
       batch's pictures become a list of tensors, one for each view, of photos that are decoded once. ``repeats=3`` puts
       three views of each sample into one tensor, with its label three times, one view behind the other.
     * ``collate`` (or ``collate_fn``): "pad", "pack", "list" or "nested" for values that differ in length, or "flat",
-      "pad", "list" or "nested" for pictures of lists, which differ in number, for all or by field; "preference" for
-      prompts and answers. See ``PadCollate``, ``PackCollate``, ``ChunkCollate``,
-      ``PreferenceCollate``, ``FieldCollate``.
+      "pad", "list" or "nested" for pictures of lists, which differ in number, for all or by field; "list", "pad" or
+      "stack" for arrays of several free sizes; "preference" for prompts and answers. See ``PadCollate``,
+      ``PackCollate``, ``ChunkCollate``, ``PreferenceCollate``, ``FieldCollate``.
     * ``layout`` (or ``memory_format``): "contiguous", or "channels_last", faster on Tensor Cores.
     * ``quality``: "exact", or "fast", which decodes large JPEGs at a half, a quarter or an eighth of their size if
       ``transforms`` shrink them that much; pixels then differ slightly.

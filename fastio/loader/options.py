@@ -48,7 +48,7 @@ __all__ = [
 
 
 Cache = Literal["ram", "device"]
-CollateName = Literal["flat", "list", "pad", "nested", "pack", "preference"]
+CollateName = Literal["flat", "list", "pad", "nested", "stack", "pack", "preference"]
 CollateWish = TokenCollate | PreferenceCollate | CollateName | Mapping[str, TokenCollate | CollateName] | None
 Decode = Literal["cpu", "device"]
 Layout = Literal["contiguous", "channels_last"]

@@ -163,7 +163,11 @@ class SampleStore(Protocol):
         ...
 
     def shapes(self, field: str) -> NDArray[np.int32]:
-        """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown."""
+        """
+        Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown.
+
+        Of a field of arrays that differ in other sizes than the first, ``(len, axes)``: their shapes.
+        """
         ...
 
     def receipt(self, fields: Sequence[str] | None = None) -> int | None:

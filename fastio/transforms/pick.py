@@ -116,8 +116,8 @@ class Pick(LoaderTransform):
             return None
         if traits.is_tokens:
             return np.array(() if self.empty is None else self.empty, np.int64)
-        if traits.is_ragged:
-            return np.empty((0, *(size for size in field.shape[1:] if size is not None)), field.dtype)
+        if traits.is_ragged or traits.is_npy:
+            return np.empty(tuple(size or 0 for size in field.shape), field.dtype)
         return ("" if traits.is_text else b"") if self.empty is None else self.empty
 
     def for_fields(self, fields: Iterable[Field]) -> Callable[[Any], Any]:
@@ -195,4 +195,4 @@ def _kinds(field: Field) -> tuple[type, ...]:
         return (tuple,)
     if traits.is_text:
         return (str,)
-    return (bytes,) if not (traits.has_rows or traits.is_ragged) else ()
+    return (bytes,) if not (traits.has_rows or traits.is_ragged or traits.is_npy) else ()

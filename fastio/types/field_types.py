@@ -12,6 +12,7 @@ import numpy as np
 
 from fastio.errors import SchemaError
 from fastio.types.schema import (
+    ARRAY,
     BOX_ROLES,
     BYTES,
     COLUMN,
@@ -83,7 +84,7 @@ def field_of(name: str, type_: FieldType) -> Field:
       are colours
     * a NumPy dtype: "float32" is one number per sample (a column), "float32[512]" an array per sample,
       "float32[14] column" the same as a column (small arrays, all kept in memory), "int64[*]" or "float32[*,5]" a
-      ragged array
+      ragged array, "float16[16,*,*]" one with any sizes that differ
     * a picture, mask, text, bytes, token ids or array with "[*]" or "?" behind it: "image[*]" is a list of any number
       of pictures, "float32[*,4][*]" one of ragged arrays, "image?" a picture that may be missing
     * a ragged array, boxes or points "per boxes": its rows belong to those of the field "boxes", as in
@@ -193,12 +194,7 @@ def _array(name: str, dtype: str, shape: tuple[object, ...], *, role: str, words
         if size is not None and (isinstance(size, bool) or not isinstance(size, int)):
             raise SchemaError(f"field {name!r}: expected whole numbers or None in the shape, got {shape}")
         sizes.append(size)
-    if None in sizes[1:]:
-        raise SchemaError(
-            f"field {name!r}: only the first size of an array may differ between samples, got {words or tuple(sizes)}: "
-            f"pack it flat, {dtype}[*], beside its sizes, int64[{len(sizes)}] column; or as files of NumPy, bytes"
-        )
-    codec = RAGGED if None in sizes else RAW if sizes else COLUMN
+    codec = ARRAY if None in sizes[1:] else RAGGED if None in sizes else RAW if sizes else COLUMN
     return Field(name, codec, _dtype(name, dtype, words or dtype), tuple(sizes), role)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.types.traits import (
+    ARRAY,
     BYTES,
     COLUMN,
     IMAGE,
@@ -30,6 +31,7 @@ from fastio.types.traits import (
 )
 
 __all__ = [
+    "ARRAY",
     "BOX_ROLES",
     "BYTES",
     "COLUMN",
@@ -57,6 +59,7 @@ LOSS = "loss"
 VERSION = 1
 PER_SAMPLE_VERSION = 2  # written only then: an older fastio would take byte offsets for numbers of ids
 LISTS_VERSION = 3  # written only with lists: an older fastio would expect one value a sample
+ARRAYS_VERSION = 4  # written only with arrays of several free sizes: an older fastio would not know how to read them
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PER = "per:"
@@ -121,6 +124,11 @@ class Field:
             raise SchemaError(
                 f"field {self.name!r}: codec {self.codec!r} needs a shape whose first size alone is None, such as "
                 f"(None, 4), got {self.shape}"
+            )
+        if traits.is_npy and None not in self.shape[1:]:
+            raise SchemaError(
+                f"field {self.name!r}: codec {self.codec!r} is for arrays that differ in other sizes than the first, got "
+                f"{self.shape}"
             )
         if traits.is_planar and not (self.is_raw_picture and len(self.shape) == 3):
             raise SchemaError(
@@ -253,6 +261,11 @@ class Field:
             return math.prod(size for size in self.shape if size is not None) * np.dtype(self.dtype).itemsize
         return np.dtype(self.dtype).itemsize if self.traits.is_sequence else 1
 
+    def takes(self, shape: Sequence[int]) -> bool:
+        """Whether an array of this shape is a value of the field."""
+        sizes = zip(self.shape, shape, strict=False)
+        return len(shape) == len(self.shape) and all(size in (None, got) for size, got in sizes)
+
     def fits(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these sizes, in bytes, a stored value may have."""
         if self.has_known_size:
@@ -350,16 +363,22 @@ class Schema:
                 {"name": field.name, "codec": field.codec, "dtype": field.dtype, "shape": list(field.shape), **role}
             )
         per_sample = {"per_sample": True} if self.is_per_sample else {}
-        version = LISTS_VERSION if self.lists else PER_SAMPLE_VERSION if self.is_per_sample else self.version
-        return {"version": version, "fields": fields, **per_sample}
+        return {"version": self._stored_version, "fields": fields, **per_sample}
+
+    @property
+    def _stored_version(self) -> int:
+        """The least version that knows all that is in it."""
+        if any(field.element.traits.is_npy for field in self.payload):
+            return ARRAYS_VERSION
+        return LISTS_VERSION if self.lists else PER_SAMPLE_VERSION if self.is_per_sample else self.version
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
         """Read what ``to_json`` wrote. Raises SchemaError for a newer version or a malformed structure."""
         try:
             version = int(data["version"])
-            if version > LISTS_VERSION:
-                newest = LISTS_VERSION
+            if version > ARRAYS_VERSION:
+                newest = ARRAYS_VERSION
                 raise SchemaError(f"schema version {version}, this fastio reads up to {newest}: upgrade fastio")
             fields = tuple(
                 Field(

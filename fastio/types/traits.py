@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 __all__ = [
+    "ARRAY",
     "BYTES",
     "COLUMN",
     "IMAGE",
@@ -29,6 +30,7 @@ MASK: Final = "mask"
 RAW: Final = "raw"
 PLANAR: Final = "planar"
 RAGGED: Final = "ragged"
+ARRAY: Final = "array"
 TOKENS: Final = "tokens"
 TEXT: Final = "text"
 JSON: Final = "json"
@@ -57,6 +59,8 @@ class Traits:
     * ``is_text``: UTF-8, handed over as ``str``.
     * ``is_json``: UTF-8, handed over as the object that it describes.
     * ``is_ragged``: arrays that differ in their first axis only, which the field's shape gives as None: boxes, points.
+    * ``is_npy``: arrays that differ in other axes than the first, too, or in several: each value is a .npy file of
+      NumPy, which tells its own shape. The index keeps the shapes, for plans.
     * ``is_plain``: the stored bytes are the elements of the array, C order, little endian: dtype and shape tell their
       size, and containers with types of their own (HDF5, npy files) may name them.
     * ``is_planar``: pictures of 8 bits whose channels are stored one behind the other, ``(C, H, W)``; the field's shape
@@ -76,6 +80,7 @@ class Traits:
     is_text: bool = False
     is_json: bool = False
     is_ragged: bool = False
+    is_npy: bool = False
     is_plain: bool = False
     is_planar: bool = False
     is_listable: bool = False
@@ -138,6 +143,13 @@ TRAITS: Final[dict[str, Traits]] = {
         codec="fastio.codec.copied:RawCodec",
         is_ragged=True,
         is_plain=True,
+        extension="npy",
+        is_listable=True,
+    ),
+    ARRAY: Traits(
+        title="arrays {array}",
+        codec="fastio.codec.copied:NpyCodec",
+        is_npy=True,
         extension="npy",
         is_listable=True,
     ),

@@ -22,6 +22,7 @@ from fastio.store import SampleBatch, create_store, format_of, open_store
 from fastio.store.index.verify import verify_store
 from fastio.types.schema import COLUMN, RAW, Field, Schema
 from tests.forking import in_fork
+from tests.store.array_conformance import ArrayConformance
 from tests.store.build import (
     IMAGE_FIELD,
     LABELLED,
@@ -63,7 +64,7 @@ DTYPES = [
 ]
 
 
-class StoreConformance(WritingConformance, DamageConformance, ListConformance):
+class StoreConformance(WritingConformance, DamageConformance, ListConformance, ArrayConformance):
     """Inherited by the tests of each format; here is what comes back of a store, and who may read it at once."""
 
     # Inherited by several classes on purpose: each is its own executor.

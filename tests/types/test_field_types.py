@@ -7,7 +7,7 @@ import pytest
 
 from fastio.errors import SchemaError
 from fastio.types.field_types import FIELD_TYPES, field_of, type_of
-from fastio.types.schema import COLUMN, RAGGED, RAW, Field, Schema
+from fastio.types.schema import ARRAY, COLUMN, RAGGED, RAW, Field, Schema
 
 _LISTS = [
     "image[*]",
@@ -19,8 +19,11 @@ _LISTS = [
     "tokens[*]",
     "float32[2][*]",
     "float32[*,4]?",
+    "float16[16,*,*][*]",
+    "float32[*,*]?",
 ]
 _ARRAYS = ["float32[512]", "float32[*,5]", "int64[*]", "float32[14] column", "float32", "points[17]", "uint8[2,3]"]
+_ARRAYS += ["float16[16,*,*]", "float32[*,*]", "int32[4,*]"]
 _PER = ["int64[*] per boxes", "points per boxes", "points[17] per boxes", "cxcywh per boxes", "float32[*,5] per boxes"]
 
 
@@ -36,10 +39,16 @@ def test_words_come_back(words: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "codec", "shape"),
-    [("float32[2]", RAW, (2,)), ("float32[*]", RAGGED, (None,)), ("float32[2] column", COLUMN, (2,))],
+    [
+        ("float32[2]", RAW, (2,)),
+        ("float32[*]", RAGGED, (None,)),
+        ("float32[2] column", COLUMN, (2,)),
+        ("float16[16,*,*]", ARRAY, (16, None, None)),
+        ("float16[*,*]", ARRAY, (None, None)),
+    ],
 )
 def test_arrays(words: str, codec: str, shape: tuple[int | None, ...]) -> None:
-    """The shape decides whether an array is fixed, ragged or a column."""
+    """The shape decides whether an array is fixed, ragged, of several free sizes or a column."""
     assert (codec, shape) == (field_of("a", words).codec, field_of("a", words).shape)
 
 
@@ -94,11 +103,6 @@ def test_unknown_types(type_: object) -> None:
         ("float33[2]", "expected a type such as image, "),
         ("bfloat16[4,8]", "NumPy has no bfloat16: float32[4,8] keeps every value, in twice the bytes"),
         ("bfloat16[4][*]", "NumPy has no bfloat16: float32[4] keeps every value"),
-        ("float16[16,*,*]", "only the first size of an array may differ between samples, got float16[16,*,*]: pack it"),
-        (
-            ("float32", (None, None)),
-            "only the first size of an array may differ between samples, got (None, None): pack",
-        ),
         (str, "expected a type by its name, such as 'text', got <class 'str'>"),
         (np.float32, "expected a type by its name, such as 'float32', got <class 'numpy.float32'>"),
         (5, "expected a type by its name, such as 'image', got 5"),
@@ -134,3 +138,20 @@ def test_ragged_in_the_first_axis(shape: tuple[int | None, ...]) -> None:
     """Only the first size of a ragged array differs."""
     with pytest.raises(SchemaError, match="first size alone is None"):
         Field("a", RAGGED, "<f4", shape)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (None,), (None, 4)])
+def test_arrays_of_several_free_sizes(shape: tuple[int | None, ...]) -> None:
+    """What differs in no other size than the first is a ragged array, or of one shape."""
+    with pytest.raises(SchemaError, match="for arrays that differ in other sizes than the first"):
+        Field("a", ARRAY, "<f4", shape)
+
+
+def test_older_versions_refuse_arrays_of_several_free_sizes() -> None:
+    """A schema with such a field says so by its version, also in a list; others keep theirs."""
+    versions = [
+        Schema((field_of("a", words),)).to_json()["version"]
+        for words in ("float32[*,4]", "image[*]", "float16[16,*,*]", "float16[16,*,*]?")
+    ]
+
+    assert [1, 3, 4, 4] == versions

@@ -254,7 +254,8 @@ def _label_rule(
 
 def lies_in_record(field: Field) -> bool:
     """Return whether the values of a field are those of a feature as they lie in their records."""
-    return not field.is_column and (field.traits.is_text or not (field.traits.is_plain or field.traits.is_json))
+    traits = field.traits
+    return not field.is_column and (traits.is_text or not (traits.is_plain or traits.is_npy or traits.is_json))
 
 
 def encode_features(chosen: FeatureField, examples: Sequence[Example], spans: Spans) -> EncodedField:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.dataset.record_collate import ListsName, nest_rows, pad_array, split_rows
+from fastio.dataset.record_collate import ArraysName, Rows, collate_arrays, nest_rows, pad_array, split_rows
 from fastio.errors import SampleError
 from fastio.loader.output import Output
 from fastio.loader.producer.chunks import CheckedSamples, EncodedValues, Proof, SampleChunk
 from fastio.loader.producer.decoding import RowChunk
+from fastio.types.schema import Field
 
 __all__ = [
     "BatchPart",
     "PendingFields",
     "collate_lengths",
+    "collate_shapes",
 ]
 
 
@@ -94,14 +96,14 @@ class PendingFields(Protocol):
 
 
 def collate_lengths(
-    values: NDArray[Any], counts: NDArray[np.int64], how: ListsName, output: Output, *, fill: int = 0
+    values: NDArray[Any], counts: NDArray[np.int64], how: Rows, output: Output, *, fill: int = 0
 ) -> Any:
     """
     Return what ``record_collate.collate_rows`` returns for ``values`` ``(N, ...)``, padded with ``fill``.
 
     Nothing here is computed by torch: see PlainProducer on forked children.
     """
-    assert how != "flat", "which is for elements of lists"
+    assert how not in ("flat", "stack"), "which are for elements of lists, and for arrays that differ in several sizes"
     if how == "pad":
         rows, mask = pad_array(values, counts, fill=fill)
         return output.of(rows), output.of(mask)
@@ -109,3 +111,14 @@ def collate_lengths(
         return np.split(values, counts.cumsum()[:-1])
     joined = output.of(values)
     return split_rows(joined, counts) if how == "list" else nest_rows(joined, counts)
+
+
+def collate_shapes(
+    arrays: Sequence[NDArray[Any]], field: Field, how: Rows, output: Output, *, key_of: Callable[[int], str]
+) -> Any:
+    """Return what ``record_collate.collate_arrays`` makes of these, in memory of their own."""
+    name = cast("ArraysName", how)
+    made = collate_arrays(arrays, field, name, key_of=key_of)
+    if name == "stack":
+        return output.of(made)
+    return tuple(map(output.of, made)) if name == "pad" else [output.of(np.array(each)) for each in made]

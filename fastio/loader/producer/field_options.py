@@ -38,6 +38,7 @@ from fastio.transforms.program import Program, joined
 from fastio.transforms.transform import KeepsSize, Transform
 from fastio.transforms.views import Views, check_fields, view_seed
 from fastio.transforms.vision import pictured_text
+from fastio.types.schema import Field
 
 __all__ = [
     "FieldOptions",
@@ -286,8 +287,12 @@ def _most_patches(dataset: FastDataset, patches: Patchify, sampler: object) -> i
     if not isinstance(sampler, PackSampler) or not patches.packed:
         return None
     readers = dataset.readers.values()
-    countable = [each for each in readers if each.is_picture or not (each.has_rows or each.field.traits.is_ragged)]
+    countable = [each for each in readers if each.is_picture or not (each.has_rows or _are_numbers(each.field))]
     return sampler.batch_patches if sampler.max_patches is not None or len(countable) == 1 else None
+
+
+def _are_numbers(field: Field) -> bool:
+    return field.traits.is_ragged or field.traits.is_npy
 
 
 def _check_patches(dataset: FastDataset, patches: Patchify) -> None:

@@ -18,7 +18,7 @@ from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.errors import SampleError
 from fastio.loader.output import Output
-from fastio.loader.producer.batch_part import BatchPart, collate_lengths
+from fastio.loader.producer.batch_part import BatchPart, collate_lengths, collate_shapes
 from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
 from fastio.loader.producer.pillow_threads import PillowCount
 from fastio.loader.producer.rows import laid_out
@@ -205,7 +205,7 @@ class PendingPicked:
     def __init__(
         self, reader: RowReader, part: BatchPart, pick: Pick, how: Collate | None, *, verify: bool, output: Output
     ) -> None:
-        self._name = reader.field.name
+        self._name, self._field = reader.field.name, reader.field.element
         self._lists = PendingLists(reader, part, verify=verify, output=output)
         self._missing = pick.missing(reader.field)
         self._how, self._output = how, output
@@ -223,6 +223,9 @@ class PendingPicked:
         values = [next(left) if count else self._missing for count in counts.tolist()]
         if self._how is None:
             return {self._name: values}
+        if self._field.traits.is_npy:
+            key_of = "sample {} of the batch".format
+            return {self._name: collate_shapes(values, self._field, self._how, self._output, key_of=key_of)}
         collated = self._collated([np.asarray(value) for value in values], self._how)
         if self._is_tokens:
             ids = sum(map(len, values))

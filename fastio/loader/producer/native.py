@@ -48,7 +48,7 @@ from fastio.loader.producer.tokens import (
     TokenField,
     TokenFiller,
 )
-from fastio.loader.producer.values import PendingRagged, PendingValues, begin_check
+from fastio.loader.producer.values import PendingArrays, PendingRagged, PendingValues, begin_check
 from fastio.loader.producer.vision import PendingText, Pictures, VisionText
 from fastio.samplers.batches import Batches
 from fastio.store.index.seal import counts_name
@@ -56,6 +56,7 @@ from fastio.transforms.batch.functions import FailedSamplesError
 from fastio.transforms.pick import Pick
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called, steps_of
+from fastio.types.traits import Traits
 
 __all__ = ["NativeProducer"]
 
@@ -237,6 +238,8 @@ def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, Ro
         is_padded = isinstance(collate, (PadCollate, PreferenceCollate))
         return [Stage(NATIVE, ("pad",))] if is_padded else [Stage(NATIVE), Stage(_BY_NUMPY, (str(collate),))]
     checked = [Stage(NATIVE, ("checksums",))] if context.options.verify else []
+    if traits.is_npy:
+        return [*checked, Stage(_BY_NUMPY, (str(collate),))]
     if not traits.is_ragged:
         return [*checked, Stage(_BY_PYTHON, ("text" if traits.is_text else "JSON" if traits.is_json else "bytes",))]
     lead = None if leader is None else rows.fields[leader].fused
@@ -263,7 +266,7 @@ def _columns(context: ProducerContext) -> dict[str, NDArray[Any]]:
 class _Machinery:
     """
     Begins batches: ``rows`` by ``decoders``, and of what Python must see, ``tokens``, ``preferences`` of prompts and
-    answers, ``ragged`` arrays, and ``others``, which are text, JSON and bytes; of fields of lists the rows of
+    answers, ``ragged`` arrays, ``arrays`` of several free sizes, and ``others``, which are text, JSON and bytes; of fields of lists the rows of
     ``elements``, and ``lists`` of anything else, of which ``picked`` are those that a Pick draws from. ``text`` is
     packed with placeholders of the pictures.
     """
@@ -279,6 +282,7 @@ class _Machinery:
     tokens: Sequence[TokenField]
     preferences: PreferenceFields | None
     ragged: Sequence[RowReader]
+    arrays: Sequence[RowReader]
     others: Sequence[RowReader]
     elements: Mapping[str, RowDecoder]
     lists: Sequence[RowReader]
@@ -305,6 +309,7 @@ class _Machinery:
             self.tokens
             or self.preferences
             or self.ragged
+            or self.arrays
             or self.others
             or self.elements
             or self.lists
@@ -365,11 +370,12 @@ class _Machinery:
         pending += [tokens.begin(part) for tokens in self.tokens]
         if self.preferences is not None:
             pending.append(PreferenceTokens(self.preferences, part))
-        names = [reader.field.name for reader in (*self.ragged, *self.others)]
+        names = [reader.field.name for reader in (*self.ragged, *self.arrays, *self.others)]
         if names:
             checked = begin_check(part, names, self.pool, verify=options.verify)
             pending += [PendingValues(reader, part, checked) for reader in self.others]
             output, collates = options.output, fields.collates
+            pending += [PendingArrays(r, part, checked, collates[r.field.name], output) for r in self.arrays]
             for leader, led in self._led().items():
                 pending.append(PendingRagged(led, collates, part, checked, rows.led(leader), output))
         for name, decoder in self.elements.items():
@@ -437,7 +443,8 @@ def _start(
         ],
         preferences=preferences,
         ragged=[reader for reader in readers if reader.field.traits.is_ragged],
-        others=[reader for reader in readers if not (reader.field.traits.is_tokens or reader.field.traits.is_ragged)],
+        arrays=[reader for reader in readers if reader.field.traits.is_npy],
+        others=[reader for reader in readers if not _is_joined(reader.field.traits)],
         elements={name: decoder(field) for name, field in elements.items()},
         lists=lists,
         picked=picked,
@@ -452,6 +459,11 @@ def _grids(pending: Sequence[PendingFields], picture: str, count: int) -> Pictur
             return each.pictures
     rows = next(each for each in pending if isinstance(each, PendingRowFields))
     return rows.grids(picture), np.arange(count + 1, dtype=np.int64)
+
+
+def _is_joined(traits: Traits) -> bool:
+    """Whether a batch has values as ``collate=`` says."""
+    return traits.is_tokens or traits.is_ragged or traits.is_npy
 
 
 def _joint_collate(how: object) -> PreferenceCollate | None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.dataset.fast_dataset import FastDataset, sample_placement
@@ -72,7 +73,9 @@ class PlainProducer:
         collate = _ArrayCollate if output is Output.ARRAYS else FieldCollate
         self._fields = collate(dataset, preference or context.rows or None)
         traits = dataset.reader.field.traits
-        has_own_collate = dataset.form.is_joint or traits.is_ragged or traits.is_json or bool(dataset.lists)
+        has_own_collate = (
+            dataset.form.is_joint or traits.is_ragged or traits.is_npy or traits.is_json or bool(dataset.lists)
+        )
         self._default = self._fields.collate if has_own_collate else output.joined
         self._options = context.options
         self._executor = PerProcess(partial(ThreadPoolExecutor, context.options.threads, thread_name_prefix="fastio"))
@@ -195,6 +198,9 @@ class _ArrayCollate(FieldCollate):
         if is_tensor(value):
             return np.asarray(value)
         return list(map(self._listed, value)) if type(value) is list else value
+
+    def _of(self, array: NDArray[Any]) -> Any:
+        return array
 
     def _stacked(self, values: Sequence[Any]) -> Any:
         return Output.ARRAYS.joined(values)

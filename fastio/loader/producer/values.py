@@ -18,14 +18,16 @@ from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.errors import SampleError
 from fastio.loader.output import Output
-from fastio.loader.producer.batch_part import BatchPart, collate_lengths
+from fastio.loader.producer.batch_part import BatchPart, collate_lengths, collate_shapes
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.store.files.fetch import joined_spans
 from fastio.transforms.batch.mosaic import Pieces
 from fastio.transforms.frames import Frames, FramesByMember, Rows, find_mismatches, move_targets
+from fastio.types.npy import npy_array
 from fastio.types.spans import Spans
 
 __all__ = [
+    "PendingArrays",
     "PendingRagged",
     "PendingValues",
     "begin_check",
@@ -123,9 +125,34 @@ class PendingValues:
         self._checked.cancel()
 
 
+class PendingArrays(PendingValues):
+    """A field of arrays that differ in other sizes than the first, collated as ``how`` says."""
+
+    def __init__(self, reader: RowReader, part: BatchPart, checked: CheckedValues, how: Collate, output: Output) -> None:
+        super().__init__(reader, part, checked)
+        self._how, self._output = how, output
+
+    def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
+        """See PendingFields."""
+        indices = self._part.indices if kept is None else self._part.indices[kept]
+        ((name, arrays),) = super().values(kept).items()
+        store = self._reader.store
+        return {
+            name: collate_shapes(
+                arrays,
+                self._reader.field,
+                self._how,
+                self._output,
+                key_of=lambda at: repr(store.keys(indices[[at]])[0]),
+            )
+        }
+
+
 def _converter(reader: RowReader) -> Callable[[NDArray[np.uint8]], Any]:
-    """Return what makes a value of its bytes, or raises ValueError."""
+    """Return what makes a value of its bytes, or raises ValueError; of arrays over the same memory."""
     traits = reader.field.traits
+    if traits.is_npy:
+        return lambda data: npy_array(reader.field, data.data)
     if traits.is_text:
         return _text
     return _document if traits.is_json else np.ndarray.tobytes

@@ -166,10 +166,14 @@ def _payload_words(field: Mapping[str, Any]) -> str:
     '0 to 4 rows'
     >>> _payload_words({"elements": {"min": 0, "max": 3}, "unit": "tokens", "length": {"min": 1, "max": 9}})
     '0 to 3 a sample: 1 to 9 tokens'
+    >>> _payload_words({"axes": [{"min": 16, "max": 16}, {"min": 32, "max": 48}]})
+    '16 x 32 to 48'
     """
     if field.get("elements"):
         words = _payload_words({name: value for name, value in field.items() if name != "elements"})
         return f"{_range(field['elements'])} a sample{f': {words}' if words else ''}"
+    if "axes" in field:
+        return " x ".join(map(_range, field["axes"]))
     if "kinds" in field:
         kinds = ", ".join(f"{number(count)} {kind}" for kind, count in field["kinds"].items())
         sides = [f"{side} {_range(field[side])}" for side in ("height", "width") if field[side]]

@@ -17,14 +17,10 @@ like, because ``label`` is the column.
 
 from __future__ import annotations
 
-import io
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
-from tokenize import TokenError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +29,7 @@ from fastio.store.foreign.scan import BLOCK
 from fastio.store.formats.format import NPY
 from fastio.store.index.sealed import Shard
 from fastio.types.field_types import field_of
+from fastio.types.npy import npy_head
 from fastio.types.picture_kinds import PNG_SIGNATURE, is_picture_extension
 from fastio.types.schema import RAW, Field, Schema
 
@@ -56,7 +53,6 @@ HEAD_BYTES = BLOCK - 1  # of a member: a header of an array takes less than a bl
 _TEXTS = ("txt", "text", "transcript")
 _DOCUMENTS = ("json", "jsn")
 _MASK_WORDS = {"mask", "masks", "seg", "segmentation"}
-_NPY_MAGIC = b"\x93NUMPY"
 _GREY, _PALETTE = 0, 3  # colour types of PNG
 
 
@@ -184,7 +180,7 @@ def _retyped(shard: Shard, field: Field) -> Shard:
 
 def _array(name: str, heads: Iterator[bytes], sizes: NDArray[np.int64]) -> Typed:
     """Arrays, ragged arrays, or bytes if their types differ."""
-    headers = [_npy(head, size) for head, size in zip(heads, sizes.tolist(), strict=True)]
+    headers = [npy_head(head, size) for head, size in zip(heads, sizes.tolist(), strict=True)]
     problems = {i: f"has a field {name!r} that {each}" for i, each in enumerate(headers) if isinstance(each, str)}
     good = [each for each in headers if not isinstance(each, str)]
     kinds = {(each.dtype, each.shape) for each in good}
@@ -198,43 +194,6 @@ def _array(name: str, heads: Iterator[bytes], sizes: NDArray[np.int64]) -> Typed
             field = field_of(name, (dtypes.pop(), (None, *(rows.pop() or ()))))
     prefixes = [0 if isinstance(each, str) or not field.traits.is_plain else each.size for each in headers]
     return Typed(field, np.array(prefixes, np.int64), problems)
-
-
-@dataclass(frozen=True, slots=True)
-class _Npy:
-    """What the header of an npy file says; an empty dtype for arrays that a field of arrays cannot hold."""
-
-    size: int  # of the header
-    dtype: str
-    shape: tuple[int, ...]
-
-
-def _npy(head: bytes, size: int) -> _Npy | str:
-    """The header of an npy file of ``size`` bytes that begins like this; a sentence if it is none."""
-    if not head.startswith(_NPY_MAGIC) or len(head) < 12:
-        return "is not an npy file"
-    width = 2 if head[6] == 1 else 4
-    stop = 8 + width + int.from_bytes(head[8 : 8 + width], "little")
-    if stop > len(head):
-        return "is not an npy file" if stop > size else _Npy(0, "", ())
-    header = _parsed(head[:stop])
-    if isinstance(header, str) or not header.dtype:
-        return header
-    expected = stop + math.prod(header.shape) * np.dtype(header.dtype).itemsize
-    return header if expected == size else f"is an npy file of {size} bytes, expected {expected} by its header"
-
-
-@lru_cache(maxsize=4096)
-def _parsed(header: bytes) -> _Npy | str:
-    file = io.BytesIO(header)
-    try:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
-        shape, is_fortran, dtype = read(file)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError) as exc:
-        return f"has a damaged npy header: {str(exc).splitlines()[0][:80]}"
-    is_plain = dtype.kind in "biufc" and not dtype.str.startswith(">") and not (is_fortran and len(shape) > 1)
-    return _Npy(len(header), dtype.str if is_plain else "", tuple(shape))
 
 
 def _mask_depths(heads: Iterator[bytes]) -> set[int]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +14,7 @@ from fastio.store.index.seal import Place, ReadBytes, SealAt
 from fastio.store.index.sealed import Shard
 from fastio.store.write.atomic import PartialFile
 from fastio.store.write.spool import Rows
+from fastio.types.npy import npy_header
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import ListSpans, Spans
 
@@ -39,7 +38,6 @@ __all__ = [
     "imports",
     "listed_names",
     "main_picture",
-    "npy_header",
     "npy_prefix",
     "of_bytes",
     "readers",
@@ -186,7 +184,7 @@ def has_many_fields(schema: Schema) -> bool:
         len(schema.payload) > 1
         or schema.is_per_sample
         or bool(schema.lists)
-        or any(f.traits.is_json or f.traits.is_ragged for f in schema.payload)
+        or any(f.traits.is_json or f.traits.is_ragged or f.traits.is_npy for f in schema.payload)
     )
 
 
@@ -230,6 +228,8 @@ def of_bytes(field: Field) -> str:
         return "bytes.decode"
     if traits.is_json:
         return "json.loads"
+    if traits.is_npy:
+        return "lambda value: np.load(io.BytesIO(value))"
     if not traits.is_plain:
         return "bytes"
     shape = ", ".join("-1" if size is None else str(size) for size in field.shape)
@@ -272,18 +272,10 @@ def element_suffix(field: Field, position: int, picture: str) -> str:
 NPY = "npy"  # the extension
 
 
-@lru_cache(maxsize=4096)
-def npy_header(dtype: str, shape: tuple[int | None, ...]) -> bytes:
-    """Return the header: 128 bytes for all shapes that tokens or small arrays have, so what follows is aligned."""
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": shape})
-    return buffer.getvalue()
-
-
 def npy_prefix(field: Field, size: int) -> bytes:
     """Return what stands before a field's value of ``size`` bytes in a file of its own: a header, or nothing."""
     field = field.element
-    if field.traits.extension != NPY:
+    if field.traits.extension != NPY or field.traits.is_npy:
         return b""
     if field.traits.is_ragged:
         return npy_header(field.dtype, (size // field.unit_bytes if field.unit_bytes else 0, *field.shape[1:]))

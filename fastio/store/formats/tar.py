@@ -9,7 +9,7 @@ A shard, in blocks of 512 bytes (a member is its ustar header, its bytes, zeros 
     dog/0001.mask.png           any further picture: its field's name, and the extension of its content
     dog/0001.weight.json        any other column: "NaN", "Infinity", "-Infinity" as strings, complex numbers as
                                 [real, imaginary]; fastio itself reads columns from the index, bit by bit
-    dog/0001.depth.npy          RAW, RAGGED: an npy file, the span points behind its header
+    dog/0001.depth.npy          RAW, RAGGED: an npy file, the span points behind its header; ARRAY: the whole file
     dog/0001.tokens.npy         TOKENS: the same, one dimension, as long as the sample (alone: see ``tar.py``)
     dog/0001.txt                TEXT of the name ``text``, UTF-8; others are called .caption.txt
     dog/0001.json               JSON of the name ``json``; others are called .objects.json
@@ -79,7 +79,6 @@ from fastio.store.formats.format import (
     has_many_fields,
     listed_names,
     main_picture,
-    npy_header,
     npy_prefix,
     sample_order,
 )
@@ -98,6 +97,7 @@ from fastio.store.index.seal import Place, always_at
 from fastio.store.index.sealed import Shard
 from fastio.store.write.atomic import PartialFile
 from fastio.store.write.spool import Rows
+from fastio.types.npy import npy_header
 from fastio.types.picture_kinds import extension_of, picture_extensions
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
@@ -250,7 +250,7 @@ def _suffix(field: Field) -> str:
 
 def _prefixes(field: Field, sizes: NDArray[np.int64]) -> Spans:
     """Return what precedes values of these sizes."""
-    if field.traits.extension != NPY:
+    if field.traits.extension != NPY or field.traits.is_npy:
         return _joined([b""] * len(sizes))
     kinds, which = np.unique(sizes, return_inverse=True)
     of_kinds = _joined([npy_prefix(field, size) for size in kinds.tolist()])

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32, name_hashes
 from fastio.errors import SchemaError
-from fastio.store.formats.format import Ending, npy_header
+from fastio.store.formats.format import Ending
 from fastio.store.index.seal import SEAL_SIZE, Place
 from fastio.store.write.atomic import PartialFile
 from fastio.store.write.keys import UniqueNames, key_pieces
 from fastio.store.write.spool import Rows, array_bytes, write_array
+from fastio.types.npy import npy_header
 from fastio.types.picture_kinds import is_picture_extension
 from fastio.types.schema import are_plain_paths, is_plain_path
 

@@ -3,7 +3,7 @@ Writes zip archives of stored members, which zipfile, numpy and every file manag
 
     dog/0001.jpg                a local header, then the bytes: the member is called as the sample's key
     dog/0001.jpg.mask.png       any further picture: its field's name, and the extension of its content
-    dog/0001.jpg.depth.npy      RAW, RAGGED: an npy file, the span points behind its header
+    dog/0001.jpg.depth.npy      RAW, RAGGED: an npy file, the span points behind its header; ARRAY: the whole file
     dog/0001.jpg.images.0.jpg   the elements of a field of lists, ``images.0.jpg``, ``images.1.jpg`` and so on
     dog/0001.jpg.caption        BYTES, by the name of the field; .caption.txt: TEXT; .objects.json: JSON; .ids.npy:
                                 TOKENS beside others
@@ -75,7 +75,6 @@ from fastio.store.formats.format import (
     imports,
     listed_names,
     main_picture,
-    npy_header,
     npy_prefix,
     readers,
 )
@@ -84,6 +83,7 @@ from fastio.store.index.seal import SEAL_SIZE, Place, ReadBytes, counts_name
 from fastio.store.write.atomic import PartialFile
 from fastio.store.write.keys import UniqueNames, key_pieces
 from fastio.store.write.spool import Rows, Spool, array_bytes, crc_of, write_array
+from fastio.types.npy import npy_header
 from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans

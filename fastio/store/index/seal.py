@@ -346,6 +346,8 @@ def expected_arrays(
             optional[f"{field.name}_shapes"] = Expected("<i4", (values, 3))
             optional[f"{field.name}_interval_counts"] = Expected("<u4", (values,), is_number=True)
             optional[f"{field.name}_intervals"] = Expected("<u4", (None,))
+        if field.element.traits.is_npy:
+            required[f"{field.name}_shapes"] = Expected("<i4", (values, len(field.shape)))
     for field in schema.columns:
         required[field.name] = Expected(field.dtype, (count, *_fixed(field)))
     return required, optional

@@ -217,7 +217,7 @@ class SealedStore:
         return columns[field].all()
 
     def shapes(self, field: str) -> NDArray[np.int32]:
-        """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown. Read-only."""
+        """Return the sizes of pictures, zeros if unknown, or the shapes of arrays: see SampleStore. Read-only."""
         index = self._with_payload(field).index
         known = index.shapes.get(field)
         return _unknown(len(index.starts[field])) if known is None else known.all()

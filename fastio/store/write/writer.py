@@ -30,6 +30,7 @@ from fastio.store.protocol import SampleBatch
 from fastio.store.write.atomic import COMPLETE, PartialFile, undisturbed, writing
 from fastio.store.write.keys import KeyLedger, KeyRange
 from fastio.store.write.spool import Rows, Spool, array_bytes, blocks_of, narrowed
+from fastio.types.npy import npy_shape
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import ListSpans, Spans, sums_of
 
@@ -458,7 +459,20 @@ def _checked_values(
         shapes = np.zeros((len(keys), 3), np.int32) if shapes is None else shapes
         arrays[f"{field.name}_interval_counts"] = _interval_counts(field, spans)
         arrays[f"{field.name}_shapes"] = _exact(f"{field.name} (shapes)", shapes, dtype="<i4", shape=(len(keys), 3))
+    if field.element.traits.is_npy:
+        arrays[f"{field.name}_shapes"] = _array_shapes(field, spans, keys)
     return arrays
+
+
+def _array_shapes(field: Field, spans: Spans, keys: Sequence[str]) -> NDArray[np.int32]:
+    """Return the shapes that arrays tell. Raises SchemaError for a value that is no such array."""
+    shapes = np.empty((len(keys), len(field.shape)), "<i4")
+    for row, (key, view) in enumerate(zip(keys, spans.views(), strict=True)):
+        try:
+            shapes[row] = npy_shape(field.element, view.data)
+        except (ValueError, OverflowError) as exc:
+            raise SchemaError(f"field {field.name!r} of {key!r}: is {exc}") from exc
+    return shapes
 
 
 def _check_counts(field: Field, lists: ListSpans, count: int) -> None:

@@ -1,4 +1,7 @@
-"""Stores of lists through every converter and back: none shortened, each difference named with its place."""
+"""
+Stores of lists, and of arrays of several free sizes, through every converter and back: none shortened, each difference
+named with its place.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +42,16 @@ FIELDS = {
     "latents": "float16[2,3][*]",
     "boxes": "float32[*,4][*]",
     "sounds": "bytes[*]",
+    "vae": "float16[2,*,*]",
+    "maps": "int32[*,*][*]",
+    "depth": "float32[*,*]?",
     "chat": "json",
     "score": "float",
     "label": "label",
 }
 PICTURES = [picture(i, kind=("PNG", "JPEG")[i % 2]) for i in range(4)]
 MASKS = [picture(i, mode="L") for i in range(2)]
+VAE = [np.random.default_rng(i).normal(size=(2, 1 + i, 4 - i)).astype("f2") for i in range(4)]
 FORMATS = ("lmdb", "h5", "tar", "zip")
 
 
@@ -64,6 +71,9 @@ def sample(draw: random.Random, number: int) -> dict[str, Any]:
         "latents": some([np.array([[0.1, 2, 3], [4, np.inf, -0.0]], "f2") * i for i in (1, 2)]),
         "boxes": some([np.arange(4.0 * i, dtype="f4").reshape(i, 4) / 3 for i in range(3)]),
         "sounds": some((b"\0\1", b"RIFF")),
+        "vae": draw.choice(VAE),
+        "maps": some([np.full((i, 3 - i), i, "i4") for i in range(4)]),
+        "depth": draw.choice((None, VAE[0][0].astype("f4"), VAE[1][1].astype("f4"))),
         "chat": draw.choice(([{"from": "human", "value": "<image>"}], {"a": None}, None, "text")),
         "score": draw.random(),
         "label": number % 3,

@@ -21,6 +21,7 @@ from PIL import Image
 from fastio.store import FORMATS, SampleBatch, create_store, open_store
 from fastio.store.index.verify import verify_store
 from fastio.types.field_types import field_of
+from fastio.types.npy import npy_file
 from fastio.types.schema import BYTES, Field, Schema
 from tests.store.build import make_spans, read_all
 from tests.store.list_conformance import list_batch
@@ -35,6 +36,7 @@ TYPES = {
     "boxes": "xyxy",
     "kinds": "int64[*] per boxes",
     "embedding": "float32[2,2]",
+    "latent": "float16[2,*,*]",
     "ids": "tokens16",
     "blob": "bytes",
     "label": "label",
@@ -69,6 +71,7 @@ def sample(i: int) -> dict[str, Any]:
         "boxes": np.arange(4 * i, dtype="<f4").reshape(i, 4),
         "kinds": np.arange(i, dtype="<i8"),
         "embedding": np.full((2, 2), i, "<f4"),
+        "latent": np.arange(2.0 * i * (i + 1), dtype="<f2").reshape(2, i, i + 1),
         "ids": np.arange(i + 1, dtype="<u2"),
         "blob": b"\0\1\2" + bytes([i]),
         "label": i - 1,
@@ -82,6 +85,8 @@ def stored(value: Any) -> bytes:
         return value.encode()
     if isinstance(value, (dict, list)):
         return json.dumps(value).encode()
+    if isinstance(value, np.ndarray) and value.ndim == 3:
+        return npy_file(value)
     return bytes(value.tobytes()) if isinstance(value, np.ndarray) else bytes(value)
 
 
@@ -135,7 +140,7 @@ def test_members_of_a_tar(store: str) -> None:
     with tarfile.open(store) as tar:
         members = [name for name in tar.getnames() if not name.startswith("__fastio__/")]
     ends = ["mask.png", "jpg", "caption.txt", "txt", "objects.json", "json", "boxes.npy", "kinds.npy"]
-    ends += ["embedding.npy", "ids.npy", "blob", "cls", "weight.json"]
+    ends += ["embedding.npy", "latent.npy", "ids.npy", "blob", "cls", "weight.json"]
 
     assert [f"{stem}.{end}" for stem in ("dog/0001", "dog/a%2Eb", "000007") for end in ends] == members
 
@@ -165,7 +170,7 @@ def test_members_of_a_zip(store: str) -> None:
         assert archive.testzip() is None
         members = [name for name in archive.namelist() if not name.startswith("__fastio__/")]
     ends = [".mask.png", "", ".caption.txt", ".text.txt", ".objects.json", ".json.json", ".boxes.npy", ".kinds.npy"]
-    ends += [".embedding.npy", ".ids.npy", ".blob"]
+    ends += [".embedding.npy", ".latent.npy", ".ids.npy", ".blob"]
 
     assert [f"{key}{end}" for key in KEYS for end in ends] == members
 
@@ -223,6 +228,7 @@ LISTED = {
     "captions": "text[*]",
     "control": "image?",
     "ids": "tokens16[*]",
+    "latents": "float16[2,*,*][*]",
     "blobs": "bytes[*]",
     "label": "label",
 }
@@ -236,6 +242,7 @@ def listed_sample(i: int) -> dict[str, Any]:
         "captions": [f"Käfer {i}, {j}" for j in range(2 * i)] if i != 1 else [],
         "control": [png("L", i)] if i != 1 else [],
         "ids": [np.arange(j + 1, dtype="<u2") for j in range(i)] if i != 1 else [],
+        "latents": [np.full((2, i, 3), j, "<f2") for j in range(i)] if i != 1 else [],
         "blobs": [b"", b"\0\1"] if i != 1 else [],
         "label": i,
     }
@@ -259,6 +266,11 @@ def lists(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(path)
 
 
+def plain_lists(values: dict[str, Any]) -> dict[str, Any]:
+    """The same values in types that compare."""
+    return {**values, **{name: [each.tolist() for each in values[name]] for name in ("ids", "latents")}}
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_plain_library_reads_lists(lists: str) -> None:
     """What `fastio info` prints gives lists of the elements, without fastio."""
@@ -268,8 +280,8 @@ def test_the_plain_library_reads_lists(lists: str) -> None:
     exec(compile(code, "formats.md", "exec"), names)
     columns = names.get("columns", {})
     samples = [{**s, **{k: v[i] for k, v in columns.items()}} for i, s in enumerate(names["samples"])]
-    found = [{**each, "ids": [ids.tolist() for ids in each["ids"]]} for each in samples]
-    expected = [{**listed_sample(i), "ids": [ids.tolist() for ids in listed_sample(i)["ids"]]} for i in range(3)]
+    found = [plain_lists(each) for each in samples]
+    expected = [plain_lists(listed_sample(i)) for i in range(3)]
 
     assert "fastio" not in code.replace("__fastio__", "")
     assert expected == found
@@ -282,7 +294,7 @@ def test_members_of_lists(lists: str) -> None:
     with tarfile.open(lists) if is_tar else zipfile.ZipFile(lists) as archive:
         names = archive.getnames() if isinstance(archive, tarfile.TarFile) else archive.namelist()
     last = ["images.0.jpg", "images.1.jpg", "images.2.jpg", *(f"captions.{i}.txt" for i in range(4)), "control.0.png"]
-    last += ["ids.0.npy", "ids.1.npy", "blobs.0", "blobs.1"]
+    last += ["ids.0.npy", "ids.1.npy", "latents.0.npy", "latents.1.npy", "blobs.0", "blobs.1"]
     found = [name for name in names if name.startswith("000007")]
 
     assert ["000007.png" if is_tar else "000007", *(f"000007.{each}" for each in last)] == found[: len(last) + 1]
