@@ -24,7 +24,6 @@ MAKERS = {
     "converters/pictures/raw.py": "--raw turns pictures into pixels",
     "fastio/dataset/window_store.py": "windows of such streams",
     "converters/sources/tokens.py": "streams of token ids that others wrote",
-    "converters/write/fields.py": "arrays that a program hands over",
     "converters/sources/tfrecord/source.py": "features of an Example",
     "converters/text/encode.py": "text, or the tokens made of it",
     "fastio/types/field_types.py": "types as users write them",
