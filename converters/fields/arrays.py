@@ -87,7 +87,7 @@ def as_array(field: Field, value: Any) -> NDArray[Any]:
 
 def common_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...]:
     """
-    Return the shape of a field that takes arrays of these shapes, of equally many axes: None for each size that differs.
+    Return the shape of a field that takes arrays of these shapes, of equally many axes: None for sizes that differ.
 
     >>> common_shape([(16, 32, 48), (16, 48, 32)])
     (16, None, None)

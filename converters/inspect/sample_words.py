@@ -49,8 +49,8 @@ def json_values(store: SampleStore, index: int) -> dict[str, Any]:
     Return the fields of one sample for JSON.
 
     Text, JSON documents, token ids, ragged arrays and columns by value; pictures, arrays of fixed shape and bytes by
-    their size, arrays of several free sizes by size and shape. Of a field of lists, a list of these, or null for a value that is missing. A document that is damaged
-    comes as text.
+    their size, arrays of several free sizes by size and shape. Of a field of lists, a list of these, or null for a
+    value that is missing. A document that is damaged comes as text.
     """
     values: dict[str, Any] = {}
     for field in store.schema.fields:

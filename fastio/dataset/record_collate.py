@@ -140,8 +140,8 @@ def collate_arrays(
             raise UnequalSizesError(
                 f"field {field.name!r}: arrays of different shapes in one batch: {key_of(0)} is {sizes[0]}, "
                 f"{key_of(other)} is {sizes[1]}",
-                f"collate={{{field.name!r}: 'pad'}} or 'list' takes them, and a ShapeBucketSampler makes batches of one "
-                "shape",
+                f"collate={{{field.name!r}: 'pad'}} or 'list' takes them, and a ShapeBucketSampler makes batches of "
+                "one shape",
             )
         return np.stack(arrays)
     shapes = np.array([array.shape for array in arrays])

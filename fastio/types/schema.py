@@ -127,8 +127,8 @@ class Field:
             )
         if traits.is_npy and None not in self.shape[1:]:
             raise SchemaError(
-                f"field {self.name!r}: codec {self.codec!r} is for arrays that differ in other sizes than the first, got "
-                f"{self.shape}"
+                f"field {self.name!r}: codec {self.codec!r} is for arrays that differ in other sizes than the first, "
+                f"got {self.shape}"
             )
         if traits.is_planar and not (self.is_raw_picture and len(self.shape) == 3):
             raise SchemaError(

@@ -104,8 +104,8 @@ def test_buckets_of_equal_shapes(path: Path) -> None:
 def test_other_shapes_are_named(path: Path) -> None:
     """Stacking arrays of different shapes names two samples, and what takes them."""
     words = (
-        "field 'latent': arrays of different shapes in one batch: {} is 4x3x5, {} is 4x5x3; collate={{'latent': 'pad'}} "
-        "or 'list' takes them, and a ShapeBucketSampler makes batches of one shape"
+        "field 'latent': arrays of different shapes in one batch: {} is 4x3x5, {} is 4x5x3; "
+        "collate={{'latent': 'pad'}} or 'list' takes them, and a ShapeBucketSampler makes batches of one shape"
     )
     with FastLoader(path, 3, collate={"latent": "stack"}) as loader, pytest.raises(UnequalSizesError) as caught:
         next(iter(loader))
@@ -189,7 +189,7 @@ def test_wrong_values(tmp_path: Path) -> None:
     """A value of other sizes is told with what was expected, and fields without a type are inferred."""
     with Writer(tmp_path / "a.lmdb", {"latent": "float16[4,*,*]"}) as out:
         out.write({"latent": LATENTS[0]})
-        with pytest.raises(SampleError, match=r"'latent' that is float32 of shape \(5, 2, 2\).*expected float16\[4,\*,"):
+        with pytest.raises(SampleError, match=r"is float32 of shape \(5, 2, 2\).*expected float16\[4,\*,"):
             out.write({"latent": np.zeros((5, 2, 2), "f4")})
     with Writer(tmp_path / "b.lmdb") as out:
         for latent in LATENTS:

@@ -26,9 +26,7 @@ from fastio.types.spans import ListSpans
 from tests.store.build import make_spans
 from tests.store.format_case import FormatCase
 
-SCHEMA = Schema(
-    (field_of("latent", "float16[2,*,*]"), field_of("maps", "int32[*,*][*]"), field_of("caption", "text"))
-)
+SCHEMA = Schema((field_of("latent", "float16[2,*,*]"), field_of("maps", "int32[*,*][*]"), field_of("caption", "text")))
 _LATENTS = arrays.arrays("<f2", st.tuples(st.just(2), st.integers(0, 9), st.integers(0, 9)))
 _MAPS = st.lists(arrays.arrays("<i4", st.tuples(st.integers(0, 4), st.integers(0, 40))), max_size=3)
 Sample = tuple[NDArray[Any], list[NDArray[Any]]]
@@ -54,7 +52,10 @@ def array_samples(count: int) -> list[Sample]:
     """Samples whose arrays differ in every free size."""
     rng = np.random.default_rng(3)
     return [
-        (rng.normal(size=(2, 4 + i % 5, 6 + i % 3)).astype("<f2"), [np.full((i % 4, 2 + j), i, "<i4") for j in range(i % 3)])
+        (
+            rng.normal(size=(2, 4 + i % 5, 6 + i % 3)).astype("<f2"),
+            [np.full((i % 4, 2 + j), i, "<i4") for j in range(i % 3)],
+        )
         for i in range(count)
     ]
 

@@ -266,9 +266,9 @@ def _columns(context: ProducerContext) -> dict[str, NDArray[Any]]:
 class _Machinery:
     """
     Begins batches: ``rows`` by ``decoders``, and of what Python must see, ``tokens``, ``preferences`` of prompts and
-    answers, ``ragged`` arrays, ``arrays`` of several free sizes, and ``others``, which are text, JSON and bytes; of fields of lists the rows of
-    ``elements``, and ``lists`` of anything else, of which ``picked`` are those that a Pick draws from. ``text`` is
-    packed with placeholders of the pictures.
+    answers, ``ragged`` arrays, ``arrays`` of several free sizes, and ``others``, which are text, JSON and bytes; of
+    fields of lists the rows of ``elements``, and ``lists`` of anything else, of which ``picked`` are those that a Pick
+    draws from. ``text`` is packed with placeholders of the pictures.
     """
 
     context: ProducerContext

@@ -128,7 +128,9 @@ class PendingValues:
 class PendingArrays(PendingValues):
     """A field of arrays that differ in other sizes than the first, collated as ``how`` says."""
 
-    def __init__(self, reader: RowReader, part: BatchPart, checked: CheckedValues, how: Collate, output: Output) -> None:
+    def __init__(
+        self, reader: RowReader, part: BatchPart, checked: CheckedValues, how: Collate, output: Output
+    ) -> None:
         super().__init__(reader, part, checked)
         self._how, self._output = how, output
 
