@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from fastio.errors import SchemaError
 from fastio.types.schema import (
+    ARRAYS_VERSION,
     BYTES,
     COLUMN,
     IMAGE,
-    LISTS_VERSION,
     PER_SAMPLE_VERSION,
     RAW,
     TEXT,
@@ -141,7 +141,7 @@ def test_twice_the_same_name() -> None:
 def test_newer_version() -> None:
     """A newer schema is refused as that."""
     with pytest.raises(SchemaError, match="upgrade fastio"):
-        Schema.from_json({"version": LISTS_VERSION + 1, "fields": []})
+        Schema.from_json({"version": ARRAYS_VERSION + 1, "fields": []})
 
 
 def test_ids_per_sample() -> None:
