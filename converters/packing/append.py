@@ -19,6 +19,7 @@ from fastio.converters.packing.plan import PackPlan, StreamPlan
 from fastio.converters.sources.derived import DerivedSource
 from fastio.converters.sources.source import Chunk, Scanned, Source, StreamedSource, is_streamed
 from fastio.errors import SchemaError, StoreError, StoreNotFound
+from fastio.store.beside.added import added_stores, names_joined
 from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.index.metadata import DescribedSamples, merged_metadata
@@ -115,12 +116,29 @@ def check_appended(
     """
     Raise SchemaError if the samples of a source cannot join a set: they have other fields, classes or tokens, or keys
     that the set has already. The keys of a stream are compared when they have been read, see ``check_new_keys``.
+
+    Fields that were added to the set are not those of its shards: a warning says which the new samples lack.
     """
+    added = [name for joined in added_stores(current.path) for name in names_joined(joined)]
+    adding = f"fastio add-field {current.path} {' '.join(added)} --from OTHER --append"
     if plan.schema != current.schema:
         fields, expected = (", ".join(map(str, schema.fields)) for schema in (plan.schema, current.schema))
+        message = f"{source.path}: would be packed as {fields}, but {current.path} holds {expected}"
+        beside = [field.name for field in plan.schema.fields if field.name in added]
+        if beside:
+            raise SchemaError(
+                f"{message}, and {', '.join(beside)} beside it: append without (--without {','.join(beside)}), then "
+                f"add the fields to the new samples: {adding}"
+            )
         raise SchemaError(
-            f"{source.path}: would be packed as {fields}, but {current.path} holds {expected}: the samples of one set "
-            "have the same fields: pack it the same way, or to a set of its own"
+            f"{message}: the samples of one set have the same fields: pack it the same way, or to a set of its own"
+        )
+    if added:
+        _LOG.warning(
+            "%s: the new samples lack %s, which were added to the set; until they have them, it does not open: %s",
+            current.path,
+            ", ".join(added),
+            adding,
         )
     count = 0 if is_streamed(source) else len(source)
     merged_metadata([part_of(current), DescribedSamples(source.path, source.metadata, count)])

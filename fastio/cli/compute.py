@@ -279,8 +279,7 @@ def add_field(  # noqa: PLR0913 - an option each
     if part is not None:
         click.echo(part_line(report, part))
     if not report.missing:
-        samples = counted(count, "sample")
-        click.echo(
-            f"{printable(store)}: added {', '.join(names)} to {samples} in {report.seconds:.2f} s: "
-            f"{printable(report.path)}, {size(report.store_bytes)}"
+        done = (
+            f" in {report.seconds:.2f} s: {printable(report.path)}, {size(report.store_bytes)}" if part is None else ""
         )
+        click.echo(f"{printable(store)}: added {', '.join(names)} to {counted(count, 'sample')}{done}")

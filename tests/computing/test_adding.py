@@ -40,6 +40,7 @@ def test_the_store_has_the_field(tmp_path: Path, name: str) -> None:
     check(path)
     assert ["image", "label", "latents", "views"] == [field.name for field in FastDataset(path).store.schema.fields]
     assert [i % 3 for i in range(COUNT)] == [len(each["views"]) for each in FastDataset(path)]
+    assert path == FastDataset(path).store.path
     assert f"FastDataset('{path}')" in run("info", path)
     described = json.loads(run("info", path, "--json"))
     assert {"latents", "views"} <= set(described["fields"])

@@ -51,6 +51,25 @@ def test_a_set_that_grows(tmp_path: Path) -> None:
         add_field(single, "latents", tmp_path / "l.h5", append=True)
 
 
+def test_what_is_appended_without_fields(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Samples that bring the field in their own store are refused; those without it are added, and a line says so."""
+    path, source = photos(tmp_path / "p-%03d.tar", 14), latents(tmp_path / "l.h5")
+    add_field(path, "latents", source, allow="extra")
+    more = tmp_path / "more.tar"
+    with Writer(more, {"image": "image", "label": "label"}) as out:
+        for number in range(14, COUNT):
+            out.write({"image": picture(number), "label": number}, key=KEYS[number])
+    add_field(more, "latents", source, allow="extra")
+    said = run("pack", more, path, "--append", code=1)
+    assert "and latents beside it: append without (--without latents), then add the fields to the new samples" in said
+    assert "p.fastio-set latents --from OTHER --append" in said
+    check(path, 14)
+    run("pack", more, path, "--append", "--without", "latents")
+    assert "the new samples lack latents, which were added to the set" in caplog.text
+    run("add-field", path, "latents", "--from", more, "--append")
+    check(path)
+
+
 def test_parts_add_the_same_field(tmp_path: Path) -> None:
     """In any order: the bytes that one process writes; without one of them, it is named, and the store as it was."""
     path, other = photos(tmp_path / "p-%03d.tar"), str(tmp_path / "q-%03d.tar")

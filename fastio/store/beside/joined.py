@@ -244,7 +244,8 @@ def _join(
         for store, table, own_rows in zip(stores, names, rows, strict=True)
     ]
     again = _SideBySide(tuple(map(tuple, groups)), allowed, tuple(renamed.items()), stems)
-    return BesideStore(members, again=again, stems=stems)
+    path = " + ".join(store.path for store, *_ in groups)
+    return BesideStore(members, again=again, path=path, stems=stems)
 
 
 def _kept(matches: Sequence[KeyMatch]) -> NDArray[np.int64] | None:
@@ -412,10 +413,12 @@ class BesideStore:
 
     format = "beside"
 
-    def __init__(self, members: Sequence[Member], *, again: Callable[[], BesideStore], stems: bool = False) -> None:
+    def __init__(
+        self, members: Sequence[Member], *, again: Callable[[], BesideStore], path: str, stems: bool = False
+    ) -> None:
         self.members = tuple(members)
         self._again, self._stems = again, stems
-        self.path = " + ".join(member.store.path for member in members)
+        self.path = path
         self.schema = Schema(tuple(_fields(members)))
         first = members[0]
         self._count = len(first.store) if first.rows is None else len(first.rows)
@@ -633,7 +636,8 @@ def end_to_end(
         )
         kept = {name: each for name, each in called.items() if each in joined.schema}
         members.append(Member(joined, kept, _rows_of(own)))
-    return BesideStore(members, again=_EndToEnd(tuple(stores), tuple(fields), has_classes))
+    path = " + ".join(member.store.path for member in members)
+    return BesideStore(members, again=_EndToEnd(tuple(stores), tuple(fields), has_classes), path=path)
 
 
 @dataclass(frozen=True, slots=True)
