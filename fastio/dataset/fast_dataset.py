@@ -308,8 +308,12 @@ class FastDataset(Dataset[Any]):
                 value = value if transform is None else transform(value)
                 return value, label if self.target_transform is None else self.target_transform(label)
             sample = self._sample(row)
-            if self.form.is_joint and isinstance(transform, FieldTransform):  # which is told what fields samples have
-                transform = transform.for_fields(self.store.schema[name] for name in self.form.names)
+            if isinstance(transform, FieldTransform):  # which is told what fields samples have
+                fields = (self.store.schema[name] for name in self.form.names)
+                if self.form.is_joint:
+                    return transform.for_fields(fields)(sample)
+                if self.lists:
+                    return transform.for_fields(fields)((sample,))[0]
             return sample if transform is None else transform(sample)
         except Exception as exc:
             if isinstance(exc, SampleError) and exc.index == -1:  # a transform said so, which does not know the sample

@@ -354,8 +354,9 @@ class FieldCollate:
 
     def _decoded(self, name: str, value: Any) -> Any:
         if name in self._elements and type(value) is list:
-            is_mask = self._elements[name].element.traits.is_mask
-            return [self._pixels(e, is_mask=is_mask) if isinstance(e, Image.Image) else e for e in value]
+            return [self._decoded(name, element) for element in value]  # perhaps of views, which are lists again
+        if name in self._elements and isinstance(value, Image.Image):
+            return self._pixels(value, is_mask=self._elements[name].element.traits.is_mask)
         if name in self._masks and isinstance(value, Image.Image):
             return self._pixels(value, is_mask=True)
         return value if name in self._lists else self._plain(value)
@@ -419,7 +420,10 @@ class FieldCollate:
         return field.is_optional or all(type(value) is list for value in values)
 
     def _joined_elements(self, name: str, values: Sequence[Any]) -> Any:
-        field = self._elements[name]
+        field, how = self._elements[name], self._rows[name]
+        if _are_views(field, values):
+            views = [self._joined_elements(name, view) for view in zip(*values, strict=True)]
+            return ([rows for rows, _ in views], views[0][1]) if how in ("flat", "pad") else views
         lists = [[] if value is None else [value] for value in values] if field.is_optional else values
         counts = np.array([len(each) for each in lists], np.int64)
         every = list(chain.from_iterable(lists))
@@ -455,6 +459,11 @@ def _has_rows(field: Field) -> bool:
 def has_element_rows(field: Field) -> bool:
     """Whether values are lists of pictures, masks or arrays of one shape, which become rows."""
     return field.is_list and field.element.traits.has_rows
+
+
+def _are_views(field: Field, values: Sequence[Any]) -> bool:
+    """Whether each of these values of samples is a list of its views."""
+    return all(type(v) is list and bool(v) and (field.is_optional or type(v[0]) is list) for v in values)
 
 
 def _any_element(field: Field) -> NDArray[Any]:

@@ -194,6 +194,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     context = _context(stages, options, work, delivery)
     context = replace(context, clips=clips, steps=steps, seed=seed, picks=pixels.picks)
     context = _with_parts(context, selection, options)
+    _check_picked_pairs(base, pixels, context.field_options.leaders)
     reads_store = pixels.cache is None
     late_crop = next(filter(None, map(_late_crop, stages.every_later)), "")
     values = {**stages.described, "quality": pixels.quality, **_described(base)}
@@ -759,6 +760,19 @@ def _check_picks(dataset: FastDataset, pixels: PixelOptions) -> None:
                 )
 
 
+def _check_picked_pairs(dataset: FastDataset, pixels: PixelOptions, leaders: Mapping[str, str]) -> None:
+    """Raise SchemaError for a Pick of a list without that whose elements it moves with, or the other way round."""
+    picks = {name: pick for pick in pixels.picks for name in pick.fields}
+    for name, leader in leaders.items():
+        if not {name, leader} <= {*dataset.lists} or picks.get(name) is picks.get(leader):
+            continue
+        pick = picks.get(name) or picks.get(leader)
+        raise SchemaError(
+            f"{dataset.store.path}: each element of {name!r} moves with {leader!r}, but {pick!r} picks from one of the "
+            f"two: write Pick({leader!r}, {name!r})"
+        )
+
+
 def _element_counts(dataset: FastDataset, name: str) -> NDArray[np.int64]:
     """Return how many elements each sample has in a field: one, if it is none of lists."""
     return dataset.lists[name].counts if name in dataset.lists else np.ones(len(dataset.store), np.int64)
@@ -776,10 +790,6 @@ def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
         "cache=": (pixels.cache is not None, one),
         "decode=": (pixels.decode != "cpu", one),
         str(steps[0] if steps else ""): (bool(steps), "its pieces are of one picture a sample each"),
-        "transforms= with masks in lists": (
-            bool(pixels.transforms or pixels.by_field) and any(f.element.traits.is_mask for f in lists),
-            "it is not known with which picture each mask moves",
-        ),
     }
     reason, why = next(((what, why) for what, (is_there, why) in unfit.items() if is_there), (None, ""))
     if reason is not None:

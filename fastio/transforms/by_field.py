@@ -8,11 +8,12 @@ from typing import Any
 
 from fastio.errors import SchemaError
 from fastio.transforms.compose import Compose
+from fastio.transforms.joint import is_picture_field
 from fastio.transforms.transform import BaseTransform, LoaderTransform
 from fastio.types.options import explains_fields, explains_names
 from fastio.types.schema import Field
 
-__all__ = ["ByField", "ByFraction"]
+__all__ = ["ByField", "ByFraction", "leader_of"]
 
 AnyTransform = BaseTransform | Callable[[Any], Any]
 Names = str | tuple[str, ...]
@@ -87,7 +88,6 @@ class ByField:
         known = {name: field.element for name, field in fields.items()}
         pictures = [name for name, field in known.items() if field.traits.is_picture or field.is_raw_picture]
         masks = [name for name in pictures if known[name].traits.is_mask]
-        images = [name for name in pictures if name not in masks and not fields[name].is_list]
         movable = [*pictures, *(name for name, field in known.items() if field.geometry)]
         for name in (name for key in self.lists for name in key):
             if name not in movable:
@@ -100,16 +100,22 @@ class ByField:
             if not any(name in pictures for name in key):
                 raise SchemaError(f"{where}: {', '.join(key)} move with a picture: name it in their key")
             is_apart = self.group(key[0]) == key and all(name in masks or name not in pictures for name in key)
+            images = [
+                name
+                for name in pictures
+                if name not in masks and (not fields[name].is_list or any(fields[each].is_list for each in key))
+            ]
             if is_apart and images and any(getattr(step, "draws", 0) for step in self.lists[key]):
                 raise SchemaError(
                     f"{where}: {', '.join(key)} would move apart from {', '.join(images)}: expected a mask in the key "
                     f"of its picture, as in ({images[0]!r}, {key[0]!r}): [...]"
                 )
-            lists = next((name for name in key if fields[name].is_list), None)
-            if lists is not None and len(key) > 1:
+            leader = leader_of([fields[name] for name in key])
+            alone = next((name for name in key if not fields[name].is_list), None)
+            if leader is not None and fields[leader].is_list and alone is not None:
                 raise SchemaError(
-                    f"{where}: {fields[lists]} are transformed each by itself, and not with those of "
-                    f"{', '.join(name for name in key if name != lists)}: give {lists!r} a key of its own"
+                    f"{where}: {alone!r} is one value a sample, but would move with {fields[leader]}: expected a "
+                    f"picture of the sample in its key, too, or lists alone: give {alone!r} a key of its own"
                 )
         left = [
             name for name in movable if not self.group(name) and (known[name].traits.is_mask or name not in pictures)
@@ -130,7 +136,9 @@ class ByField:
         steps = []
         for key in sorted(self.lists, key=len, reverse=True):
             owned = [field for field in known.values() if field.name in key or field.owner in key]
-            steps.append(Compose(self.lists[key]).for_fields(owned))  # type: ignore[arg-type] # which checks them
+            leader = leader_of(owned) or ""
+            led = {field.name: leader for field in owned if field.is_list and field.name != leader}
+            steps.append(Compose(self.lists[key]).for_key(owned, led))  # type: ignore[arg-type] # which checks them
         return _SampleSteps(tuple(known), steps)
 
     def __call__(self, sample: object) -> None:
@@ -138,6 +146,19 @@ class ByField:
         raise TypeError(
             "transforms by field are for samples that are a tuple or a dict: leave out fields=, or pass names"
         )
+
+
+def leader_of(fields: Sequence[Field]) -> str | None:
+    """
+    Return the field that those of a key move with: the first picture, or else the first list of pictures, mask or list
+    of masks; None if there is none of these.
+    """
+    kinds = [
+        [field.name for field in fields if field.is_list == is_list and test(field.element)]
+        for test in (is_picture_field, lambda element: element.traits.is_mask)
+        for is_list in (False, True)
+    ]
+    return next((names[0] for names in kinds if names), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ from fastio.transforms.batch.functions import PerBatch, PerSample
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.canvas import BoxRule, Canvas, CropRule, GeometryRule, PointRule, Rule
 from fastio.transforms.iou_crop import check_boxes
-from fastio.transforms.joint import JointTransform
+from fastio.transforms.joint import JointTransform, leaders_of_lists
 from fastio.transforms.matrices import Warp
 from fastio.transforms.program import check_channels, paint
 from fastio.transforms.transform import LoaderTransform, Transform
@@ -104,14 +104,20 @@ class Compose(Transform):
     def for_fields(self, fields: Iterable[Field]) -> JointTransform:
         """As Transform.for_fields."""
         fields = tuple(fields)
+        is_moving = any(isinstance(step, Transform) for step in self.transforms)
+        return self.for_key(fields, leaders_of_lists(fields, where="a sample") if is_moving else {})
+
+    def for_key(self, fields: Iterable[Field], leaders: Mapping[str, str]) -> JointTransform:
+        """As ``for_fields``, of which lists follow ``leaders``; ByField asks for those of a key."""
+        fields = tuple(fields)
         check_boxes(self, fields)
         moving = next((step for step in self.transforms if isinstance(step, PixelTransform) and step.moves), None)
-        targets = [field.name for field in fields if field.traits.is_mask or field.geometry or field.owner]
+        targets = [field.name for field in fields if field.element.traits.is_mask or field.geometry or field.owner]
         if moving is not None and targets:
             raise SchemaError(
                 f"{moving} would change pictures without {', '.join(targets)}, which cannot follow: drop it"
             )
-        return super().for_fields(fields)
+        return JointTransform(self, fields, leaders)
 
 
 class _Warps:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from fastio.lazy import torch
 from fastio.transforms.canvas import Canvas
-from fastio.transforms.joint import JointTransform, drawn
+from fastio.transforms.joint import JointTransform, drawn, leaders_of_lists
 from fastio.transforms.plain import PlainPicture
 from fastio.types.schema import Field
 
@@ -70,7 +70,8 @@ class Transform(BaseTransform, Protocol):
 
     def for_fields(self, fields: Iterable[Field]) -> JointTransform:
         """Return this transform for whole samples of these fields, dicts or tuples; FastDataset calls this."""
-        return JointTransform(self, tuple(fields))
+        fields = tuple(fields)
+        return JointTransform(self, fields, leaders_of_lists(fields, where="a sample"))
 
     def __call__(self, picture: Picture) -> Picture:
         return self.apply(picture, drawn(self.draws))

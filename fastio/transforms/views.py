@@ -10,6 +10,7 @@ from PIL import Image
 
 from fastio.errors import SchemaError
 from fastio.transforms.compose import Compose
+from fastio.transforms.joint import is_picture_field
 from fastio.transforms.transform import BaseTransform
 from fastio.types.options import explains_names
 from fastio.types.schema import Field
@@ -93,7 +94,7 @@ class Views:
 
 def check_fields(fields: Iterable[Field], *, where: str) -> None:
     """Raise SchemaError for masks, boxes and points: of which view would they be?"""
-    moved = [field.name for field in fields if field.traits.is_mask or field.role]
+    moved = [field.name for field in fields if field.element.traits.is_mask or field.role]
     if moved:
         raise SchemaError(
             f"{where}: {', '.join(moved)} would have to move with each view: leave "
@@ -103,7 +104,7 @@ def check_fields(fields: Iterable[Field], *, where: str) -> None:
 
 @dataclass(frozen=True)
 class _SampleViews:
-    """Views of the pictures of a sample; those of several pictures are drawn alike."""
+    """Views of the pictures of a sample, of lists a list for each view; those of several pictures are drawn alike."""
 
     views: Views
     fields: tuple[Field, ...]
@@ -112,7 +113,7 @@ class _SampleViews:
         names = [field.name for field in self.fields]
         values = sample if isinstance(sample, Mapping) else dict(zip(names, sample, strict=True))
         seen = [_steps(transforms).for_fields(self.fields)(values) for transforms in self.views.each]
-        pictures = [field.name for field in self.fields if field.traits.is_picture or field.is_raw_picture]
+        pictures = [field.name for field in self.fields if is_picture_field(field.element)]
         made = {**values, **{name: [each[name] for each in seen] for name in pictures}}
         return made if isinstance(sample, Mapping) else tuple(made.values())
 

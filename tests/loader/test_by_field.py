@@ -280,8 +280,11 @@ def test_what_does_not_go_by_field(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="views and repeats with transforms by field"):
         FastLoader(two, 4, transforms={"image": CROPS}, repeats=2)
     lists: Any = {("image", "images", "mask", "boxes", "control", "ref"): CROPS}
-    with pytest.raises(SchemaError, match="are transformed each by itself"):
-        FastLoader(path, 4, transforms=lists)
+    FastLoader(FastDataset(path), 4, transforms=lists).close()
+    with pytest.raises(
+        SchemaError, match="'mask' is one value a sample, but would move with lists of encoded pictures"
+    ):
+        FastLoader(FastDataset(path, fields=("images", "mask")), 4, transforms={("images", "mask"): CROPS})
     with pytest.raises(TypeError, match="a dict of fields and lists"):
         FastLoader(two, 4, transforms="image")  # type: ignore[arg-type]
     added = batches(two, {"image": CROPS, "control": [*CROPS, KeepGeometry()]})

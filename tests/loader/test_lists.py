@@ -335,7 +335,7 @@ def test_wrong_collates_of_lists(tmp_path: Path) -> None:
         assert 1 == len(list(loader))
 
 
-VIEWS = [(2, CROPS), (1, [RandomResizedCrop(12), Normalize([0.5] * 3, [0.25] * 3)])]
+VIEWS: list[Any] = [(2, CROPS), (1, [RandomResizedCrop(12), Normalize([0.5] * 3, [0.25] * 3)])]
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,10 +18,33 @@ from fastio.types.schema import Field
 
 __all__ = [
     "BatchPart",
+    "ElementChunk",
     "PendingFields",
     "collate_lengths",
     "collate_shapes",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ElementChunk:
+    """
+    The elements of a field of lists for a few batches, looked up at once: ``rows``, of which those of each sample begin
+    at ``firsts``, ``(samples + 1,)``. They may follow those of a ``leader``, which lie at ``positions`` among its own.
+
+    Samples that have another number of elements than the leader has none here; ``expected`` says how many these should
+    have, ``(samples,)``, -1 for all others.
+    """
+
+    rows: RowChunk
+    firsts: NDArray[np.int64]
+    leader: str | None = None
+    positions: NDArray[np.int64] | None = None
+    expected: NDArray[np.int64] | None = None
+
+    def part(self, samples: slice) -> tuple[slice, NDArray[np.int64]]:
+        """Return which elements these samples have, and where those of each begin among them."""
+        firsts = self.firsts[samples.start : samples.stop + 1]
+        return slice(int(firsts[0]), int(firsts[-1])), firsts - firsts[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +62,7 @@ class BatchPart:
     epoch: int
     checked: CheckedSamples
     is_proved: bool = False
-    elements: Mapping[str, RowChunk] = field(default_factory=dict)
+    elements: Mapping[str, ElementChunk] = field(default_factory=dict)
 
     def at(self, part: slice, *, is_proved: bool = False) -> BatchPart:
         """Return another batch of the chunk."""

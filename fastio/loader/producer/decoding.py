@@ -101,15 +101,15 @@ class RowField:
         values: EncodedValues,
         *,
         epoch: int,
-        leader: RowChunk | None = None,
+        leader: NDArray[np.int64] | None = None,
         boxes: KnownBoxes | None = None,
     ) -> RowChunk:
         """
         Return what these samples, which are in memory, decode to.
 
-        Pictures must have the sizes of the ``leader``, another field of the same samples, if there is one: those that
-        have not count as pictures with bad headers, unless they are cropped by fraction. ``boxes`` are those of the
-        samples, for transforms that look at them.
+        Pictures that follow others, which are stored in the shapes ``leader``, must have their sizes: those that have
+        not count as pictures with bad headers, unless they are cropped by fraction. ``boxes`` are those of the samples,
+        for transforms that look at them.
         """
         reader, fused = self.reader, self.fused
         if fused is None and reader.row_shape is not None:
@@ -119,10 +119,10 @@ class RowField:
             shapes = stored = _with_channels(stored)
         planned = differs = sizes = None
         others: tuple[View, ...] | None = ()
-        if leader is not None and leader.stored is not None and fused is not None and self.by_fraction:
-            sizes = np.column_stack((leader.stored[:, :2], stored[:, 2]))
-        elif leader is not None and leader.stored is not None and fused is not None:
-            other = (stored[:, :2] != leader.stored[:, :2]).any(axis=1)
+        if leader is not None and fused is not None and self.by_fraction:
+            sizes = np.column_stack((leader[:, :2], stored[:, 2]))
+        elif leader is not None and fused is not None:
+            other = (stored[:, :2] != leader[:, :2]).any(axis=1)
             if other.any():
                 differs = other
                 shapes = stored = np.where(differs[:, None] & _SIDES, 0, stored)
@@ -565,6 +565,11 @@ class DecodingRows:
         self._pending: Future[PendingRows | None] | None = None
         if decoder.pillow.has_begun:  # most stores have no picture for Pillow: their batches need no other thread
             self._pending = decoder.pillow.call_later(self._settle)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the array that the rows are in, of the first view if there are several."""
+        return np.asarray(self._memory.rows[0]).shape
 
     def cancel(self) -> None:
         """Cancel the batch: samples not yet begun are skipped."""

@@ -31,6 +31,7 @@ from fastio.transforms.batch.mosaic import Mosaic
 from fastio.transforms.batch.program import PixelTransform, Programs
 from fastio.transforms.batch.recipe import Colours, is_geometry
 from fastio.transforms.fused import Fused, FusedByMember, PicturePass
+from fastio.transforms.joint import leaders_of_lists
 from fastio.transforms.patches import Patchify
 from fastio.transforms.pick import Pick, picked_schema
 from fastio.transforms.plain import colour_of
@@ -193,6 +194,9 @@ def field_options(
             fused[name] = None
     if leader is not None:
         _check_boxes(dataset, fused[leader])
+    elif has_transforms:
+        for name in dataset.lists:
+            _check_added(dataset, name, fused[name])
     if mosaics is not None:
         _check_edges(dataset, mosaics.mosaic, fused)
     text = packed_text(dataset, pixels.collate, patches)
@@ -201,6 +205,8 @@ def field_options(
         collates = {name: how for name, how in collates.items() if name not in text.names}
     is_joint = leader is not None and (has_transforms or views is not None)
     leaders = {name: leader for name in dataset.readers if name not in dataset.lists} if leader and is_joint else {}
+    if has_transforms:
+        leaders |= _leaders_of_lists(dataset, fused)
     return FieldOptions(
         fused,
         leaders,
@@ -218,6 +224,20 @@ def field_options(
     )
 
 
+def _leaders_of_lists(dataset: FastDataset, fused: Mapping[str, PicturePass | None]) -> dict[str, str]:
+    """
+    Return which field each list of masks moves with. Raises SchemaError if that is not known, or where transforms do
+    not go with lists.
+    """
+    path, readers = dataset.store.path, dataset.readers
+    led = leaders_of_lists((dataset.store.schema[name] for name in dataset.form.names), where=path)
+    for name, leader in led.items():
+        made = fused[leader]
+        if made is not None:
+            made.check_masks(readers[name].dtype)
+    return led | {leader: leader for leader in led.values()}
+
+
 def by_field_options(
     dataset: FastDataset, options: LoaderOptions, parts: Mapping[str, FieldPart], colours: Sequence[Colours | None]
 ) -> FieldOptions:
@@ -231,6 +251,7 @@ def by_field_options(
         reader = dataset.readers[name]
         if reader.is_picture or (reader.is_mask and part.leader == name and part.native):
             made = fused[name] = _pass_of(reader, part.native, coloured.get(name), pixels, seed=part.seed)
+            _check_added(dataset, name, made)
             if part.leader == name and part.native:
                 follow = [each for each, other in parts.items() if other.leader == name]
                 boxes = [dataset.readers[each] for each in follow if dataset.readers[each].field.is_box]
@@ -375,6 +396,15 @@ def _added(
     if taken is not None:
         raise SchemaError(f"{path}: transforms add a field {taken!r}, but there is one: leave it out by fields=")
     return fused.adds
+
+
+def _check_added(dataset: FastDataset, name: str, fused: PicturePass | None) -> None:
+    """Raise SchemaError for fields of one value a sample that transforms of lists would add."""
+    if fused is not None and fused.adds and name in dataset.lists:
+        raise SchemaError(
+            f"{dataset.store.path}: transforms add {' and '.join(fused.adds)}, but {dataset.store.schema[name]} have "
+            "one for each picture: drop KeepGeometry and KeepCrop, or put them into the list of one picture a sample"
+        )
 
 
 def _check_owners(dataset: FastDataset) -> None:

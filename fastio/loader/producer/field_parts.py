@@ -11,7 +11,7 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.batch.recipe import is_geometry, split
-from fastio.transforms.by_field import ByField, ByFraction
+from fastio.transforms.by_field import ByField, ByFraction, leader_of
 from fastio.transforms.transform import LoaderTransform
 
 __all__ = ["FieldPart", "by_field_parts", "first_picture", "leaders_of"]
@@ -69,7 +69,7 @@ def by_field_parts(dataset: FastDataset, by_field: ByField, *, seed: int) -> dic
             continue
         group = by_field.group(owner or name)
         shared, own = by_field.parts(owner or name)
-        leader = first_picture(dataset, group) or name
+        leader = leader_of([schema[each] for each in dataset.readers if each in group]) or name
         native, later = split([step for step in shared if not isinstance(step, ByFraction)], resident=False)
         if len(group) > 1 and later and any(by_field.parts(each)[1] for each in group):
             raise ValueError(

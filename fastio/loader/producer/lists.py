@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +19,20 @@ from fastio.dataset.row_reader import RowReader
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate
 from fastio.errors import SampleError
 from fastio.loader.output import Output
-from fastio.loader.producer.batch_part import BatchPart, collate_lengths, collate_shapes
+from fastio.loader.producer.batch_part import BatchPart, ElementChunk, collate_lengths, collate_shapes
+from fastio.loader.producer.chunks import SampleChunk
 from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
 from fastio.loader.producer.pillow_threads import PillowCount
-from fastio.loader.producer.rows import laid_out
+from fastio.loader.producer.rows import check_raw, laid_out, sizes_in_words
+from fastio.samplers.batches import Batches
 from fastio.store.index.elements import Elements
-from fastio.transforms.fused import PicturePass
+from fastio.store.protocol import SampleStore
+from fastio.transforms.fused import PicturePass, Planned
 from fastio.transforms.pick import Pick
-from fastio.types.spans import elements_of
+from fastio.types.spans import elements_of, firsts_of, numbers_within
 
 __all__ = [
+    "ElementFields",
     "PendingElements",
     "PendingLists",
     "PendingPicked",
@@ -37,7 +42,70 @@ __all__ = [
 _ANY_PICTURE = (256, 256, 3)  # height, width and channels: where a chunk has no picture, all results have one shape
 
 
-def _part_of(part: BatchPart, name: str) -> tuple[slice, NDArray[np.int64]]:
+@dataclass(frozen=True, slots=True)
+class ElementFields:
+    """The fields of lists whose elements become rows, and by name, which ``leaders`` they follow, if they do."""
+
+    fields: Mapping[str, RowField]
+    leaders: Mapping[str, str]
+
+    def leader_of(self, name: str) -> str | None:
+        """Return the other field whose elements, or pictures, the elements of a field follow; None if there is none."""
+        leader = self.leaders.get(name)
+        return None if leader == name else leader
+
+    @property
+    def in_order(self) -> list[str]:
+        """The names of the fields, leaders before those that follow them."""
+        return sorted(self.fields, key=lambda name: self.leader_of(name) is not None)
+
+    def look_up(self, chunk: SampleChunk, rows: Mapping[str, RowChunk], *, epoch: int) -> dict[str, ElementChunk]:
+        """Return what the elements of a chunk's samples decode to, by field; ``rows`` are those of other fields."""
+        chunks: dict[str, ElementChunk] = {}
+        for name in self.in_order:
+            own, leader = chunk.lists[name], self.leader_of(name)
+            if leader is None:
+                looked_up = self.fields[name].look_up(own.batches, chunk.values[name], epoch=epoch)
+                chunks[name] = ElementChunk(looked_up, own.firsts)
+            else:
+                led = rows[leader] if leader in rows else chunks[leader].rows
+                firsts = chunk.lists[leader].firsts if leader in chunk.lists else None
+                chunks[name] = self._look_up_led(name, chunk, leader, led, firsts)
+        return chunks
+
+    def _look_up_led(
+        self,
+        name: str,
+        chunk: SampleChunk,
+        leader: str,
+        led: RowChunk,
+        firsts: NDArray[np.int64] | None,
+    ) -> ElementChunk:
+        """
+        Return elements that follow the rows ``led`` of a leader: of lists, whose elements begin at ``firsts``, each
+        follows that at its place, or if it has one picture a sample (None), all of a sample follow that.
+        """
+        own, values = chunk.lists[name], chunk.values[name]
+        counts, expected, kept = own.counts, None, None
+        if firsts is None:
+            positions = np.repeat(np.arange(len(counts)), counts)
+        else:
+            differs = counts != np.diff(firsts)
+            if differs.any():
+                expected = np.where(differs, np.diff(firsts), -1)
+                kept = np.flatnonzero(~np.repeat(differs, counts))
+                counts = np.where(differs, 0, counts)
+            positions = np.repeat(firsts[:-1], counts) + numbers_within(counts)
+        own_firsts, which = firsts_of(counts), own.batches.indices
+        if kept is not None:
+            which, values = which[kept], values.at(kept)
+        batches = Batches(which, own_firsts[chunk.batches.cuts], random_ids=led.batches.ids[positions])
+        stored = None if led.stored is None else led.stored[positions]
+        rows = self.fields[name].look_up(batches, values, epoch=led.epoch, leader=stored)
+        return ElementChunk(rows, own_firsts, leader, positions, expected)
+
+
+def _elements_of(part: BatchPart, name: str) -> tuple[slice, NDArray[np.int64]]:
     """Return which elements of its chunk belong to a batch, and where those of each sample begin among them."""
     firsts = part.chunk.lists[name].firsts[part.part.start : part.part.stop + 1]
     return slice(int(firsts[0]), int(firsts[-1])), firsts - firsts[0]
@@ -51,6 +119,19 @@ def _by_sample(errors: Mapping[int, SampleError], firsts: NDArray[np.int64]) -> 
     return found
 
 
+class LeadingPictures(Protocol):
+    """The pictures of a batch that elements of lists follow."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The height and width of their rows."""
+        ...
+
+    def planned_at(self, positions: NDArray[np.int64]) -> Planned | None:
+        """Return the plan of those at these positions in the batch; None if they are not moved."""
+        ...
+
+
 class PendingElements:
     """
     A field of lists whose elements become rows of one array, pictures or arrays of fixed shape; see PendingFields.
@@ -61,25 +142,55 @@ class PendingElements:
     """
 
     def __init__(
-        self, field: RowField, decoder: RowDecoder, chunk: RowChunk, part: BatchPart, count: PillowCount, output: Output
+        self,
+        decoder: RowDecoder,
+        chunk: ElementChunk,
+        part: BatchPart,
+        store: SampleStore,
+        count: PillowCount,
+        output: Output,
+        led: LeadingPictures | None = None,
     ) -> None:
-        self._field, self._chunk, self._output, self._count = field, chunk, output, count
-        self.name = field.reader.field.name
+        self._field, self._chunk, self._output, self._count = decoder.field, chunk, output, count
+        self._part, self._store, self._led = part, store, led
+        self.name = self._field.reader.field.name
         self.counts = 0, 0  # patches of the batch, and its slots for them
-        elements, self._firsts = _part_of(part, self.name)
-        self._is_last = part.is_last
+        elements, self._firsts = chunk.part(part.part)
+        self._values = RowPart(chunk.rows, elements)
+        self._leads = None if led is None else led.planned_at(self._positions(part))
         self._decoding: DecodingRows | None = None
         self._decoded = DecodedRows([], [])
         if elements.stop > elements.start:
-            self._decoding = decoder.begin(RowPart(chunk, elements))
+            check_raw(self._field, self._values.indices, chunk.leader, self._leads)
+            self._decoding = decoder.begin(self._values, leader=self._leads)
         else:
-            passes = (field.fused, *field.others) if field.is_list else (field.fused,)
+            passes = (self._field.fused, *self._field.others) if self._field.is_list else (self._field.fused,)
             shapes = [self._shape(view, fused) for view, fused in enumerate(passes)]
             taken = [
-                buffers.take_rows((0, *shape), field.reader.dtype)
+                buffers.take_rows((0, *shape), self._field.reader.dtype)
                 for buffers, shape in zip(decoder.buffers, shapes, strict=True)
             ]
             self._decoded = DecodedRows([rows for rows, _ in taken], [value for _, value in taken])
+
+    def _positions(self, part: BatchPart) -> NDArray[np.int64]:
+        """Return which rows of the batch's leader its elements follow."""
+        chunk, leader = self._chunk, self._chunk.leader
+        assert leader is not None
+        assert chunk.positions is not None
+        first = part.elements[leader].part(part.part)[0].start if leader in part.elements else part.part.start
+        positions: NDArray[np.int64] = chunk.positions[self._values.part] - first
+        return positions
+
+    def planned_at(self, positions: NDArray[np.int64]) -> Planned | None:
+        """As LeadingPictures.planned_at."""
+        planned = None if self._decoding is None else self._decoding.planned
+        return None if planned is None else planned.part(positions)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """As LeadingPictures.size."""
+        shape = np.shape(self._decoded.rows[0]) if self._decoding is None else self._decoding.shape
+        return (shape[2], shape[3]) if self._field.is_planar else (shape[1], shape[2])
 
     @property
     def pictures(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -94,9 +205,12 @@ class PendingElements:
 
     def _shape(self, view: int, fused: PicturePass | None) -> tuple[int, ...]:
         """Return the shape of rows of a view for a batch that has none: that of others, if it is known without them."""
-        field, chunk = self._field, self._chunk
+        field, chunk = self._field, self._chunk.rows
         if field.patches is not None:
             return field.patches.pixels, _ANY_PICTURE[2]
+        if field.reader.is_mask:
+            size = _ANY_PICTURE[:2] if self._led is None else self._led.size
+            return (*size, _ANY_PICTURE[2]) if len(field.reader.field.shape) == 3 else size
         if chunk.shape is not None:
             return chunk.others[view - 1].shape if view else chunk.shape
         stored = np.array([_ANY_PICTURE], np.int64)
@@ -107,10 +221,34 @@ class PendingElements:
     def errors(self) -> dict[int, SampleError]:
         """See PendingFields."""
         if self._decoding is not None:
-            self._decoded = self._decoding.result()
+            decoded = self._decoded = self._decoding.result()
             if self._field.reader.field.traits.is_picture:
-                self._count.add(int(self._firsts[-1]), self._decoded.kinds, is_last=self._is_last)
-        return _by_sample(self._decoded.errors, self._firsts)
+                self._count.add(int(self._firsts[-1]), decoded.kinds, is_last=self._part.is_last)
+            if decoded.errors and self._leads is not None and self._chunk.leader is not None:
+                leader, planned = self._chunk.leader, self._leads
+                decoded.errors = sizes_in_words(self._field, self._values, decoded.errors, leader, planned)
+        errors = _by_sample(self._decoded.errors, self._firsts)
+        return errors | {sample: self._unlike(sample) for sample in np.flatnonzero(self._expected >= 0).tolist()}
+
+    @property
+    def _expected(self) -> NDArray[np.int64]:
+        """How many elements the samples should have that have another number than their leader; -1 for the others."""
+        expected = self._chunk.expected
+        return np.full(len(self._part), -1, np.int64) if expected is None else expected[self._part.part]
+
+    def _unlike(self, sample: int) -> SampleError:
+        """Return the error of a sample that has another number of elements than its leader."""
+        index, store, leader = int(self._part.indices[sample]), self._store, self._chunk.leader
+        key = store.keys([index])[0]
+        found = int(self._part.chunk.lists[self.name].counts[self._part.part][sample])
+        return SampleError(
+            f"{store.path}[{index}] ({key!r}), field {self.name!r}: has {found}, but {leader!r} "
+            f"{self._expected[sample]}: expected equally many, which move together",
+            path=store.path,
+            index=index,
+            key=key,
+            field=self.name,
+        )
 
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
@@ -120,14 +258,29 @@ class PendingElements:
         patches = self._field.patches
         if patches is not None:
             grids = self.pictures[0] if elements is None else self.pictures[0][elements]
-            value, self.counts = self._decoded.patches(patches, grids, elements, self._output)
+            batch, self.counts = self._decoded.patches(patches, grids, elements, self._output)
+            return {self.name: (batch, self._output.of(counts))}
+        rows: Sequence[Any]
+        if elements is not None:
+            rows = self._decoded.at(elements, self._output)
+        elif (self._expected >= 0).any():
+            rows, counts = self._filled_up(counts)
         else:
-            rows = self._decoded.blanked() if elements is None else self._decoded.at(elements, self._output)
-            views = [laid_out(self._field, each, self._output) for each in rows]
-            value = views if self._field.is_list else views[0]
-        if not self._field.is_list:
-            counts = np.tile(counts, 1 + len(self._field.others))
-        return {self.name: (value, self._output.of(counts))}
+            rows = self._decoded.blanked()
+        views = [laid_out(self._field, each, self._output) for each in rows]
+        if self._field.is_list:
+            return {self.name: (views, self._output.of(counts))}
+        return {self.name: (views[0], self._output.of(np.tile(counts, 1 + len(self._field.others))))}
+
+    def _filled_up(self, counts: NDArray[np.int64]) -> tuple[Sequence[Any], NDArray[np.int64]]:
+        """Return the rows with zeros for samples that have another number than their leader, and that for their own."""
+        self._decoded.blanked()
+        rows = np.asarray(self._decoded.rows[0])
+        is_unlike = self._expected >= 0
+        counts = np.where(is_unlike, self._expected, counts)
+        filled = np.zeros((int(counts.sum()), *rows.shape[1:]), rows.dtype)
+        filled[~np.repeat(is_unlike, counts)] = rows
+        return [self._output.of(filled)], counts
 
     def cancel(self) -> None:
         """See PendingFields."""
@@ -143,7 +296,7 @@ class PendingLists:
 
     def __init__(self, reader: RowReader, part: BatchPart, *, verify: bool, output: Output) -> None:
         self._reader, self._part, self._verify, self._output = reader, part, verify, output
-        self._elements, self._firsts = _part_of(part, reader.field.name)
+        self._elements, self._firsts = _elements_of(part, reader.field.name)
         self._values: list[Any] = []
 
     def errors(self) -> dict[int, SampleError]:

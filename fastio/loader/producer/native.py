@@ -25,7 +25,7 @@ from fastio.loader.output import nbytes_of
 from fastio.loader.producer.batch_part import BatchPart, PendingFields
 from fastio.loader.producer.chunks import CheckedSamples, ChunkReader, SampleChunk
 from fastio.loader.producer.decoding import BatchBuffers, RowDecoder, RowField, pinned_memory
-from fastio.loader.producer.lists import PendingElements, PendingLists, PendingPicked
+from fastio.loader.producer.lists import ElementFields, PendingElements, PendingLists, PendingPicked
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
 from fastio.loader.producer.producer import (
     FinishedBatch,
@@ -143,10 +143,7 @@ class NativeProducer:
         self._pillow_count.tell()  # of an epoch before this one
         for chunk in self._chunks.chunks(batches, epoch=epoch):
             rows = self._rows.look_up(chunk.batches, chunk.values, epoch=epoch)
-            elements = {
-                name: row_field.look_up(chunk.lists[name].batches, chunk.values[name], epoch=epoch)
-                for name, row_field in self._elements.items()
-            }
+            elements = self._elements.look_up(chunk, rows, epoch=epoch)
             checked, first = self._checked(chunk), 0
             every = slice(0, len(chunk.batches.indices))
             whole = BatchPart(chunk, rows, every, epoch, checked, elements=elements)
@@ -184,7 +181,7 @@ class NativeProducer:
         return CheckedSamples.of(chunk.batches.indices, spans, verify=self._context.options.verify, firsts=firsts)
 
 
-def _row_fields(context: ProducerContext) -> tuple[RowFields, dict[str, RowField]]:
+def _row_fields(context: ProducerContext) -> tuple[RowFields, ElementFields]:
     """Return the fields that become rows, and what is done with them; and those of lists whose elements do."""
     options = context.field_options
     fields = {}
@@ -204,10 +201,11 @@ def _row_fields(context: ProducerContext) -> tuple[RowFields, dict[str, RowField
         if lead is not None and lead.looks_at_boxes is not None:
             led = [readers[name] for name, other in options.leaders.items() if other == leader]
             boxes[leader] = next(reader for reader in led if reader.field.is_box)
-    return RowFields(fields, options.leaders, context.options.output, options.mosaics, boxes), elements
+    rows = RowFields(fields, options.leaders, context.options.output, options.mosaics, boxes)
+    return rows, ElementFields(elements, options.leaders)
 
 
-def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, RowField], name: str) -> list[Stage]:
+def _stages(context: ProducerContext, rows: RowFields, elements: ElementFields, name: str) -> list[Stage]:
     """Return where a field is made: as ``_Machinery`` makes it."""
     dataset, options = context.dataset, context.field_options
     if name not in dataset.readers:
@@ -219,8 +217,9 @@ def _stages(context: ProducerContext, rows: RowFields, elements: Mapping[str, Ro
     follows = f"moved with {leader}"
     if options.text is not None and name in options.text.names:
         return [Stage(NATIVE), Stage(_BY_NUMPY, (called(options.text.collate),))]
-    if name in elements:
-        return [Stage(NATIVE, elements[name].steps)]
+    if name in elements.fields:
+        steps = elements.fields[name].steps
+        return [Stage(NATIVE, (follows,) if not steps and elements.leader_of(name) else steps)]
     pick = next((pick for pick in context.picks if name in pick.fields), None)
     if pick is not None:
         return [Stage(_BY_PYTHON, (called(pick), *(() if collate is None else (str(collate),))))]
@@ -378,9 +377,7 @@ class _Machinery:
             pending += [PendingArrays(r, part, checked, collates[r.field.name], output) for r in self.arrays]
             for leader, led in self._led().items():
                 pending.append(PendingRagged(led, collates, part, checked, rows.led(leader), output))
-        for name, decoder in self.elements.items():
-            chunk = part.elements[name]
-            pending.append(PendingElements(decoder.field, decoder, chunk, part, self.pillow_count, options.output))
+        pending += self._begin_elements(part, rows)
         if self.text is not None:
             pending.append(self.text.begin(part, _grids(pending, self.text.text.picture, len(part))))
         verify, output = options.verify, options.output
@@ -390,11 +387,21 @@ class _Machinery:
             pending.append(PendingPicked(reader, part, pick, how, verify=verify, output=output))
         return pending
 
+    def _begin_elements(self, part: BatchPart, rows: PendingRowFields) -> list[PendingElements]:
+        """Start the elements of lists that become rows, leaders before those that follow them."""
+        begun: dict[str, PendingElements] = {}
+        store, output = self.context.dataset.store, self.context.options.output
+        for name, chunk in part.elements.items():
+            leader = chunk.leader
+            led = None if leader is None else begun.get(leader) or rows.led(leader)
+            begun[name] = PendingElements(self.elements[name], chunk, part, store, self.pillow_count, output, led)
+        return list(begun.values())
+
 
 def _start(
     context: ProducerContext,
     rows: RowFields,
-    elements: Mapping[str, RowField],
+    elements: ElementFields,
     columns: Mapping[str, NDArray[Any]],
     pillow_count: PillowCount,
 ) -> _Machinery:
@@ -445,7 +452,7 @@ def _start(
         ragged=[reader for reader in readers if reader.field.traits.is_ragged],
         arrays=[reader for reader in readers if reader.field.traits.is_npy],
         others=[reader for reader in readers if not _is_joined(reader.field.traits)],
-        elements={name: decoder(field) for name, field in elements.items()},
+        elements={name: decoder(field) for name, field in elements.fields.items()},
         lists=lists,
         picked=picked,
         text=None if text is None else VisionText(text, context.dataset.readers, pool, options.verify, options.output),

@@ -39,7 +39,9 @@ __all__ = [
     "PendingAdded",
     "PendingRowFields",
     "RowFields",
+    "check_raw",
     "laid_out",
+    "sizes_in_words",
 ]
 
 
@@ -73,7 +75,7 @@ class RowFields:
         for name in self.in_order:
             boxes, leader = self.boxes.get(name), self.leader_of(name)
             known = None if boxes is None else (boxes.field, known_rows(boxes, values))
-            led = None if leader is None else chunks[leader]
+            led = None if leader is None else chunks[leader].stored
             chunks[name] = self.fields[name].look_up(batches, values[name], epoch=epoch, leader=led, boxes=known)
         return chunks
 
@@ -101,8 +103,9 @@ class PendingRowFields:
         self.counts = 0, 0  # patches of the batch, and its slots for them
         try:
             for name, chunk in part.rows.items():
-                self._check_raw(name)
-                led = self._planned.get(fields.leader_of(name) or "")
+                leader = fields.leader_of(name)
+                led = self._planned.get(leader or "")
+                check_raw(fields.fields[name], part.indices, leader, led)
                 self._decoding[name] = decoders[name].begin(RowPart(chunk, part.part), leader=led)
                 planned = self._decoding[name].planned
                 if planned is not None and fields.leaders.get(name) == name:
@@ -111,29 +114,16 @@ class PendingRowFields:
             self.cancel()
             raise
 
-    def _check_raw(self, name: str) -> None:
-        """Raise SchemaError for raw pictures whose size is not the leader's: native code takes one size for all."""
-        field, leader = self._fields.fields[name], self._fields.leader_of(name)
-        reader, planned = field.reader, self._planned.get(leader or "")
-        if planned is None or field.by_fraction or not reader.field.is_raw_picture or reader.row_shape is None:
-            return
-        stored = planned.stored[:, :2]
-        others = np.flatnonzero(stored.all(axis=1) & (stored != reader.row_shape[:2]).any(axis=1))
-        if len(others):
-            index, size = int(self._part.indices[others[0]]), stored[others[0]]
-            raise SchemaError(
-                f"{reader.store.path}: pictures in {name!r} are {reader.row_shape[0]}x{reader.row_shape[1]}, but "
-                f"{leader!r} of {reader.store.keys([index])[0]!r} {size[0]}x{size[1]} (height x width); pictures that "
-                "are transformed together must have one size: leave one out by the dataset's fields="
-            )
-
     def errors(self) -> dict[int, SampleError]:
         """See PendingFields."""
         errors: dict[int, SampleError] = {}
         for name, decoding in self._decoding.items():
             rows = self._decoded[name] = decoding.result()
-            if rows.errors:
-                rows.errors = {position: self._in_words(name, position, rows) for position in rows.errors}
+            leader = self._fields.leader_of(name)
+            planned = self._planned.get(leader or "")
+            if rows.errors and leader is not None and planned is not None:
+                values = RowPart(self._part.rows[name], self._part.part)
+                rows.errors = sizes_in_words(self._fields.fields[name], values, rows.errors, leader, planned)
             for position, error in rows.errors.items():
                 errors.setdefault(position, error)
         self._count_pictures()
@@ -147,24 +137,9 @@ class PendingRowFields:
             is_last = self._part.is_last and name == pictures[-1]
             self._pillow_count.add(len(self._part), self._decoded[name].kinds, is_last=is_last)
 
-    def _in_words(self, name: str, position: int, rows: DecodedRows) -> SampleError:
-        """Return the error of a sample, which names both sizes where a picture differs from the leader."""
-        leader, reader, indices = self._fields.leader_of(name), self._fields.fields[name].reader, self._part.indices
-        planned = self._planned.get(leader or "")
-        if planned is None or not reader.is_picture:
-            return rows.errors[position]
-        spans = self._part.encoded(name).spans
-        own = reader.shapes(indices[[position]], spans.part(position, position + 1))[0, :2]
-        expected = planned.stored[position, :2]
-        if not own.all() or not expected.all() or (own == expected).all():
-            return rows.errors[position]
-        return reader.error(
-            indices,
-            spans,
-            position,
-            f"is {own[0]}x{own[1]}, but {leader!r} of the same sample {expected[0]}x{expected[1]} (height x width); "
-            "pictures that are transformed together must have one size",
-        )
+    def planned(self, leader: str | None) -> Planned | None:
+        """Return the plan of the pictures of a leader; None if they are not moved."""
+        return self._planned.get(leader or "")
 
     def frames(self, leader: str | None) -> Frames | FramesByMember | None:
         """Return where the pictures of a leader are moved; None if they are not."""
@@ -258,9 +233,53 @@ class PendingRowFields:
             decoding.cancel()
 
 
+def check_raw(field: RowField, indices: NDArray[np.int64], leader: str | None, planned: Planned | None) -> None:
+    """
+    Raise SchemaError for raw pictures whose size is not that of those that they follow, which have this plan: native
+    code takes one size for all.
+    """
+    reader = field.reader
+    if planned is None or field.by_fraction or not reader.field.is_raw_picture or reader.row_shape is None:
+        return
+    stored = planned.stored[:, :2]
+    others = np.flatnonzero(stored.all(axis=1) & (stored != reader.row_shape[:2]).any(axis=1))
+    if len(others):
+        index, size = int(indices[others[0]]), stored[others[0]]
+        raise SchemaError(
+            f"{reader.store.path}: pictures in {reader.field.name!r} are {reader.row_shape[0]}x{reader.row_shape[1]}, "
+            f"but {leader!r} of {reader.store.keys([index])[0]!r} {size[0]}x{size[1]} (height x width); pictures that "
+            "are transformed together must have one size: leave one out by the dataset's fields="
+        )
+
+
+def sizes_in_words(
+    field: RowField, values: RowPart, errors: Mapping[int, SampleError], leader: str, planned: Planned
+) -> dict[int, SampleError]:
+    """Return the errors of pictures by position, which name both sizes where one differs from its leader's."""
+    reader = field.reader
+    if not reader.is_picture or field.by_fraction:
+        return dict(errors)
+    found: dict[int, SampleError] = {}
+    for position, error in errors.items():
+        own = reader.shapes(values.indices[[position]], values.spans.part(position, position + 1))[0, :2]
+        expected = planned.stored[position, :2]
+        is_other = bool(own.all() and expected.all() and (own != expected).any())
+        found[position] = error
+        if is_other:
+            words = (
+                f"is {own[0]}x{own[1]}, but {leader!r} of the same sample {expected[0]}x{expected[1]} (height x "
+                "width); pictures that are transformed together must have one size"
+            )
+            found[position] = reader.error(values.indices, values.spans, position, words)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class LedPictures:
-    """The pictures of one ``leader``, among the rows of a batch, for what lies in them: see MovedPictures."""
+    """
+    The pictures of one ``leader``, among the rows of a batch, for what lies in them, see MovedPictures, and for
+    elements of lists that follow them, see LeadingPictures.
+    """
 
     rows: PendingRowFields
     leader: str | None
@@ -273,6 +292,18 @@ class LedPictures:
     def frames(self) -> Frames | FramesByMember | None:
         """As MovedPictures.frames."""
         return self.rows.frames(self.leader)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """As LeadingPictures.size."""
+        planned = self.rows.planned(self.leader)
+        known = [] if planned is None else planned.shapes[planned.shapes.all(axis=1), :2].tolist()
+        return tuple(known[0]) if known else (1, 1)
+
+    def planned_at(self, positions: NDArray[np.int64]) -> Planned | None:
+        """As LeadingPictures.planned_at."""
+        planned = self.rows.planned(self.leader)
+        return None if planned is None else planned.part(positions)
 
 
 def laid_out(field: RowField, values: Any, output: Output) -> Any:
