@@ -33,6 +33,7 @@ __all__ = [
     "document_of",
     "form_of_turns",
     "parts_of",
+    "pictures_in",
     "preference_of",
     "turns_in",
 ]
@@ -69,6 +70,7 @@ _SHOWN = 8  # names in a sentence
 IMAGE_MARK: Final = "<image>"  # what stands in texts of LLaVA and ShareGPT where a picture belongs
 _MARKED = re.compile(r"\n?<image>\n?")  # LLaVA ends the line there, and templates write what stands between
 _PICTURES: Final = ("image", "image_url", "input_image")  # types of the parts of a turn that stand for a picture
+_SAYING: Final = ("image_url", "image", "url", "path", "base64")  # names under which parts say which picture they are
 _BY_ORDER: Final = (USER_ASSISTANT, PROMPT, INSTRUCTION)  # forms that may leave out where pictures belong: they begin
 
 
@@ -413,6 +415,37 @@ def _placed(content: object) -> list[dict[str, Any]] | None:
         else {"type": "image", **({"index": part["index"]} if isinstance(part.get("index"), int) else {})}
         for part in content
     ]
+
+
+def pictures_in(turns: object) -> list[Any]:
+    """
+    Return what the parts of turns that stand for pictures say of them, a name of a file or its data as base64, None for
+    one that says nothing; none of them for what is no list of turns.
+
+    >>> pictures_in([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a.jpg"}}]}])
+    ['a.jpg']
+    """
+    try:
+        turns = json.loads(turns) if isinstance(turns, str) and turns.lstrip().startswith("[") else turns
+    except (ValueError, RecursionError):
+        return []
+    contents = (
+        [turn.get("content", turn.get("value")) for turn in turns if isinstance(turn, dict)]
+        if isinstance(turns, list)
+        else []
+    )
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return [_said_of(part) for part in parts if isinstance(part, dict) and part.get("type") in _PICTURES]
+
+
+def _said_of(part: Mapping[str, Any]) -> Any:
+    """What a part says of its picture."""
+    for name in _SAYING:
+        value = part.get(name)
+        value = value.get("url") if isinstance(value, dict) else value
+        if value is not None:
+            return value
+    return None
 
 
 def _as_text(content: object, parts: Sequence[Mapping[str, Any]], image: str) -> str:

@@ -23,7 +23,7 @@ from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded, dec
 from fastio.converters.sources.listed import Indices, Values
 from fastio.converters.sources.tables.columns import PlannedColumn, TablePlan
 from fastio.converters.sources.tables.names import Stems, safe_name
-from fastio.converters.sources.tables.rows import Constant, TableFile, document_in, value_in
+from fastio.converters.sources.tables.rows import Constant, TableFile, document_in
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, shown
 from fastio.types.field_types import type_of
@@ -265,7 +265,7 @@ def _converter(
         return label
     of, words = _field_of(column), ".".join(column.path)
     if column.kind is not None:
-        return partial(_decoded, column.kind, of, column.path, words)
+        return partial(_decoded, column.kind, of, column, words)
     parse = None if table.is_typed else _cell_parser(of)
 
     def convert(row: Mapping[str, Any]) -> tuple[Any, str]:
@@ -292,16 +292,19 @@ def _converter(
     return convert
 
 
-def _decoded(kind: ColumnKind, of: Field, path: Sequence[str], words: str, row: Mapping[str, Any]) -> tuple[Any, str]:
+def _decoded(kind: ColumnKind, of: Field, column: PlannedColumn, words: str, row: Mapping[str, Any]) -> tuple[Any, str]:
     """The bytes that a value stands for, of a list those of its elements, and a sentence if there are none."""
     try:
-        value = value_in(row, path)
+        value = column.value(row)
         if not of.is_list:
             return decoded(kind, value, words)
         elements, problem = decoded_elements(kind, of, value, words)
         return (next(iter(elements), None) if of.is_optional else elements), problem
     except (KeyError, ValueError, RecursionError):
-        return [] if of.is_list and not of.is_optional else b"", f"has no {words!r}: there is {row.get(path[0])!r:.60}"
+        return (
+            [] if of.is_list and not of.is_optional else b"",
+            f"has no {words!r}: there is {row.get(column.path[0])!r:.60}",
+        )
 
 
 def _cell_parser(of: Field) -> Callable[[str], Any] | None:

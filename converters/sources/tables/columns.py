@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from fastio.converters.fields.types import FieldChoice, refuse_equal_names, value_at
+from fastio.converters.fields.types import FieldChoice, refuse_equal_names
 from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.labels.filters import RowFilter
 from fastio.converters.labels.values import WHOLE
-from fastio.converters.sources.chat_forms import ChatColumns, chat_columns
+from fastio.converters.sources.chat_forms import TURNS, ChatColumns, chat_columns, pictures_in
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, is_empty, names_picture
 from fastio.converters.sources.options import SourceOptions
@@ -48,7 +48,8 @@ class PlannedColumn:
     ``path`` is the title and the names below it. ``field`` is None for files without a type, whose content will tell,
     and for keys that are not a field. ``is_file`` says that values name files, ``is_stem`` that they do so without
     extensions, ``is_list`` that a row names any number of files, ``is_label`` that texts are classes.
-    ``kind`` is the way in which values stand for bytes, None if they are what they are.
+    ``kind`` is the way in which values stand for bytes, None if they are what they are. ``is_in_turns`` says that the
+    path leads to the turns of a chat, whose parts say which pictures they are.
     """
 
     name: str
@@ -59,10 +60,15 @@ class PlannedColumn:
     is_list: bool = False
     is_label: bool = False
     kind: ColumnKind | None = None
+    is_in_turns: bool = False
 
     def value(self, row: Mapping[str, Any]) -> Any:
-        """Return the value in a row, None if it is not there. Raises KeyError for a path through something else."""
-        return value_at(row.get(self.path[0]), self.path[1:])
+        """
+        Return the value in a row, None if it is not there. Raises KeyError for a path through something else, and
+        ValueError where JSON is expected and is none.
+        """
+        value = value_in(row, self.path)
+        return pictures_in(value) if self.is_in_turns else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,7 @@ class _Planner:
         if chat is None:
             key = key or self._key(found)
         else:
+            found += self._in_turns(chat, found)
             found += [self._part(part, path) for part, path in chat.parts.items()]
         found = [each for each in found if each.path != (key,) or each.is_file or each.name in _names(self.options)]
         refuse_equal_names(self.where, "column", ((each.name, ".".join(each.path)) for each in found))
@@ -208,6 +215,25 @@ class _Planner:
             return [PlannedColumn(_list_field(title), (title,), is_file=True, is_list=True)]
         name = _file_field(title)
         return [PlannedColumn(name, (title,), field_of(name, "image?"), is_file=True, is_list=True)]
+
+    def _in_turns(self, chat: ChatColumns, found: Sequence[PlannedColumn]) -> list[PlannedColumn]:
+        """The pictures that the turns of chats say themselves; none if a column holds them, as the user says."""
+        path = chat.parts.get(TURNS)
+        first = [] if path is None else [pictures_in(value) for value in _values_at(self.guesses[path[0]].first, path)]
+        said = [each for pictures in first for each in pictures if each is not None]
+        columns = [each for each in found if each.is_list or (each.field and each.field.element.traits.is_image)]
+        if path is None or not said or any(each.name in _names(self.options) for each in columns):
+            return []
+        if columns:
+            other = columns[0].path[0]
+            raise SourceError(
+                f"{self.where}: column {other!r} holds pictures, and so do the turns in {'.'.join(path)!r}: --without "
+                f"{other} takes those of the turns, --field {columns[0].name}={other}:image[*] those of the column"
+            )
+        kind = column_kind(first)
+        if kind is None:
+            return [PlannedColumn("images", path, is_file=True, is_list=True, is_in_turns=True)]
+        return [PlannedColumn("images", path, field_of_values("images", kind, first), kind=kind, is_in_turns=True)]
 
     def _column(self, title: str, choice: FieldChoice | None, *, is_label: bool) -> PlannedColumn:
         guess = self.guesses[title]

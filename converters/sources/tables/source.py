@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.fields.problems import list_problems
+from fastio.converters.sources.chat_forms import pictures_in
 from fastio.converters.sources.column_kinds import holding
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.files import paths_below
@@ -193,7 +194,7 @@ def _left_out(
     """The columns that are not packed. Raises SourceError for those of them, and of JSON, that hold pictures."""
     files = {each.path[0] for each in plan.files}
     first = [value for title in files for value in guesses[title].first]
-    known = {name for value in first for name in _parts(value) if isinstance(name, str)}
+    known = {name for value in first for name in (*_parts(value), *pictures_in(value)) if isinstance(name, str)}
     columns = SourceColumns(
         parts.table.path,
         list(guesses),
@@ -515,7 +516,8 @@ def names_pictures(path: str) -> bool:
     table = TableFile(path)
     row = table.first() or {}
     files = [*_parts(row.get("file_name")), *_parts(row.get("file_names"))]
-    parts = [] if table.has_columns else [part for value in row.values() for part in _parts(value)]
+    values = [] if table.has_columns else row.values()
+    parts = [part for value in values for part in (*_parts(value), *pictures_in(value))]
     if any(map(_names_picture, files)) or any(map(holding, parts)):
         return True
     names = list(filter(_names_picture, parts))

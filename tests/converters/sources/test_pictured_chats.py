@@ -221,9 +221,27 @@ def in_base64(folder: Path, talks: Sequence[Talk]) -> tuple[Path, list[str]]:
     return lines(folder / "chats.jsonl", rows), ["--chat", "conversations"]
 
 
+def in_turns(folder: Path, talks: Sequence[Talk]) -> tuple[Path, list[str]]:
+    """Messages as Qwen's examples have them, whose parts name the files."""
+    return lines(folder / "chats.jsonl", [{"messages": as_parts(talk, image=str)} for talk in talks]), [
+        *("--root", "photos", "--chat", "messages")
+    ]
+
+
+def data_urls(folder: Path, talks: Sequence[Talk]) -> tuple[Path, list[str]]:
+    """Messages as OpenAI's API takes them, with the pictures themselves."""
+
+    def url(name: str) -> dict[str, str]:
+        return {"url": f"data:image/png;base64,{base64.b64encode(FILES[name]).decode()}"}
+
+    rows = [{"messages": as_parts(talk, type=lambda _: "image_url", image_url=url)} for talk in talks]
+    return lines(folder / "chats.jsonl", rows), ["--chat", "messages"]
+
+
 LAYOUTS: dict[str, Callable[[Path, Sequence[Talk]], tuple[Path, list[str]]]] = {
     "LLaVA": llava, "ShareGPT": sharegpt, "parts": openai, "parts in Parquet": parquet,
     "names in Parquet": names_in_parquet, "base64": in_base64,
+    "parts with names": in_turns, "parts with data": data_urls,
 }  # fmt: skip
 
 words = st.text(st.sampled_from("ab the\n?é🐈"), min_size=1, max_size=8).filter(lambda text: text == text.strip("\n"))
@@ -232,7 +250,7 @@ talks = st.lists(st.tuples(questions, words), min_size=1, max_size=3)
 FIRST: Talk = [(["0.png", "the dog?"], "sat")]  # tells that there are pictures
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(found=st.lists(talks, min_size=1, max_size=4), name=st.sampled_from(sorted(MODELS)))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_equal_to_transformers(
@@ -395,7 +413,10 @@ def test_what_does_not_fit_is_said_in_a_line(folder: Path) -> None:
     source, words = lines(folder / "a.jsonl", [row]), ["--root", "photos", "--chat", "conversations"]
     inline = model(folder, "inline")
     preference = {"prompt": "a", "chosen": "b", "rejected": "c", "image": "0.png"}
+    both = [{"images": ["0.png"], "messages": as_parts(FIRST, image=str)}]
     for arguments, sentence in (
+        ((lines(folder / "b.jsonl", both), "--root", "photos", "--chat", "messages", *inline),
+         "column 'images' holds pictures, and so do the turns in 'messages': --without images takes those of"),
         ((source, *words, *inline), "has pictures in the fields 'images' and 'chart', expected one field of them"),
         ((lines(folder / "p.jsonl", [preference]), "--root", "photos", "--chat", "prompt", *inline),
          "has preferences (prompt, chosen and rejected), which are packed without pictures"),
