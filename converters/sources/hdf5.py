@@ -62,7 +62,7 @@ def open_hdf5(place: SourcePath, options: SourceOptions) -> ListedSource:
                 arrays.append(_array(file, name, item))
 
     with _named(path, "is damaged"):
-        if "header" in h5 and "keys" in h5 and file.read(0, 8).tobytes()[1:5] in (b"fast", _SEAL_MAGIC[1:5]):
+        if "header" in h5 and "metadata" in h5 and file.read(0, 8).tobytes()[1:5] in (b"fast", _SEAL_MAGIC[1:5]):
             raise SourceError(f"{path}: was packed by fastio, but is damaged: pack its source again")
         h5.visititems(add)
     found = ArraysOf(_KIND, arrays, left_out, Path(path).stat().st_blocks * 512, [path])

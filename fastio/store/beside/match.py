@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import Buffers
 from fastio.machine import available_cpus
-from fastio.store.index.seal import byte_view
+from fastio.store.index.numbered_keys import NumberedKeys
+from fastio.store.index.seal import byte_view, split_keys
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
 from fastio.store.write.atomic import write_all
@@ -80,12 +81,13 @@ class _Keys:
         self._store, self._pool = store, pool
         self._shards = list(store.shards)
         self.is_unique = not stems and all(shard.is_sealed for shard in self._shards)
-        self._starts = [None if shard.keys.are_fixed else shard.keys.starts() for shard in self._shards]
-        extensions = map(_extensions, self._shards, self._starts)
+        joined = [_joined(shard) for shard in self._shards]
+        self._starts = list(map(_key_starts, self._shards, joined))
+        extensions = map(_extensions, self._shards, joined, self._starts)
         self._extensions = list(extensions) if stems else None
         self._firsts = np.cumsum([0, *(shard.count for shard in self._shards)])
         self.count = int(self._firsts[-1])
-        self._buffers = Buffers([byte_view(shard.keys.array) for shard in self._shards])
+        self._buffers = Buffers(joined)
 
     def text(self, row: int) -> str:
         """Return a key."""
@@ -138,6 +140,11 @@ class _Keys:
         return rows
 
 
+def _key_starts(shard: Shard, joined: NDArray[np.uint8]) -> NDArray[np.int64] | None:
+    """Return where each key begins, and one past the end: 8 bytes a sample; None for keys of one width."""
+    return None if shard.keys.are_fixed else split_keys(joined, shard.count, path=shard.path)
+
+
 def _places(
     shard: Shard, starts: NDArray[np.int64] | None, local: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -146,15 +153,28 @@ def _places(
     for keys of one width.
     """
     if starts is None:
-        keys = shard.keys.array
+        keys: NDArray[Any] = shard.keys.array
         return local * keys.dtype.itemsize, np.char.str_len(keys[local]).astype(np.int64)
     return starts[local], starts[local + 1] - 1 - starts[local]
 
 
-def _extensions(shard: Shard, key_starts: NDArray[np.int64] | None) -> NDArray[np.int32]:
-    """Return how many bytes the extension of each key of a shard has, with its dot; 0 for none."""
+def _joined(shard: Shard) -> NDArray[np.uint8]:
+    """Return the bytes of all keys, one behind the other: mapped, as those of a large index are, not in memory."""
+    keys = shard.keys
+    if not isinstance(keys, NumberedKeys):
+        return byte_view(keys.array)
+    with tempfile.TemporaryFile(buffering=0) as file:
+        for start in range(0, shard.count, _PIECE):
+            write_all(file.fileno(), keys.joined(start, min(start + _PIECE, shard.count)) + b"\0")
+        return np.memmap(file, np.uint8, "r")[:-1]
+
+
+def _extensions(shard: Shard, whole: NDArray[np.uint8], key_starts: NDArray[np.int64] | None) -> NDArray[np.int32]:
+    """
+    Return how many bytes the extension of each key of a shard has, with its dot; 0 for none. ``whole`` are the bytes of
+    all.
+    """
     found = np.zeros(shard.count, np.int32)
-    whole = byte_view(shard.keys.array)
     for start in range(0, shard.count, _PIECE):
         rows = np.arange(start, min(start + _PIECE, shard.count))
         starts, sizes = _places(shard, key_starts, rows)

@@ -522,4 +522,5 @@ FORMAT = Format(
     plain_reader=_plain_reader,
     marks=((PAGE_HEADER, _MAGIC.to_bytes(4, "little")),),
     cut_off=cut_lmdb,
+    numbered_keys=True,
 )

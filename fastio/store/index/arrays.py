@@ -385,12 +385,6 @@ class Keys:
         first, last = self._begin(start), self._begin(stop)
         return self._array.part(first, last - 1).tobytes()
 
-    def starts(self) -> NDArray[np.int64]:
-        """Return where each joined key begins, and one past the end, ``(count + 1,)``: 8 bytes a sample."""
-        found = split_keys(self.array, self._count, path=self._path)
-        assert found is not None, "keys of one width begin where rows do"
-        return found
-
     def compare(self) -> None:
         """Compare all of them. Raises StoreCorrupt."""
         joined = self._array.all()

@@ -43,6 +43,7 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreIncomplete
 from fastio.types.schema import Field, Schema
 
 __all__ = [
+    "KEY_RUNS",
     "MAGIC",
     "NARROW",
     "PACK_AGAIN",
@@ -60,7 +61,7 @@ __all__ = [
     "expected_arrays",
     "find_seal",
     "format_mark",
-    "is_narrow",
+    "is_compact",
     "read_seal",
     "set_checksum",
     "split_keys",
@@ -240,11 +241,12 @@ def format_mark(format_name: str) -> bytes:
 # The index arrays of a packed file: their names, dtypes and shapes, and the JSON header that places them.
 
 # Version 2: starts and sizes of a flat field count ids, see ``unit_bytes``. Version 3: numbers may be narrow, see
-# ``Expected``. Each is written only where it is needed.
+# ``Expected``, and keys a rule, see ``numbered_keys``. Each is written only where it is needed.
 HEADER_VERSION = 3
 _BLOCK_BYTES = 1 << 20  # bytes of keys examined together, which limits temporary memory
 _PARTS = ("starts", "sizes", "checksums", "shapes", "interval_counts", "intervals")
 
+KEY_RUNS = "index.key_runs"  # see ``numbered_keys``
 NARROW = ("|u1", "<u2", "<u4")  # what numbers of a large index may be kept as
 
 
@@ -293,7 +295,7 @@ class IndexHeader:
             name: {"start": p.start, "dtype": p.dtype, "shape": list(p.shape), "crc32": p.crc32}
             for name, p in self.places.items()
         }
-        version = 3 if is_narrow(self.schema, self.places) else 2 if self.schema.flat else 1
+        version = 3 if is_compact(self.schema, self.places) else 2 if self.schema.flat else 1
         data = {"fastio": version, "schema": self.schema.to_json(), "base": self.base, "arrays": places}
         return json.dumps(data, separators=(",", ":")).encode("ascii")
 
@@ -353,12 +355,12 @@ def expected_arrays(
     return required, optional
 
 
-def is_narrow(schema: Schema, places: Mapping[str, Place]) -> bool:
-    """Whether numbers of an index are kept in narrower integers than they are handed out in."""
+def is_compact(schema: Schema, places: Mapping[str, Place]) -> bool:
+    """Whether numbers of an index are kept in narrower integers than they are handed out in, or its keys as a rule."""
     required, optional = expected_arrays(schema, 0)
-    return any(
-        name in places and places[name].dtype != expected.dtype for name, expected in (required | optional).items()
-    )
+    expected = {name: each.dtype for name, each in (required | optional).items()}
+    is_narrow = any(name in expected and place.dtype != expected[name] for name, place in places.items())
+    return is_narrow or KEY_RUNS in places
 
 
 def counts_name(field: str) -> str:

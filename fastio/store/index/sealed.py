@@ -16,7 +16,6 @@ from fastio.store.files import ByteSource
 from fastio.store.files.local import is_local
 from fastio.store.index.arrays import (
     CHECKSUMS,
-    KEY_STARTS,
     IndexArray,
     IndexArrays,
     Keys,
@@ -25,6 +24,7 @@ from fastio.store.index.arrays import (
     pieces_of,
     totals_of,
 )
+from fastio.store.index.numbered_keys import NumberedKeys, keys_of_index
 from fastio.store.index.seal import (
     PACK_AGAIN,
     Expected,
@@ -139,7 +139,7 @@ class Shard:
     shapes: Mapping[str, NDArray[np.int32]]  # no entry: unknown
     intervals: Mapping[str, Intervals]  # no entry: unknown
     columns: Mapping[str, NDArray[Any]]
-    keys: Keys
+    keys: Keys | NumberedKeys
     metadata: bytes
     seal: Seal | None = field(default=None)  # None: a foreign file
     content_crc: int = 0  # what identifies the content of a foreign file; of a member the file_crc that its set lists
@@ -205,7 +205,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         shapes=_of_fields(lies, fields, "shapes"),
         intervals=intervals_of(path, arrays, fields, far=far),
         columns=IndexArrays({f.name: lies[f.name] for f in header.schema.columns}),
-        keys=_keys(path, lies, seal.count),
+        keys=keys_of_index(lies, seal.count, path=path),
         metadata=arrays.get("metadata", np.empty(0, np.uint8)).tobytes() or b"{}",
         seal=seal,
         counts=counts,
@@ -220,13 +220,6 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
 def _of_fields(lies: Mapping[str, IndexArray], fields: Sequence[str], what: str) -> IndexArrays:
     """Return an array of each field that has it."""
     return IndexArrays({name: lies[f"{name}_{what}"] for name in fields if f"{name}_{what}" in lies})
-
-
-def _keys(path: str, lies: Mapping[str, IndexArray], count: int) -> Keys:
-    keys = lies.get("keys", IndexArray(np.empty(0, np.uint8)))
-    if len(keys.shape) != 1 or (keys.dtype.kind != "S" and keys.dtype != np.uint8):
-        raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}: pack again")
-    return Keys(keys, count, path=path, starts=lies.get(KEY_STARTS))
 
 
 def is_compared(shard: Shard) -> bool:

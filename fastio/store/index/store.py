@@ -20,6 +20,7 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.index.arrays import IndexArray, IndexArrays, Keys, key_text
 from fastio.store.index.elements import Elements
+from fastio.store.index.numbered_keys import NumberedKeys
 from fastio.store.index.seal import set_checksum
 from fastio.store.index.sealed import Intervals, PlacedIntervals, Shard
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
@@ -389,7 +390,7 @@ class JoinedIndex:
     shapes: Mapping[str, IndexArray]
     intervals: Mapping[str, Intervals]
     columns: Mapping[str, IndexArray]
-    keys: Sequence[Keys]  # of each shard, or those of all as one
+    keys: Sequence[Keys | NumberedKeys]  # of each shard, or those of all as one
     totals: Mapping[str, int]  # as in Shard
     elements: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 

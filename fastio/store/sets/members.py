@@ -20,7 +20,8 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.formats.format import Format
-from fastio.store.index.arrays import KEY_STARTS, IndexArray, Keys, totals_of
+from fastio.store.index.arrays import IndexArray, Keys, totals_of
+from fastio.store.index.numbered_keys import keys_of_index
 from fastio.store.index.seal import Seal, counts_name, find_seal
 from fastio.store.index.sealed import Intervals, Shard, bytes_from, intervals_of
 from fastio.store.index.store import JoinedIndex
@@ -53,7 +54,7 @@ class MemberShards(Sequence[Shard]):
         lies, totals = arrays.lies, totals_of(arrays)
         fields = [field.name for field in set_object.schema.payload]
         self.set_object = set_object
-        self._keys = Keys(lies["keys"], len(set_object), path=set_object.path, starts=lies.get(KEY_STARTS))
+        self._keys = keys_of_index(lies, len(set_object), path=set_object.path)
         self.joined = JoinedIndex(
             paths=[source.path for source in sources],
             sources=sources,

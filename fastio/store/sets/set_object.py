@@ -13,7 +13,7 @@ that a thousand of them open with two reads: its end, and its arrays.
                   shard_plans (uint64), shard_names, UTF-8, each ended by NUL; the tables of a large index, see
                   ``store/index/arrays.py``
     header    JSON: {"fastio_set": 1, "format": "tar", "generation": 1, "schema": ..., "arrays": {name: place}}; version
-                  2 where starts, sizes or counts are narrower
+                  2 where starts, sizes or counts are narrower, or keys a rule
     seal      128 bytes, of the format "set"; see ``store/index/seal.py``
 
 A name is relative to the folder of the set object (that of an added field's shard may begin with ``../``), or absolute:
@@ -60,7 +60,9 @@ from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.arrays import IndexArray, IndexArrays, Tables, is_large, narrowest
+from fastio.store.index.numbered_keys import encoded_runs, runs_of
 from fastio.store.index.seal import (
+    KEY_RUNS,
     SEAL_SIZE,
     Expected,
     Place,
@@ -70,7 +72,7 @@ from fastio.store.index.seal import (
     counts_name,
     expected_arrays,
     find_seal,
-    is_narrow,
+    is_compact,
     set_checksum,
 )
 from fastio.store.index.sealed import (
@@ -105,7 +107,7 @@ __all__ = [
 
 
 _FORMAT = "set"
-_VERSION = 2  # from 2 on, numbers may be narrow: see ``Expected``
+_VERSION = 2  # from 2 on, numbers may be narrow and keys a rule: see ``Expected`` and ``numbered_keys``
 _ALIGNMENT = 64
 _ADVICE = "copy it again, or, if its shards lie beside it, make it anew by fastio seal"
 _KEYS_AT_ONCE = 1 << 16
@@ -162,8 +164,11 @@ def write_set(
     places: dict[str, Place] = {}
     is_with_tables = is_large(sum(map(_index_bytes, shards)))
     types = _narrow_types(shards, members, schema) if is_with_tables else {}
+    runs = runs_of(keys_of(shards)) if is_with_tables else None
     tables = Tables()
     for name, parts in _joined(shards, members, schema, metadata):
+        if name == "keys" and runs is not None:
+            name, parts = KEY_RUNS, [encoded_runs(runs)]  # noqa: PLW2901
         file.write(bytes(-file.size % _ALIGNMENT))
         narrow = (part.astype(types.get(name, part.dtype), copy=False) for part in parts)
         places[name] = write_parts(file, tables.through(name, narrow) if is_with_tables else narrow)
@@ -336,7 +341,7 @@ def _header(form: str, generation: int, schema: Schema, places: Mapping[str, Pla
         for name, p in places.items()
     }
     data = {
-        "fastio_set": 2 if is_narrow(schema, places) else 1,
+        "fastio_set": 2 if is_compact(schema, places) else 1,
         "format": form,
         "generation": generation,
         "schema": schema.to_json(),
@@ -373,7 +378,8 @@ def _check_listing(path: str, arrays: Mapping[str, IndexArray]) -> None:
 
 def _checked_index(path: str, arrays: IndexArrays, schema: Schema, count: int) -> IndexArrays:
     arrays, _ = checked_arrays(path, arrays, schema, count, advice=_ADVICE)
-    check_array(path, arrays.lies, "keys", Expected("|u1", (None,)), advice=_ADVICE)
+    name = KEY_RUNS if KEY_RUNS in arrays else "keys"
+    check_array(path, arrays.lies, name, Expected("|u1", (None,)), advice=_ADVICE)
     return arrays
 
 

@@ -16,7 +16,9 @@ from fastio._native import checksum
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store.formats.format import Ending, Format, SampleBytes
 from fastio.store.index.arrays import IndexArray, Tables, is_large
+from fastio.store.index.numbered_keys import encoded_runs, runs_of
 from fastio.store.index.seal import (
+    KEY_RUNS,
     IndexHeader,
     Place,
     Seal,
@@ -28,7 +30,7 @@ from fastio.store.index.seal import (
 )
 from fastio.store.protocol import SampleBatch
 from fastio.store.write.atomic import COMPLETE, PartialFile, undisturbed, writing
-from fastio.store.write.keys import KeyLedger, KeyRange
+from fastio.store.write.keys import KeyLedger, KeyRange, key_pieces
 from fastio.store.write.spool import Rows, Spool, array_bytes, blocks_of, narrowed
 from fastio.types.npy import npy_shape
 from fastio.types.schema import Field, Schema
@@ -326,6 +328,11 @@ class FileWriter:
         arrays["metadata"] = IndexArray(np.frombuffer(metadata, np.uint8))
         if is_large(sum(map(array_bytes, arrays.values()))):
             arrays |= {name: narrowed(arrays[name]) for name in self._numbers & arrays.keys()}
+            joined = key_pieces(self._ledger.array(self.keys, fixed=False))
+            runs = runs_of(joined) if self._format.numbered_keys else None
+            if runs is not None:
+                del arrays["keys"]
+                arrays[KEY_RUNS] = IndexArray(encoded_runs(runs))
             tables = Tables()
             for name, rows in arrays.items():
                 tables.add(name, blocks_of(rows))
