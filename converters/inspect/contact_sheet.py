@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import io
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 from fastio.codec.copied import pixels_of
 from fastio.codec.pillow import PLUGIN_ERRORS, decode_mask_with_pillow, open_picture, teach_pillow
 from fastio.converters.sources.source import damaged
+from fastio.converters.text.decode import tokenizer_of
 from fastio.errors import FastioError
 from fastio.store import SampleStore
 from fastio.store.kinds.scan import Problem
@@ -35,6 +37,7 @@ _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _GAP = 8
 _TEXT_BYTES = 400  # of a text that stands for the label
+_TEXT_IDS = 400  # of token ids that are shown as text
 _DAMAGED = "damaged: differs from its checksum"
 _BACKGROUND, _INK, _FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
 
@@ -77,7 +80,7 @@ def shown_lists(store: SampleStore, *, count: int, size: int, seed: int | None =
     Return all pictures of each of ``count`` samples of a store with lists of pictures, as ``shown_samples`` has one.
 
     The main picture comes first, with the sample's label; then those of each list, by their field and number. A sample
-    without any has one white cell that says so.
+    without any has one white cell that says so. Token ids follow as their text, in a cell of its own.
     """
     indices = _chosen(len(store), count, seed)
     rows: list[list[ShownSample]] = [[] for _ in indices]
@@ -99,7 +102,47 @@ def shown_lists(store: SampleStore, *, count: int, size: int, seed: int | None =
             row.append(ShownSample(key, f"no picture: {label}", blank))
         elif main is None:
             row[0] = replace(row[0], label=f"{label}: {row[0].label}")
+    for row, text in zip(rows, _decoded(store, indices), strict=False):
+        row.append(ShownSample(row[0].key, "text", _written(text, size)))
     return rows
+
+
+def _decoded(store: SampleStore, indices: NDArray[np.int64]) -> list[str]:
+    """The text of the first token ids of these samples; nothing if the store has none, or not their tokenizer."""
+    field = next((each for each in store.schema.payload if each.traits.is_tokens and not each.is_list), None)
+    tokenizer = None if field is None else tokenizer_of(store.metadata)
+    if field is None or tokenizer is None:
+        return []
+    values = read_values(store, field.name, indices).views()
+    ids = [np.frombuffer(value[: _TEXT_IDS * field.unit_bytes], field.dtype) for value in values]
+    return [tokenizer.decode(each).decode("utf-8", "replace") for each in ids]
+
+
+def _written(text: str, size: int) -> Image.Image:
+    """A text in a cell, in lines that fit; what does not is cut, and ends with three dots."""
+    line, font = max(11, size // 10), _font(max(9, size // 12), [text])
+    lines = [each for part in text.splitlines() for each in _wrapped(_drawable(part, font), font, size)]
+    fitting = size // line
+    if len(lines) > fitting:
+        lines = [*lines[: fitting - 1], _fitted(f"{lines[fitting - 1]}...", font, size)]
+    cell = Image.new("RGB", (size, size), _BACKGROUND)
+    draw = ImageDraw.Draw(cell)
+    for number, each in enumerate(lines):
+        draw.text((0, number * line), each, _INK, font)
+    return cell
+
+
+def _wrapped(text: str, font: _Font, width: int) -> list[str]:
+    """A text in lines that are no wider than a cell, broken between words where one of its words fits."""
+    lines = [""]
+    for word in re.findall(r"\s*\S+", text):
+        if lines[-1] and font.getlength(lines[-1] + word) > width:
+            lines.append("")
+        for character in word if lines[-1] else word.lstrip():
+            if lines[-1] and font.getlength(lines[-1] + character) > width:
+                lines.append("")
+            lines[-1] += character
+    return lines
 
 
 def _picture_lists(store: SampleStore) -> list[Field]:

@@ -20,6 +20,7 @@ from PIL import Image
 
 from fastio import FastDataset, FastLoader, PackCollate, PackSampler
 from fastio.cli import cli
+from fastio.converters.inspect.contact_sheet import shown_lists
 from fastio.store import open_store
 from fastio.transforms import Normalize, Patchify, SmartResize, vision_lengths
 from fastio.types.field_types import type_of
@@ -331,6 +332,12 @@ def test_one_picture_or_none(folder: Path) -> None:
     assert stored("o.h5") == stored("o-%06d.tar")
     run("unpack", "o.h5", "files")
     run("show", "o.h5", "-o", "page.png")
+    with open_store("o.h5") as store:
+        shown = shown_lists(store, count=3, size=96)
+    assert [["#0: image 1 of 1", "text"], ["no picture: #1", "text"], ["#2: image 1 of 1", "text"]] == [
+        [each.label for each in row] for row in shown
+    ]
+    assert all(not isinstance(row[-1].picture, str) and np.asarray(row[-1].picture).min() < 128 for row in shown)
 
 
 def test_prompts_and_instructions(folder: Path) -> None:
