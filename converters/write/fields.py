@@ -121,8 +121,9 @@ def infer_field(name: str, values: Sequence[Any]) -> Field:
     kinds = {_kind(name, value) for value in given}
     if kinds == {"int", "float"}:
         kinds = {"float"}
-    if "files" in kinds and all(kind == "files" or not value for kind, value in _with_kinds(name, given)):
-        kinds = {"files"}  # beside empty lists
+    for listed in kinds & {"files", "json"}:
+        if all(kind == listed or (kind == "list" and not value) for kind, value in _with_kinds(name, given)):
+            kinds = {listed}  # beside empty lists
     if len(kinds) > 1:
         raise _unclear(name, f"{' in some samples and '.join(sorted(kinds))} in others")
     return _FIELDS[kinds.pop()](name, given)

@@ -99,7 +99,11 @@ def add_field(  # noqa: PLR0913 - an option of the command each
                 f"{'--resume' if resume else '--part'}"
             )
         begin = _samples_with(first, added_stores(path).get(joined_name(asked)), asked) if append else 0
-        others = [source] if isinstance(source, SealedStore) else open_beside(source, on=on, remote=remote)
+        allowed = (*((allow,) if isinstance(allow, str) else allow), *(("missing",) if append else ()))
+        if isinstance(source, SealedStore):
+            others = [source]
+        else:
+            others = open_beside(source, on=on, allowed=allowed, remote=remote)
         for other in others if others != [source] else ():
             opened.enter_context(other)
         there = [each.name for other in others for each in other.schema.fields]
@@ -109,7 +113,6 @@ def add_field(  # noqa: PLR0913 - an option of the command each
                 f"{others[0].path}: has no field {asked[lacking]!r}, to be added as {lacking!r}; there is "
                 f"{', '.join(there)}"
             )
-        allowed = (*((allow,) if isinstance(allow, str) else allow), *(("missing",) if append else ()))
         renamed = dict.fromkeys(there) | {own: new for new, own in asked.items()}
         both = beside(first, *others, stems=stems, allow=allowed, fields=renamed)
         order = _samples_from(begin, both, first, others[0].path)

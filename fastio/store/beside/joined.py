@@ -153,7 +153,7 @@ def _with_others(
     try:
         for each in others:
             if isinstance(each, (str, os.PathLike)):
-                groups.append(open_beside(each, on=on, read=read, remote=remote))
+                groups.append(open_beside(each, on=on, allowed=allowed, read=read, remote=remote))
                 mine += groups[-1]
             else:
                 groups.append([each])
@@ -198,17 +198,23 @@ def stores_of(store: SealedStore | BesideStore) -> Sequence[SealedStore]:
 
 
 def open_beside(
-    path: str | os.PathLike[str], *, on: str = "key", read: Read = "auto", remote: Remote = DEFAULT
+    path: str | os.PathLike[str],
+    *,
+    on: str = "key",
+    allowed: Sequence[str] = (),
+    read: Read = "auto",
+    remote: Remote = DEFAULT,
 ) -> list[SealedStore]:
     """
     Open one of the ``others`` of ``beside``: a store, and behind it the fields that were added to it; or the rows of a
-    table, of which ``on`` has the keys.
+    table, of which ``on`` has the keys, the first row of each if "double" is among those ``allowed``.
     """
     if not _is_table(path):
         return _open_with_added(os.fspath(path), read=read, remote=remote)
     from fastio.store.kinds.registry import later  # with what stores do without
 
-    return [later("fastio.converters.write.table:open_packed")(os.fspath(path), on, remote)]
+    packed = later("fastio.converters.write.table:open_packed")
+    return [packed(os.fspath(path), on, remote, first_of_double="double" in allowed)]
 
 
 def _is_table(path: object) -> bool:

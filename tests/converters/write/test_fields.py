@@ -57,6 +57,12 @@ def test_types(name, values, expected):
     assert field_of(name, expected) == infer_field(name, values)
 
 
+def test_empty_lists_beside_others():
+    """They are lists of whatever the others have: captions are JSON though a sample has none."""
+    assert field_of("x", "json") == infer_field("x", [[], ["a"], [{"b": 1}], []])
+    assert field_of("x", "image[*]") == infer_field("x", [[], [Image.new("L", (2, 2))]])
+
+
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fastio import FastDataset, FastLoader, Writer, beside
+from fastio import FastDataset, FastLoader, Writer, add_field, beside
 from fastio.cli import cli
 from fastio.converters.write import table
 from fastio.errors import FastioError, SchemaError
@@ -138,3 +138,21 @@ def test_a_table_behind_a_url(photos: str, served: Served, monkeypatch: pytest.M
         result = CliRunner().invoke(cli, ["ls", photos, "--beside", f"{served.url}/{name}", "--on", "file_name"])
         assert (1, True) == (result.exit_code, f"{served.url}/{name}: " in result.output)
         assert words in result.output
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_several_rows_of_one_photo(photos: str, tmp_path: Path, suffix: str) -> None:
+    """COCO has five captions a photo: refused by row, or the first row of each; later without asking for more."""
+    rows = [{**row, "Caption": f"{row['Caption']} {number}"} for number in range(2) for row in ROWS]
+    other = written(tmp_path / f"captions.{suffix}", rows)
+    for _ in range(2):
+        with pytest.raises(
+            SchemaError, match=r":\d+: has 'a/0.png' in the column 'file_name', as row \d+ has: .*--allow dou"
+        ):
+            beside(photos, other, on="file_name")
+        with beside(photos, other, on="file_name", allow="double") as both:
+            assert [f"{row['Caption']} 0" for row in ROWS] == [sample["caption"] for sample in FastDataset(both)]
+    add_field(photos, "caption", other, on="file_name", allow="double")
+    assert "caption 5 0" == FastDataset(photos)[5]["caption"]
+    with pytest.raises(SchemaError, match=r"has 'a/0.png' in the column 'file_name', as row"):
+        add_field(photos, "score", other, on="file_name")
