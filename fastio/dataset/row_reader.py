@@ -183,14 +183,24 @@ class RowReader:
         other = known[(shapes[known] != first).any(axis=1)]
         if len(other) == 0:
             return tuple(first.tolist())
-        keys = self.store.keys(indices[[known[0], other[0]]])
+        two = indices[[known[0], other[0]]]
+        keys = [f"{key!r}{self._place(int(index))}" for key, index in zip(self.store.keys(two), two, strict=True)]
         sizes = ["x".join(map(str, shapes[position].tolist())) for position in (known[0], other[0])]
         what, remedy = ("masks", "") if self.is_mask else ("pictures", ", or pack with --resize HxW")
-        raise UnequalSizesError(
-            f"{self.store.path}: {what} of different sizes in one batch: {keys[0]!r} is {sizes[0]}, "
-            f"{keys[1]!r} is {sizes[1]} (height x width{' x channels' if len(first) == 3 else ''})",
-            f"pass transforms that make them equal, such as RandomResizedCrop(224) (in commands --crop 224){remedy}",
+        advice = (
+            f"pass transforms that make them equal, such as RandomResizedCrop(224) (in commands --crop 224){remedy}"
         )
+        if self.is_picture and not (shapes[other, :2] != first[:2]).any():
+            advice = "only channels differ: pass FastDataset(path, mode='RGB'), which makes them equal"
+        raise UnequalSizesError(
+            f"{self.store.path}: {what} of different sizes in one batch: {keys[0]} is {sizes[0]}, "
+            f"{keys[1]} is {sizes[1]} (height x width{' x channels' if len(first) == 3 else ''})",
+            advice,
+        )
+
+    def _place(self, index: int) -> str:
+        """Return which of its sample's elements a value of a list is, in words; "" for others."""
+        return self.store.place(index)[1] if isinstance(self.store, Elements) else ""
 
     def read(
         self, indices: NDArray[np.int64], spans: Spans, shapes: NDArray[np.int64], *, verify: bool
@@ -304,7 +314,8 @@ class RowReader:
         """Return the error of one sample; to the words it adds why the value could not be read, if that is known."""
         index = int(indices[position])
         key = self.store.keys([index])[0]
-        sample, which = self.store.place(index) if isinstance(self.store, Elements) else (index, "")
+        sample = self.store.place(index)[0] if isinstance(self.store, Elements) else index
+        which = self._place(index)
         # Fetched spans have other numbers of shards, and nothing else tells where a failed one lies.
         stored = self.store.spans(self.field.name, np.array([index]), checksums=False)
         path = str(self.store.shard_paths[int(stored.shard[0])])

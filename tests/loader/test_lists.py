@@ -24,6 +24,7 @@ from fastio.transforms import (
     RandomHorizontalFlip,
     RandomResizedCrop,
     RandomRotation,
+    Resize,
     ToDtype,
 )
 from fastio.transforms.views import view_seed
@@ -411,6 +412,26 @@ def test_views_are_decoded_once(tmp_path: Path) -> None:
     for expected, found in zip(whole, [*first, *rest], strict=True):
         assert expected[0][1].tolist() == found[0][1].tolist()
         assert all(torch.equal(one, other) for one, other in zip(expected[0][0], found[0][0], strict=True))
+
+
+def test_pictures_that_do_not_fit(tmp_path: Path) -> None:
+    """Two pictures of one sample are told apart by their places, and other channels have other advice than sizes."""
+    grey = encode(np.zeros((24, 24), np.uint8), "PNG")
+    with Writer(tmp_path / "s.lmdb", {"images": "image[*]"}) as out:
+        out.write({"images": [picture(0, size=24), grey, picture(1)]}, key="a")
+    with (
+        FastLoader(tmp_path / "s.lmdb", 1) as loader,
+        pytest.raises(SchemaError, match=r"'a' 1 of 3 is 24x24x3, 'a' 3"),
+    ):
+        list(loader)
+    grown = [Resize((8, 8))]
+    with (
+        FastLoader(FastDataset(tmp_path / "s.lmdb", mode=None), 1, transforms=grown) as loader,
+        pytest.raises(
+            SchemaError, match=r"'a' 2 of 3 is 8x8x1 .*; only channels differ: pass FastDataset\(path, mode="
+        ),
+    ):
+        list(loader)
 
 
 def test_what_does_not_go_with_lists(tmp_path: Path) -> None:
