@@ -41,6 +41,7 @@ from fastio.converters.sources.sample_shards import (
     SampleShard,
     SampleShards,
     ShardColumn,
+    beside_index,
     only_folder,
     read_index,
 )
@@ -126,7 +127,7 @@ def open_litdata(place: SourcePath, options: SourceOptions) -> ListedSource:
             f"{folder}/index.json: chunks of TokensLoader hold one row of ids a sample, got {len(columns)} values"
         )
     shards = SampleShards([_chunk(folder, each) for each in chunks], columns, is_bare=is_bare)
-    return shard_source(_KIND, place, shards, [f"{folder}/index.json"], options, _SUFFIX)
+    return shard_source(_KIND, place, folder, shards, options, _SUFFIX)
 
 
 def _is_table(folder: str, entry: Mapping[str, Any]) -> bool:
@@ -166,7 +167,14 @@ def _tables(
     found = FileSet(folder, names, sum(file.size for file in files), disk)
     source = table_source(_KIND, _KIND, place, found, _with_label(options, config.get("types")))
     paths = [*(file.path for file in files), f"{folder}/index.json"]
-    return replace(source, paths=lambda: paths, files_opened=len(paths))
+    unlisted, beside = beside_index(folder, names, _SUFFIX)
+    return replace(
+        source,
+        paths=lambda: paths,
+        files_opened=len(paths),
+        problems=[*source.problems, *unlisted],
+        left_out=[*source.left_out, *beside],
+    )
 
 
 def _with_label(options: SourceOptions, types: Any) -> SourceOptions:

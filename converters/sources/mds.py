@@ -106,7 +106,7 @@ def open_mds(place: SourcePath, options: SourceOptions) -> ListedSource:
                 f"expected {each.encoding.nbytes}"
             )
     shards = SampleShards([_shard(folder, each, said) for each in entries], columns)
-    return shard_source(_KIND, place, shards, [f"{folder}/index.json"], options, _SUFFIX)
+    return shard_source(_KIND, place, folder, shards, options, _SUFFIX)
 
 
 def _columns(folder: str, entry: dict[str, Any]) -> list[tuple[str, str, int | None]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -29,7 +29,7 @@ from fastio.errors import SourceError, StoreError
 from fastio.store.files import files_of
 from fastio.store.files.mapped import MappedSource
 from fastio.store.kinds.layouts import indexed_folders
-from fastio.store.kinds.scan import SourcePath
+from fastio.store.kinds.scan import Problem, SourcePath, is_hidden, junk_reason, names_in, shown
 from fastio.types.schema import is_plain_path
 from fastio.types.spans import Spans
 
@@ -40,6 +40,7 @@ __all__ = [
     "SampleShard",
     "SampleShards",
     "ShardColumn",
+    "beside_index",
     "only_folder",
     "read_index",
 ]
@@ -213,6 +214,21 @@ def read_index(folder: str) -> Any:
         raise SourceError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
     except (ValueError, RecursionError) as exc:
         raise SourceError(f"{path}: is damaged, and no JSON: {exc}: get it again") from exc
+
+
+def beside_index(folder: str, names: Collection[str], suffix: str) -> tuple[list[Problem], list[Problem]]:
+    """
+    Return what lies beside the shards ``names`` that an index lists: other shards, which are problems, since a writer
+    was killed or an index is old, and everything else.
+    """
+    listed = {"index.json", *(name.partition("/")[0] for name in names)}
+    folders, files = names_in(folder)
+    there = [name for name in files if not junk_reason(name)] + [f"{name}/" for name in folders if not is_hidden(name)]
+    others = [name for name in there if name.removesuffix("/") not in listed]
+    words = "is a shard that index.json does not list: merge the indexes of all, or remove it"
+    problems = [Problem(shown(name), words) for name in others if name.endswith(suffix)]
+    left_out = [Problem(shown(name), "is not in index.json") for name in others if not name.endswith(suffix)]
+    return problems, left_out
 
 
 @dataclass(frozen=True, slots=True)

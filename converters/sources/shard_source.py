@@ -21,7 +21,7 @@ from fastio.converters.sources.column_kinds.kind import begins_picture, field_of
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at
 from fastio.converters.sources.options import SourceOptions, source_record
-from fastio.converters.sources.sample_shards import ArrayHead, Encoding, LocatedValues, SampleShards
+from fastio.converters.sources.sample_shards import ArrayHead, Encoding, LocatedValues, SampleShards, beside_index
 from fastio.converters.sources.tables.names import RowKeys, passing, unique_keys
 from fastio.converters.sources.tables.titles import nearest
 from fastio.errors import SchemaError, SourceError
@@ -38,10 +38,10 @@ _HEAD_BYTES: Final = 4096  # of a value that may be a picture, or several
 
 
 def shard_source(
-    kind: str, place: SourcePath, shards: SampleShards, files: Sequence[str], options: SourceOptions, suffix: str
+    kind: str, place: SourcePath, folder: str, shards: SampleShards, options: SourceOptions, suffix: str
 ) -> ListedSource:
     """
-    Return the samples of shards as a source; ``files`` are what else was read, and ``suffix`` that of shards.
+    Return the samples of the shards that the ``index.json`` in a folder lists as a source; ``suffix`` is theirs.
 
     Keys are the shard's name and the sample's position (``shard.00000/0012``), or the values of ``--key-column``.
     Without ``--field``, all columns are fields: the first 64 samples tell whether bytes are pictures, and of which
@@ -74,7 +74,8 @@ def shard_source(
         kind, place.name, labels=None, fields=[str(each.choice) for each in fields], left_out=unpacked
     )
     record["label_options"] = columns.to_json()
-    every_file = [*(each.file.path for each in shards.shards), *files]
+    unlisted, beside = beside_index(folder, [each.name for each in shards.shards], suffix)
+    every_file = [*(each.file.path for each in shards.shards), f"{folder}/index.json"]
     return ListedSource(
         path=path,
         kind=kind,
@@ -85,8 +86,8 @@ def shard_source(
         read=_ShardReader(shards, fields, rule).begin,
         disk_bytes=sum(Path(each).stat().st_blocks * 512 for each in every_file),
         files_opened=len(every_file),
-        problems=problems,
-        left_out=left_out,
+        problems=[*problems, *unlisted],
+        left_out=[*left_out, *beside],
         order=order,
         is_by_name=False,
         paths=lambda: every_file,

@@ -353,6 +353,24 @@ def test_the_index_is_the_dataset(kind: str, tmp_path: Path) -> None:
     assert f"({NAMES[kind]}), not packed" in run("info", path / "index.json")
 
 
+@BOTH
+def test_a_shard_that_is_not_listed(kind: str, tmp_path: Path) -> None:
+    """A writer was killed, or the index is an old one: its samples would be missing. What else lies there is named."""
+    path = pairs_of_kind(kind, tmp_path / "set")
+    first, extra = SHARDS[kind].format(0), SHARDS[kind].format(77)
+    (path / extra).write_bytes((path / first).read_bytes())
+    (path / "old.h5").write_text("a\n")
+
+    assert f"{extra}: is a shard that index.json does not list: merge the indexes" in refused(path)
+    with open_store(path) as store:
+        assert [extra] == [each["key"] for each in store.metadata["skipped"]]
+        assert [{"key": "old.h5", "problem": "is not in index.json"}] == store.metadata["left_out"]
+    assert 10 == len(packed(path, tmp_path / "o.lmdb", skip=True)[1])
+    (path / extra).unlink()
+    with open_store(path) as store:
+        assert [] == store.metadata["skipped"]
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"version": 2, "shards": []}', b"\xff"])
 def test_a_damaged_index(tmp_path: Path, content: bytes) -> None:
     """Beside shards of MDS it is called that of MDS, by itself and in a part, and no table or text."""
