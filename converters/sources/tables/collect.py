@@ -161,7 +161,10 @@ class _Collector:
 
     def _files(self, column: PlannedColumn, row: Mapping[str, Any]) -> tuple[list[str], str]:
         """The files that a row names, one unless the column lists them, and what is wrong with the first bad one."""
-        value = column.value(row)
+        try:
+            value = column.value(row)
+        except (KeyError, ValueError, RecursionError):
+            return [], f"has no {'.'.join(column.path)!r}: it is {row.get(column.path[0])!r:.60}"
         if not column.is_list:
             name, problem = self._stems.name(value) if column.is_stem else safe_name(value, self._root)
             if value is None and not column.is_stem and column.field is None:

@@ -15,7 +15,7 @@ from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.labels.filters import RowFilter
 from fastio.converters.labels.values import WHOLE
 from fastio.converters.sources.chat_forms import TURNS, ChatColumns, chat_columns, pictures_in
-from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
+from fastio.converters.sources.column_kinds import ColumnKind, column_kind, elements_in, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, is_empty, names_picture
 from fastio.converters.sources.options import SourceOptions
 from fastio.converters.sources.tables.rows import value_in
@@ -64,11 +64,14 @@ class PlannedColumn:
 
     def value(self, row: Mapping[str, Any]) -> Any:
         """
-        Return the value in a row, None if it is not there. Raises KeyError for a path through something else, and
-        ValueError where JSON is expected and is none.
+        Return the value in a row, None if it is not there; of a list of pictures, those that are there if another list
+        of the row says where they belong. Raises KeyError for a path through something else, and ValueError where JSON
+        is expected and is none.
         """
         value = value_in(row, self.path)
-        return pictures_in(value) if self.is_in_turns else value
+        if self.is_in_turns:
+            return pictures_in(value)
+        return _without_gaps(value, row) if isinstance(value, list) and None in value else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,17 @@ class TablePlan:
     def values(self) -> list[PlannedColumn]:
         """The columns whose values are in the table itself."""
         return [each for each in self.columns if not each.is_file]
+
+
+def _without_gaps(value: list[Any], row: Mapping[str, Any]) -> list[Any]:
+    """
+    The elements that are not null, as interleaved documents have them (OBELICS): another list of the row has null where
+    this one has an element, and an element where it has null, and keeps their places. Any other list as it is.
+    """
+    gaps = [each is None for each in value]
+    others = (each for each in row.values() if isinstance(each, list) and len(each) == len(value))
+    is_interleaved = any(all(gap != (each is None) for gap, each in zip(gaps, other, strict=True)) for other in others)
+    return [each for each in value if each is not None] if is_interleaved else value
 
 
 def label_title(options: SourceOptions) -> str:
@@ -263,9 +277,14 @@ class _Planner:
         is_of_bytes = field.element.traits.is_picture or type_of(field.element) == "bytes"
         if not is_of_bytes and (guess is None or not guess.title.endswith(FILE_TITLES + LIST_TITLES)):
             return PlannedColumn(choice.name, path, field)
-        if guess is not None and guess.kind is not None:
-            return PlannedColumn(choice.name, path, field, kind=guess.kind)
-        if guess is None or not guess.kinds <= {"text", "json", "null"}:
+        values = list(_values_at(self.guesses[path[0]].first, path))
+        kind = column_kind(values)
+        if kind is not None:
+            return PlannedColumn(choice.name, path, field, kind=kind)
+        names = (
+            guess.kinds <= {"text", "json", "null"} if guess else any(map(names_picture, elements_in(values) or values))
+        )
+        if not names:
             raise SourceError(
                 f"{self.where}: --field {choice}: {type_of(field)} takes a column that names files; "
                 f"--field {choice.name}={choice.where}:json keeps the values of any other"
@@ -485,7 +504,7 @@ class ColumnGuess:
             self._add_whole(value)
         else:
             if self.lists_pictures is not False and self.count <= _LOOKED_AT and not is_empty(value):
-                self.lists_pictures = isinstance(value, list) and all(map(names_picture, value))
+                self.lists_pictures = _are_names(value, self.lists_pictures)
             kind = float if isinstance(value, float) else type(value)
             self.kinds.add(_KINDS.get(kind, kind.__name__))
 
@@ -574,6 +593,12 @@ class ColumnGuess:
     def _add_whole(self, value: int) -> None:
         self.largest = max(self.largest, abs(value))
         self.kinds.add("int" if -_INT64 <= value < _INT64 else "large")
+
+
+def _are_names(value: Any, before: bool | None) -> bool | None:
+    """Whether a value is a list of names of pictures; ``before``, if nothing but null is in it."""
+    there = [each for each in value if each is not None] if isinstance(value, list) else [None]
+    return all(map(names_picture, there)) if there else before
 
 
 _KINDS: Final = {float: "float", bool: "bool", list: "json", dict: "json", bytes: "bytes"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -441,3 +442,50 @@ def test_what_names_no_files_is_said_in_a_line(tmp_path: Path, root: Path) -> No
         said = run("pack", arguments[0], tmp_path / "o2.lmdb", *arguments[1:], code=1)
         assert words in said
         assert "Traceback" not in said
+
+
+# Interleaved documents.
+
+
+@pytest.mark.parametrize(
+    ("suffix", "kept"), [("jsonl", "names"), ("json", "names"), ("parquet", "names"), ("jsonl", "base64")]
+)
+def test_interleaved_documents(tmp_path: Path, root: Path, suffix: str, kept: str) -> None:
+    """OBELICS: null in one list where the other has a value. Pictures that are there are packed, texts keep places."""
+    files = [["0.png", None, "1.png"], [None, None], [None, "2.png"], []]
+    texts = [[None, "a", None], ["b", "c"], ["d", None], []]
+    encode = {"names": str, "base64": lambda name: base64.b64encode(FILES[name]).decode()}[kept]
+    images = [[None if each is None else encode(each) for each in row] for row in files]
+    rows = [{"images": one, "texts": other} for one, other in zip(images, texts, strict=True)]
+    source, words = table(tmp_path / f"a.{suffix}", rows), ["--root", root] if kept == "names" else []
+    said = run("pack", source, tmp_path / "a.lmdb", *words)
+    assert "images: 0 to 2 pictures a sample, 3 in all" in said
+    with open_store(tmp_path / "a.lmdb") as store:
+        assert [[FILES[each] for each in row if each] for row in files] == lists_of(store, "images")
+        assert texts == [json.loads(each.tobytes()) for each in store.spans("texts", np.arange(4)).views()]
+    assert "all good" in run("verify", tmp_path / "a.lmdb", "--against", source)
+
+    rows[2]["texts"] = ["d", "e"]  # which does not say where the picture belongs
+    said = run("pack", table(tmp_path / f"b.{suffix}", rows), tmp_path / "b.lmdb", *words, code=1)
+    assert "has a bad element, 1 of 2" in said
+    assert f"b.{suffix}:3" in said
+
+
+def test_names_in_objects(tmp_path: Path, root: Path) -> None:
+    """MMC4: a path leads to the names of files in a list of objects, which stays as it is."""
+    info = [
+        [{"image_name": each, "matched_text_index": 0} for each in row] for row in (["0.png", "1.png"], [], ["2.png"])
+    ]
+    source = table(tmp_path / "a.jsonl", [{"image_info": each, "text_list": ["a", "b"]} for each in info])
+    words = ("--root", root, "--field", "images=image_info.image_name:image[*]")
+    run("pack", source, tmp_path / "a.lmdb", *words)
+    with open_store(tmp_path / "a.lmdb") as store:
+        assert [[FILES[each["image_name"]] for each in row] for row in info] == lists_of(store, "images")
+        assert info == [json.loads(each.tobytes()) for each in store.spans("image_info", np.arange(3)).views()]
+    assert "all good" in run("verify", tmp_path / "a.lmdb", "--against", source)
+    said = run("pack", source, tmp_path / "b.lmdb", "--root", root, code=1)
+    assert "column 'image_info' holds lists of names of pictures" in said
+    bad = table(tmp_path / "b.jsonl", [{"image_info": info[0]}, {"image_info": "gone"}])
+    assert "b.jsonl:2: has a 'image_info' that has no 'image_info.image_name'" in run(
+        "pack", bad, tmp_path / "b.lmdb", *words, code=1
+    )
