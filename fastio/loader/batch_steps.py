@@ -17,6 +17,7 @@ from fastio.lazy import torch
 from fastio.loader.device.nested import BatchRoles, map_tensors, tensors
 from fastio.loader.list_collate import ListCollate
 from fastio.loader.ranges import COPY, TRANSFORM, named_range
+from fastio.samplers.batches import element_ids
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.finish import Contiguous
 from fastio.transforms.batch.functions import PerSample
@@ -94,17 +95,27 @@ class BatchSteps:
         if self._may_fail_changed:
             batch = copy.deepcopy(batch)
         counts = None if self._lists is None else self._lists.counts(batch)
+        ids = self._ids(numbered)
         while True:
             step = Numbered(batch, numbered.epoch, numbered.indices)
             is_last = not any(recipe.next for recipe in recipes)
-            batch = self._run(step, recipes, copied, side, blanks, counts if is_last else None)
+            batch = self._run(step, ids, recipes, copied, side, blanks, counts if is_last else None)
             if is_last:
                 return batch
             recipes = [recipe.next or Recipe([], seed=0) for recipe in recipes]
 
+    def _ids(self, numbered: Numbered) -> Sequence[NDArray[np.int64]]:
+        """Return the ids of the pictures of each field for random numbers: of the samples, or of elements of lists."""
+        if self._roles is None or not any(self._roles.listed):
+            return [numbered.indices] * self.pictures
+        ids = numbered.indices
+        counts = self._roles.counts(numbered.batch)  # of repeats, those of the first are those of all
+        return [ids if own is None else element_ids(ids, own[: len(ids)]) for own in counts]
+
     def _run(
         self,
         numbered: Numbered,
+        ids: Sequence[NDArray[np.int64]],
         every: Sequence[Recipe],
         copied: Callable[[list[torch.Tensor]], list[torch.Tensor]],
         side: Callable[[], AbstractContextManager[object]],
@@ -129,8 +140,8 @@ class BatchSteps:
                 blanked = recipe.blanked([host[i] for i in group], len(numbered.indices), places)
                 host = [blanked[group.index(i)] if i in group else each for i, each in enumerate(host)]
         drawn = [
-            recipe.draw([host[i] for i in group], numbered.indices, numbered.epoch, places)
-            for recipe, group, places in zip(recipes, groups, bad, strict=True)
+            recipe.draw([host[k] for k in group], ids[i // views], numbered.epoch, places)
+            for i, (recipe, group, places) in enumerate(zip(recipes, groups, bad, strict=True))
         ]
         done: dict[int, torch.Tensor] = {}
         with named_range(COPY):

@@ -190,7 +190,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
         raise ValueError(f"{stages.patches!r} does not go with clips: frames are cut one by one: drop one")
     _check_functions(base, stages, pixels, work)
     steps, delivery = _steps(pixels, stages, seed, clips, _list_collate(base, pixels, work), work.output)
-    _check_stages_of_lists(base, stages, steps)
+    _check_stages_of_lists(base, stages, pixels)
     context = _context(stages, options, work, delivery)
     context = replace(context, clips=clips, steps=steps, seed=seed, picks=pixels.picks)
     context = _with_parts(context, selection, options)
@@ -800,17 +800,25 @@ def _check_lists(dataset: FastDataset, options: LoaderOptions) -> None:
         )
 
 
-def _check_stages_of_lists(dataset: FastDataset, stages: _Stages, steps: BatchSteps | None) -> None:
-    """SchemaError for transforms of whole batches or of members, which expect one picture a sample."""
+def _check_stages_of_lists(dataset: FastDataset, stages: _Stages, pixels: PixelOptions) -> None:
+    """SchemaError for mixes, functions of single pictures and transforms of members, which know one a sample."""
     if not dataset.lists or dataset.makes_samples:
         return
-    is_fixed = all(Recipe(each.steps[each.native :], seed=0).is_fixed for each in stages.laters(seed=0))
-    if stages.members is not None or steps is not None or not is_fixed:
-        name = next(iter(dataset.lists))
+    path, name = dataset.store.path, next(iter(dataset.lists))
+    later = [step for each in stages.laters(seed=0) for step in each.steps[each.native :]]
+    unfit = next((step for step in later if mixes_of(step) or isinstance(step, PerSample)), None)
+    if unfit is not None or stages.members is not None:
+        what = "transforms of a Mixture's members" if unfit is None else repr(unfit)
         raise SchemaError(
-            f"{dataset.store.path}: pictures of lists, such as {name!r}, take transforms that native threads run while "
-            "they decode, and behind them Normalize and functions of batches: mixes, PerSample and random transforms "
-            "that run later know one picture a sample: give these to the batch in the loop"
+            f"{path}: {what} with pictures of lists, such as {name!r}: mixes, PerSample and transforms of members know "
+            "one picture a sample: give them to the batch in the loop, as PerBatch(function)"
+        )
+    picked = next((field for pick in pixels.picks for field in pick.fields if field in dataset.lists), None)
+    late = next((step for step in later if getattr(step, "draws", 0)), None)
+    if picked is not None and late is not None and dataset.readers[picked].is_picture:
+        raise SchemaError(
+            f"{path}: {late!r} runs behind what native threads do to pictures, where it is not known which of "
+            f"{picked!r} was picked: put it before what they do not run, or drop device="
         )
 
 

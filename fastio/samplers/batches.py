@@ -18,6 +18,7 @@ from fastio.samplers.memory import PageCache, page_cache
 from fastio.samplers.order import MOST_HELD, Division, Shuffle, block_order, consumed_after, full_order, keyed_order
 from fastio.samplers.position import whole_consumed
 from fastio.types.shuffle_report import ShuffleReport
+from fastio.types.spans import numbers_within
 
 __all__ = [
     "BatchSampler",
@@ -27,6 +28,7 @@ __all__ = [
     "ElasticSampler",
     "OrderSampler",
     "WholeEpochs",
+    "element_ids",
     "even_cuts",
     "random_ids",
     "repetitions",
@@ -559,6 +561,19 @@ def repetitions(indices: NDArray[np.int64]) -> NDArray[np.int64] | None:
 def random_ids(indices: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return one number for an index and its repetition; the index itself if that is 0."""
     return indices | (counts << _INDEX_BITS)
+
+
+_SPREAD = 0x1E3779B97F4A7C15  # odd: elements of one sample get numbers far apart
+_MOST_ID = (1 << 63) - 1
+
+
+def element_ids(ids: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """
+    Return the ids of the elements of samples with these ids, so many of each, for random numbers: they depend on sample
+    and position, those of the first element on the sample alone.
+    """
+    elements: NDArray[np.int64] = (np.repeat(ids, counts) + numbers_within(counts) * _SPREAD) & _MOST_ID
+    return elements
 
 
 def split_ids(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

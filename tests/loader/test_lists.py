@@ -17,16 +17,19 @@ from torch.utils.data import DataLoader
 from fastio import FastDataset, FastLoader, FieldCollate, SampleError, SchemaError, StoreError, Writer, open_store
 from fastio.store.foreign.index import index_store
 from fastio.transforms import (
+    ColorJitter,
     MixUp,
     Normalize,
     PerBatch,
     PerSample,
+    Pick,
     RandomHorizontalFlip,
     RandomResizedCrop,
     RandomRotation,
     Resize,
     ToDtype,
 )
+from fastio.transforms.batch.recipe import Recipe
 from fastio.transforms.views import view_seed
 from tests.conftest import encode
 
@@ -414,6 +417,41 @@ def test_views_are_decoded_once(tmp_path: Path) -> None:
         assert all(torch.equal(one, other) for one, other in zip(expected[0][0], found[0][0], strict=True))
 
 
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=6),
+    st.integers(1, 4),
+    st.sampled_from([None, ("images", "label"), "images"]),
+    st.sampled_from(["transforms", "views", "by field"]),
+)
+def test_colours_behind_the_decoders(tmp_path: Path, counts: list[int], size: int, fields: Any, option: str) -> None:
+    """What torch does at random behind a function of batches, or on a GPU, is drawn by sample and place, too."""
+    path = write(tmp_path / "s.lmdb", counts, size=24)
+    late: list[Any] = [Normalize([0.0] * 3, [1.0] * 3), ColorJitter(0.5, 0.5), RandomHorizontalFlip()]
+    dataset = FastDataset(path, fields=fields)
+    form = dataset.form.kind
+    options: dict[str, Any] = {"transforms": late}
+    if option == "views":
+        options = {"views": [(1, [RandomResizedCrop(8)]), (1, late)]}
+    elif option == "by field" and form != "value":
+        options = {"transforms": {"images": late}}
+    with FastLoader(dataset, size, shuffle=size > 2, **options) as loader:
+        loader.set_epoch(1)
+        found = [batch if form == "value" else entries(batch, dataset, "images") for batch in loader]
+    if option == "views":
+        found = [(views[1], own) for views, own in found]
+    rows = sorted(row.tolist() for images, _ in found for row in images)
+    # Each element alone, as the picture of a sample with its id.
+    flat = [(i + j * 0x1E3779B97F4A7C15) & ((1 << 63) - 1) for i, count in enumerate(counts) for j in range(count)]
+    with FastLoader(FastDataset(path, fields="images"), len(counts)) as loader:
+        ((pictures, _),) = loader
+    recipe = Recipe(late, seed=view_seed(0, 1) if option == "views" else 0)
+    if flat:
+        (expected,) = recipe.run([pictures], recipe.draw([pictures], np.array(flat), 1))
+        assert sorted(row.tolist() for row in expected) == rows
+    assert len(flat) == len(rows)
+
+
 def test_pictures_that_do_not_fit(tmp_path: Path) -> None:
     """Two pictures of one sample are told apart by their places, and other channels have other advice than sizes."""
     grey = encode(np.zeros((24, 24), np.uint8), "PNG")
@@ -441,10 +479,11 @@ def test_what_does_not_go_with_lists(tmp_path: Path) -> None:
     unfit: list[tuple[dict[str, Any], str]] = [
         ({"cache": "ram"}, "cache= does not go with lists of encoded pictures in 'images' yet"),
         ({"repeats": 2, "transforms": CROPS}, "repeats= is for pictures and columns, but the samples have refs, ids"),
-        ({"transforms": [*CROPS, MixUp(num_classes=11)]}, "take transforms that native threads run"),
+        ({"transforms": [*CROPS, MixUp(num_classes=11)]}, r"MixUp\(.*\) with pictures of lists, such as 'images'"),
+        ({"transforms": [*CROPS, PerSample(lambda picture: picture)]}, "PerSample.* with pictures of lists, such as"),
         (
-            {"transforms": [*CROPS, PerSample(lambda picture: picture)]},
-            "PerSample and random transforms that run later",
+            {"transforms": [*CROPS, Pick("images"), PerBatch(lambda batch: batch), ColorJitter(0.5)]},
+            "where it is not known which of 'images' was picked",
         ),
     ]
     for options, sentence in unfit:

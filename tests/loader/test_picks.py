@@ -232,6 +232,16 @@ def test_samples_of_a_dataset(tmp_path: Path) -> None:
         unlike[3]
 
 
+def test_of_a_list_alone(tmp_path: Path) -> None:
+    """A dataset of one list gives the element that was picked, and batches of these."""
+    dataset = FastDataset(write(tmp_path / "s.lmdb"), fields="refs", transform=Pick("refs"))
+    whole = FastDataset(dataset.store, fields="refs")
+    assert all(dataset[i] in (whole[i] or [""]) for i in range(len(whole)))
+    with FastLoader(dataset, 5) as loader:
+        batches = list(loader)
+    assert all(text in (whole[i] or [""]) for i, text in enumerate(text for batch in batches for text in batch))
+
+
 def test_what_cannot_be_picked(tmp_path: Path) -> None:
     """Wrong fields, lists of different lengths, wrong values for none and what reads samples elsewhere: one line."""
     path = write(tmp_path / "s.lmdb", size=24)
@@ -259,4 +269,4 @@ def test_what_cannot_be_picked(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="for samples with lists"):
         Compose([wrong])
     with pytest.raises(TypeError, match="a tuple or a dict"):
-        FastDataset(path, fields="refs", transform=Pick("refs"))[0]
+        wrong(["a"])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastio.lazy import is_tensor, torch, torch_class
+from fastio.store.index.seal import counts_name
 
 __all__ = [
     "BatchRoles",
@@ -122,6 +123,19 @@ class BatchRoles:
     label: str | int | None
     views: bool = False
     is_apart: bool = False  # each of these pictures has transforms of its own
+    listed: tuple[bool, ...] = ()  # which of these pictures are those of lists, if some are
+
+    def counts(self, batch: Any) -> list[np.ndarray[Any, Any] | None]:
+        """Return for each picture how many each sample of a batch on the host has, ``(B,)``; None if it has one."""
+        found: list[np.ndarray[Any, Any] | None] = []
+        for key, is_list in zip(self.pictures, self.listed or (False,) * len(self.pictures), strict=True):
+            if not is_list:
+                found.append(None)
+            elif isinstance(key, str):
+                found.append(np.asarray(batch[counts_name(key)]))
+            else:
+                found.append(np.asarray((batch if key is None else batch[key])[1]))
+        return found
 
     def groups(self, batch: Any, parts: Sequence[torch.Tensor]) -> list[list[int]]:
         """

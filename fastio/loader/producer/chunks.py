@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.loader.forks import PerProcess
-from fastio.samplers.batches import Batches
+from fastio.samplers.batches import Batches, element_ids
 from fastio.store.files.fetch import FetchedFields, fetch_together
 from fastio.store.index.store import list_checksums
 from fastio.store.protocol import SampleStore, value_spans
 from fastio.transforms.pick import Pick
-from fastio.types.spans import Spans, firsts_of, numbers_within
+from fastio.types.spans import Spans, firsts_of
 
 __all__ = [
     "CheckedSamples",
@@ -44,10 +44,6 @@ class EncodedValues:
         return EncodedValues(self.spans.at(part), None if self.unread is None else self.unread[part])
 
 
-_SPREAD = 0x1E3779B97F4A7C15  # odd: elements of one sample get numbers far apart
-_MOST_ID = (1 << 63) - 1
-
-
 @dataclass(frozen=True, slots=True)
 class ChunkElements:
     """
@@ -66,7 +62,7 @@ class ChunkElements:
         if store.schema[name].is_list:
             which, counts = store.elements(name).of(batches.indices)
         firsts = firsts_of(counts)
-        ids = (np.repeat(batches.ids, counts) + numbers_within(counts) * _SPREAD) & _MOST_ID
+        ids = element_ids(batches.ids, counts)
         return cls(Batches(which, firsts[batches.cuts], random_ids=ids), firsts)
 
     @property

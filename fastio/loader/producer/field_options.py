@@ -372,9 +372,13 @@ def view_roles(dataset: FastDataset) -> BatchRoles:
     form = dataset.form
     names = [name for name, reader in dataset.readers.items() if reader.is_picture]
     if form.kind == "value":
-        return BatchRoles((None,), None, views=True)
+        return BatchRoles((None,), None, views=True, listed=_listed(dataset, names))
     places = tuple(name if form.kind == "dict" else form.names.index(name) for name in names)
-    return BatchRoles(places, None, views=True)
+    return BatchRoles(places, None, views=True, listed=_listed(dataset, names))
+
+
+def _listed(dataset: FastDataset, names: Sequence[str]) -> tuple[bool, ...]:
+    return tuple(name in dataset.lists for name in names)
 
 
 def _added(
@@ -582,18 +586,22 @@ def by_field_roles(dataset: FastDataset, parts: Mapping[str, FieldPart]) -> Batc
     """Return where batches have the pictures of these parts, in their order."""
     names = [name for name in parts if dataset.readers[name].is_picture]
     is_dict = dataset.form.kind == "dict"
-    return BatchRoles(tuple(name if is_dict else dataset.form.names.index(name) for name in names), None, is_apart=True)
+    places = tuple(name if is_dict else dataset.form.names.index(name) for name in names)
+    return BatchRoles(places, None, is_apart=True, listed=_listed(dataset, names))
 
 
 def batch_roles(dataset: FastDataset) -> BatchRoles | None:
     """Return where batches of dicts or tuples have pictures and label; None for other batches."""
     form = dataset.form
+    if form.kind == "value" and dataset.lists and _keeps_fields(dataset):
+        return BatchRoles((None,), None, listed=(True,))
     if not (form.is_joint and _keeps_fields(dataset)):
         return None
     keys = {name: name if form.kind == "dict" else position for position, name in enumerate(form.names)}
-    pictures = tuple(keys[name] for name, reader in dataset.readers.items() if reader.is_picture)
+    names = [name for name, reader in dataset.readers.items() if reader.is_picture]
     is_column = LABEL in keys and LABEL not in dataset.readers
-    return BatchRoles(pictures, keys[LABEL] if is_column else None)
+    label = keys[LABEL] if is_column else None
+    return BatchRoles(tuple(keys[name] for name in names), label, listed=_listed(dataset, names))
 
 
 def check_later(dataset: FastDataset, later: Sequence[Any], *, behind: object = None) -> None:

@@ -147,7 +147,9 @@ class Recipe:
         if len(indices) * len(self._seeds) != shape[0]:
             if not self.is_fixed:
                 raise SchemaError(f"{shape[0]} pictures in a batch of {len(indices)} samples")
-            indices = np.zeros(shape[0] // len(self._seeds), np.int64)  # pictures of lists, of which each gets the same
+            indices = np.zeros(
+                shape[0] // len(self._seeds), np.int64
+            )  # pictures of lists in batches of somebody else's
         channels, size = shape[1], (shape[2], shape[3])
         samples = np.tile(split_ids(indices)[0], len(self._seeds))
         are_blank = np.tile(np.isin(np.arange(len(indices)), list(blanks)), len(self._seeds))
