@@ -105,7 +105,17 @@ HWY_INLINE void split_row(const std::uint8_t* from, std::uint8_t* to, std::size_
 template <std::size_t channels, bool mirrored>
 void split(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
            std::size_t rows) noexcept {
-  for (std::size_t y = 0; y < rows; ++y) {
+  std::size_t y = 0;
+  if constexpr (channels == 3 && !mirrored) {
+    // Rows of small patches: what a step reads and writes behind one belongs to the next, which is
+    // written after it.
+    const bool overflows = pixels < step && pixels >= step / 2 && out.stride == pixels;
+    for (; overflows && y + 1 < rows; ++y) {
+      split_step3<mirrored>(bytes_tag, in.data + y * in.stride, out.data + y * out.stride,
+                            out.plane);
+    }
+  }
+  for (; y < rows; ++y) {
     split_row<channels, mirrored>(in.data + y * in.stride, out.data + y * out.stride, out.plane,
                                   pixels);
   }

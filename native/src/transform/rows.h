@@ -57,8 +57,8 @@ struct PlanesTarget {
 };
 
 /// Writes channel c of `rows` rows of `pixels` pixels into plane c, for 1, 3 or 4 channels, each
-/// row last one first where `mirrored`. Nothing outside the rows of both is touched; they must not
-/// overlap. Thread-safe.
+/// row last one first where `mirrored`. Nothing outside the rows is written, nothing before the
+/// first one or behind the last one is read; both must not overlap. Thread-safe.
 using SplitRows = void (*)(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
                            std::size_t rows, bool mirrored) noexcept;
 
