@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.dataset.bfloat16 import array_of
+from fastio.types.bfloat16 import BFLOAT16, dtype_name, is_bfloat16, rounded, widened
 from fastio.types.field_types import type_of
 from fastio.types.schema import Field
 
@@ -62,9 +64,11 @@ def as_array(field: Field, value: Any) -> NDArray[Any]:
 
     Takes whatever NumPy makes an array of numbers of, and tensors of torch. Bool, integers and floats count as any
     wider one of these; floats are rounded to a narrower float. Raises UnfitError for another shape, text, None,
-    masked values, and numbers that would change: a float for an integer, 300 for uint8, 1e300 for float32.
+    masked values, and numbers that would change: a float for an integer, 300 for uint8, 1e300 for float32. bfloat16 is
+    taken as tensors, as arrays of ml_dtypes, as ``|V2``, and rounded from other floats; it is returned as ``|V2``.
     """
-    dtype, shape = np.dtype(field.dtype), field.shape
+    to_bfloat16, shape = field.dtype == BFLOAT16, field.shape
+    dtype = np.dtype(np.float32 if to_bfloat16 else field.dtype)
     expected = _expected(field)
     if value is None:
         raise unfit(value, expected)
@@ -75,14 +79,28 @@ def as_array(field: Field, value: Any) -> NDArray[Any]:
     if given.size == 0 and given.ndim == 1 and shape[:1] == (None,):
         given = np.empty((0, *(size or 0 for size in shape[1:])), dtype)  # an empty list has no dtype
     fits = field.takes(given.shape)
+    if is_bfloat16(given.dtype):
+        if to_bfloat16 and fits:
+            return np.ascontiguousarray(given).view(BFLOAT16).reshape(given.shape)
+        given = widened(given)
     if given.dtype == object and fits and all(type(number) is int for number in given.flat):
-        raise UnfitError(f"holds {_largest(given)}, which {dtype.name} cannot hold")
+        raise UnfitError(f"holds {_largest(given)}, which {dtype_name(field.dtype)} cannot hold")
     if not fits or given.dtype.kind not in _KINDS.get(dtype.kind, ""):
         raise unfit(value, expected, got=_description(given))
     cast, misfit = _cast(given, dtype)
+    if to_bfloat16 and misfit is None:
+        cast, misfit = _to_bfloat16(given, cast)
     if misfit is not None:
-        raise UnfitError(f"holds {misfit}, which {dtype.name} cannot hold")
+        raise UnfitError(f"holds {misfit}, which {dtype_name(field.dtype)} cannot hold")
     return cast
+
+
+def _to_bfloat16(given: NDArray[Any], wide: NDArray[np.float32]) -> tuple[NDArray[Any], Any]:
+    """As ``_cast``, by way of float32: floats are rounded, unless they become infinite; whole numbers must stay."""
+    cast = rounded(wide)
+    kept = widened(cast)
+    misfits = kept != wide if given.dtype.kind in "biu" else np.isinf(kept) & ~np.isinf(wide)
+    return cast, given[misfits].ravel()[0].item() if misfits.any() else None
 
 
 def common_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...]:
@@ -108,12 +126,15 @@ def _expected(field: Field) -> str:
 
 def _description(given: NDArray[Any]) -> str:
     name = {"U": "text", "S": "bytes", "O": "objects", "M": "dates", "m": "time spans"}.get(given.dtype.kind)
-    name = name or given.dtype.name
+    name = name or dtype_name(given.dtype)
     return f"{name} of shape {given.shape}" if given.ndim else name
 
 
 def as_numpy(value: Any, *, expected: str) -> NDArray[Any]:
-    """Return an array of anything that is one: arrays, tensors, numbers, lists of them. Raises UnfitError otherwise."""
+    """
+    Return an array of anything that is one: arrays, tensors, numbers, lists of them; ``|V2`` of bfloat16. Raises
+    UnfitError otherwise.
+    """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise UnfitError("has masked values: fill them")
     if is_tensor(value):
@@ -137,9 +158,7 @@ def is_tensor(value: Any) -> bool:
 def _of_tensor(tensor: Any, expected: str) -> NDArray[Any]:
     plain = tensor.detach().cpu()
     try:
-        if str(plain.dtype) == "torch.bfloat16":  # NumPy has none; float32 holds all its values
-            plain = plain.float()
-        return np.asarray(plain.resolve_conj().resolve_neg().numpy())
+        return array_of(plain.resolve_conj().resolve_neg().contiguous())
     except (RuntimeError, TypeError, NotImplementedError) as exc:  # sparse, quantised, nested, 8-bit floats
         raise UnfitError(f"is a tensor {tensor.dtype} that NumPy has no array for; expected {expected}") from exc
 

@@ -16,6 +16,7 @@ from fastio.codec.copied import parse_json
 from fastio.converters.fields.arrays import UnfitError, as_array, as_numpy, is_tensor, number_column, unfit
 from fastio.converters.fields.problems import element_words
 from fastio.converters.sources.listed import Indices, Read, Values
+from fastio.types.bfloat16 import widened
 from fastio.types.npy import npy_file
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
@@ -221,10 +222,10 @@ def _check_keys(value: Any) -> None:
 def _plain(value: Any) -> Any:
     """What JSON takes for the numbers and arrays of NumPy and torch."""
     if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
+        return widened(np.asarray(value)).tolist()
     if is_tensor(value):
         try:
-            return as_numpy(value, expected="an array").tolist()
+            return widened(as_numpy(value, expected="an array")).tolist()
         except UnfitError as exc:
             raise TypeError(f"a value in it {exc}") from exc
     raise TypeError(f"a value of type {type(value).__name__} is in it")

@@ -24,6 +24,7 @@ from fastio.errors import StoreCorrupt
 from fastio.store import SampleStore
 from fastio.store.kinds.names import ARROW_SUFFIXES
 from fastio.store.protocol import located, read_values
+from fastio.types.bfloat16 import widened
 from fastio.types.field_types import type_of
 from fastio.types.picture_kinds import PICTURE_KINDS, kind_by_name
 from fastio.types.schema import Field, Schema
@@ -261,7 +262,7 @@ def decoded(field: Field, spans: Spans) -> list[Any]:
     if traits.is_json:
         return [parse_json(each) for each in data]
     shape = tuple(-1 if size is None else size for size in field.shape)
-    return [plain_numbers(np.frombuffer(each, field.dtype).reshape(shape)) for each in data]
+    return [plain_numbers(widened(np.frombuffer(each, field.dtype).reshape(shape))) for each in data]
 
 
 def plain_numbers(numbers: NDArray[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from fastio.codec.copied import parse_json, pixels_of
 from fastio.codec.headers import Header, read_headers
 from fastio.store import SampleStore
 from fastio.store.protocol import read_values
+from fastio.types.bfloat16 import widened
 from fastio.types.field_types import type_of
 from fastio.types.npy import npy_array
 from fastio.types.picture_kinds import PICTURE_KINDS
@@ -103,7 +104,7 @@ def _words(store: SampleStore, index: int, field: Field, width: int) -> str:
         return _numbers(pixels_of(field, np.frombuffer(data, np.uint8)))
     if traits.is_npy:
         shape = "x".join(map(str, store.shapes(field.name)[index].tolist()))
-        return f"{shape}: {_numbers(npy_array(field, data))}"
+        return f"{shape}: {_numbers(widened(npy_array(field, data)))}"
     if not traits.is_plain:
         return f"{len(data):,} byte{'' if len(data) == 1 else 's'}"
     array = _array(field, data)
@@ -153,7 +154,7 @@ def _array(field: Field, data: bytes) -> NDArray[Any]:
     shape = tuple(-1 if size is None else size for size in field.shape)
     if 0 in shape:
         return np.empty(tuple(0 if size is None else size for size in field.shape), field.dtype)
-    return np.frombuffer(whole, field.dtype).reshape(shape)
+    return widened(np.frombuffer(whole, field.dtype).reshape(shape))
 
 
 def _listed(array: NDArray[Any]) -> Any:

@@ -24,9 +24,10 @@ from fastio.converters.sources.source import check_memory
 from fastio.errors import SchemaError, SourceError
 from fastio.store.files import ByteSource, files_of
 from fastio.store.kinds.scan import Problem, SourcePath, shown
+from fastio.types.bfloat16 import dtype_name, is_bfloat16
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import JPEG, PNG, UNKNOWN
-from fastio.types.schema import RAW, Field, Schema
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -330,20 +331,20 @@ def suggested_field(array: RowArray, name: str | None = None) -> Field:
     leaf, rows, kind = array.leaf, array.shape[1:], array.dtype.kind
     if kind in "OSUT":
         return _of_objects(array, name)
-    if kind not in "biufc":
+    if kind not in "biufc" and not is_bfloat16(array.dtype):
         raise SourceError(f"{array}: holds {array.dtype}, which is neither numbers nor strings")
     if not rows:
         if leaf in _LABEL_NAMES and kind in "iu":
             return _made(array, name or "label", "int64")
-        return _made(array, name or field_name(leaf), array.dtype.newbyteorder("<").name)
+        return _made(array, name or field_name(leaf), dtype_name(array.dtype))
     if leaf in _MASK_NAMES and array.dtype in (np.uint8, np.uint16) and len(rows) == 2 and 0 not in rows:
         return field_of(name or "mask", "mask16" if array.dtype == np.uint16 else "mask")
     shape = (*rows[1:], rows[0]) if array.is_turned else rows
     if name is None:
         name = "image" if array.is_picture and leaf in _PICTURE_NAMES else field_name(leaf)
         if leaf in _LABEL_NAMES:  # several numbers a sample
-            return _made(array, "label", f"{array.dtype.newbyteorder('<').name}[{','.join(map(str, rows))}] column")
-    return Field(name, RAW, array.dtype.newbyteorder("<").str, shape)
+            return _made(array, "label", f"{dtype_name(array.dtype)}[{','.join(map(str, rows))}] column")
+    return field_of(name, (dtype_name(array.dtype), shape))
 
 
 def _of_objects(array: RowArray, name: str | None) -> Field:

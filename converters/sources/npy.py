@@ -22,6 +22,7 @@ from fastio.converters.sources.zip_members import ZipMember, ZipMembers, inflate
 from fastio.errors import SourceError, StoreError
 from fastio.store.files import ByteSource, open_file
 from fastio.store.kinds.scan import Problem, SourcePath
+from fastio.types.bfloat16 import is_bfloat16
 
 __all__ = [
     "array_lengths",
@@ -201,7 +202,7 @@ def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
         raise ValueError(f"its shape is {shape!r:.80}")
     if dtype.hasobject:
         raise ValueError("it holds Python objects: save numbers instead")
-    if dtype.kind not in "biufc":
+    if dtype.kind not in "biufc" and not is_bfloat16(dtype):
         raise ValueError(f"it holds {dtype}, expected numbers")
     return shape, is_fortran, dtype
 

@@ -26,6 +26,7 @@ from fastio.converters.sources.tables.names import RowKeys, passing, unique_keys
 from fastio.converters.sources.tables.titles import nearest
 from fastio.errors import SchemaError, SourceError
 from fastio.store.kinds.scan import Problem, SourcePath
+from fastio.types.bfloat16 import dtype_name
 from fastio.types.field_types import FIELD_TYPES, field_of
 from fastio.types.picture_kinds import JPEG_SIGNATURE, PNG_SIGNATURE
 from fastio.types.schema import Field, Schema
@@ -427,7 +428,7 @@ def _fitting(field: Field, head: ArrayHead) -> int:
         n in (None, m) for n, m in zip(field.shape, head.shape, strict=True)
     )
     if not fits or head.dtype != field.dtype:
-        kept = f"{np.dtype(field.dtype).name}[*{''.join(f',{n}' for n in head.shape[1:])}]"
+        kept = f"{dtype_name(field.dtype)}[*{''.join(f',{n}' for n in head.shape[1:])}]"
         raise ValueError(
             f"has an array of {head.dtype} {head.shape}, the first samples {field.dtype} {field.shape}: if arrays "
             f"differ in their first size, name the type, as {kept}"

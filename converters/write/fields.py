@@ -15,6 +15,7 @@ from fastio import _native
 from fastio.converters.fields.arrays import UnfitError, as_numpy, common_shape, is_tensor
 from fastio.converters.fields.pictures import file_or_bytes
 from fastio.errors import SchemaError
+from fastio.types.bfloat16 import BFLOAT16, dtype_name, is_bfloat16
 from fastio.types.field_types import FieldType, field_of, type_of
 from fastio.types.picture_kinds import UNKNOWN, kind_by_name
 from fastio.types.schema import BOX_ROLES, Field, Schema
@@ -278,15 +279,15 @@ def _of_shapes(name: str, dtype: np.dtype[Any], shapes: set[tuple[int, ...]], *,
         raise _unclear(name, f"arrays of the shapes {', '.join(map(str, sorted(shapes)[:4]))}")
     shape = common_shape(shapes)
     if name in _BOXES and shape[1:] == (4,):
-        raise _unclear(name, f"boxes; say {', '.join(BOX_ROLES)}, or {dtype.name}[*,4] to leave them alone")
+        raise _unclear(name, f"boxes; say {', '.join(BOX_ROLES)}, or {dtype_name(dtype)}[*,4] to leave them alone")
     return field_of(name, (dtype.str, (None, *shape[1:]) if is_ragged else shape))
 
 
 def _dtype(name: str, value: Any) -> np.dtype[Any]:
     dtype: np.dtype[Any] = _as_array(name, value).dtype
-    if dtype.kind not in "biufc":
+    if dtype.kind not in "biufc" and not is_bfloat16(dtype):
         raise _unclear(name, f"of the dtype {dtype}")
-    return dtype
+    return np.dtype(BFLOAT16) if is_bfloat16(dtype) else dtype
 
 
 _FIELDS = {

@@ -10,6 +10,7 @@ from PIL import Image
 
 from fastio.codec.copied import parse_json
 from fastio.codec.pillow import open_picture
+from fastio.dataset.bfloat16 import sample_value
 from fastio.dataset.form import LABEL
 from fastio.dataset.picture.lazy import LazyPicture, small_picture
 from fastio.dataset.picture.stored import StoredPicture
@@ -36,7 +37,8 @@ class FieldValues:
 
     A picture becomes a PIL image, lazy if it is larger than 64 x 64 pixels; a mask a PIL image as stored (mode "P",
     "L", "1" or "I;16"); text ``str``; JSON the object; bytes ``bytes``; token ids an int64 tensor, or an array where
-    torch cannot be imported; arrays NumPy arrays of the field's dtype, which can be written to.
+    torch cannot be imported; arrays NumPy arrays of the field's dtype, which can be written to; arrays of bfloat16
+    tensors, or arrays of float32, which holds the same values, where torch cannot be imported.
     """
 
     def __init__(self, reader: RowReader) -> None:
@@ -81,18 +83,18 @@ class FieldValues:
         if traits.is_json:
             return None
         if traits.is_ragged:
-            return np.empty((0, *_row_shape(field.shape)), field.dtype)
+            return sample_value(np.empty((0, *_row_shape(field.shape)), field.dtype))
         if traits.is_npy:
-            return np.zeros(self.reader.store.shapes(field.name)[index[0]], field.dtype)
+            return sample_value(np.zeros(self.reader.store.shapes(field.name)[index[0]], field.dtype))
         if not self.reader.has_rows:
             return b""
         row = self.reader.blank(index, spans)
         if traits.is_mask:
             return Image.fromarray(row)
-        return _picture(row) if self.reader.is_picture else row
+        return _picture(row) if self.reader.is_picture else sample_value(row)
 
     def _rows(self, indices: NDArray[np.int64], spans: Spans, verify: bool) -> list[Any]:
-        return list(self.reader.read(indices, spans, self.reader.shapes(indices, spans), verify=verify))
+        return list(sample_value(self.reader.read(indices, spans, self.reader.shapes(indices, spans), verify=verify)))
 
     def _json(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> Any:
         data = self.reader.encoded(indices, spans, position, verify=verify)
@@ -101,21 +103,21 @@ class FieldValues:
         except ValueError as exc:
             raise self.reader.error(indices, spans, position, f"is no JSON document: {exc}") from exc
 
-    def _ragged(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> NDArray[Any]:
+    def _ragged(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> Any:
         field = self.reader.field
         data = self.reader.encoded(indices, spans, position, verify=verify)
         shape = _row_shape(field.shape)
         if field.unit_bytes == 0 and not data:
-            return np.empty((0, *shape), field.dtype)
+            return sample_value(np.empty((0, *shape), field.dtype))
         if field.unit_bytes == 0 or len(data) % field.unit_bytes:
             words = f"{len(data)} bytes are no whole rows of {field.unit_bytes} bytes: pack again"
             raise self.reader.error(indices, spans, position, words)
-        return np.frombuffer(bytearray(data), field.dtype).reshape(-1, *shape)
+        return sample_value(np.frombuffer(bytearray(data), field.dtype).reshape(-1, *shape))
 
-    def _npy(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> NDArray[Any]:
+    def _npy(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> Any:
         data = self.reader.encoded(indices, spans, position, verify=verify)
         try:
-            return npy_array(self.reader.field, bytearray(data))
+            return sample_value(npy_array(self.reader.field, bytearray(data)))
         except ValueError as exc:
             raise self.reader.error(indices, spans, position, f"is {exc}") from exc
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastio.dataset.bfloat16 import array_of, sample_value, tensor_of
 from fastio.dataset.form import FieldTransform
 from fastio.dataset.token_collate import PadCollate, PreferenceCollate, answers_of
 from fastio.dataset.tv_values import picture_tensor
@@ -90,7 +91,8 @@ def pad_array(
     """As ``pad_rows``, of arrays."""
     longest = int(counts.max(initial=0))
     mask = np.arange(longest) < counts[:, None]
-    rows = np.full((len(counts), longest, *values.shape[1:]), fill, values.dtype)
+    shape = (len(counts), longest, *values.shape[1:])
+    rows = np.full(shape, fill, values.dtype) if fill else np.zeros(shape, values.dtype)
     rows[mask] = values
     return rows, mask
 
@@ -379,11 +381,11 @@ class FieldCollate:
     def _listed(self, value: Any) -> Any:
         """Return a value of a list with tensors in the place of arrays."""
         if isinstance(value, np.ndarray):
-            return torch.from_numpy(value)
+            return tensor_of(value)
         return list(map(self._listed, value)) if type(value) is list else value
 
     def _of(self, array: NDArray[Any]) -> Any:
-        return torch.from_numpy(array)
+        return tensor_of(array)
 
     def _stacked(self, values: Sequence[Any]) -> Any:
         return torch.utils.data.default_collate(list(values))
@@ -431,7 +433,7 @@ class FieldCollate:
         return collate_elements(rows, counts, cast("ListsName", self._rows[name]), is_optional=field.is_optional)
 
     def _joined_arrays(self, name: str, values: Sequence[Any]) -> Any:
-        arrays, how = list(map(np.asarray, values)), cast("ArraysName", self._rows[name])
+        arrays, how = list(map(array_of, values)), cast("ArraysName", self._rows[name])
         made = collate_arrays(arrays, self._arrays[name], how, key_of="sample {} of the batch".format)
         if how == "stack":
             return self._of(made)
@@ -466,10 +468,10 @@ def _are_views(field: Field, values: Sequence[Any]) -> bool:
     return all(type(v) is list and bool(v) and (field.is_optional or type(v[0]) is list) for v in values)
 
 
-def _any_element(field: Field) -> NDArray[Any]:
+def _any_element(field: Field) -> Any:
     """Return zeros of the shape of an element; of a picture or mask, of one pixel."""
     if not field.traits.is_picture:
-        return np.zeros([size or 0 for size in field.shape], field.dtype)
+        return sample_value(np.zeros([size or 0 for size in field.shape], field.dtype))
     return np.zeros((1, 1) if field.traits.is_mask else (3, 1, 1), np.uint8)
 
 

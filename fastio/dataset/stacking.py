@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from fastio.dataset.bfloat16 import array_of
+from fastio.types.bfloat16 import widened
+
 __all__ = ["stacked_arrays"]
 
 
 def stacked_arrays(samples: Sequence[Any]) -> Any:
     """
     Return numbers and arrays stacked, text and bytes as a list, and lists, tuples and dicts of these by their parts.
+    bfloat16 becomes float32, which holds the same values.
 
     Raises TypeError for anything else.
     """
@@ -25,7 +29,7 @@ def stacked_arrays(samples: Sequence[Any]) -> Any:
         return type(first)(*map(stacked_arrays, zip(*samples, strict=True)))
     if isinstance(first, (list, tuple)):
         return list(map(stacked_arrays, zip(*samples, strict=True)))
-    values = np.ascontiguousarray(np.stack([np.asarray(sample) for sample in samples]))
+    values = np.ascontiguousarray(np.stack([widened(array_of(sample)) for sample in samples]))
     if values.dtype.kind not in "biufc":
         raise TypeError(f"expected arrays, numbers, text, lists or dicts of these in a batch, got {type(first)}")
     return values

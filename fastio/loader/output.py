@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.dataset.bfloat16 import tensor_of
 from fastio.dataset.stacking import stacked_arrays
 from fastio.lazy import is_tensor, torch
+from fastio.types.bfloat16 import widened
 
 __all__ = ["Output", "OutputName", "nbytes_of"]
 
@@ -44,11 +46,17 @@ class Output(Enum):
         return torch._C._from_dlpack  # torch.utils.dlpack's takes twice the time
 
     def of(self, values: NDArray[Any]) -> Any:
-        """Return values for a batch: over the same memory, or a copy in pinned memory."""
+        """
+        Return values for a batch: over the same memory, or a copy in pinned memory. Arrays of bfloat16 become float32.
+        """
         if self is Output.ARRAYS:
-            return values
-        tensor = torch.from_numpy(values)  # not by torch: see PlainProducer on forked children
+            return widened(values)
+        tensor = tensor_of(values)  # not by torch: see PlainProducer on forked children
         return tensor.pin_memory() if self is Output.PINNED else tensor
+
+    def over(self, rows: NDArray[Any]) -> Any:
+        """Return what ``of`` takes when these rows are filled, over their memory."""
+        return rows if self is Output.ARRAYS else tensor_of(rows)
 
     def channels_first(self, rows: Any) -> Any:
         """Return (B, H, W, C) in memory as (B, C, H, W), a view."""

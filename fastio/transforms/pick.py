@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.dataset.bfloat16 import sample_value
 from fastio.errors import SampleError, SchemaError
 from fastio.lazy import torch, torch_if_there
 from fastio.transforms.arguments import check_probability
@@ -163,8 +164,9 @@ class _PickSample:
 
     def _missing(self, field: Field) -> Any:
         missing = self.pick.missing(field)
-        is_tensor = field.element.traits.is_tokens and torch_if_there() is not None
-        return torch.from_numpy(missing) if is_tensor else missing
+        if field.element.traits.is_tokens and torch_if_there() is not None:
+            return torch.from_numpy(missing)
+        return sample_value(missing) if isinstance(missing, np.ndarray) else missing
 
 
 def picked_schema(schema: Schema, picks: Sequence[Pick]) -> Schema:

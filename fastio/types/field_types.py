@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from fastio.errors import SchemaError
+from fastio.types.bfloat16 import BFLOAT16, dtype_name
 from fastio.types.schema import (
     ARRAY,
     BOX_ROLES,
@@ -84,7 +85,7 @@ def field_of(name: str, type_: FieldType) -> Field:
       are colours
     * a NumPy dtype: "float32" is one number per sample (a column), "float32[512]" an array per sample,
       "float32[14] column" the same as a column (small arrays, all kept in memory), "int64[*]" or "float32[*,5]" a
-      ragged array, "float16[16,*,*]" one with any sizes that differ
+      ragged array, "float16[16,*,*]" one with any sizes that differ; "bfloat16[768]" and so on, but no column
     * a picture, mask, text, bytes, token ids or array with "[*]" or "?" behind it: "image[*]" is a list of any number
       of pictures, "float32[*,4][*]" one of ragged arrays, "image?" a picture that may be missing
     * a ragged array, boxes or points "per boxes": its rows belong to those of the field "boxes", as in
@@ -127,7 +128,7 @@ def type_of(field: Field) -> str:
     for words, known in FIELD_TYPES.items():
         if field == Field(field.name, *known):
             return words
-    dtype = np.dtype(field.dtype).name
+    dtype = dtype_name(field.dtype)
     shape = f"[{','.join('*' if size is None else str(size) for size in field.shape)}]" if field.shape else ""
     if field.is_column:
         return f"{dtype}{shape}{' column' if field.shape else ''}"
@@ -199,13 +200,12 @@ def _array(name: str, dtype: str, shape: tuple[object, ...], *, role: str, words
 
 
 def _dtype(name: str, dtype: str, words: str) -> str:
+    if dtype in ("bfloat16", BFLOAT16):
+        return BFLOAT16
     try:
         known = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError):
         known = None
-    if dtype == "bfloat16":
-        wider = words.replace(dtype, "float32")
-        raise SchemaError(f"field {name!r}: NumPy has no bfloat16: {wider} keeps every value, in twice the bytes")
     if known is None or known.kind not in "biufc":
         raise _unknown(name, words)
     return known.newbyteorder("<").str

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.types.bfloat16 import BFLOAT16, dtype_name, is_bfloat16
 from fastio.types.field_types import type_of
 from fastio.types.schema import Field
 
@@ -62,8 +63,9 @@ def _parsed(header: bytes) -> NpyHead | str:
         shape, is_fortran, dtype = read(file)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError) as exc:
         return f"has a damaged npy header: {str(exc).splitlines()[0][:80]}"
-    is_plain = dtype.kind in "biufc" and not dtype.str.startswith(">") and not (is_fortran and len(shape) > 1)
-    return NpyHead(len(header), dtype.str if is_plain else "", tuple(shape))
+    is_plain = dtype.kind in "biufc" and not dtype.str.startswith(">")
+    known = BFLOAT16 if is_bfloat16(dtype) else dtype.str if is_plain else ""
+    return NpyHead(len(header), "" if is_fortran and len(shape) > 1 else known, tuple(shape))
 
 
 # Files that are the values of a field whose arrays tell their shapes themselves.
@@ -99,5 +101,6 @@ def _head_of(field: Field, data: bytes | bytearray | memoryview) -> NpyHead:
     if isinstance(head, str):
         raise ValueError(f"no array: it {head}")
     if head.dtype != field.dtype or not field.takes(head.shape):
-        raise ValueError(f"an array of {head.dtype} {head.shape}, expected {type_of(field)}")
+        dtype = dtype_name(head.dtype) if head.dtype else "another dtype"
+        raise ValueError(f"an array of {dtype} {head.shape}, expected {type_of(field)}")
     return head

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.types.bfloat16 import BFLOAT16, dtype_name
 from fastio.types.traits import (
     ARRAY,
     BYTES,
@@ -59,7 +60,7 @@ LOSS = "loss"
 VERSION = 1
 PER_SAMPLE_VERSION = 2  # written only then: an older fastio would take byte offsets for numbers of ids
 LISTS_VERSION = 3  # written only with lists: an older fastio would expect one value a sample
-ARRAYS_VERSION = 4  # written only with arrays of several free sizes: an older fastio would not know how to read them
+ARRAYS_VERSION = 4  # written only with arrays of several free sizes or bfloat16, which an older fastio cannot read
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PER = "per:"
@@ -71,8 +72,8 @@ class Field:
     One named value of a sample.
 
     ``codec`` names a row of ``fastio.types.traits``, or was written by a later fastio. ``dtype`` is a NumPy type string
-    (``"|u1"``, ``"<i8"``). ``shape`` is that of the *decoded* value, with None for a size that differs between
-    samples; ``()`` is a scalar.
+    (``"|u1"``, ``"<i8"``; ``"|V2"`` is bfloat16, see ``fastio.types.bfloat16``). ``shape`` is that of the *decoded*
+    value, with None for a size that differs between samples; ``()`` is a scalar.
 
     ``role`` says what geometry does with the numbers of a ragged field, which it leaves alone without a role. Rows are
     boxes in pixels of the pictures beside them, ``(None, 4)``: "xyxy" (two corners), "xywh" (upper left corner, size)
@@ -103,7 +104,8 @@ class Field:
             dtype = np.dtype(self.dtype)
         except (TypeError, ValueError, SyntaxError) as exc:  # SyntaxError: "(,)f4" is parsed as Python
             raise SchemaError(f"field {self.name!r}: {self.dtype!r} is not a dtype") from exc
-        if dtype.kind not in "biufcSU" or not dtype.itemsize or dtype.str != self.dtype or dtype.str.startswith(">"):
+        is_plain = dtype.kind in "biufcSU" and dtype.itemsize and not dtype.str.startswith(">")
+        if self.dtype != BFLOAT16 and not (is_plain and dtype.str == self.dtype):
             raise SchemaError(
                 f"field {self.name!r}: expected a plain little-endian dtype such as '<i8', got {self.dtype!r}"
             )
@@ -113,6 +115,11 @@ class Field:
             self._check_list()
             return
         traits = self.traits
+        if self.dtype == BFLOAT16 and not (traits.is_array or traits.is_ragged or traits.is_npy):
+            raise SchemaError(
+                f"field {self.name!r}: bfloat16 is for arrays, such as bfloat16[768], bfloat16[*] or bfloat16[16,*,*]; "
+                "float32 keeps one number a sample"
+            )
         if traits.has_fixed_shape and None in self.shape:
             raise SchemaError(f"field {self.name!r}: codec {self.codec!r} needs a fixed shape, got {self.shape}")
         if traits.is_sequence and (self.dtype not in traits.dtypes or self.shape != (None,)):
@@ -163,7 +170,7 @@ class Field:
                 f"field {self.name!r}: expected one of the roles {', '.join(BOX_ROLES)}, {POINTS}, {LOSS} or "
                 f"{_PER}FIELD, got {self.role!r}"
             )
-        if not is_right:
+        if not is_right or (self.geometry and self.dtype == BFLOAT16):
             raise SchemaError(
                 f"field {self.name!r}: {self.role} does not fit {self.dtype} {self.shape}; boxes are (None, 4), points "
                 "(None, 2) or (None, K, 2), and loss is '<i4' (None,)"
@@ -225,7 +232,8 @@ class Field:
         if self.is_list:
             return f"{'perhaps' if self.is_optional else 'lists of'} {self.element}"
         shape = f" of {'x'.join(map(str, self.shape))}" if self.shape else ""
-        return f"{self.traits.title.replace('{array}', self.dtype + shape)} in {self.name!r}"
+        dtype = dtype_name(self.dtype) if self.dtype == BFLOAT16 else self.dtype
+        return f"{self.traits.title.replace('{array}', dtype + shape)} in {self.name!r}"
 
     @property
     def traits(self) -> Traits:
@@ -368,7 +376,7 @@ class Schema:
     @property
     def _stored_version(self) -> int:
         """The least version that knows all that is in it."""
-        if any(field.element.traits.is_npy for field in self.payload):
+        if any(field.element.traits.is_npy or field.dtype == BFLOAT16 for field in self.payload):
             return ARRAYS_VERSION
         return LISTS_VERSION if self.lists else PER_SAMPLE_VERSION if self.is_per_sample else self.version
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,130 @@ def test_wrong_values(tmp_path: Path) -> None:
         for latent in LATENTS:
             out.write({"latent": latent})
     assert (4, None, None) == FastDataset(tmp_path / "b.lmdb").store.schema["latent"].shape
+
+
+# bfloat16, which NumPy lacks.
+
+BITS = np.random.default_rng(0).integers(0, 1 << 16, (7, 6), np.uint16)  # NaN and infinities among them
+BITS[0] = [0x7FC0, 0x7F81, 0xFFFF, 0x7F80, 0xFF80, 0x8000]
+
+
+def halves(i: int) -> torch.Tensor:
+    """A tensor of any bits."""
+    return torch.from_numpy(BITS[i].view(np.int16)).view(torch.bfloat16)
+
+
+def bits(value: Any) -> list[int]:
+    """The bits of a tensor of bfloat16, or of float32 that hold nothing but such values."""
+    if isinstance(value, torch.Tensor):
+        assert value.dtype == torch.bfloat16
+        found: list[int] = value.contiguous().view(torch.int16).numpy().view(np.uint16).ravel().tolist()
+        return found
+    assert value.dtype == np.float32
+    wide = np.ascontiguousarray(value).view(np.uint32)
+    assert not (wide & 0xFFFF).any()
+    return list((wide >> 16).ravel().tolist())
+
+
+HALVES = {
+    "fixed": "bfloat16[6]",
+    "rows": "bfloat16[*,3]",
+    "free": "bfloat16[*,2,*]",
+    "many": "bfloat16[6][*]",
+    "text": "text",
+}
+
+
+def write_halves(path: Path) -> Path:
+    """A store of arrays of bfloat16 of all kinds, with all bits."""
+    with Writer(path, HALVES) as out:
+        for i in range(len(BITS)):
+            half, shape = halves(i), (1, 2, 3) if i % 2 else (3, 2, 1)
+            rows = half.reshape(2, 3)[: i % 3]
+            sample = {"fixed": half, "rows": rows, "free": half.reshape(shape), "many": [half] * (i % 3)}
+            out.write({**sample, "text": str(i)}, key=f"s{i}")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".lmdb", ".h5", ".tar", ".zip"])
+@pytest.mark.parametrize("output", ["torch", "numpy"])
+def test_bfloat16(tmp_path: Path, suffix: str, output: Any) -> None:
+    """Every bit comes back, as tensors of bfloat16, or as float32 of the same values in arrays."""
+    path = write_halves(tmp_path / f"s{suffix}")
+    stored = FastDataset(path)
+    for i in range(len(BITS)):
+        sample, own = stored[i], BITS[i].tolist()
+        assert own == bits(sample["fixed"]) == bits(sample["free"])
+        assert [own] * (i % 3) == [bits(each) for each in sample["many"]]
+        assert own[: 3 * (i % 3)] == bits(sample["rows"])
+    collates: list[Any] = [{"many": "list"}, {"rows": "pad", "free": "pad", "many": "pad"}]
+    for dataset, collate in product((stored, FastDataset(path, lambda sample: sample)), collates):
+        with FastLoader(dataset, 3, shuffle=True, collate=collate, output=output) as loader:
+            for batch, numbers in order(loader):
+                for at, i in enumerate(numbers):
+                    own, free = BITS[i].tolist(), batch["free"][at]
+                    free = free[:1] if i % 2 else free[..., :1]
+                    assert own == bits(batch["fixed"][at])
+                    assert own[: 3 * (i % 3)] == bits(batch["rows"][at][: i % 3])
+                    assert own == bits(free)
+                    assert own * (i % 3) == bits(batch["many"][at][: i % 3])
+
+
+def test_bfloat16_in_memory_and_damaged(tmp_path: Path) -> None:
+    """cache= keeps every bit, and zeros take the place of damage."""
+    path = write_halves(tmp_path / "s.lmdb")
+    for options in ({}, {"cache": "ram"}):
+        with FastLoader(FastDataset(path, fields="fixed"), 7, **options) as loader:  # type: ignore[arg-type]
+            assert BITS.ravel().tolist() == bits(next(iter(loader)))
+    with open_store(path) as store:
+        place = int(store.spans("fixed", np.array([2])).starts[0])
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    for output in ("torch", "numpy"):
+        with FastLoader(path, 4, on_error="zero", output=output) as loader:  # type: ignore[arg-type]
+            fixed = next(iter(loader))["fixed"]
+        assert [BITS[1].tolist(), [0] * 6] == [bits(fixed[1]), bits(fixed[2])]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.array([1, 1.00390625, 1.01171875, -3.39e38]), [0x3F80, 0x3F80, 0x3F82, 0xFF7F]),
+        ([1, -2, 256, 0], [0x3F80, 0xC000, 0x4380, 0]),
+        (torch.tensor([1.5, 2, 3, 4], dtype=torch.float16), [0x3FC0, 0x4000, 0x4040, 0x4080]),
+        (np.array([1, 2, 3, 0x7F81], "<u2").view("|V2"), [1, 2, 3, 0x7F81]),
+        ([1, 2, 257, 0], "holds 257, which bfloat16 cannot hold"),
+        ([3.39e38, 3.4e38, 1, 0], "holds 3.4e+38, which bfloat16 cannot hold"),
+        (["1", "2", "3", "4"], "expected bfloat16[4]"),
+    ],
+)
+def test_what_becomes_bfloat16(tmp_path: Path, value: Any, expected: Any) -> None:
+    """Floats are rounded to the nearest, ties to even; whole numbers and finite ones that would change are refused."""
+    with Writer(tmp_path / "s.lmdb", {"value": "bfloat16[4]", "text": "text"}, on_error="skip") as out:
+        out.write({"value": value, "text": ""})
+        out.write({"value": np.zeros(4), "text": ""})
+    with FastDataset(tmp_path / "s.lmdb") as dataset:
+        if isinstance(expected, str):
+            assert expected in dataset.store.metadata["skipped"][0]["problem"]
+        else:
+            assert expected == bits(dataset[0]["value"])
+
+
+def test_bfloat16_of_ml_dtypes(tmp_path: Path) -> None:
+    """Its arrays are packed as they are, in memory and in files, and it reads those that unpack writes."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = BITS.view(ml_dtypes.bfloat16)
+    with Writer(tmp_path / "s.lmdb") as out:
+        out.write({"value": array, "text": ""})
+    assert BITS.ravel().tolist() == bits(FastDataset(tmp_path / "s.lmdb")[0]["value"])
+
+
+def test_bfloat16_is_inferred(tmp_path: Path) -> None:
+    """Tensors of bfloat16 keep their dtype without a word."""
+    with Writer(tmp_path / "s.lmdb") as out:
+        for i in range(2):
+            out.write({"value": halves(i)})
+    with FastDataset(tmp_path / "s.lmdb") as dataset:
+        assert ("|V2", (6,)) == (dataset.store.schema["value"].dtype, dataset.store.schema["value"].shape)
+        assert BITS[1].tolist() == bits(dataset[1])

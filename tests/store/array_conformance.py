@@ -19,6 +19,7 @@ from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_store
 from fastio.store.protocol import read_values
+from fastio.types.bfloat16 import BFLOAT16
 from fastio.types.field_types import field_of
 from fastio.types.npy import npy_array, npy_file
 from fastio.types.schema import Schema
@@ -26,9 +27,18 @@ from fastio.types.spans import ListSpans
 from tests.store.build import make_spans
 from tests.store.format_case import FormatCase
 
-SCHEMA = Schema((field_of("latent", "float16[2,*,*]"), field_of("maps", "int32[*,*][*]"), field_of("caption", "text")))
+SCHEMA = Schema(
+    (field_of("latent", "float16[2,*,*]"), field_of("maps", "bfloat16[*,*][*]"), field_of("caption", "text"))
+)
+
+
+def as_bfloat16(bits: NDArray[np.uint16]) -> NDArray[Any]:
+    """The same bits, as stores keep them."""
+    return bits.view(BFLOAT16)
+
+
 _LATENTS = arrays.arrays("<f2", st.tuples(st.just(2), st.integers(0, 9), st.integers(0, 9)))
-_MAPS = st.lists(arrays.arrays("<i4", st.tuples(st.integers(0, 4), st.integers(0, 40))), max_size=3)
+_MAPS = st.lists(arrays.arrays("<u2", st.tuples(st.integers(0, 4), st.integers(0, 40))).map(as_bfloat16), max_size=3)
 Sample = tuple[NDArray[Any], list[NDArray[Any]]]
 
 
@@ -54,7 +64,7 @@ def array_samples(count: int) -> list[Sample]:
     return [
         (
             rng.normal(size=(2, 4 + i % 5, 6 + i % 3)).astype("<f2"),
-            [np.full((i % 4, 2 + j), i, "<i4") for j in range(i % 3)],
+            [as_bfloat16(np.full((i % 4, 2 + j), i, "<u2")) for j in range(i % 3)],
         )
         for i in range(count)
     ]
@@ -112,9 +122,9 @@ class ArrayConformance(FormatCase):
         ("value", "words"),
         [
             (b"no array", "is no array: it is not an npy file"),
-            (npy_file(np.zeros((2, 3, 4), "<f4")), r"is an array of <f4 \(2, 3, 4\), expected float16\[2,\*,\*\]"),
-            (npy_file(np.zeros((3, 3, 4), "<f2")), r"is an array of <f2 \(3, 3, 4\), expected"),
-            (npy_file(np.zeros((2, 3), "<f2")), r"is an array of <f2 \(2, 3\), expected"),
+            (npy_file(np.zeros((2, 3, 4), "<f4")), r"is an array of float32 \(2, 3, 4\), expected float16\[2,\*,\*\]"),
+            (npy_file(np.zeros((3, 3, 4), "<f2")), r"is an array of float16 \(3, 3, 4\), expected"),
+            (npy_file(np.zeros((2, 3), "<f2")), r"is an array of float16 \(2, 3\), expected"),
             (npy_file(np.zeros((2, 3, 4), "<f2"))[:-1], "is no array: it is an npy file of 175 bytes, expected 176"),
             (npy_file(np.zeros((2, 3, 4), "<f2"))[:50], "is no array: it is not an npy file"),
         ],

@@ -24,6 +24,7 @@ _LISTS = [
 ]
 _ARRAYS = ["float32[512]", "float32[*,5]", "int64[*]", "float32[14] column", "float32", "points[17]", "uint8[2,3]"]
 _ARRAYS += ["float16[16,*,*]", "float32[*,*]", "int32[4,*]"]
+_ARRAYS += ["bfloat16[768]", "bfloat16[*,4]", "bfloat16[16,*,*]", "bfloat16[4][*]", "bfloat16[*]?"]
 _PER = ["int64[*] per boxes", "points per boxes", "points[17] per boxes", "cxcywh per boxes", "float32[*,5] per boxes"]
 
 
@@ -101,8 +102,9 @@ def test_unknown_types(type_: object) -> None:
         ("image[*] per boxes", "only rows can be per boxes, as many as it has: int64[*]"),
         ("int64 per boxes", "only rows can be per boxes, as many as it has: int64[*]"),
         ("float33[2]", "expected a type such as image, "),
-        ("bfloat16[4,8]", "NumPy has no bfloat16: float32[4,8] keeps every value, in twice the bytes"),
-        ("bfloat16[4][*]", "NumPy has no bfloat16: float32[4] keeps every value"),
+        ("bfloat16", "bfloat16 is for arrays, such as bfloat16[768], bfloat16[*] or bfloat16[16,*,*]; float32 keeps"),
+        ("bfloat16[4] column", "bfloat16 is for arrays, such as"),
+        (("bfloat16", (None, 4), "xyxy"), "xyxy does not fit |V2 (None, 4)"),
         (str, "expected a type by its name, such as 'text', got <class 'str'>"),
         (np.float32, "expected a type by its name, such as 'float32', got <class 'numpy.float32'>"),
         (5, "expected a type by its name, such as 'image', got 5"),
@@ -151,7 +153,7 @@ def test_older_versions_refuse_arrays_of_several_free_sizes() -> None:
     """A schema with such a field says so by its version, also in a list; others keep theirs."""
     versions = [
         Schema((field_of("a", words),)).to_json()["version"]
-        for words in ("float32[*,4]", "image[*]", "float16[16,*,*]", "float16[16,*,*]?")
+        for words in ("float32[*,4]", "image[*]", "float16[16,*,*]", "float16[16,*,*]?", "bfloat16[3]", "bfloat16[*]?")
     ]
 
-    assert [1, 3, 4, 4] == versions
+    assert [1, 3, 4, 4, 4, 4] == versions

@@ -19,6 +19,7 @@ from fastio.converters.sources.arrow.reading import inner_feature, plain_array, 
 from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded, decoded_elements, field_of_bytes
 from fastio.converters.sources.optional import pyarrow
 from fastio.errors import SourceError
+from fastio.types.bfloat16 import BFLOAT16
 from fastio.types.field_types import FIELD_TYPES
 from fastio.types.schema import COLUMN, RAGGED, RAW, Field
 from fastio.types.spans import Spans
@@ -200,7 +201,7 @@ def _encoded(field: Field, array: Any) -> EncodedField:
         return EncodedField(spans=Spans.of(*value_bytes(arrow, array)))
     if traits.is_text and not array_type(array.type):
         return _text(arrow, field, array)
-    if traits.is_plain and not traits.is_text:
+    if traits.is_plain and not traits.is_text and field.dtype != BFLOAT16:  # which Arrow lacks: rounded one by one
         numbers = _numbers(arrow, field, array)
         if numbers is not None:
             return numbers

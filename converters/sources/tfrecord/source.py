@@ -361,6 +361,8 @@ def _shaped(field: Field, flat: Any) -> Any:
     shape = [-1 if size is None else size for size in field.shape]
     if not shape:
         return flat[0] if len(flat) == 1 else flat
+    if field.traits.is_npy:
+        raise NotAnExampleError(f"has {len(flat)} numbers in one row, which do not tell the shape of {field}")
     known = int(np.prod([size for size in shape if size >= 0]))
     fits = len(flat) % max(known, 1) == 0 if -1 in shape else len(flat) == known
     return flat.reshape(shape) if fits else flat

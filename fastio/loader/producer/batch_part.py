@@ -131,7 +131,7 @@ def collate_lengths(
         rows, mask = pad_array(values, counts, fill=fill)
         return output.of(rows), output.of(mask)
     if how == "list" and output is Output.ARRAYS:
-        return np.split(values, counts.cumsum()[:-1])
+        return np.split(output.of(values), counts.cumsum()[:-1])
     joined = output.of(values)
     return split_rows(joined, counts) if how == "list" else nest_rows(joined, counts)
 

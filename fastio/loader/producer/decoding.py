@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec.codec import Geometry
+from fastio.dataset.bfloat16 import array_of, tensor_of
 from fastio.dataset.row_reader import RowReader, Shape, is_uniform
 from fastio.dataset.undecoded import UndecodedRows
 from fastio.errors import SampleError, SchemaError
@@ -497,7 +498,7 @@ class DecodedRows:
         """Return all rows, with zeros in those of bad samples."""
         for rows in self.rows:
             if isinstance(rows, np.ndarray):
-                rows[list(self.errors)] = 0
+                rows[list(self.errors)] = np.zeros((), rows.dtype)  # no 0 alone: to NumPy, bfloat16 is no number
                 continue
             for position in self.errors:
                 rows[position][...] = 0
@@ -722,11 +723,11 @@ class BatchBuffers:
         self._largest_bytes = max(self._largest_bytes, size_bytes)
         if self._ring is None:
             pinned = pinned_memory(dtype)(tuple(shape))
-            return pinned.numpy(), pinned
+            return array_of(pinned), pinned
         # Batches of several sizes share pieces: a fresh one costs a page fault for each 4 KiB.
         room = self._largest_bytes if size_bytes > self._largest_bytes // 2 else size_bytes
         rows = self._ring.acquire(room)[:size_bytes].view(dtype).reshape(shape)
-        return rows, self._output.of(rows)
+        return rows, self._output.over(rows)
 
     @property
     def allocated_bytes(self) -> int:
@@ -736,5 +737,5 @@ class BatchBuffers:
 
 def pinned_memory(dtype: np.dtype[Any]) -> Callable[[tuple[int, ...]], torch.Tensor]:
     """Return what makes a tensor of a shape, uninitialised, in pinned memory of torch's own allocator."""
-    kind = torch.from_numpy(np.empty(0, dtype)).dtype
+    kind = tensor_of(np.empty(0, dtype)).dtype
     return partial(torch.empty, dtype=kind, device="cpu", pin_memory=True)

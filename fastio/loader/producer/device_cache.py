@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.dataset.bfloat16 import tensor_of
 from fastio.dataset.form import LABEL
 from fastio.dataset.row_reader import Shape
 from fastio.errors import SchemaError
@@ -46,13 +47,13 @@ class DeviceCacheProducer:
         self._is_channels_last = dataset.reader.is_picture and not is_planar
         shape = _one_shape(kept)
         kept.check_fits(_free_on(device), where=f"on {device}")
-        dtype = torch.from_numpy(np.empty(0, dataset.reader.dtype)).dtype
+        dtype = tensor_of(np.empty(0, dataset.reader.dtype)).dtype
         if dataset.reader.is_picture and is_planar:
             shape = (shape[2], *shape[:2])
         self._rows = torch.empty((len(kept.indices), *shape), dtype=dtype, device=device)
         for places, decoded in decode_contents(kept, threads=context.options.threads, verify=context.options.verify):
             rows = decoded.transpose(0, 3, 1, 2) if dataset.reader.is_picture and is_planar else decoded
-            self._rows[torch.from_numpy(places).to(device)] = torch.from_numpy(rows).to(device)
+            self._rows[torch.from_numpy(places).to(device)] = tensor_of(rows).to(device)
         self._compared = kept.compared
         self._kept_steps = () if kept.first is None else kept.first.steps
         self._row_of = np.full(len(dataset), -1, np.int64)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.codec import describe_status
+from fastio.dataset.bfloat16 import array_of
 from fastio.dataset.field_values import FieldValues
 from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.record_collate import is_padded
@@ -343,7 +344,7 @@ class PendingLists:
         """Return an array as the loader's output has it; text and bytes as they are."""
         if isinstance(value, (str, bytes)):
             return value
-        return self._output.of(np.asarray(value))
+        return self._output.of(array_of(value))
 
     def cancel(self) -> None:
         """Do nothing: values are made when the loop waits for them."""
@@ -377,9 +378,9 @@ class PendingPicked:
         if self._how is None:
             return {self._name: values}
         if self._field.traits.is_npy:
-            key_of = "sample {} of the batch".format
-            return {self._name: collate_shapes(values, self._field, self._how, self._output, key_of=key_of)}
-        collated = self._collated([np.asarray(value) for value in values], self._how)
+            arrays, key_of = list(map(array_of, values)), "sample {} of the batch".format
+            return {self._name: collate_shapes(arrays, self._field, self._how, self._output, key_of=key_of)}
+        collated = self._collated(list(map(array_of, values)), self._how)
         if self._is_tokens:
             ids = sum(map(len, values))
             self.counts = ids, math.prod(collated[0].shape) if is_padded(self._how) else ids

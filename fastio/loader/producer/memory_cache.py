@@ -21,6 +21,7 @@ from fastio.loader.producer.producer import FinishedBatch, ProducerContext
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
 from fastio.store.index.views import MemoryStore
+from fastio.types.bfloat16 import is_bfloat16, rounded
 from fastio.types.schema import IMAGE, Field
 
 __all__ = [
@@ -99,6 +100,8 @@ def decode_contents(
         )
         for part, batch in zip(batches.slices(), _every(loop), strict=True):
             images = batch if dataset.labels is None else batch[0]
+            if is_bfloat16(dataset.reader.dtype):
+                images = rounded(images)  # which float32 holds exactly
             yield places[part], images.transpose(0, 2, 3, 1) if dataset.reader.is_picture else images
     finally:
         producer.close()

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastio.dataset.bfloat16 import array_of
 from fastio.dataset.fast_dataset import FastDataset, sample_placement
 from fastio.dataset.form import FieldTransform
 from fastio.dataset.record_collate import FieldCollate, Rows
@@ -196,11 +197,11 @@ class _ArrayCollate(FieldCollate):
 
     def _listed(self, value: Any) -> Any:
         if is_tensor(value):
-            return np.asarray(value)
+            return self._of(array_of(value))
         return list(map(self._listed, value)) if type(value) is list else value
 
     def _of(self, array: NDArray[Any]) -> Any:
-        return array
+        return Output.ARRAYS.of(array)
 
     def _stacked(self, values: Sequence[Any]) -> Any:
         return Output.ARRAYS.joined(values)
@@ -213,7 +214,7 @@ class _ArrayCollate(FieldCollate):
             batch = how.arrays(values)
             return batch["input_ids"], batch["attention_mask"]
         assert not isinstance(how, PreferenceCollate), "which is for several fields at once"
-        rows = [np.asarray(value) for value in values]
+        rows = list(map(array_of, values))
         counts = np.array([len(each) for each in rows], np.int64)
         return collate_lengths(np.concatenate(rows), counts, how, Output.ARRAYS, fill=fill)
 

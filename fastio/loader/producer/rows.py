@@ -310,6 +310,8 @@ def laid_out(field: RowField, values: Any, output: Output) -> Any:
     """Return the rows of a field as batches have them."""
     if field.reader.is_mask and field.reader.dtype != np.uint8:
         values = output.of(np.asarray(values).astype(np.int32))  # torch computes little with uint16
+    if output is Output.ARRAYS:
+        values = output.of(values)  # bfloat16 as float32
     has_channels = field.reader.is_picture or field.reader.is_mask
     is_channels_last = values.ndim == 4 and has_channels and not field.is_planar
     # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.

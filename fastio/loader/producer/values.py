@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec import describe_status
 from fastio.codec.copied import parse_json
+from fastio.dataset.bfloat16 import array_of
 from fastio.dataset.field_values import FieldValues
 from fastio.dataset.record_collate import Rows as Collate
 from fastio.dataset.row_reader import RowReader
@@ -141,7 +142,7 @@ class PendingArrays(PendingValues):
         store = self._reader.store
         return {
             name: collate_shapes(
-                arrays,
+                list(map(array_of, arrays)),
                 self._reader.field,
                 self._how,
                 self._output,

@@ -14,6 +14,7 @@ from fastio.lazy import is_tensor, torch
 from fastio.machine import available_cpus
 from fastio.transforms.batch.finish import Finish
 from fastio.transforms.batch.geometry import RenderTarget, gather
+from fastio.types.bfloat16 import rounded
 
 __all__ = [
     "HostPass",
@@ -140,9 +141,8 @@ def _tables(finish: Finish, channels: int) -> NDArray[Any]:
     bytes_ = np.tile(np.arange(_VALUES, dtype=np.uint8), (1, channels, 1, 1))
     values = np.ascontiguousarray(finish.float32_of(bytes_)).reshape(channels, _VALUES)
     name = str(finish.dtype).removeprefix("torch.")
-    if name == "bfloat16":  # the upper half of float32, rounded to the nearest, ties to even
-        bits = values.view(np.uint32)
-        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16).view(np.int16)
+    if name == "bfloat16":
+        return rounded(values).view(np.int16)
     with np.errstate(over="ignore"):
         made = values.astype(name)
     return made.view(f"i{made.itemsize}")

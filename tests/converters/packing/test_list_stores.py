@@ -45,6 +45,9 @@ FIELDS = {
     "vae": "float16[2,*,*]",
     "maps": "int32[*,*][*]",
     "depth": "float32[*,*]?",
+    "half": "bfloat16[3]",
+    "halves": "bfloat16[2,*,*][*]",
+    "rows": "bfloat16[*,2]",
     "chat": "json",
     "score": "float",
     "label": "label",
@@ -52,6 +55,7 @@ FIELDS = {
 PICTURES = [picture(i, kind=("PNG", "JPEG")[i % 2]) for i in range(4)]
 MASKS = [picture(i, mode="L") for i in range(2)]
 VAE = [np.random.default_rng(i).normal(size=(2, 1 + i, 4 - i)).astype("f2") for i in range(4)]
+HALVES = np.random.default_rng(7).normal(size=(4, 8)).astype("f4").view("<u2")[:, 1::2].repeat(2, 1).view("|V2")
 FORMATS = ("lmdb", "h5", "tar", "zip")
 
 
@@ -73,6 +77,9 @@ def sample(draw: random.Random, number: int) -> dict[str, Any]:
         "sounds": some((b"\0\1", b"RIFF")),
         "vae": draw.choice(VAE),
         "maps": some([np.full((i, 3 - i), i, "i4") for i in range(4)]),
+        "half": HALVES[number % 4, :3],
+        "halves": some([HALVES[:2, :6].reshape(2, 3, 2), HALVES[2:, :8].reshape(2, 1, 8)]),
+        "rows": HALVES[1].reshape(-1, 2)[: number % 5],
         "depth": draw.choice((None, VAE[0][0].astype("f4"), VAE[1][1].astype("f4"))),
         "chat": draw.choice(([{"from": "human", "value": "<image>"}], {"a": None}, None, "text")),
         "score": draw.random(),

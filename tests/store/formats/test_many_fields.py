@@ -37,6 +37,7 @@ TYPES = {
     "kinds": "int64[*] per boxes",
     "embedding": "float32[2,2]",
     "latent": "float16[2,*,*]",
+    "half": "bfloat16[2]",
     "ids": "tokens16",
     "blob": "bytes",
     "label": "label",
@@ -72,6 +73,7 @@ def sample(i: int) -> dict[str, Any]:
         "kinds": np.arange(i, dtype="<i8"),
         "embedding": np.full((2, 2), i, "<f4"),
         "latent": np.arange(2.0 * i * (i + 1), dtype="<f2").reshape(2, i, i + 1),
+        "half": np.array([i, 0x3F80], "<u2").view("|V2"),
         "ids": np.arange(i + 1, dtype="<u2"),
         "blob": b"\0\1\2" + bytes([i]),
         "label": i - 1,
@@ -140,7 +142,7 @@ def test_members_of_a_tar(store: str) -> None:
     with tarfile.open(store) as tar:
         members = [name for name in tar.getnames() if not name.startswith("__fastio__/")]
     ends = ["mask.png", "jpg", "caption.txt", "txt", "objects.json", "json", "boxes.npy", "kinds.npy"]
-    ends += ["embedding.npy", "latent.npy", "ids.npy", "blob", "cls", "weight.json"]
+    ends += ["embedding.npy", "latent.npy", "half.npy", "ids.npy", "blob", "cls", "weight.json"]
 
     assert [f"{stem}.{end}" for stem in ("dog/0001", "dog/a%2Eb", "000007") for end in ends] == members
 
@@ -170,7 +172,7 @@ def test_members_of_a_zip(store: str) -> None:
         assert archive.testzip() is None
         members = [name for name in archive.namelist() if not name.startswith("__fastio__/")]
     ends = [".mask.png", "", ".caption.txt", ".text.txt", ".objects.json", ".json.json", ".boxes.npy", ".kinds.npy"]
-    ends += [".embedding.npy", ".latent.npy", ".ids.npy", ".blob"]
+    ends += [".embedding.npy", ".latent.npy", ".half.npy", ".ids.npy", ".blob"]
 
     assert [f"{key}{end}" for key in KEYS for end in ends] == members
 
