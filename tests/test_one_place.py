@@ -19,7 +19,6 @@ Sources = dict[str, ast.Module]  # by their paths
 MAKERS = {
     "converters/sources/arrow/values.py": "arrays of Arrow's types",
     "converters/sources/files.py": "pictures and labels of a folder",
-    "converters/sources/arrays.py": "pixels and arrays of files that others wrote",
     "converters/sources/lmdb.py": "pixels and arrays in values of LMDB files that others wrote",
     "converters/pictures/raw.py": "--raw turns pictures into pixels",
     "fastio/dataset/window_store.py": "windows of such streams",
