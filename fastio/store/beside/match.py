@@ -2,9 +2,9 @@
 Matches the keys of two stores: which sample of one is which of the other.
 
 Keys in the same order are compared side by side. Otherwise each key's two CRC-32 (of different polynomials, 64 bits
-together) go into a file without a name, and matching takes those of one range of values at a time out of both: memory
-does not grow with the stores. What the checksums match is compared byte by byte, so two keys that share them are told
-apart.
+together) go into a file without a name, and matching takes those of one range of values at a time out of both. What the
+checksums match is compared byte by byte, so two keys that share them are told apart. What has an entry per key, such as
+where each begins, lies in files without a name, too: memory does not grow with the stores.
 """
 
 from __future__ import annotations
@@ -81,12 +81,15 @@ class _Keys:
         self._store, self._pool = store, pool
         self._shards = list(store.shards)
         self.is_unique = not stems and all(shard.is_sealed for shard in self._shards)
-        joined = [_joined(shard) for shard in self._shards]
-        self._starts = list(map(_key_starts, self._shards, joined))
-        extensions = map(_extensions, self._shards, joined, self._starts)
-        self._extensions = list(extensions) if stems else None
         self._firsts = np.cumsum([0, *(shard.count for shard in self._shards)])
         self.count = int(self._firsts[-1])
+        joined = [_joined(shard) for shard in self._shards]
+        self._starts = _key_starts(self._shards, joined)
+        self._extensions = _zeros(self.count, np.dtype(np.int32)) if stems else None
+        if self._extensions is not None:
+            every = np.split(self._extensions, self._firsts[1:-1])
+            for each in zip(self._shards, joined, self._starts, every, strict=True):
+                _measure_extensions(*each)
         self._buffers = Buffers(joined)
 
     def text(self, row: int) -> str:
@@ -111,8 +114,8 @@ class _Keys:
             positions = order[cuts[number] : cuts[number + 1]]
             local = rows[positions] - self._firsts[number]
             starts[positions], sizes[positions] = _places(self._shards[number], self._starts[number], local)
-            if self._extensions is not None:
-                sizes[positions] -= self._extensions[number][local]
+        if self._extensions is not None:
+            sizes -= self._extensions[rows]
         return Spans(self._buffers, which.astype(np.int32), starts, sizes)
 
     def digests(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -140,9 +143,14 @@ class _Keys:
         return rows
 
 
-def _key_starts(shard: Shard, joined: NDArray[np.uint8]) -> NDArray[np.int64] | None:
-    """Return where each key begins, and one past the end: 8 bytes a sample; None for keys of one width."""
-    return None if shard.keys.are_fixed else split_keys(joined, shard.count, path=shard.path)
+def _key_starts(shards: Sequence[Shard], joined: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.int64] | None]:
+    """Return where the keys of each shard begin, and one past the end; None for keys of one width."""
+    counts = [0 if shard.keys.are_fixed else shard.count + 1 for shard in shards]
+    every = np.split(_zeros(sum(counts), np.dtype(np.int64)), np.cumsum(counts)[:-1])
+    return [
+        None if shard.keys.are_fixed else split_keys(whole, shard.count, path=shard.path, out=own)
+        for shard, whole, own in zip(shards, joined, every, strict=True)
+    ]
 
 
 def _places(
@@ -169,12 +177,13 @@ def _joined(shard: Shard) -> NDArray[np.uint8]:
         return np.memmap(file, np.uint8, "r")[:-1]
 
 
-def _extensions(shard: Shard, whole: NDArray[np.uint8], key_starts: NDArray[np.int64] | None) -> NDArray[np.int32]:
+def _measure_extensions(
+    shard: Shard, whole: NDArray[np.uint8], key_starts: NDArray[np.int64] | None, found: NDArray[np.int32]
+) -> None:
     """
-    Return how many bytes the extension of each key of a shard has, with its dot; 0 for none. ``whole`` are the bytes of
-    all.
+    Write to ``found`` how many bytes the extension of each key of a shard has, with its dot; 0 for none. ``whole`` are
+    the bytes of all.
     """
-    found = np.zeros(shard.count, np.int32)
     for start in range(0, shard.count, _PIECE):
         rows = np.arange(start, min(start + _PIECE, shard.count))
         starts, sizes = _places(shard, key_starts, rows)
@@ -183,7 +192,6 @@ def _extensions(shard: Shard, whole: NDArray[np.uint8], key_starts: NDArray[np.i
         dots, slashes = (_last(piece, sign, ends - starts[0]) + starts[0] for sign in b"./")
         first = np.maximum(starts, slashes + 1)  # of the name, whose first dot may hide it
         found[rows] = np.where(dots > first, ends - dots, 0)
-    return found
 
 
 def _last(data: NDArray[np.uint8], sign: int, ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -276,7 +284,8 @@ class _Found:
 
     def __init__(self, ours: _Keys, theirs: _Keys) -> None:
         self._ours, self._theirs = ours, theirs
-        self.rows = _unwritten(ours.count, np.dtype(np.int32 if theirs.count < 1 << 31 else np.int64))
+        self.rows = _zeros(ours.count, np.dtype(np.int32 if theirs.count < 1 << 31 else np.int64))
+        self.rows[:] = -1
         self.missing, self.extra, self.double = _Odds(), _Odds(), _Odds()
 
     def add(
@@ -336,17 +345,18 @@ class _Found:
         self.extra.add(np.array(unmet, np.int64))
 
 
-def _unwritten(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _zeros(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """
-    Return as many -1, in a file without a name: the kernel may write them there if memory is short.
+    Return as many zeros, in a file without a name: the kernel may write them there if memory is short.
 
     Their room is taken now: where a disk that is full has none for a page, writing to it would kill the process.
     """
+    if not count:
+        return np.zeros(0, dtype)
     with tempfile.TemporaryFile(buffering=0) as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, count) * dtype.itemsize)
-        rows: NDArray[Any] = np.memmap(file, dtype, "r+", shape=(max(1, count),))
-    rows[:] = -1
-    return rows[:count]
+        os.posix_fallocate(file.fileno(), 0, count * dtype.itemsize)
+        zeros: NDArray[Any] = np.memmap(file, dtype, "r+", shape=(count,))
+    return zeros
 
 
 def _alone(digests: NDArray[np.uint64]) -> NDArray[np.bool_]:

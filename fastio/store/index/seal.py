@@ -396,8 +396,14 @@ def byte_view(array: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def split_keys(array: NDArray[Any], count: int, *, path: str) -> NDArray[np.int64] | None:
-    """Return where each NUL-joined key begins, and one past the end; None for keys of fixed width."""
+def split_keys(
+    array: NDArray[Any], count: int, *, path: str, out: NDArray[np.int64] | None = None
+) -> NDArray[np.int64] | None:
+    """
+    Return where each NUL-joined key begins, and one past the end ``(count + 1,)``; None for keys of fixed width.
+
+    ``out``, zeros, is filled and returned if it is given.
+    """
     if array.dtype.kind == "S":
         if len(array) != count:
             raise _miscounted(path, len(array), count)
@@ -406,7 +412,7 @@ def split_keys(array: NDArray[Any], count: int, *, path: str) -> NDArray[np.int6
     found = min(1, len(array))
     if count > len(array):  # no memory of that size is allocated for a damaged one
         raise _miscounted(path, found + int(np.count_nonzero(array == 0)), count)
-    starts = np.zeros(count + 1, np.int64)
+    starts = np.zeros(count + 1, np.int64) if out is None else out
     for at in range(0, len(array), _BLOCK_BYTES):
         ends = np.flatnonzero(array[at : at + _BLOCK_BYTES] == 0)
         if found + len(ends) <= count:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fastio import _native
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.beside import match
 from fastio.store.beside.match import match_keys
@@ -117,6 +120,23 @@ def test_equal_order_needs_no_rows(tmp_path: Path) -> None:
     paths = [write(tmp_path / name, keys) for name in ("a.lmdb", "b.h5")]
     with open_store(paths[0]) as a, open_store(paths[1]) as b:
         assert match_keys(a, b).rows is None
+
+
+@pytest.mark.parametrize("stems", [False, True])
+def test_memory_does_not_grow_with_keys(tmp_path: Path, *, stems: bool) -> None:
+    """What has an entry per key lies in files, which the kernel may write out;"""
+    keys = [f"{number:x}/{'x' * (number % 3)}.jpg" for number in range(20_000)]
+    with open_store(write(tmp_path / "a.lmdb", keys)) as a, closing(_native.ThreadPool(1)) as pool:
+        assert not a.shards[0].keys.are_fixed
+        tracemalloc.start()
+        try:
+            found = match._Keys(a, pool, stems=stems)
+            assert tracemalloc.get_traced_memory()[0] < 80_000  # 8 bytes a key are twice that
+        finally:
+            tracemalloc.stop()
+        rows = np.array([0, 17, 19_999])
+        expected = [stem(keys[row]) if stems else keys[row] for row in rows]
+        assert expected == [each.decode() for each in found.values(rows)]
 
 
 @pytest.mark.parametrize("is_first", [True, False])
