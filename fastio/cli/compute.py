@@ -231,9 +231,9 @@ def add_field(  # noqa: PLR0913 - an option each
     """
     Add fields of another store to STORE.
 
-    NAME is a field, which OTHER has for samples of the same keys; of several, all are added or none. Nothing of STORE
-    is written: they lie in a folder beside it, STORE.fields, in the order of its samples, in shards if STORE is a set.
-    All commands and loaders then read STORE with these fields.
+    NAME is a field that OTHER has for samples with the same keys. If several are named, all of them are added, or none.
+    Nothing of STORE is written: the fields lie in a folder beside it, STORE.fields, in the order of its samples, and in
+    shards if STORE is a set. All commands and loaders then read STORE with these fields.
 
     \b
     Example:

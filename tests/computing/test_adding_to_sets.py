@@ -268,3 +268,45 @@ def test_kills_of_a_merge(tmp_path: Path) -> None:
         if not merged.exists():
             merging()
         check(str(merged))
+
+
+def test_kills_of_a_merge_into_a_set(tmp_path: Path) -> None:
+    """The set opens as it was or as it is to be; in between it is refused, and add-field --append mends it."""
+    (a, b), source = _halves(tmp_path, ("a-%03d.tar", "b-%03d.tar")), latents(tmp_path / "l.h5")
+    for path in (a, b):
+        add_field(path, "latents", source, allow="extra")
+    merged, kept = Path(a).with_name("a.fastio-set"), tmp_path / "kept"
+
+    def merging() -> None:
+        merge_stores([str(merged), b], str(merged), overwrite=True)
+
+    files = [merged, next((tmp_path / "a.fastio-set.fields").glob("*.fastio-set"))]
+    kept.mkdir()
+    for each in files:
+        shutil.copy(each, kept)
+    shards = {*files[1].parent.glob("*.tar")}
+    with fault(0, full) as calls:
+        merging()
+    check(str(merged))
+    states = set()
+    for at in range(1, calls.made + 1, max(1, calls.made // 12)):
+        for each in files:
+            shutil.copy(kept / each.name, each)
+        for each in {*files[1].parent.glob("*.tar")} - shards:  # appended to mend the last one
+            each.unlink()
+
+        def failing(at: int = at) -> None:
+            with fault(at, kill):
+                merging()
+
+        in_fork(failing)
+        try:
+            states.add(len(FastDataset(merged)))
+        except StoreError as exc:
+            states.add(0 if "fastio add-field --append" in str(exc) else -1)
+            add_field(merged, "latents", b, append=True)
+        if len(FastDataset(merged)) < COUNT:
+            check(str(merged), 10)
+            merging()
+        check(str(merged))
+    assert {0, 10, COUNT} == states

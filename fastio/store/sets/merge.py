@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +67,7 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
 
     No shard is copied or moved: the set lists those of ``out``'s own folder by name, others by absolute path or URL,
     and does not open once one of them is gone. Fields that were added to all of the stores (``fastio add-field``) are
-    merged likewise, and are there before the new set is. Raises SchemaError if fields, classes, tokenizers or keys do
+    merged likewise, and are there before a new set is. Raises SchemaError if fields, classes, tokenizers or keys do
     not go together, and StoreError if a store has no shards that were packed by fastio, if a field was added to some
     of the stores alone, or if ``out`` exists and is not to be replaced.
     """
@@ -87,17 +87,22 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         metadata = merged_metadata(stores)
         members = [list(_members(store, out)) for store in stores]
         generation = _next_generation(out, overwrite=overwrite, remote=remote)
-        _check_replaced(out, fields)
+        replaced = _replaced(out, fields)
+        added = [open_added(store, path, open_store) for store, path in zip(stores, paths, strict=True)]
+        for store in (store for of_store in added for store in of_store):
+            opened.enter_context(store)
+        of_fields = dict(zip(fields, zip(*added, strict=True), strict=True))
+        belongs_to = added_to(*_content(members))
         if fields:
             with writing(out):
                 check_keys(out, [shard for of_store in members for shard, _ in of_store])  # before their fields
-            added = [open_added(store, path, open_store) for store, path in zip(stores, paths, strict=True)]
-            for store in (store for of_store in added for store in of_store):
-                opened.enter_context(store)
-            belongs_to = added_to(*_content(members))
-            for joined, of_field in zip(fields, zip(*added, strict=True), strict=True):
-                _merge_added(of_field, path_of_added(out, joined), belongs_to)
+        # Fields that the set does not have yet come first: without them it would open, too. Those that it has come
+        # last: in between it is as one that has grown, which does not open until add-field --append has mended it.
+        for joined in (each for each in fields if each not in replaced):
+            _merge_added(of_fields[joined], path_of_added(out, joined), belongs_to)
         _seal(out, stores, members, metadata, generation=generation, remote=remote)
+        for joined in (each for each in fields if each in replaced):
+            _merge_added(of_fields[joined], path_of_added(out, joined), belongs_to)
         merged = tuple(
             MergedStore(store.path, len(shards), len(store), sum(member.size for _, member in shards))
             for store, shards in zip(stores, members, strict=True)
@@ -109,7 +114,7 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         samples=sum(store.samples for store in merged),
         size_bytes=sum(store.size_bytes for store in merged),
         merged=merged,
-        fields=tuple(name for joined in fields for name in names_joined(joined)),
+        fields=tuple(name for joined in of_fields for name in names_joined(joined)),
     )
 
 
@@ -148,7 +153,7 @@ def _content(members: _Members) -> tuple[int, int]:
 # Fields that were added to the stores.
 
 
-def _added_together(paths: Sequence[str]) -> list[str]:
+def _added_together(paths: Sequence[str]) -> Set[str]:
     """Return what was added to all of the stores, by ``joined_name``. Raises StoreError for what others lack."""
     first, *others = [added_stores(path) for path in paths]
     for path, other in zip(paths[1:], others, strict=True):
@@ -161,17 +166,22 @@ def _added_together(paths: Sequence[str]) -> list[str]:
                 f"same to both (fastio add-field {lacking} {' '.join(names)}), or pack {having} with its fields as one "
                 "store (fastio pack)"
             )
-    return list(first)
+    return first.keys()
 
 
-def _check_replaced(out: str, fields: Collection[str]) -> None:
-    """Raise StoreError if the set that is replaced has other added fields, which would not be those of the new one."""
-    for joined, place in added_stores(out).items():
+def _replaced(out: str, fields: Set[str]) -> Mapping[str, str]:
+    """
+    Return the added fields of a set that is replaced. Raises StoreError if it has others, which would not be those of
+    the new one.
+    """
+    there = added_stores(out)
+    for joined, place in there.items():
         if joined not in fields:
             raise StoreError(
                 f"{place}: was added to the set that {out} is now, and would not belong to the new one: remove it "
                 "first, or choose another name for the set"
             )
+    return there
 
 
 def _merge_added(stores: Sequence[SealedStore], out: str, belongs_to: Mapping[str, Any]) -> None:
