@@ -107,7 +107,7 @@ class SourceColumns:
         is_list, is_taken = pictures.startswith(_LISTS), self.takes_lists and _has_files(value)
         if pictures.endswith("names of pictures"):
             keeps = f"--field NAME={column}:{'json' if is_list else 'text'} keeps the names alone"
-            if self.takes_lists and all(map(names_picture, value if isinstance(value, (list, tuple)) else [value])):
+            if not self.takes_files and all(map(names_picture, value if isinstance(value, (list, tuple)) else [value])):
                 return f"and only these would be packed: --root FOLDER packs the files, {keeps}"
             return f"{_WRITTEN}: {keeps}" if is_list else f"and only these would be packed: {keeps}"
         if is_list and not is_taken:

@@ -220,7 +220,6 @@ def _opened(
         pictured = _pictured(of_source.recognised(src, kind, split, remote=remote), pictures, text)
         if pictured is not None:
             return pictured
-        pictures = replace(pictures, of_source=replace(of_source, fields=()))
     about_text = bool(text.given) and not of_source.fields
     found = of_source.recognised(src, kind, split, about_text=about_text and not text.is_of_ids, remote=remote)
     if not found.is_text and found.kind.takes_ids and text.is_of_ids:

@@ -394,6 +394,9 @@ class TextArguments:
         from fastio.converters.text.chat import ChatEncoder, default_loss
         from fastio.converters.text.image_token import ImageToken
 
+        other = next((name for name in ("--document", "--text-column", "--max-document") if name in self.given), None)
+        if other is not None:
+            raise click.UsageError(f"{other} has no effect, because the columns of a chat are packed together: drop it")
         tokenizer, template = self._templated(src)
         source = pictures.source(src, chat=self.chat)
         if not any(field.element.traits.is_picture for field in source.schema.payload):

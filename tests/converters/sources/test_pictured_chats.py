@@ -402,6 +402,20 @@ def test_a_bad_row_is_named(folder: Path, name: str) -> None:
     assert "2 compared" in run("verify", "o.h5", "--against", source)
 
 
+def test_pictures_that_come_late(folder: Path) -> None:
+    """Where the first row has no picture and no folder is named, the others are not lost."""
+    rows = [
+        {"conversations": from_value([(["why?"], "so")])},
+        {"image": "photos/0.png", "conversations": from_value(FIRST)},
+    ]
+    source, words = lines(folder / "a.json", rows), ["--chat", "conversations", *model(folder, "inline")]
+    said = run("pack", source, "o.h5", *words, code=1)
+    assert (
+        "column 'image' holds names of pictures, and only these would be packed: --root FOLDER packs the files" in said
+    )
+    assert "image: pictures in 1 of 2 samples" in run("pack", source, "o.h5", *words, "--root", ".")
+
+
 def test_pictures_in_another_order(folder: Path) -> None:
     """Parts that number their pictures say their order."""
     turns = as_parts([(["0.png", "1.jpg", "why?"], "so")])
@@ -431,9 +445,11 @@ def test_what_does_not_fit_is_said_in_a_line(folder: Path) -> None:
          "writes '<image>' 0 times for a picture, expected once: name the token with --special image=TOKEN"),
         ((source, *words, "--without", "chart", *inline, "--special", "image=<x>"), "has no token '<x>'"),
         ((source, *words, *inline, "--concat"), "--concat makes a stream of documents, chats are samples"),
+        ((source, *words, *inline, "--text-column", "id"), "--text-column has no effect, because the columns"),
         ((source, "--root", "photos", "--chat", "turns", *inline), "has no column 'turns'"),
     ):  # fmt: skip
-        said = run("pack", arguments[0], "o.h5", *arguments[1:], code=2 if "--concat" in arguments else 1)
+        is_usage = bool({"--concat", "--text-column"} & {*arguments})
+        said = run("pack", arguments[0], "o.h5", *arguments[1:], code=2 if is_usage else 1)
         assert sentence in said
         assert "Traceback" not in said
     run("pack", source, "o.h5", *words, "--without", "chart", *inline)
