@@ -35,7 +35,7 @@ _INTERNAL = (
     *("converters.sources.source.StreamedSource", "dataset.token_collate.TokenCollate"),
     *("measure.loop.step_timer._Timed", "samplers.batches.Computed", "samplers.lanes.Windows"),
     *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.sets.set_object.SetMember"),
-    "store.index.arrays.IndexArrays",
+    *("store.index.arrays.IndexArrays", "store.index.far_points.FarSpans", "store.index.sealed.FarIntervals"),
     *("transforms.batch.program.PixelTransform", "transforms.canvas.Canvas", "transforms.joint.JointTransform"),
     *(
         "lazy.Dataset",

@@ -324,7 +324,9 @@ class FastLoader:
         nobody and returns this rank's part. After a resume, the receipt has what the loaded states have: what is
         missing is named, and ``is_complete`` is then False. Raises StoreError after ``close``.
         """
-        return self._receipts.own() if own else self._receipts.joined(timeout_s=timeout_s)
+        found = self._receipts.own() if own else self._receipts.joined(timeout_s=timeout_s)
+        requests = self.stats.requests
+        return found if requests is None else replace(found, requests=replace(requests))
 
     @property
     def dataset(self) -> Any:

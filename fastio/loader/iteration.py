@@ -75,7 +75,10 @@ class BatchIteration:
         self._tuner = ThreadTuner() if is_tuned and producer.pool is not None else None
         self._may_be_unpacked = decodes_pictures(selection.base) and selection.plan.share.rank == 0
         files = selection.base.store.files
-        self._stats = LoaderStats(opens=files.opens if isinstance(files, ListedFiles) else None)
+        self._stats = LoaderStats(
+            opens=files.opens if isinstance(files, ListedFiles) else None,
+            requests=getattr(files, "requests", None),  # of RemoteFiles, whose client is imported for URLs alone
+        )
         self._is_closed = False
         self._loops: set[_native.BatchLoop] = set()  # of the iterations under way
         self.skipped: dict[int, SampleError] = {}
@@ -208,6 +211,8 @@ class BatchIteration:
 
     def _left(self, cursor: Cursor, consumer: Cursor) -> tuple[Batches, EpochLedger]:
         """Return the batches of an epoch from the cursor on, and what sums up those that reach the consumer."""
+        if self._stats.requests is not None:
+            self._stats.requests.begin_epoch()
         try:
             batches = self._selection.sampler.plan(cursor.epoch, cursor.consumed)
         except BaseException:  # weights or a sampler of the user's may raise anything

@@ -19,6 +19,7 @@ __all__ = [
     "Opens",
     "OpensGain",
     "PictureCounts",
+    "Requests",
     "SourceReport",
 ]
 
@@ -114,6 +115,35 @@ class OpensGain:
 
 
 @dataclass(slots=True)
+class Requests:
+    """
+    What the requests of one epoch for samples behind a URL took: ``answered`` brought what was asked for; ``repeated``
+    were sent again after one that failed, ``hedged`` beside one that was slow, and ``damaged`` samples were fetched
+    again because they did not match their checksum. ``failed`` ranges could not be had.
+
+    ``most`` is how many may be repeated (None: any number); the next one that fails is not.
+    """
+
+    most: int | None = None
+    answered: int = 0
+    repeated: int = 0
+    hedged: int = 0
+    damaged: int = 0
+    failed: int = 0
+
+    def begin_epoch(self) -> None:
+        """Count from 0 again."""
+        self.answered = self.repeated = self.hedged = self.damaged = self.failed = 0
+
+    def may_repeat(self) -> bool:
+        """Return whether the epoch may repeat one more request, and count it."""
+        if self.most is not None and self.repeated >= self.most:
+            return False
+        self.repeated += 1
+        return True
+
+
+@dataclass(slots=True)
 class Opens:
     """How many files in place were read so far, the time that threads took for it, and how long somebody waited."""
 
@@ -144,8 +174,8 @@ class Opens:
 
 _SHOWN = (
     "batches", "samples", "loading_s", "first_batch_s", "batch_bytes", "buffer_bytes", "estimated_bytes", "threads",
-    "tokens", "slots", "decoded_natively", "decoded_by_pillow", "decoded_on_device", "shuffle", "held", "placement",
-    "opens",
+    "tokens", "slots", "decoded_natively", "decoded_by_pillow", "decoded_on_device", "shuffle", "held", "requests",
+    "placement", "opens",
 )  # fmt: skip
 
 
@@ -157,14 +187,15 @@ class LoaderStats:
     ``loading_s`` is the time that the training loop waited in ``next()``. ``first_batch_s`` is the wait for the first
     batch of the latest epoch, when nothing could have been prepared yet; it is part of ``loading_s`` but not of
     ``stalls``. ``batch_bytes`` is the size of the largest batch so far, ``buffer_bytes`` the memory of batch buffers
-    now (in progress, handed out and free), ``estimated_bytes`` what they take if the loop keeps one batch.
-    ``threads`` is the number that decode now (see ``thread_tuner``). For token ids, ``tokens`` and the ``slots`` of
-    batches that hold them are counted. Of pictures and masks, native threads decoded ``decoded_natively`` and Pillow
+    now (in progress, handed out and free), ``estimated_bytes`` what they take if the loop keeps one batch. ``threads``
+    is the number that decode now (see ``thread_tuner``). For token ids, ``tokens`` and the ``slots`` of batches that
+    hold them are counted. Of pictures and masks, native threads decoded ``decoded_natively`` and Pillow
     ``decoded_by_pillow``, by kind (``{"AVIF": 36}``); with ``decode="device"``, a GPU decoded ``decoded_on_device``.
     Those that a dataset with a transform of its own decodes are not counted. ``placement`` says for each field of a
     batch where it is made (see ``Placement``). ``shuffle`` describes the order of ``shuffle=True`` and its price; None
     otherwise. ``held`` is what the latest epoch reads of a store behind a URL; None for other stores, and where each
-    sample is a request of its own. ``opens`` counts files that are read in place; None for packed stores.
+    sample is a request of its own; ``requests`` is what became of its requests. ``opens`` counts files that are read in
+    place; None for packed stores.
     """
 
     counts: BatchCounts = field(default_factory=BatchCounts)
@@ -173,6 +204,7 @@ class LoaderStats:
     threads: int = 0
     shuffle: ShuffleReport | None = None
     held: HeldReads | None = None
+    requests: Requests | None = None
     placement: Placement | None = None
     pictures: PictureCounts = field(default_factory=PictureCounts)
     packing_of: Callable[[], RowsReport] | None = None

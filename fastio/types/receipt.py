@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
+from fastio.types.metrics import Requests
 from fastio.types.receipt_sum import MODULUS, as_hex
 
 __all__ = ["Receipt", "ReceiptPart"]
@@ -87,6 +88,7 @@ class Receipt:
       sums over indices alone: it equals no store's.
     * ``has_ended``: the epoch was iterated to its end.
     * ``missing`` names the parts of the epoch that are not in the sum, such as other ranks' states.
+    * ``requests``: of a store behind a URL, what became of this process's requests; it is no part of the proof.
     """
 
     epoch: int
@@ -102,6 +104,7 @@ class Receipt:
     unverified: str | None = None
     missing: tuple[str, ...] = ()
     views: int = 1
+    requests: Requests | None = field(default=None, compare=False)
 
     @property
     def number(self) -> int:
@@ -154,6 +157,7 @@ class Receipt:
             "missing": list(self.missing),
             "views": self.views,
             "parts": [part.to_json() for part in self.parts],
+            **({} if self.requests is None else {"requests": asdict(self.requests)}),
         }
 
     def __str__(self) -> str:

@@ -32,6 +32,8 @@ class Remote:
     * ``cache_dir``: a folder that keeps what was read, up to ``cache_limit`` bytes or "200GB" (default: nine tenths of
       what is free when it is first used).
     * ``download_retry``: attempts after the first; ``download_timeout``: seconds that one request may take.
+    * ``epoch_retry``: attempts after the first that all requests of a FastLoader's epoch have together (default: any
+      number).
     * ``stage``: a folder that the whole store is copied to while it is read, or before with ``stage_wait=True``.
 
     Folders may have ``~`` and ``$VARIABLES``. Raises ValueError for a value that means nothing.
@@ -43,6 +45,7 @@ class Remote:
     cache_limit: int | None
     download_retry: int
     download_timeout: float
+    epoch_retry: int | None
     stage: str | None
     stage_wait: bool
 
@@ -55,6 +58,7 @@ class Remote:
         cache_limit: int | str | None = None,
         download_retry: int = 5,
         download_timeout: float = 60.0,
+        epoch_retry: int | None = None,
         stage: str | os.PathLike[str] | None = None,
         stage_wait: bool = False,
     ) -> None:
@@ -64,6 +68,7 @@ class Remote:
             "cache_limit": parse_size(cache_limit) if isinstance(cache_limit, str) else cache_limit,
             "download_retry": download_retry,
             "download_timeout": download_timeout,
+            "epoch_retry": epoch_retry,
             "stage": _folder("stage", stage),
             "stage_wait": stage_wait,
         }
@@ -83,7 +88,7 @@ class Remote:
         """Raise ValueError for a value that means nothing."""
         if not isinstance(self.storage_options, Mapping):
             raise ValueError(f"storage_options={self.storage_options!r}: expected a dict of names and values")
-        for name in ("download_retry", "download_timeout", "cache_limit"):
+        for name in ("download_retry", "download_timeout", "epoch_retry", "cache_limit"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, NoneType)):
                 raise ValueError(f"{name}={value!r}: expected a number")
@@ -93,6 +98,8 @@ class Remote:
             raise ValueError("stage_wait=True: waits for a stage, and none is given")
         if self.download_retry < 0:
             raise ValueError(f"download_retry={self.download_retry}: expected 0 or more attempts")
+        if self.epoch_retry is not None and self.epoch_retry < 0:
+            raise ValueError(f"epoch_retry={self.epoch_retry}: expected 0 or more attempts")
         if not self.download_timeout > 0:
             raise ValueError(f"download_timeout={self.download_timeout}: expected seconds above 0")
         if self.cache_limit is not None and self.cache_limit < 0:

@@ -16,6 +16,7 @@ from fastio.store.files.remote_options import Remote
         ({"download_timeout": 0}, "download_timeout=0: expected seconds above 0"),
         ({"download_retry": True}, "download_retry=True: expected a number"),
         ({"download_retry": -1}, "download_retry=-1: expected 0 or more attempts"),
+        ({"epoch_retry": -1}, "epoch_retry=-1: expected 0 or more attempts"),
         ({"cache_limit": -1, "cache_dir": "c"}, "cache_limit=-1: expected 0 or more bytes"),
         ({"cache_limit": "1GB"}, "cache_limit=1000000000: limits a cache_dir, and none is given"),
         ({"storage_options": "x"}, "storage_options='x': expected a dict"),

@@ -173,9 +173,12 @@ def repeated(path: str, options: Remote, attempt: Callable[[], Result]) -> Resul
     raise AssertionError
 
 
-def after_attempts(path: str, failure: RequestFailed, attempts: int) -> RequestFailed:
-    """Return the error that ends the attempts."""
+def after_attempts(path: str, failure: RequestFailed, attempts: int, *, spent: int | None = None) -> RequestFailed:
+    """Return the error that ends the attempts; ``spent``: because the epoch has repeated so many requests."""
     tried = "" if attempts == 1 else f", at the last of {attempts} attempts"
+    if spent is not None:
+        reason = f"{failure.reason}{tried}: this epoch has repeated {spent} requests, as many as epoch_retry allows"
+        return RequestFailed(path, reason, "check the server, or raise epoch_retry")
     return RequestFailed(path, f"{failure.reason}{tried}", failure.advice)
 
 

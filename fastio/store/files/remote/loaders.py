@@ -17,6 +17,7 @@ from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.disk import POLL_S, Claim, LocalBytes, Piece, gaps_of
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote.request_threads import ByteRange, InFlight
+from fastio.types.metrics import Requests
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -38,7 +39,8 @@ class RangeLoader:
     """
     Brings ranges of the objects of a store.
 
-    An attempt that fails for a reason that may pass is repeated ``download_retry`` times. A request that takes three
+    An attempt that fails for a reason that may pass is repeated ``download_retry`` times, all of an epoch together
+    ``epoch_retry`` times; ``requests`` counts them. A request that takes three
     times as long as 95 % of the others is sent once more, and the first answer counts. Used by one thread.
     """
 
@@ -46,6 +48,7 @@ class RangeLoader:
         self._sources = sources
         self._in_flight = in_flight
         self.hedging = Hedging()
+        self.requests = Requests(sources[0].options.epoch_retry if sources else None)
         self._latency_s = 0.0
         self._bytes_per_s = 0.0
 
@@ -64,13 +67,20 @@ class RangeLoader:
         source = self._sources[wanted.shard]
         for number in range(source.options.download_retry + 1):
             try:
-                return await self._hedged(source, wanted)
+                data = await self._hedged(source, wanted)
             except RequestFailed as exc:
-                if number == source.options.download_retry:
-                    raise after_attempts(source.path, exc, number + 1) from None
+                is_last = number == source.options.download_retry
+                if is_last or not self.requests.may_repeat():
+                    self.requests.failed += 1
+                    raise after_attempts(
+                        source.path, exc, number + 1, spent=None if is_last else self.requests.most
+                    ) from None
                 if exc.cause == "busy":
                     self._in_flight.throttled()
                 await asyncio.sleep(pause_s(number))
+            else:
+                self.requests.answered += 1
+                return data
         raise AssertionError
 
     async def _hedged(self, source: RemoteSource, wanted: ByteRange) -> Data:
@@ -80,6 +90,7 @@ class RangeLoader:
         try:
             done, pending = await asyncio.wait(tasks, timeout=self.hedging.patience_s(wanted.size))
             if not done and self.hedging.take(wanted.size):
+                self.requests.hedged += 1
                 tasks.add(asyncio.ensure_future(self._request(source, wanted)))
             while True:
                 done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

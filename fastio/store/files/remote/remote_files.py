@@ -52,6 +52,7 @@ class RemoteFiles:
         self._sizes = np.array([source.size for source in sources], np.int64)
         self._in_flight = InFlight()
         self._loader = RangeLoader(sources, self._in_flight)
+        self.requests = self._loader.requests
         self._cached = DiskLoader(sources, self._loader.load, lambda source: source.cached)
         self._copied = DiskLoader(
             sources, self._cached.load, lambda source: source.local_copy, most_wait_s=_COPIER_WAIT_S
@@ -149,6 +150,7 @@ class RemoteFiles:
         """
         ranges, number = joined_ranges(spans)
         if are_damaged:
+            self.requests.damaged += len(spans)
             self._copied.drop(spans)
             self._cached.drop(spans)
             ranges = [replace(wanted, is_fresh=True) for wanted in ranges]

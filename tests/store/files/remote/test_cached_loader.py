@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +222,22 @@ def test_two_processes_fetch_each_byte_once(store: str, served: Served, tmp_path
     ends = 2 * min(64 << 10, (served.root / "in.h5").stat().st_size)  # read by each, to learn the version
 
     assert whole <= served.server.body_bytes(".h5") <= whole + ends + 50_000  # and the index, once
+
+
+def test_four_processes_and_one_is_killed(store: str, served: Served, tmp_path: Path) -> None:
+    """Kill -9 while it fetches: the others take over, and ask again for what it had under way at most."""
+    served.server.set_faults(Fault(kind="delay", seconds=0.3, path=".h5"))
+    command = [sys.executable, "-c", READS_ALL, store, str(tmp_path / "cache")]
+    first, *others = [subprocess.Popen(command) for _ in range(4)]
+    while not list((tmp_path / "cache").glob("*.ranges")) and first.poll() is None:
+        time.sleep(0.01)
+    first.kill()
+    first.wait()
+    assert [0, 0, 0] == [process.wait(120) for process in others]
+    whole = sum(map(len, VALUES))
+    ends = 4 * min(64 << 10, (served.root / "in.h5").stat().st_size)
+
+    assert whole <= served.server.body_bytes(".h5") <= 2 * whole + ends + 50_000
 
 
 def test_a_process_that_hangs_is_not_waited_for(store: str, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from fastio.store.files.remote.remote_files import RemoteFiles
 from fastio.store.files.remote.request_threads import FEWEST, MOST, InFlight
 from fastio.store.files.remote_options import Remote
 from fastio.types.spans import Spans
+from tests.conftest import encode, pictures, write_store
 from tests.store.files.conformance import DATA
 from tests.store.files.range_server import Fault, RangeServer, Response, range_server
 
@@ -256,6 +257,33 @@ def test_a_slow_answer_is_asked_for_twice(server: RangeServer, files: RemoteFile
     assert DATA[3000:4000] == found.view(0).tobytes()
     release.set()
     assert len(server.requests) == count + 2
+
+
+def test_an_epoch_repeats_so_many_requests(
+    server: RangeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one that fails ends the epoch, and says why; a new epoch may repeat as many."""
+    monkeypatch.setattr("fastio.loader.producer.read_ahead.WHOLE_BYTES", 0)
+    path = write_store(tmp_path / "x.h5", [encode(pixels) for pixels in pictures(40)], np.arange(40) % 4)
+    url = server.put("x.h5", path.read_bytes())
+    with FastLoader(FastDataset(url, remote=Remote(download_retry=3, epoch_retry=2)), 4) as loader:
+        for _ in range(2):
+            server.faults += [status(503), status(503)]
+            assert 40 == sum(len(labels) for _, labels in loader)
+            receipt = loader.receipt()
+            assert receipt.is_exact
+            assert receipt.requests is not None
+            assert (2, 2, 0) == (receipt.requests.most, receipt.requests.repeated, receipt.requests.failed)
+            assert receipt.requests.answered > 0
+            assert receipt.to_json()["requests"]["repeated"] == 2
+
+        server.always = status(503)
+        words = "has repeated 2 requests, as many as epoch_retry allows: check the server, or raise epoch_retry"
+        with pytest.raises(SampleError, match=words):
+            list(loader)
+        assert loader.stats.requests is not None
+        assert 2 == loader.stats.requests.repeated
+        assert loader.stats.requests.failed > 0
 
 
 def test_patience() -> None:
