@@ -14,7 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from fastio import FastDataset, FastLoader, FieldCollate, SampleError, SchemaError, StoreError, Writer, open_store
+from fastio import (
+    ClipSampler,
+    FastDataset,
+    FastLoader,
+    FieldCollate,
+    SampleError,
+    SchemaError,
+    StoreError,
+    Writer,
+    open_store,
+)
 from fastio.store.foreign.index import index_store
 from fastio.transforms import (
     ColorJitter,
@@ -489,6 +499,11 @@ def test_what_does_not_go_with_lists(tmp_path: Path) -> None:
     for options, sentence in unfit:
         with pytest.raises(SchemaError, match=sentence):
             FastLoader(dataset, 4, **options)
+    clips = ClipSampler(np.zeros(len(COUNTS), np.int64), frames=2, batch_size=2)
+    with pytest.raises(SchemaError, match="one picture a sample, a frame, but the samples have lists of encoded pict"):
+        FastLoader(FastDataset(path, fields=("images", "label")), batch_sampler=clips, transforms=CROPS)
+    with FastLoader(FastDataset(path, fields=("refs", "label")), batch_sampler=clips) as loader:
+        assert [2] * 2 == [len(clip) for clip in next(iter(loader))[0]]
     with FastLoader(dataset, 4, transforms=[RandomRotation(10), *CROPS]) as loader:
         assert sum(COUNTS) == sum(len(batch["images"]) for batch in loader)
 

@@ -79,6 +79,12 @@ def clips_of(dataset: FastDataset, indices: NDArray[np.int64] | None, options: L
             f"{path}: a ClipSampler is for pictures and what lies beside them, but the samples have "
             f"{', '.join(tokens) or 'columns alone'}: leave it out by the dataset's fields="
         )
+    lists = next((name for name, reader in dataset.readers.items() if name in dataset.lists and reader.has_rows), None)
+    if lists is not None:
+        raise SchemaError(
+            f"{path}: a ClipSampler is for one picture a sample, a frame, but the samples have "
+            f"{dataset.store.schema[lists]}: leave them out by the dataset's fields="
+        )
     columns = {name: column_values(dataset.store, name) for name in dataset.form.names if name not in dataset.readers}
     once = {
         name
