@@ -37,6 +37,7 @@ from fastio.store.kinds.scan import (
     scan_tree,
     shown,
 )
+from fastio.types.bfloat16 import dtype_name
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Field, Schema
@@ -532,7 +533,7 @@ def _array_field(name: str, root: str, files: Sequence[str]) -> Field:
         except (OSError, ValueError):
             continue  # a problem of that sample, when it is read
         shapes.add(shape)
-        dtypes.add(dtype.newbyteorder("<").name)
+        dtypes.add(dtype_name(dtype))
     if len(dtypes) != 1 or len({len(shape) for shape in shapes}) != 1:
         what = f"{len(dtypes)} dtypes and {len(shapes)} shapes" if shapes else "nothing that can be read"
         raise SourceError(

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from fastio import FastDataset, FastLoader, FieldCollate, SampleError, ShapeBucketSampler, Writer, open_store
+from fastio.cli import cli
 from fastio.errors import UnequalSizesError
 from fastio.transforms import Pick
+from tests.conftest import encode, pictures
 
 SHAPES = [(4, 3, 5), (4, 5, 3), (4, 3, 5), (4, 2, 8), (4, 5, 3), (4, 3, 5), (4, 1, 2)]
 LATENTS = [np.random.default_rng(i).normal(size=shape).astype("<f2") for i, shape in enumerate(SHAPES)]
@@ -323,3 +326,22 @@ def test_bfloat16_is_inferred(tmp_path: Path) -> None:
     with FastDataset(tmp_path / "s.lmdb") as dataset:
         assert ("|V2", (6,)) == (dataset.store.schema["value"].dtype, dataset.store.schema["value"].shape)
         assert BITS[1].tolist() == bits(dataset[1])
+
+
+def test_files_of_bfloat16(tmp_path: Path) -> None:
+    """Files as np.save writes arrays of ml_dtypes are packed without a type, and unpacked to the byte."""
+    for name in ("pictures", "halves"):
+        (tmp_path / name).mkdir()
+    for i, (pixels,) in enumerate(pictures(1, (4, 4, 3), seed=i) for i in range(3)):
+        (tmp_path / "pictures" / f"{i}.png").write_bytes(encode(pixels))
+        np.save(tmp_path / "halves" / f"{i}.npy", BITS[i].view("|V2").reshape(2, 3, 1)[:, : i + 1])
+    store, field = tmp_path / "s.lmdb", f"half={tmp_path / 'halves'}"
+    result = CliRunner().invoke(cli, ["pack", f"{tmp_path / 'pictures'}", f"{store}", "--field", field])
+    assert result.exit_code == 0, result.output
+    with FastDataset(store) as dataset:
+        assert ("|V2", (2, None, 1)) == (dataset.store.schema["half"].dtype, dataset.store.schema["half"].shape)
+        assert BITS[2].tolist() == bits(dataset[2]["half"])
+    assert CliRunner().invoke(cli, ["unpack", f"{store}", f"{tmp_path / 'out'}"]).exit_code == 0
+    for path in (tmp_path / "halves").iterdir():
+        (found,) = (tmp_path / "out").rglob(f"{path.stem}*.npy")
+        assert path.read_bytes() == found.read_bytes()
