@@ -16,6 +16,10 @@ LINUX = (
     r"|pthread_setaffinity_np|readahead|statx|mremap|pipe2|accept4|dup3|malloc_trim|secure_getenv)\s*\("
     r"|\b(O_DIRECT|O_PATH|O_TMPFILE|RUSAGE_THREAD|MAP_POPULATE|MAP_ANONYMOUS|MADV_(HUGEPAGE|POPULATE_\w+)|RWF_\w+|st_mtim)\b"
 )
+PYTHON = (
+    r"\bos\.(sched_\w+|posix_fadvise|POSIX_FADV_\w+|posix_fallocate|memfd_create|O_DIRECT|O_PATH|O_TMPFILE|eventfd|splice"
+    r"|copy_file_range|sendfile)\b|\bmmap\.MAP_(NORESERVE|POPULATE|HUGETLB)\b|\bfcntl\.F_(SETPIPE_SZ|ADD_SEALS)\b"
+)
 DARWIN = r"<mach/|<sys/sysctl\.h>|\b(sysctlbyname|pthread_threadid_np|thread_info)\s*\(|\b(F_RDADVISE|st_mtimespec)\b"
 
 
@@ -52,3 +56,11 @@ def test_the_files_of_platforms_have_what_is_looked_for() -> None:
     """A pattern that finds nothing would find nothing elsewhere either."""
     assert re.search(LINUX, code(PLATFORM / "linux.cpp"))
     assert re.search(DARWIN, code(PLATFORM / "darwin.cpp"))
+
+
+def test_python_asks_an_operating_system_in_one_module() -> None:
+    """Elsewhere, a name of ``os`` that only Linux has would be an AttributeError on macOS."""
+    modules = [*(ROOT / "fastio").rglob("*.py"), *(ROOT / "converters").rglob("*.py")]
+    found = {path.relative_to(ROOT).as_posix() for path in modules if re.search(PYTHON, path.read_text())}
+
+    assert found == {"fastio/machine/system.py"}

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from fastio.machine.system import cpus_of
+
 __all__ = [
     "available_cpus",
     "available_memory",
@@ -60,7 +62,7 @@ def available_cpus(*, root: Path = ROOT, environ: Mapping[str, str] = os.environ
     step. A quota of 1.5 CPUs counts as 2. Ranks that torchrun has started on one node (LOCAL_WORLD_SIZE) share quota,
     allotment and the CPUs of their launcher equally. Never less than 1.
     """
-    own = len(os.sched_getaffinity(0))
+    own = cpus_of(0) or os.cpu_count() or 1
     shared = [own]
     quota = _cgroup_cpus(root)
     if quota is not None:
@@ -83,7 +85,7 @@ def _are_tasks(ranks: str, environ: Mapping[str, str]) -> bool:
 def _cpus_of_parent() -> int | None:
     """Return how many CPUs the parent of this process may use; None if it cannot be asked."""
     try:
-        return len(os.sched_getaffinity(os.getppid()))
+        return cpus_of(os.getppid())
     except OSError:
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import mmap
 import os
 import random
@@ -21,6 +20,7 @@ from typing import Literal
 import numpy as np
 
 from fastio.errors import FastioError
+from fastio.machine.system import advise_order, drop_cached
 from fastio.measure.machine.disk_kind import DiskKind, disk_kind
 
 __all__ = ["EXPECTED_DISK", "EXPECTED_NVME", "DiskReport", "ReadRate", "expected_rate", "measure_disk"]
@@ -105,7 +105,7 @@ def measure_disk(path: str | Path, *, size_bytes: int = 1 << 30, files: int = 20
         big = Path(folder) / "big"
         written = _write_big(big, size_bytes)
         small = _write_small(Path(folder) / "small", files)
-        can_drop = _drop([big]) and _is_cold(big)
+        can_drop = drop_cached(big) and _is_cold(big)
         rates = list(_rates(big, small, size_bytes, reads, caches=("cold", "warm") if can_drop else ("warm",)))
     return DiskReport(str(path), size_bytes, files, written, can_drop, tuple(rates), disk_kind(path))
 
@@ -192,29 +192,13 @@ def _write_small(folder: Path, files: int) -> list[Path]:
 
 
 def _prepare(paths: Sequence[Path], cache: Cache) -> None:
-    if cache == "cold":
-        _drop(paths)
-    else:
-        for path in paths:
+    for path in paths:
+        if cache == "cold":
+            drop_cached(path)
+        else:
             with path.open("rb") as file:
                 while file.read(4 * _MIB):
                     pass
-
-
-def _drop(paths: Sequence[Path]) -> bool:
-    """Ask the kernel to drop the files' pages, after writing dirty ones."""
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        except OSError as exc:
-            if exc.errno in (errno.EINVAL, errno.ENOSYS, errno.ESPIPE):
-                return False
-            raise
-        finally:
-            os.close(descriptor)
-    return True
 
 
 def _is_cold(path: Path) -> bool:
@@ -236,7 +220,7 @@ def _opened(path: Path, *, sequential: bool) -> Iterator[int]:
     """Return a descriptor with the read-ahead of this kind of access: none for random positions."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL if sequential else os.POSIX_FADV_RANDOM)
+        advise_order(descriptor, sequential=sequential)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fastio.machine.system import open_uncached
+
 __all__ = [
     "LEAST_BYTES",
     "DiskKind",
@@ -181,7 +183,7 @@ def read_uncached(paths: Sequence[str | Path], *, seconds: float = 0.3) -> Uncac
         with ExitStack() as files:
             descriptors = []
             for path in paths:
-                descriptors.append(os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
+                descriptors.append(open_uncached(path))
                 files.callback(os.close, descriptors[-1])
             return _timed(descriptors, seconds)
     except OSError as exc:

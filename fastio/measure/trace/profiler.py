@@ -23,6 +23,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from fastio import _native
 from fastio.machine import rank_and_world
+from fastio.machine.system import unnamed_file
 from fastio.measure.trace.trace import STEP_PREFIX
 from fastio.measure.trace.training import Schedule
 
@@ -239,7 +240,7 @@ def without_kineto_lines() -> Iterator[None]:
     except OSError:  # nobody reads stderr
         yield
         return
-    held = os.memfd_create("stderr")
+    held = unnamed_file()
     try:
         os.dup2(held, _STDERR)
         try:

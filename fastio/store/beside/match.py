@@ -9,7 +9,6 @@ where each begins, lies in files without a name, too: memory does not grow with 
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import Buffers
 from fastio.machine import available_cpus
+from fastio.machine.system import take_room
 from fastio.store.index.numbered_keys import NumberedKeys
 from fastio.store.index.seal import byte_view, split_keys
 from fastio.store.index.sealed import Shard
@@ -354,7 +354,7 @@ def _zeros(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     if not count:
         return np.zeros(0, dtype)
     with tempfile.TemporaryFile(buffering=0) as file:
-        os.posix_fallocate(file.fileno(), 0, count * dtype.itemsize)
+        take_room(file.fileno(), count * dtype.itemsize)
         zeros: NDArray[Any] = np.memmap(file, dtype, "r+", shape=(count,))
     return zeros
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.errors import StoreError
+from fastio.machine.system import MAP_FIXED, MAP_NORESERVE
 from fastio.store.files.byte_source import ByteSource, Kind
 from fastio.store.files.late import LateSource
 from fastio.store.files.local import (
@@ -41,7 +42,6 @@ _LIBC.mprotect.restype = ctypes.c_int
 _LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _LIBC.munmap.restype = ctypes.c_int
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000  # on Linux; not every mmap of Python names them
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -210,7 +210,7 @@ class Reserved:
         """Map a file from the byte ``start`` of the range on, which begins a page. Raises StoreError."""
         if size == 0:
             return
-        flags = mmap.MAP_SHARED | _MAP_FIXED
+        flags = mmap.MAP_SHARED | MAP_FIXED
         address = _LIBC.mmap(self.address + start, size, mmap.PROT_READ, flags, descriptor, 0)
         if address is None or address == _FAILED:
             raise _unmapped(self.path, size)
@@ -228,7 +228,7 @@ def reserved(path: str, size: int) -> tuple[NDArray[np.uint8], Reserved]:
     Bytes that nothing is mapped over are zeros. Raises StoreError.
     """
     length = max(size, mmap.PAGESIZE)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
     address = _LIBC.mmap(None, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if address is None or address == _FAILED:
         raise _unmapped(path, size)
