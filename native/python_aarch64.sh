@@ -8,6 +8,7 @@ version=$1
 case $version in
 3.11) suite=bookworm ;;
 3.13) suite=trixie ;;
+3.14) suite=forky ;;
 *) exit 1 ;;
 esac
 root=$PWD/build/aarch64/python$version
