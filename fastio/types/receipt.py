@@ -182,7 +182,7 @@ class Receipt:
     def _gave_all(self) -> bool:
         """Whether each sample came as often as it should."""
         expected = self.expected if self.is_verified else self.expected_indices
-        is_uniform = self.is_verified or not any(part.is_verified for part in self.parts)
+        is_uniform = self.is_verified or not any(part.is_verified for part in self.parts if part.samples)
         return self.is_complete and is_uniform and self.number == expected and self._has_expected_count
 
     def _verdict(self) -> str:
