@@ -38,13 +38,7 @@ __all__ = [
     "turns_in",
 ]
 
-CHATS: Final = (
-    "messages",
-    "conversations",
-    "conversation",
-    "dialog",
-    "texts",
-)  # what columns of lists of turns are called
+CHATS: Final = ("messages", "conversations", "conversation", "dialog")  # what columns of lists of turns are called
 
 ROLE_CONTENT: Final = "role and content"
 FROM_VALUE: Final = "from and value"
