@@ -35,13 +35,14 @@ from benchmarks.peers.work import MEAN, STD
 from benchmarks.process_tree import cpu_seconds
 from fastio import FastLoader, open_store
 from fastio.converters import open_source, pack
+from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.foreign.index import index_store
 from fastio.store.protocol import read_values
 from fastio.transforms import Normalize, RandomHorizontalFlip, RandomResizedCrop
 from fastio.types.spans import Spans
 from tests.converters.sources.tfrecord.records import example, write_records
 
-__all__ = ["KINDS", "Kind", "main"]
+__all__ = ["KINDS", "Kind", "Photos", "check", "decoding", "main", "photos_in", "ratio"]
 
 _BATCH_SIZE, _AT_ONCE = 32, 2  # workers, threads
 _WORKERS: dict[str, Any] = {"num_workers": _AT_ONCE, "drop_last": False}
@@ -251,7 +252,7 @@ def _of_mds(path: Path, passes: int) -> Iterable[Any]:
 
     from benchmarks.peers.streaming_library import StreamingDataset
 
-    rows = _decoding(StreamingDataset)(local=str(path), shuffle=True, batch_size=_BATCH_SIZE)
+    rows = decoding(StreamingDataset)(local=str(path), shuffle=True, batch_size=_BATCH_SIZE)
     return _again(StreamingDataLoader(rows, batch_size=_BATCH_SIZE, **_WORKERS), passes)
 
 
@@ -269,11 +270,11 @@ def _write_litdata(photos: Photos, path: Path) -> Path:
 def _of_litdata(path: Path, passes: int) -> Iterable[Any]:
     from litdata import StreamingDataLoader, StreamingDataset
 
-    rows = _decoding(StreamingDataset)(str(path), shuffle=True)
+    rows = decoding(StreamingDataset)(str(path), shuffle=True)
     return _again(StreamingDataLoader(rows, batch_size=_BATCH_SIZE, **_WORKERS), passes)
 
 
-def _decoding(dataset: Any) -> Any:
+def decoding(dataset: Any) -> Any:
     """The dataset of a library with photos as floats."""
 
     class Photos(dataset):  # type: ignore[misc] # their types are not known here
@@ -303,9 +304,9 @@ KINDS = {
 }
 
 
-def _check(path: Path, photos: Photos) -> None:
+def check(path: str, photos: Photos, remote: Remote = DEFAULT) -> None:
     """The photos are those that were written, byte by byte, with their labels if the container keeps some."""
-    with open_store(path) as store:
+    with open_store(path, remote=remote) as store:
         every = np.arange(len(store))
         found = [view.tobytes() for view in read_values(store, "image", every).views()]
         if "label" not in store.schema:
@@ -331,7 +332,8 @@ def _cost_us(batches: Callable[[], Iterable[Any]], count: int) -> float:
     return (cpu_seconds() - begun) / count * 1e6
 
 
-def _ratio(of: Sequence[float], by: Sequence[float]) -> str:
+def ratio(of: Sequence[float], by: Sequence[float]) -> str:
+    """The ratios of rounds: their median, and the range."""
     ratios = [one / other for one, other in zip(of, by, strict=True)]
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
 
@@ -343,7 +345,7 @@ def _measure(kind: Kind, photos: Photos, folder: Path, *, rounds: int, passes: i
     index_store(str(here))
     pack(open_source(here), packed)
     for path in (here, packed):
-        _check(path, photos)
+        check(str(path), photos)
     loaders = [_loader(here), _loader(packed)]
     cases = [partial(kind.batches, here, passes), *(partial(_again, each, passes) for each in loaders)]
     runs = [[_cost_us(case, len(photos) * passes) for case in cases] for _ in range(rounds + 1)][1:]
@@ -351,7 +353,14 @@ def _measure(kind: Kind, photos: Photos, folder: Path, *, rounds: int, passes: i
         each.close()
     own, in_place, of_store = zip(*runs, strict=True)
     costs = [f"{statistics.median(each):,.0f}" for each in (own, in_place, of_store)]
-    return [*costs, _ratio(own, in_place), _ratio(of_store, in_place)]
+    return [*costs, ratio(own, in_place), ratio(of_store, in_place)]
+
+
+def photos_in(folder: Path) -> Photos:
+    """The photos of class folders, with the number of their class."""
+    files = sorted(each for each in folder.rglob("*") if each.suffix.lower() in (".jpg", ".jpeg"))
+    classes = sorted({each.parent.name for each in files})
+    return [(each.read_bytes(), classes.index(each.parent.name)) for each in files]
 
 
 @click.command(help=__doc__)
@@ -362,9 +371,7 @@ def _measure(kind: Kind, photos: Photos, folder: Path, *, rounds: int, passes: i
 def main(folder: Path, kinds: Sequence[str], rounds: int, passes: int) -> None:
     """Write, compare, measure, print."""
     torch.set_num_threads(1)
-    files = sorted(each for each in folder.rglob("*") if each.suffix.lower() in (".jpg", ".jpeg"))
-    classes = sorted({each.parent.name for each in files})
-    photos = [(each.read_bytes(), classes.index(each.parent.name)) for each in files]
+    photos = photos_in(folder)
     columns = ("its loader, us", "in place, us", "packed, us", "in place : its loader", "in place : packed")
     table = Table(
         "kind", "library", *columns, title=f"CPU time a photo, of {len(photos)}; times the rate, median (range)"
