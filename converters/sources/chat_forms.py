@@ -35,6 +35,7 @@ __all__ = [
     "parts_of",
     "pictures_in",
     "preference_of",
+    "refuse_pictures_twice",
     "turns_in",
 ]
 
@@ -430,6 +431,20 @@ def pictures_in(turns: object) -> list[Any]:
     )
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return [_said_of(part) for part in parts if isinstance(part, dict) and part.get("type") in _PICTURES]
+
+
+def refuse_pictures_twice(
+    where: str, path: Sequence[str], turns: Iterable[object], column: str, field: str, *, of_turns: str
+) -> None:
+    """
+    Raise SourceError if these turns, the first ones of the column ``path``, name pictures, as ``column`` does, which is
+    to be ``field``; ``of_turns`` says how to take those of the turns.
+    """
+    if any(each is not None for value in turns for each in pictures_in(value)):
+        raise SourceError(
+            f"{where}: column {column!r} holds pictures, and so do the turns in {'.'.join(path)!r}: {of_turns}, "
+            f"--field {field}={column}:image[*] those of the column"
+        )
 
 
 def _said_of(part: Mapping[str, Any]) -> Any:

@@ -47,7 +47,7 @@ from fastio.converters.sources.arrow.reading import (
 )
 from fastio.converters.sources.arrow.rows import TableFiles, TableRows
 from fastio.converters.sources.arrow.values import decode_array, encode_array, encode_lists, field_by_type, joined
-from fastio.converters.sources.chat_forms import ChatColumns, chat_columns
+from fastio.converters.sources.chat_forms import TURNS, ChatColumns, chat_columns, refuse_pictures_twice
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
 from fastio.converters.sources.file_set import FileSet
@@ -469,6 +469,12 @@ def _of_chats(table: TableHead, chat: ChatColumns, names: Sequence[str]) -> list
         each if each.field.is_list else replace(each, field=each.field.listed(is_optional=True))
         for each in _by_rule(table, holding, table.features)
     ]
+    turns = chat.parts.get(TURNS)
+    if turns is not None and pictures:
+        first = [value_at(value, turns[1:]) for value in table.columns.first_values(turns[0])]
+        column, name = ".".join(pictures[0].path), pictures[0].field.name
+        of_turns = "those of the turns are taken from JSON lines alone"
+        refuse_pictures_twice(table.place, turns, first, column, name, of_turns=of_turns)
     types = {True: "text?", False: "json"}
     parts = [
         Column(field_of(part, types[is_text(type_at(table.place, table.schema, path))]), path)

@@ -14,7 +14,7 @@ from fastio.converters.fields.types import FieldChoice, refuse_equal_names
 from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.labels.filters import RowFilter
 from fastio.converters.labels.values import WHOLE
-from fastio.converters.sources.chat_forms import TURNS, ChatColumns, chat_columns, pictures_in
+from fastio.converters.sources.chat_forms import TURNS, ChatColumns, chat_columns, pictures_in, refuse_pictures_twice
 from fastio.converters.sources.column_kinds import ColumnKind, column_kind, elements_in, field_of_values
 from fastio.converters.sources.columns import FIRST_VALUES, is_empty, names_picture
 from fastio.converters.sources.options import SourceOptions
@@ -239,11 +239,10 @@ class _Planner:
         if path is None or not said or any(each.name in _names(self.options) for each in columns):
             return []
         if columns:
-            other = columns[0].path[0]
-            raise SourceError(
-                f"{self.where}: column {other!r} holds pictures, and so do the turns in {'.'.join(path)!r}: --without "
-                f"{other} takes those of the turns, --field {columns[0].name}={other}:image[*] those of the column"
-            )
+            turns = _values_at(self.guesses[path[0]].first, path)
+            column = columns[0].path[0]
+            of_turns = f"--without {column} takes those of the turns"
+            refuse_pictures_twice(self.where, path, turns, column, columns[0].name, of_turns=of_turns)
         kind = column_kind(first)
         if kind is None:
             return [PlannedColumn("images", path, is_file=True, is_list=True, is_in_turns=True)]

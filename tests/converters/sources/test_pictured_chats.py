@@ -435,9 +435,13 @@ def test_what_does_not_fit_is_said_in_a_line(folder: Path) -> None:
     inline = model(folder, "inline")
     preference = {"prompt": "a", "chosen": "b", "rejected": "c", "image": "0.png"}
     both = [{"images": ["0.png"], "messages": as_parts(FIRST, image=str)}]
+    bytes_of = pa.array([[{"bytes": FILES["0.png"], "path": None}]], pa.list_(PAIR))
+    in_table = pa.table({"images": bytes_of, "messages": [as_parts(FIRST, image=str)]})
     for arguments, sentence in (
         ((lines(folder / "b.jsonl", both), "--root", "photos", "--chat", "messages", *inline),
          "column 'images' holds pictures, and so do the turns in 'messages': --without images takes those of"),
+        ((write_parquet(folder / "b.parquet", in_table), "--chat", "messages", *inline),
+         "and so do the turns in 'messages': those of the turns are taken from JSON lines alone"),
         ((source, *words, *inline), "has pictures in the fields 'images' and 'chart', expected one field of them"),
         ((lines(folder / "p.jsonl", [preference]), "--root", "photos", "--chat", "prompt", *inline),
          "has preferences (prompt, chosen and rejected), which are packed without pictures"),
