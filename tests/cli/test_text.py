@@ -221,7 +221,7 @@ def test_info(store: Path) -> None:
     assert re.search(r"^8 to 15 +2 \(66.7%\)  █", result.stdout, re.MULTILINE)
     assert "tokenizer bytes: 259 ids (bos 256, eos 257, pad 258)" in result.stdout
     assert "eos added; when packed, all 3 documents decoded to the same bytes" in result.stdout
-    assert "np.split(flat, stops[:-1])" in result.stdout
+    assert """np.split(flat, np.cumsum(index("tokens_sizes"))[:-1])""" in result.stdout
     about = said("info", store, "--json")
     assert [{"from": 8, "to": 15, "samples": 2}, {"from": 16, "to": 31, "samples": 1}] == (
         about["fields"]["tokens"]["histogram"]

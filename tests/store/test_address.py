@@ -144,10 +144,11 @@ def test_nothing_there(bucket: Bucket) -> None:
 def test_the_web_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern on a web server without a set object is an error that says what to name."""
 
-    def missing(path: str, *_: object) -> None:
+    def missing(path: str, *_: object, **__: object) -> None:
         raise StoreNotFound(f"{path}: no such object")
 
-    monkeypatch.setattr("fastio.store.remote_folder.open_file", missing)
+    for module in ("fastio.store.remote_folder", "fastio.converters.sources.behind_url"):
+        monkeypatch.setattr(f"{module}.open_file", missing)
     for name in ("x-%06d.tar", "x-*.tar", ""):
         with pytest.raises(StoreError, match=r"https://host/a/.*: a web server does not list its files: name the set"):
             open_store(f"https://host/a/{name}")
