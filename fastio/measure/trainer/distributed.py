@@ -134,8 +134,8 @@ def every_rank(value: _Each) -> list[_Each]:
 
     Values pass through the group's key-value store. A gloo thread drops the tensors of a collective operation after
     the operation has ended, and needs the interpreter for tensors made in Python: at the end of a program, CPython
-    before 3.14 kills that thread inside C++ code, which aborts the process. A barrier has no tensors; after it, all
-    values are there.
+    before 3.14 kills that thread inside C++ code, which aborts the process. A barrier has no tensors; after the
+    first, all values are there, and after the second, all have read them: rank 0, which holds them, may end.
     """
     if not distributed.is_initialized():
         return [value]
@@ -143,7 +143,10 @@ def every_rank(value: _Each) -> list[_Each]:
     call = next(_calls)
     store.set(f"{_KEY}/{call}/{distributed.get_rank()}", pickle.dumps(value))
     distributed.barrier()
-    return [pickle.loads(store.get(f"{_KEY}/{call}/{rank}")) for rank in range(distributed.get_world_size())]  # noqa: S301 - from our own ranks
+    ranks = range(distributed.get_world_size())
+    values = [pickle.loads(store.get(f"{_KEY}/{call}/{rank}")) for rank in ranks]  # noqa: S301 - from our own ranks
+    distributed.barrier()
+    return values
 
 
 def _first_line(error: BaseException) -> str:

@@ -86,6 +86,20 @@ with process_group(torch.device("cpu")) as (rank, _):
 """
 
 
+# Rank 1 takes its time over each value, while rank 0, which holds them all, has nothing left to do.
+SLOW = """
+import pickle, time, torch
+from types import SimpleNamespace
+from fastio.measure.trainer import distributed
+
+with distributed.process_group(torch.device("cpu")) as (rank, _):
+    if rank == 1:
+        loads = lambda data: time.sleep(1) or pickle.loads(data)
+        distributed.pickle = SimpleNamespace(dumps=pickle.dumps, loads=loads)
+    assert [0, 1] == distributed.every_rank(rank)
+"""
+
+
 def free_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as found:
@@ -138,10 +152,14 @@ def test_torchrun(store: Path) -> None:
     assert 4 == len(said["losses"])
 
 
-def test_leaving_at_once() -> None:
-    """No thread of torch is killed in the middle of its work when the program ends (it would abort the process)."""
+@pytest.mark.parametrize("script", [LEAVING, SLOW], ids=["at once", "slowly"])
+def test_leaving(script: str) -> None:
+    """
+    No thread of torch is killed in the middle of its work when the program ends (it would abort the process), and no
+    rank ends while another one still reads what it holds.
+    """
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    ranks = [subprocess.Popen([sys.executable, "-c", LEAVING], env=environment(**meeting, RANK=rank)) for rank in "01"]
+    ranks = [subprocess.Popen([sys.executable, "-c", script], env=environment(**meeting, RANK=rank)) for rank in "01"]
     try:
         assert [0, 0] == [each.wait(SECONDS) for each in ranks]
     finally:
