@@ -67,6 +67,7 @@ __all__ = [
 
 
 LOOKED_UP_BYTES = 4 << 20  # of stored ids, about: their samples are looked up together
+_LOOKED_UP = 1 << 17  # samples, at most about: of rows of a few ids, the first batch would wait for millions
 _KEPT = 4  # free buffers: as many as the end of an epoch returns, because new memory costs more than filling it
 _IDLE = 2  # about this many, while batches are made
 _LOOKED_AT = 64  # batches whose size stands for the others
@@ -188,7 +189,8 @@ class TokenProducer:
         assert dataset.ids_reader is not None
         spans = dataset.store.spans(dataset.ids_reader.field.name, some.indices, checksums=False)
         stored_bytes = int(spans.sizes.sum())
-        return int(max(1, LOOKED_UP_BYTES * len(some) // (stored_bytes + 1)))
+        in_bytes = LOOKED_UP_BYTES * len(some) // (stored_bytes + 1)
+        return int(max(1, min(in_bytes, _LOOKED_UP * len(some) // (len(some.indices) + 1))))
 
 
 def _start(context: ProducerContext) -> _Fillers:

@@ -47,6 +47,23 @@ def test_pread_is_the_mapping(
     assert all(map(same, mapped, read))
 
 
+def test_the_first_batch_looks_up_few(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short the samples are, so many are looked up together, and the batches are the same."""
+    expected, dataset = batches_of(FastDataset(path)), FastDataset(path)
+    looked_up: list[int] = []
+    spans = dataset.store.spans
+
+    def counted(field: str, indices: np.ndarray[Any, Any], *, checksums: bool = True) -> Any:
+        looked_up.append(len(indices) if checksums else 0)
+        return spans(field, indices, checksums=checksums)
+
+    monkeypatch.setattr("fastio.loader.producer.tokens._LOOKED_UP", COUNT // 4)
+    monkeypatch.setattr(dataset.store, "spans", counted)
+    assert all(map(same, batches_of(dataset), expected))
+    assert 0 < max(looked_up) < COUNT // 2
+    assert sum(looked_up) == COUNT
+
+
 def test_several_shards(tmp_path: Path) -> None:
     """The ids of a set of files are those of one."""
     one = FastDataset(write_tokens(tmp_path / "a.tar", samples_of()))
