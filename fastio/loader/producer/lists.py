@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -22,9 +21,9 @@ from fastio.errors import SampleError
 from fastio.loader.output import Output
 from fastio.loader.producer.batch_part import BatchPart, ElementChunk, collate_lengths, collate_shapes
 from fastio.loader.producer.chunks import SampleChunk
-from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
+from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowPart
 from fastio.loader.producer.pillow_threads import PillowCount
-from fastio.loader.producer.rows import check_raw, laid_out, sizes_in_words
+from fastio.loader.producer.rows import LedFields, check_raw, laid_out, sizes_in_words
 from fastio.samplers.batches import Batches
 from fastio.store.index.elements import Elements
 from fastio.store.protocol import SampleStore
@@ -43,22 +42,10 @@ __all__ = [
 _ANY_PICTURE = (256, 256, 3)  # height, width and channels: where a chunk has no picture, all results have one shape
 
 
-@dataclass(frozen=True, slots=True)
-class ElementFields:
-    """The fields of lists whose elements become rows, and by name, which ``leaders`` they follow, if they do."""
+class ElementFields(LedFields):
+    """The fields of lists whose elements become rows; a leader is one of them, or a field of one picture a sample."""
 
-    fields: Mapping[str, RowField]
-    leaders: Mapping[str, str]
-
-    def leader_of(self, name: str) -> str | None:
-        """Return the other field whose elements, or pictures, the elements of a field follow; None if there is none."""
-        leader = self.leaders.get(name)
-        return None if leader == name else leader
-
-    @property
-    def in_order(self) -> list[str]:
-        """The names of the fields, leaders before those that follow them."""
-        return sorted(self.fields, key=lambda name: self.leader_of(name) is not None)
+    __slots__ = ()
 
     def look_up(self, chunk: SampleChunk, rows: Mapping[str, RowChunk], *, epoch: int) -> dict[str, ElementChunk]:
         """Return what the elements of a chunk's samples decode to, by field; ``rows`` are those of other fields."""

@@ -36,6 +36,7 @@ from fastio.transforms.patches import Patchify
 from fastio.transforms.plain import colour_of
 
 __all__ = [
+    "LedFields",
     "PendingAdded",
     "PendingRowFields",
     "RowFields",
@@ -46,18 +47,11 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class RowFields:
-    """
-    The fields that become rows. The pictures, masks, boxes and points of a sample follow the plan that is made from the
-    size of their leader, by name among ``leaders``; others are decoded for themselves. ``mosaics`` are then made of
-    them, if there is something to make. ``boxes`` reads the field that transforms of a leader look at, if some do.
-    """
+class LedFields:
+    """Fields that become rows, and by name, which ``leaders`` they follow, if they do."""
 
     fields: Mapping[str, RowField]
     leaders: Mapping[str, str]
-    output: Output
-    mosaics: Mosaics | None = None
-    boxes: Mapping[str, RowReader] = field(default_factory=dict)
 
     def leader_of(self, name: str) -> str | None:
         """Return the other field that a field follows; None if there is none."""
@@ -68,6 +62,19 @@ class RowFields:
     def in_order(self) -> list[str]:
         """The names of the fields, leaders before those that follow them."""
         return sorted(self.fields, key=lambda name: self.leader_of(name) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RowFields(LedFields):
+    """
+    The fields that become rows. The pictures, masks, boxes and points of a sample follow the plan that is made from the
+    size of their leader, by name among ``leaders``; others are decoded for themselves. ``mosaics`` are then made of
+    them, if there is something to make. ``boxes`` reads the field that transforms of a leader look at, if some do.
+    """
+
+    output: Output
+    mosaics: Mosaics | None = None
+    boxes: Mapping[str, RowReader] = field(default_factory=dict)
 
     def look_up(self, batches: Batches, values: Mapping[str, EncodedValues], *, epoch: int) -> dict[str, RowChunk]:
         """Return what these samples decode to, by field; leaders come first."""

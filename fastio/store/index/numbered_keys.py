@@ -29,7 +29,7 @@ __all__ = ["KeyRun", "NumberedKeys", "encoded_runs", "keys_of_index", "runs_of"]
 
 _KEYS_A_RUN = 256  # of fewer on average, each key is kept
 _RUNS = 64  # that may be shorter
-_MOST_DIGITS = 18  # of a number that int64 holds with room to spare
+_MOST_DIGITS = 18  # longer ones do not count anything
 _LEAST, _MOST = 1 << 6, 1 << 16  # keys compared at a time
 _NUMBER = re.compile(rb"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
 # "000" to "999", as rows of bytes.
