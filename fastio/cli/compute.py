@@ -68,6 +68,7 @@ _ADDING = {
     show_default=True,
     help="Stop at the first bad sample, or leave it out and list it.",
 )
+@click.option("--allow-nan", is_flag=True, help="Write NaN and infinity, too.  [default: their samples are bad]")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @click.option(
     "--shard-size", type=SIZE, metavar="SIZE", help="Bytes per shard, for an OUT like out-%06d.tar.  [default: 1GiB]"
@@ -88,6 +89,7 @@ def compute(  # noqa: PLR0913 - an option each
     crop: int | None,
     threads: int | None,
     on_error: Literal["raise", "skip"],
+    allow_nan: bool,
     overwrite: bool,
     shard_size: int | None,
     resume: bool,
@@ -127,6 +129,7 @@ def compute(  # noqa: PLR0913 - an option each
             transforms=_transforms(crop),
             batch_size=batch_size,
             threads=threads or 0,
+            allow_nan=allow_nan,
             on_error=on_error,
             shard_bytes=shard_size,
             overwrite=overwrite,

@@ -35,6 +35,7 @@ from fastio.store.files.local import expanded, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.index.store import SealedStore
 from fastio.store.sets.names import NumberedName, set_path
+from fastio.types.bfloat16 import BFLOAT16, widened
 from fastio.types.options import explains_names
 from fastio.types.schema import Schema
 from fastio.types.spans import ListSpans, Spans
@@ -58,6 +59,7 @@ def compute(  # noqa: PLR0913 - an option of the command each
     transforms: Sequence[Any] | None = None,
     batch_size: int = 64,
     threads: int = 0,
+    allow_nan: bool = False,
     on_error: Literal["raise", "skip"] = "raise",
     shard_bytes: int | None = None,
     overwrite: bool = False,
@@ -82,8 +84,9 @@ def compute(  # noqa: PLR0913 - an option of the command each
     all), ``transforms`` are run by its native threads. It returns a dict of values by field: arrays or tensors
     ``(B, ...)``, or lists of B values, such as captions. Numbers ``(B,)`` become columns, rows arrays of their shape,
     strings text; ``fields`` says otherwise, as for ``fastio.Writer``. ``transforms`` and ``read`` may be attributes of
-    the function. A bad sample of ``store``, and one for which the function raises ``SampleError("why")``, stops the run
-    or is left out and listed, as ``on_error`` says; other exceptions of the function pass through.
+    the function. A bad sample of ``store``, one for which the function raises ``SampleError("why")``, and one that gets
+    NaN or infinity, unless ``allow_nan``, stops the run or is left out and listed, as ``on_error`` says; other
+    exceptions of the function pass through.
 
     A file appears when it is complete. A set of shards (``out-%06d.tar``) goes on after an interruption by ``resume``,
     and many machines make its parts, as in ``fastio.converters.pack``, which explains the other options. A shard does
@@ -108,6 +111,7 @@ def compute(  # noqa: PLR0913 - an option of the command each
             transforms=transforms,
             batch_size=batch_size,
             threads=threads,
+            allow_nan=allow_nan,
         )
         return pack(
             source,
@@ -154,6 +158,7 @@ def computed_source(
     transforms: Sequence[Any] | None = None,
     batch_size: int = 64,
     threads: int = 0,
+    allow_nan: bool = False,
 ) -> ComputedSource:
     """
     Return what ``compute`` packs, as a source: ``fastio.ray.pack(partial(computed_source, "photos.lmdb", embed), out)``
@@ -167,7 +172,7 @@ def computed_source(
     read = getattr(function, "read", None) if read is None else read
     transforms = getattr(function, "transforms", None) if transforms is None else transforms
     dataset = FastDataset(opened, fields=read)
-    work = _Work(dataset, function, tuple(transforms or ()), batch_size, threads)
+    work = _Work(dataset, function, tuple(transforms or ()), batch_size, threads, allow_nan)
     definition = _definition(function)  # before the first batch, which may change what an object holds
     schema, sample_bytes = work.schema(Fields.of(fields))
     name = Path(opened.path.rstrip("/")).name
@@ -316,6 +321,7 @@ class _Work:
     transforms: tuple[Any, ...]
     batch_size: int
     threads: int
+    allow_nan: bool
 
     def loader(self, indices: Indices, batch_size: int) -> FastLoader:
         """Return the batches of these samples, in this order; ``skipped`` has bad ones."""
@@ -460,6 +466,11 @@ class _Computed:
             encoded = encode_values(field, [made[at][field.name] if at in made else blank for at in range(count)])
             for position, words in encoded.problems.items():
                 problems.setdefault(position, words)
+            if not self.work.allow_nan and (field.dtype == BFLOAT16 or np.dtype(field.dtype).kind in "fc"):
+                for position in made.keys() - problems.keys():
+                    number = _not_finite(made[position][field.name])
+                    if number is not None:
+                        problems[position] = self._refusal(field.name, number)
             if encoded.spans is not None and encoded.counts is not None:
                 lists[field.name] = ListSpans(encoded.spans, encoded.counts)
             elif encoded.spans is not None:
@@ -467,6 +478,24 @@ class _Computed:
             elif encoded.column is not None:
                 columns[field.name] = encoded.column
         return Values(spans, problems, columns, lists=lists)
+
+    def _refusal(self, field: str, number: Any) -> str:
+        return (
+            f"has {number} in the field {field!r}, which {_name_of(self.work.function)} returned: expected finite "
+            "numbers; allow_nan=True (--allow-nan) keeps others"
+        )
+
+
+def _not_finite(value: Any) -> Any:
+    """Return a number of an array, or of the arrays in a list, that is NaN or infinite; None if there is none."""
+    if value is None:
+        return None
+    try:
+        numbers = widened(as_numpy(value, expected="numbers"))
+    except UnfitError:  # arrays of several shapes
+        return next((number for number in map(_not_finite, value) if number is not None), None)
+    bad = numbers[~np.isfinite(numbers)]
+    return bad[0] if bad.size else None
 
 
 def _blank(dtype: str, shape: Sequence[int | None]) -> Any:

@@ -310,6 +310,38 @@ def test_another_object_does_not_go_on(photos: str, tmp_path: Path) -> None:
 # What goes wrong.
 
 
+@pytest.mark.parametrize("wrong", [np.nan, -np.inf])
+@pytest.mark.parametrize(
+    ("field", "made"),
+    [
+        ("float32", lambda values: values),
+        ("float32[2]", lambda values: torch.stack([values, values], 1)),
+        ("float32[*]", lambda values: [value.repeat(1 + i) for i, value in enumerate(values)]),
+        ("bfloat16[1]", lambda values: values[:, None].to(torch.bfloat16)),
+        ("float16[1,*,*]", lambda values: [np.full((1, 2, 1 + i), value) for i, value in enumerate(values)]),
+        ("float32[1][*]", lambda values: [[[0.0], [value]] for value in values.tolist()]),
+        ("float32[1]?", lambda values: [[value] for value in values.tolist()]),
+    ],
+)
+def test_values_that_are_not_finite(photos: str, tmp_path: Path, field: str, made: Any, wrong: float) -> None:
+    """A network that overflows stops the run, which names the sample and what keeps such values."""
+
+    def function(numbers: Any) -> dict[str, Any]:
+        values = numbers.float() / 4
+        values[numbers == 17] = wrong
+        return {"x": made(values)}
+
+    out = tmp_path / "out.h5"
+    options: dict[str, Any] = {"fields": {"x": field}, "read": "number", "batch_size": 7}
+    with pytest.raises(SourceError, match=rf"a/017\.png.*{wrong} in the field 'x'.*--allow-nan"):
+        compute(photos, out, function, **options)
+    assert ["a/017.png"] == [each.key for each in compute(photos, out, function, on_error="skip", **options).skipped]
+    compute(photos, out, function, allow_nan=True, overwrite=True, **options)
+    value = FastDataset(beside(photos, out))[17]["x"]
+    value = value[-1] if isinstance(value, list) else value
+    assert str(wrong) == str(np.asarray(as_plain(value)).flat[-1])
+
+
 def refuses(batch: Any) -> dict[str, Any]:
     """Some samples are none for this function."""
     if {5, 17} & set(batch["number"].tolist()):
