@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any, Protocol, Self
@@ -46,7 +47,7 @@ class RemoteSource:
         self._end = end
         self._content = content
         self._choosing = threading.Lock()
-        self._cached: CachedObject | None = None
+        self._cached: tuple[int, CachedObject] | None = None  # in which process
         self.local_copy: LocalCopy | None = None
 
     @classmethod
@@ -77,12 +78,21 @@ class RemoteSource:
 
     @property
     def cached(self) -> CachedObject | None:
-        """What a cache directory has of this version; None without one, and while nothing tells the version."""
-        if self._cached is None and self.options.cache_dir is not None:
+        """
+        What a cache directory has of this version; None without one, and while nothing tells the version.
+
+        A forked process has a cache of its own: its parent's lock may have been taken when it was forked.
+        """
+        if self.options.cache_dir is None:
+            return None
+        process = os.getpid()
+        if self._cached is None or self._cached[0] != process:
             cache = RangeCache.of(self.options)
             name = object_id(self.path, self.options, size=self.size, version=self._content or self._etag or "")
-            self._cached = cache.object(name, self.size) if cache is not None and name is not None else None
-        return self._cached
+            if cache is None or name is None:
+                return None
+            self._cached = process, cache.object(name, self.size)
+        return self._cached[1]
 
     def read(self, start: int, stop: int) -> NDArray[np.uint8]:
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,10 +15,12 @@ import pytest
 
 from fastio.store import FORMATS, create_shard, open_store
 from fastio.store.files.remote.range_cache import RangeCache
+from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote_options import Remote
 from fastio.store.index.store import SealedStore
 from fastio.store.sets.names import set_path
 from fastio.store.sets.seal import seal_set
+from tests.forking import in_fork
 from tests.servers.fault_server import Fault
 from tests.servers.fixtures import Served
 from tests.store.build import LABELLED, make_batch, write
@@ -248,3 +251,23 @@ def test_a_process_that_hangs_is_not_waited_for(store: str, tmp_path: Path) -> N
         claim = source.cached.claim(0, source.size)  # type: ignore[attr-defined]
         read(opened)
         claim.release()
+
+
+def test_a_fork_while_a_thread_uses_the_cache(store: str, tmp_path: Path) -> None:
+    """A forked process does not wait for a lock that another thread of its parent had."""
+    with open_store(store, remote=options(tmp_path)) as opened:
+        read(opened)
+        source = opened.shards[0].data
+        assert isinstance(source, RemoteSource)
+        assert source.cached is not None
+
+        def use() -> None:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)  # a process that waits for ever is killed
+            assert source.cached is not None
+            assert source.cached.find(0, 10) is not None
+            source.cached.drop(0, 10)
+            assert source.cached.find(0, 10) is None
+
+        with RangeCache.of(source.options)._lock:  # type: ignore[union-attr]
+            assert 0 == in_fork(use)
