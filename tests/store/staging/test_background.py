@@ -244,6 +244,29 @@ def test_two_stages_fetch_once(url: str, served: Served, tmp_path: Path) -> None
     assert contents(served.root) == contents(tmp_path)
 
 
+def test_stages_and_a_training_at_once_while_one_is_killed(url: str, served: Served, tmp_path: Path) -> None:
+    """Another one goes on. Each byte comes once, but for the block that was under way, and nothing is half-written."""
+    copy = tmp_path / "copy"
+    served.server.set_faults(Fault(kind="delay", seconds=0.1, path=".tar"))
+    command = [sys.executable, "-m", "fastio", "stage", url, str(copy), "--jobs", "1"]
+    stages = {process.pid: process for process in (subprocess.Popen(command) for _ in range(3))}
+    while not (copy / ".in-000000.tar.partial").exists():
+        assert [None] * 3 == [process.poll() for process in stages.values()]
+        time.sleep(0.01)
+    _, copier, *_ = (copy / ".fastio-stage.lock").read_text().split()
+    with loader(served.root / "in.fastio-set") as local, loader(url, stage=copy) as staged:
+        killed = stages.pop(int(copier))
+        killed.kill()
+        assert_equal(epoch(local), epoch(staged))
+        assert copying(staged.dataset).wait(30)
+    assert [-9, 0, 0] == [killed.wait(), *(process.wait(120) for process in stages.values())]
+    sizes = [path.stat().st_size for path in served.root.glob("*.tar")]
+
+    assert served.server.body_bytes(".tar") < 1.05 * sum(sizes) + max(sizes)
+    assert contents(served.root) == contents(copy)
+    assert [".fastio-stage.lock", ".in.fastio-set.staged"] == sorted(path.name for path in copy.glob(".*"))
+
+
 def test_a_whole_copy_is_read_at_once(url: str, served: Served, tmp_path: Path) -> None:
     """One request says that it is the same set still; index and samples come from the disk."""
     stage(url, str(tmp_path))
