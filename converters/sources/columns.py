@@ -23,6 +23,7 @@ __all__ = [
     "SourceColumns",
     "is_empty",
     "is_file",
+    "mentions_picture",
     "names_picture",
 ]
 
@@ -162,6 +163,15 @@ def names_picture(value: object) -> bool:
     if not isinstance(value, str) or len(value) > _LONGEST_NAME:
         return False
     return "\n" not in value and "\0" not in value and "://" not in value and kind_by_name(value) != 0
+
+
+def mentions_picture(value: object) -> bool:
+    """Return whether a value is the name or the address of a picture, or a list or an object that has one in it."""
+    if isinstance(value, Mapping):
+        return any(map(mentions_picture, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(mentions_picture, value))
+    return isinstance(value, str) and names_picture(value.rpartition("://")[2])
 
 
 def is_file(root: str, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -9,7 +10,14 @@ from typing import Any
 
 from fastio.converters.sources.arrow.columns import columns_of
 from fastio.converters.sources.arrow.reading import OpenTable, plain_array, python_values, reading, sound
-from fastio.converters.sources.chat_forms import OPTIONAL_PARTS, ChatColumns, ChatError, chat_columns, document_of
+from fastio.converters.sources.chat_forms import (
+    IMAGE_MARK,
+    OPTIONAL_PARTS,
+    ChatColumns,
+    ChatError,
+    chat_columns,
+    document_of,
+)
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.documents import Documents, Gathering, Limits
 from fastio.converters.sources.options import source_record
@@ -94,7 +102,19 @@ class ChatTable(TextTable):
         elif len(document) > self.options.max_document_bytes:
             gathering.refuse(key, self.options.too_long)
         else:
+            if IMAGE_MARK.encode() in document:
+                self._refuse_picture(key, row)
             gathering.add(key, document)
+
+    def _refuse_picture(self, key: str, row: Mapping[str, Any]) -> None:
+        """Raise SourceError for a chat with a place for a picture, if a column that is not packed names one."""
+        column = self.others.picture_of(row)
+        if column is not None:
+            name = shlex.quote(column)
+            raise SourceError(
+                f"{self.path}: {key} has {IMAGE_MARK} in its turns, and pictures are named in the column {column!r}, "
+                f"which would be left out: --root FOLDER packs those of a folder, --without {name} the text as it is"
+            )
 
     def _document(self, row: Mapping[str, Any], *, has_bytes: bool) -> bytes | str:
         """The JSON of a row's chat, or a sentence on why there is none."""

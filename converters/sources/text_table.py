@@ -31,7 +31,7 @@ from fastio.converters.sources.arrow.reading import (
     value_bytes,
 )
 from fastio.converters.sources.chat_forms import CHATS, chat_column
-from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty
+from fastio.converters.sources.columns import FIRST_VALUES, SourceColumns, is_empty, mentions_picture
 from fastio.converters.sources.documents import Documents, Gathering, Limits, TextOptions
 from fastio.converters.sources.file_set import FileSet
 from fastio.converters.sources.optional import pyarrow
@@ -223,6 +223,15 @@ class OtherColumns:
                 self.columns.refuse_pictures(name, [value])
             if self._counts[name] >= FIRST_VALUES:
                 self._known.add(name)
+
+    def picture_of(self, row: Mapping[str, Any]) -> str | None:
+        """Return the column in which a row, or the whole file where it keeps columns, names a picture; None if none."""
+        without = self.columns.without
+        for name in self.names if ALL_OTHERS not in without else ():
+            values = [row[name]] if name in row else self.columns.first_values(name)
+            if name not in without and any(map(mentions_picture, values)):
+                return name
+        return None
 
 
 @dataclass(frozen=True, slots=True)

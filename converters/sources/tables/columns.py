@@ -209,7 +209,7 @@ class _Planner:
 
     def _part(self, part: str, path: tuple[str, ...]) -> PlannedColumn:
         """A part of chats: text that may be missing, or any JSON."""
-        is_text = len(path) == 1 and self.guesses[path[0]].is_text
+        is_text = len(path) == 1 and (self.guesses[path[0]].is_text or not self.guesses[path[0]].is_typed)
         return PlannedColumn(part, path, field_of(part, "text?" if is_text else "json"))
 
     def _pictures(self, title: str) -> list[PlannedColumn]:
@@ -467,7 +467,8 @@ class ColumnGuess:
     """
     The values of one column, as far as its type needs them.
 
-    ``first`` are the first that are not empty, which tell whether they hold pictures.
+    ``first`` are the first that are not empty, which tell whether they hold pictures; names of pictures are looked for
+    among more of them, wherever the first rows are.
 
     ``kinds`` are "int", "large" (a whole number that int64 cannot hold), "float", "bool", "text", "json" (a list or an
     object), "bytes", "null" and others by their Python names; an empty cell is "null". ``count`` counts rows that
@@ -487,13 +488,16 @@ class ColumnGuess:
     names_pictures: bool | None = None  # whether all texts so far do
     lists_pictures: bool | None = None  # whether all lists so far are of such names
     largest: int = 0
+    looked_at: int = 0  # values that are not empty, until there were enough
     first: list[Any] = field(default_factory=list)
 
     def add(self, value: Any) -> None:
         """Take one more value."""
         self.count += 1
-        if len(self.first) < FIRST_VALUES and not is_empty(value):
-            self.first.append(value)
+        if self.looked_at <= _LOOKED_AT and not is_empty(value):
+            self.looked_at += 1
+            if len(self.first) < FIRST_VALUES:
+                self.first.append(value)
         if type(value) is str:
             self._add_text(value)
         elif value is None:
@@ -502,7 +506,7 @@ class ColumnGuess:
         elif type(value) is int:
             self._add_whole(value)
         else:
-            if self.lists_pictures is not False and self.count <= _LOOKED_AT and not is_empty(value):
+            if self.lists_pictures is not False and self.looked_at <= _LOOKED_AT and not is_empty(value):
                 self.lists_pictures = _are_names(value, self.lists_pictures)
             kind = float if isinstance(value, float) else type(value)
             self.kinds.add(_KINDS.get(kind, kind.__name__))
@@ -564,7 +568,7 @@ class ColumnGuess:
         return "text"
 
     def _add_text(self, value: str) -> None:
-        if self.names_pictures is not False and self.count <= _LOOKED_AT and value:
+        if self.names_pictures is not False and self.looked_at <= _LOOKED_AT and value:
             self.names_pictures = kind_by_name(value) != 0
         if self.keeps_texts and value:
             self.texts.add(value)

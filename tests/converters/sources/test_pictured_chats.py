@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -414,6 +415,36 @@ def test_pictures_that_come_late(folder: Path) -> None:
         "column 'image' holds names of pictures, and only these would be packed: --root FOLDER packs the files" in said
     )
     assert "image: pictures in 1 of 2 samples" in run("pack", source, "o.h5", *words, "--root", ".")
+
+
+@pytest.mark.parametrize("suffix", ["json", "jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("rows_before", [1, 60])
+def test_marks_of_pictures_that_no_folder_was_named_for(folder: Path, suffix: str, rows_before: int) -> None:
+    """Chats are not packed as text, <image> included, while a column names the pictures, however late."""
+    plain = {"id": "7", "image": None, "instruction": "2 and 2", "output": "4"}
+    rows = [*[plain] * rows_before, {**plain, "image": "0.png", "instruction": f"{MARK}which?", "output": "the log"}]
+    path = folder / f"a.{suffix}"
+    if suffix == "parquet":
+        write_parquet(path, pa.Table.from_pylist(rows))
+    elif suffix == "csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(plain))
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        path.write_text(json.dumps(rows) if suffix == "json" else "\n".join(map(json.dumps, rows)))
+    words = ["--chat", "instruction", *model(folder, "inline")]
+    said = run("pack", path, "o.h5", *words, code=1)
+    assert f"has {MARK} in its turns, and pictures are named in the column 'image', which would be left out" in said
+    assert "--root FOLDER packs those of a folder, --without image the text as it is" in said
+    assert not Path("o.h5").exists()
+    said = run("pack", path, "o.h5", *words, "--root", "photos")
+    assert f"image: pictures in 1 of {rows_before + 1} samples" in said
+    talks: list[Talk] = [[(["2 and 2"], "4")], [(["0.png", "which?"], "the log")]]
+    assert [by_transformers("inline", as_parts(talk))[0] for talk in talks] == [
+        stored("o.h5")[i][0] for i in (0, rows_before)
+    ]
+    assert "left out: columns id, image" in run("pack", path, "t.h5", *words, "--without", "image")
 
 
 def test_pictures_in_another_order(folder: Path) -> None:
