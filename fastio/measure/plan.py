@@ -239,7 +239,7 @@ class ReadCounter:
         return _counted(spans, self._reader.job_cuts(spans, groups))
 
     def _in_chunks(self, batches: Batches) -> tuple[int, int]:
-        first = np.arange(0, len(batches), self._chunks.chunk_batches(batches), dtype=np.int64)
+        first = self._chunks.chunk_starts(batches)
         store, count = self._dataset.store, len(self._fields)
         spans = joined_spans([extents(store, name, batches.indices) for name in self._fields])
         if count > 1:

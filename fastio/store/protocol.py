@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
@@ -30,7 +30,7 @@ __all__ = [
     "located",
     "read_lists",
     "read_values",
-    "stretch",
+    "stretches",
     "value_spans",
 ]
 
@@ -268,16 +268,24 @@ def extents(store: SampleStore, field: str, indices: NDArray[np.int64]) -> Spans
     return Spans(spans.buffers, spans.shard[first], spans.starts[first], sizes)
 
 
-def stretch(store: SampleStore, field: str, start: int, stop: int, *, most: int) -> Spans:
+_LOOKED_UP = 1 << 16  # values at a time, at most
+
+
+def stretches(store: SampleStore, field: str, start: int, stop: int, *, most: int) -> Iterator[Spans]:
     """
-    Return the bytes of the values ``start`` up to ``stop`` of a field, for reading ahead: as one span from the first to
-    the end of the last, if that is a stretch of one file of at most ``most`` bytes, else as the runs of all values.
+    Yield the bytes of the values ``start`` up to ``stop`` of a field, for reading ahead: as one span from the first to
+    the end of the last where that is a stretch of one file of at most ``most`` bytes, else as the runs of all values.
     """
     ends = store.spans(field, np.array([start, stop - 1], np.int64), checksums=False)
     size = int(ends.starts[1] + ends.sizes[1] - ends.starts[0])
     if ends.shard[0] == ends.shard[1] and 0 <= size <= most:
-        return Spans(ends.buffers, ends.shard[:1], ends.starts[:1], np.array([size], np.int64))
-    return store.spans(field, np.arange(start, stop, dtype=np.int64), checksums=False).runs()
+        yield Spans(ends.buffers, ends.shard[:1], ends.starts[:1], np.array([size], np.int64))
+    elif stop - start <= _LOOKED_UP:
+        yield store.spans(field, np.arange(start, stop, dtype=np.int64), checksums=False).runs()
+    else:
+        middle = (start + stop) // 2
+        yield from stretches(store, field, start, middle, most=most)
+        yield from stretches(store, field, middle, stop, most=most)
 
 
 # The values of some samples in memory, for those who need all of them: converting, comparing, showing.

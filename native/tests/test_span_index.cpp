@@ -156,6 +156,37 @@ void test_damage_is_seen_where_it_is_touched() {
   EXPECT(fastio::pick(index, std::array<std::int64_t, 2>{0, 1}, all) == 0);
 }
 
+void test_what_was_not_compared_is_told() {
+  const std::array<std::int64_t, 1> ends{4}, limits{100};
+  const std::vector<std::int64_t> starts{0, 1, 2, 3}, sizes{1, 1, 1, 1};
+  const std::vector<std::uint32_t> known{7, 8, 9, 10};
+  const std::array<std::uint32_t, 2> start_sums{fastio::crc32(bytes_of(starts).first(16)),
+                                                fastio::crc32(bytes_of(starts).subspan(16))};
+  const std::array<std::uint32_t, 1> known_sums{fastio::crc32(bytes_of(known))};
+  fastio::Pieces start_pieces(bytes_of(starts), start_sums, 16);
+  fastio::Pieces known_pieces(bytes_of(known), known_sums, 16);
+  const fastio::SpanIndex index{ends,
+                                limits,
+                                {bytes_of(starts).data(), 8, 1, 0, &start_pieces},
+                                {bytes_of(sizes).data(), 8, 1, 0, nullptr},
+                                known.data(),
+                                &known_pieces,
+                                4,
+                                -1,
+                                1};
+  const std::array<std::int64_t, 4> samples{0, 1, 3, -1};
+  const auto found = fastio::unseen(index, samples, true);
+  EXPECT(found.size() == 3);  // the two pieces of starts, and that of all checksums
+  if (found.size() != 3) return;
+  EXPECT(found[0].data() == bytes_of(starts).data() && found[0].size() == 16);
+  EXPECT(found[1].data() == bytes_of(starts).data() + 16 && found[1].size() == 16);
+  EXPECT(found[2].data() == bytes_of(known).data() && found[2].size() == 16);
+  EXPECT(start_pieces.is_right(0));
+  EXPECT(fastio::unseen(index, samples, false).size() == 1);
+  EXPECT(start_pieces.is_right(31));
+  EXPECT(fastio::unseen(index, samples, false).empty());
+}
+
 }  // namespace
 
 int main() {
@@ -166,5 +197,6 @@ int main() {
   test_entries_of_a_width<std::uint16_t>();
   test_entries_of_a_width<std::uint32_t>();
   test_damage_is_seen_where_it_is_touched();
+  test_what_was_not_compared_is_told();
   return failures;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -141,23 +142,23 @@ class ChunkReader:
         """Yield the chunks of an epoch, while the next one is read ahead."""
         if len(batches) == 0:
             return
-        step = self.chunk_batches(batches)
         is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
-        ahead = self._begin(batches.part(0, step), is_read=is_read, epoch=epoch)
-        for first in range(0, len(batches), step):
-            following = batches.part(first + step, first + 2 * step)
-            now, ahead = ahead, self._begin(following, is_read=is_read, epoch=epoch)
+        cuts = [*self.chunk_starts(batches).tolist(), len(batches)]
+        ahead = self._begin(batches.part(0, cuts[1]), is_read=is_read, epoch=epoch)
+        for first, stop in pairwise([*cuts[1:], len(batches)]):
+            now, ahead = ahead, self._begin(batches.part(first, stop), is_read=is_read, epoch=epoch)
             arrived = now.fetched.here().wait()
             values = {name: EncodedValues(*arrived[name]) for name in self._fields}
-            yield SampleChunk(now.batches, values, is_last=first + step >= len(batches), lists=now.lists)
+            yield SampleChunk(now.batches, values, is_last=first == len(batches), lists=now.lists)
 
-    def chunk_batches(self, batches: Batches) -> int:
-        """Return the batches in a chunk, by the size of samples: those of the first batches stand for all."""
+    def chunk_starts(self, batches: Batches) -> NDArray[np.int64]:
+        """Return the first batch of each chunk, by the size of samples: those of the first batches stand for all."""
         some = batches.part(0, 4)
         size_bytes = sum(int(value_spans(self._store, f, some.indices)[0].sizes.sum()) for f in self._fields)
         size_bytes = max(size_bytes, _SAMPLE_BYTES * len(some.indices))
-        return int(max(1, self._store.files.chunk_bytes * len(some) // size_bytes))
+        step = max(1, self._store.files.chunk_bytes * len(some) // size_bytes)
+        return np.arange(0, len(batches), step, dtype=np.int64)
 
     def _lists(self, batches: Batches, epoch: int) -> dict[str, ChunkElements]:
         """Return the elements of all fields of lists, of those that are picked from the picked ones."""

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
+from itertools import pairwise, repeat, starmap
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
 from fastio.store.files import Prefetch
 from fastio.store.files.fetch import FetchedFields, fetch_together, joined_spans
-from fastio.store.protocol import stretch
+from fastio.store.protocol import stretches
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called
 from fastio.types.runs import mask_of_runs
@@ -68,9 +68,11 @@ __all__ = [
 
 LOOKED_UP_BYTES = 4 << 20  # of stored ids, about: their samples are looked up together
 _LOOKED_UP = 1 << 17  # samples, at most about: of rows of a few ids, the first batch would wait for millions
+_LOOKED_UP_FIRST = 1 << 12  # of an index that is not in memory yet, each sample takes three reads of the disk
 _KEPT = 4  # free buffers: as many as the end of an epoch returns, because new memory costs more than filling it
 _IDLE = 2  # about this many, while batches are made
-_LOOKED_AT = 64  # batches whose size stands for the others
+_LOOKED_AT = 64  # batches whose size stands for the others,
+_LOOKED_AT_EACH = 16  # and their first samples for theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +161,15 @@ class TokenProducer:
         """Begin a few batches when those before have begun, while the next ones are read."""
         if len(batches) == 0:
             return
-        step = self.chunk_batches(batches)
         is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
-        coming = self._coming(batches.part(0, step), epoch, is_read=is_read)
-        for first in range(step, len(batches) + step, step):
+        cuts = [*self.chunk_starts(batches).tolist(), len(batches)]
+        chunks = starmap(batches.part, pairwise(cuts))
+        coming: PerProcess[PendingRead] | None = self._coming(next(chunks), epoch, is_read=is_read)
+        while coming is not None:
             located = coming.here().wait()
-            coming = self._coming(batches.part(first, first + step), epoch, is_read=is_read)
+            following = next(chunks, None)
+            coming = None if following is None else self._coming(following, epoch, is_read=is_read)
             group = self._machinery.here().filler.batches(
                 located, verify=self._context.options.verify, repair=partial(self._repaired, located)
             )
@@ -183,14 +187,24 @@ class TokenProducer:
         draw = Draw(self._context.seed, epoch, batches.ids)
         return self._machinery.here().source.look_up(batches, draw, is_read=is_read)
 
-    def chunk_batches(self, batches: Batches) -> int:
-        """Return how many batches are looked up together, by the tokens of some that are spread over the epoch."""
-        dataset, some = self._context.dataset, _spread(batches)
+    def chunk_starts(self, batches: Batches) -> NDArray[np.int64]:
+        """
+        Return which batches are the first of those that are looked up together: by the tokens of some that are spread
+        over the epoch, but few batches at first, since the first one waits for two look-ups.
+        """
+        dataset = self._context.dataset
         assert dataset.ids_reader is not None
-        spans = dataset.store.spans(dataset.ids_reader.field.name, some.indices, checksums=False)
-        stored_bytes = int(spans.sizes.sum())
-        in_bytes = LOOKED_UP_BYTES * len(some) // (stored_bytes + 1)
-        return int(max(1, min(in_bytes, _LOOKED_UP * len(some) // (len(some.indices) + 1))))
+        samples, counts, sizes = _spread(batches)
+        spans = dataset.store.spans(dataset.ids_reader.field.name, samples, checksums=False)
+        of_batches = np.add.reduceat(spans.sizes, np.cumsum(counts) - counts) / counts
+        stored_bytes = int((of_batches * sizes).sum())
+        in_bytes = LOOKED_UP_BYTES * len(sizes) // (stored_bytes + 1)
+        most = max(1, min(in_bytes, _LOOKED_UP * len(sizes) // (int(sizes.sum()) + 1)))
+        count, starts = min(max(1, _LOOKED_UP_FIRST * len(batches) // batches.count), most), [0]
+        while starts[-1] + count < len(batches):
+            starts.append(starts[-1] + count)
+            count = min(2 * count, most)
+        return np.array(starts, np.int64)
 
 
 def _start(context: ProducerContext) -> _Fillers:
@@ -208,12 +222,15 @@ def _start(context: ProducerContext) -> _Fillers:
     return _Fillers(filler, TokenSource(dataset, every, checksums=checksums, split=context.split))
 
 
-def _spread(batches: Batches) -> Batches:
-    """Return a few of the batches, spread over the whole epoch."""
+def _spread(batches: Batches) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return samples of a few batches spread over the whole epoch, how many of each, and the batches' sizes."""
     numbers = np.unique(np.linspace(0, len(batches) - 1, _LOOKED_AT).astype(np.int64))
-    starts, stops = batches.cuts[numbers], batches.cuts[numbers + 1]
-    chosen = [batches.samples(start, stop) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
-    return Batches(np.concatenate(chosen), np.concatenate(([0], np.cumsum(stops - starts))))
+    starts, sizes = batches.cuts[numbers], batches.cuts[numbers + 1] - batches.cuts[numbers]
+    counts = np.minimum(sizes, _LOOKED_AT_EACH)
+    chosen = [
+        batches.samples(start, start + count) for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
+    ]
+    return np.concatenate(chosen), counts, sizes
 
 
 # Batches of token ids by native jobs: what is asked of them, and what becomes of those with bad samples.
@@ -550,9 +567,12 @@ class TokenSource:
             nbytes = sum(store.total_bytes(name) for name in self._names)
             step = max(1, len(store) * _READ_AHEAD_BYTES // max(1, nbytes))
             parts = (
-                stretch(store, name, at, min(at + step, len(store)), most=_MOST_SPREAD * _READ_AHEAD_BYTES)
+                part
                 for name in self._names
                 for at in range(0, len(store), step)
+                for part in stretches(
+                    store, name, at, min(at + step, len(store)), most=_MOST_SPREAD * _READ_AHEAD_BYTES
+                )
             )
         if nbytes > available_memory() // 2:
             return False

@@ -1,7 +1,5 @@
 #include "core/pieces.h"
 
-#include <algorithm>
-
 #include "core/checksum.h"
 
 namespace fastio {
@@ -22,9 +20,7 @@ std::size_t Pieces::compare(std::size_t start, std::size_t stop) noexcept {
 }
 
 bool Pieces::compare_piece(std::size_t piece) noexcept {
-  const std::size_t start = piece * piece_bytes_;
-  const Bytes bytes = bytes_.subspan(start, std::min(piece_bytes_, bytes_.size() - start));
-  if (crc32(bytes) != expected_[piece]) return false;
+  if (crc32(bytes_of(piece)) != expected_[piece]) return false;
   if (!right_[piece].exchange(true, std::memory_order_acq_rel)) {
     left_.fetch_sub(1, std::memory_order_acq_rel);
   }

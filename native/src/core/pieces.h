@@ -1,6 +1,7 @@
 /// Bytes that are compared with their checksums piece by piece, when a piece is first needed.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -39,8 +40,19 @@ class Pieces {
     return right_[piece].load(std::memory_order_acquire) || compare_piece(piece);
   }
 
+  /// The piece that has this byte; nothing when it was found to be right before.
+  [[nodiscard]] Bytes unseen(std::size_t at) const noexcept {
+    const std::size_t piece = at / piece_bytes_;
+    return right_[piece].load(std::memory_order_relaxed) ? Bytes() : bytes_of(piece);
+  }
+
  private:
   [[nodiscard]] bool compare_piece(std::size_t piece) noexcept;
+
+  [[nodiscard]] Bytes bytes_of(std::size_t piece) const noexcept {
+    const std::size_t start = piece * piece_bytes_;
+    return bytes_.subspan(start, std::min(piece_bytes_, bytes_.size() - start));
+  }
 
   Bytes bytes_;
   std::span<const std::uint32_t> expected_;

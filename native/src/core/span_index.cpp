@@ -1,6 +1,7 @@
 #include "core/span_index.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 
@@ -108,6 +109,32 @@ std::size_t pick(const SpanIndex& index, std::span<const std::int64_t> samples,
     if (with_checksums) out.checksums[i] = index.checksums[sample];
   }
   return samples.size();
+}
+
+std::vector<Bytes> unseen(const SpanIndex& index, std::span<const std::int64_t> samples,
+                          bool with_checksums) {
+  struct Part {
+    const Pieces* pieces;
+    std::size_t width;
+  };
+  const std::array<Part, 3> parts{
+      {{index.starts.pieces, index.starts.width},
+       {index.sizes.pieces, index.sizes.width},
+       {with_checksums ? index.checksum_pieces : nullptr, sizeof(std::uint32_t)}}};
+  std::vector<Bytes> found;
+  for (const Part& part : parts) {
+    if (part.pieces == nullptr || part.pieces->is_whole()) continue;
+    const std::uint8_t* last = nullptr;  // neighbours are mostly in one piece
+    for (const std::int64_t each : samples) {
+      const auto sample = static_cast<std::size_t>(each);  // a negative one is far too large
+      if (sample >= index.count) continue;
+      const Bytes piece = part.pieces->unseen(sample * part.width);
+      if (piece.empty() || piece.data() == last) continue;
+      found.push_back(piece);
+      last = piece.data();
+    }
+  }
+  return found;
 }
 
 }  // namespace fastio

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "core/bytes.h"
 #include "core/pieces.h"
 
 namespace fastio {
@@ -51,5 +53,11 @@ struct PickedSpans {
 /// samples.size() when all are good. Thread-safe.
 [[nodiscard]] std::size_t pick(const SpanIndex& index, std::span<const std::int64_t> samples,
                                const PickedSpans& out) noexcept;
+
+/// The pieces of the index that these samples need and that were not compared before, those of the
+/// checksums included `with_checksums`; some of them several times. Samples that do not exist need
+/// none.
+[[nodiscard]] std::vector<Bytes> unseen(const SpanIndex& index,
+                                        std::span<const std::int64_t> samples, bool with_checksums);
 
 }  // namespace fastio

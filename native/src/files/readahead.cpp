@@ -67,20 +67,6 @@ void advise_mapped(Stretch stretch) noexcept {
   }
 }
 
-void advise_mappings(std::span<const Bytes> spans) noexcept {
-  try {
-    std::vector<Stretch> needed;
-    needed.reserve(spans.size());
-    for (const Bytes span : spans) {
-      const auto first = reinterpret_cast<std::uintptr_t>(span.data());
-      needed.push_back({first, first + span.size()});
-    }
-    for (const Stretch stretch : stretches(needed)) advise_mapped(stretch);
-  } catch (const std::bad_alloc&) {
-    // Without memory for a list nothing is read ahead: it is read when it is needed.
-  }
-}
-
 class ReadAheadTask final : public Task {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "fastio.read_ahead"; }
@@ -89,8 +75,7 @@ class ReadAheadTask final : public Task {
       : spans_(std::move(spans)), count_(count) {}
 
   void run(Worker&, std::size_t, std::size_t) noexcept override {
-    const std::span<const Bytes> all(spans_.get(), count_);
-    if (is_cold(all)) advise_mappings(all);
+    read_mapped_ahead({spans_.get(), count_});
   }
 
  private:
@@ -163,6 +148,24 @@ void advise_file(int fd, std::span<Stretch> spans) {
       platform::read_ahead(fd, at, std::min(advice_bytes, stretch.last - at));
     }
   }
+}
+
+void advise_mappings(std::span<const Bytes> spans) noexcept {
+  try {
+    std::vector<Stretch> needed;
+    needed.reserve(spans.size());
+    for (const Bytes span : spans) {
+      const auto first = reinterpret_cast<std::uintptr_t>(span.data());
+      needed.push_back({first, first + span.size()});
+    }
+    for (const Stretch stretch : stretches(needed)) advise_mapped(stretch);
+  } catch (const std::bad_alloc&) {
+    // Without memory for a list nothing is read ahead: it is read when it is needed.
+  }
+}
+
+void read_mapped_ahead(std::span<const Bytes> spans) noexcept {
+  if (is_cold(spans)) advise_mappings(spans);
 }
 
 std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans, std::size_t count) noexcept {

@@ -35,11 +35,17 @@ struct FileSpan {
 /// Has the kernel begin to read what `stretches` says for these spans of an open file.
 void advise_file(int fd, std::span<Stretch> spans);
 
-/// A task of one step that has the kernel read all spans of mappings (MADV_WILLNEED) where they
-/// are not in memory yet. It looks at 64 places of them all; with each one there it does nothing.
+/// Has the kernel begin to read spans of mappings (MADV_WILLNEED).
 ///
-/// It may block as long as the disk's queue is full: give it a thread of its own. Advice
-/// only: what cannot be read ahead is left to be read later.
+/// It may block as long as the disk's queue is full. Advice only: what cannot be read ahead is left
+/// to be read later.
+void advise_mappings(std::span<const Bytes> spans) noexcept;
+
+/// The same where they are not in memory yet: it looks at 64 places of them all, and with each one
+/// there it does nothing.
+void read_mapped_ahead(std::span<const Bytes> spans) noexcept;
+
+/// A task of one step that does so: give it a thread of its own.
 [[nodiscard]] std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans,
                                                     std::size_t count) noexcept;
 

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/span_index.h"
+#include "files/readahead.h"
 #include "python/module.h"
 
 namespace fastio::python {
@@ -113,7 +115,17 @@ class PySpanIndex {
       constexpr std::size_t worth_releasing = 4096;
       std::optional<WithoutGil> released;
       if (indices.size() >= worth_releasing) released.emplace();
-      bad = fastio::pick(index_, {indices.data(), indices.size()}, out);
+      const std::span<const std::int64_t> samples{indices.data(), indices.size()};
+      // What is not in memory comes at once: faults would wait for one page after the other, and
+      // the kernel reads megabytes around each.
+      constexpr std::size_t worth_a_look = 64;
+      const auto coming = fastio::unseen(index_, samples, checksums.has_value());
+      if (coming.size() < worth_a_look) {
+        fastio::advise_mappings(coming);
+      } else {
+        fastio::read_mapped_ahead(coming);
+      }
+      bad = fastio::pick(index_, samples, out);
     }
     if (bad == indices.size()) return std::nullopt;
     const std::int64_t sample = indices.data()[bad];

@@ -14,6 +14,7 @@ from fastio import FastDataset, FastLoader
 from fastio.dataset.token_collate import TokenCollate
 from fastio.loader.producer.tokens import TokenProducer
 from fastio.store import SampleBatch, create_store, open_store
+from fastio.store.protocol import stretches
 from tests.conftest import SUFFIXES
 from tests.forking import answer_of_fork
 from tests.loader.producer.test_tokens import COLLATES, COUNT, same, sampler_of, samples_of, write_tokens
@@ -48,7 +49,7 @@ def test_pread_is_the_mapping(
 
 
 def test_the_first_batch_looks_up_few(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However short the samples are, so many are looked up together, and the batches are the same."""
+    """One batch first, then more, but however short the samples are only so many; and the batches are the same."""
     expected, dataset = batches_of(FastDataset(path)), FastDataset(path)
     looked_up: list[int] = []
     spans = dataset.store.spans
@@ -58,25 +59,65 @@ def test_the_first_batch_looks_up_few(path: Path, monkeypatch: pytest.MonkeyPatc
         return spans(field, indices, checksums=checksums)
 
     monkeypatch.setattr("fastio.loader.producer.tokens._LOOKED_UP", COUNT // 4)
+    monkeypatch.setattr("fastio.loader.producer.tokens._LOOKED_UP_FIRST", 1)
     monkeypatch.setattr(dataset.store, "spans", counted)
     assert all(map(same, batches_of(dataset), expected))
-    assert 0 < max(looked_up) < COUNT // 2
+    looked_up = [count for count in looked_up if count]
+    assert looked_up[0] == len(expected[0]["labels"])
+    assert looked_up[0] < max(looked_up) < COUNT // 2
     assert sum(looked_up) == COUNT
+
+
+def shards_of(folder: Path, samples: Any) -> Any:
+    """The samples as shards, and as one file ``a.tar`` beside them."""
+    one = open_store(write_tokens(folder / "a.tar", samples))
+    with create_store(folder / "x-%d.tar", one.schema, shard_bytes=600) as writer:
+        for part in np.array_split(np.arange(len(one)), 20):
+            columns = {"label": one.column("label")[part]}
+            writer.append(SampleBatch(one.keys(part), {"tokens": one.spans("tokens", part)}, columns))
+        writer.close(dict(one.metadata))
+    return open_store(folder / "x-*.tar")
 
 
 def test_several_shards(tmp_path: Path) -> None:
     """The ids of a set of files are those of one."""
-    one = FastDataset(write_tokens(tmp_path / "a.tar", samples_of()))
-    with create_store(tmp_path / "x-%d.tar", one.store.schema, shard_bytes=600) as writer:
-        for part in np.array_split(np.arange(COUNT), 20):
-            spans = {"tokens": one.store.spans("tokens", part)}
-            writer.append(SampleBatch(one.store.keys(part), spans, {"label": one.store.column("label")[part]}))
-        writer.close(dict(one.store.metadata))
-    several = FastDataset(tmp_path / "x-*.tar")
+    several = FastDataset(shards_of(tmp_path, samples_of()).path)
+    one = FastDataset(tmp_path / "a.tar")
 
     assert len(several.store.shard_paths) > 2
     assert all(map(same, batches_of(several), batches_of(one)))
     assert all(map(same, batches_of(FastDataset(tmp_path / "x-*.tar", read="pread")), batches_of(one)))
+
+
+def test_a_whole_store_is_read_ahead_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several shards, too, few values are looked up at a time, and each lies in a stretch of its file."""
+    several = shards_of(tmp_path, samples_of())
+    values = several.spans("tokens", np.arange(COUNT, dtype=np.int64))
+    looked_up: list[int] = []
+    spans = several.spans
+
+    def counted(field: str, indices: np.ndarray[Any, Any], *, checksums: bool = True) -> Any:
+        looked_up.append(len(indices))
+        return spans(field, indices, checksums=checksums)
+
+    monkeypatch.setattr(several, "spans", counted)
+    monkeypatch.setattr("fastio.store.protocol._LOOKED_UP", 4)
+    parts = list(stretches(several, "tokens", 0, COUNT, most=300))
+
+    covered = {
+        (shard, at)
+        for part in parts
+        for shard, start, size in zip(part.shard.tolist(), part.starts.tolist(), part.sizes.tolist(), strict=True)
+        for at in range(start, start + size)
+    }
+    wanted = {
+        (shard, at)
+        for shard, start, size in zip(values.shard.tolist(), values.starts.tolist(), values.sizes.tolist(), strict=True)
+        for at in range(start, start + size)
+    }
+    assert wanted <= covered
+    assert max(looked_up) == 4
+    assert len(several.shard_paths) < len(parts) < COUNT // 2
 
 
 def test_a_store_larger_than_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
