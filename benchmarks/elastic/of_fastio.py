@@ -11,21 +11,21 @@ from fastio import FastDataset, FastLoader, LengthBucketSampler, Mixture, PackSa
 
 __all__ = ["buckets", "full", "loader", "mixture", "numbers", "pack", "packs", "proof", "windows"]
 
-_LONGEST = 40
+_SHORTEST, _LONGEST = 10, 40
 _WINDOW = 16
 
 
 def pack(folder: Path, count: int) -> None:
     """
     The same numbers in each form: a number of 4 bytes a sample; the same as two stores of three and two fifths; a text
-    of 1 to 40 tokens, each of which is its number from 1 on; a window of 16 tokens, which count up.
+    of 10 to 40 tokens, each of which is its number from 1 on; a window of 16 tokens, which count up.
     """
     cut = 3 * count // 5
     for name, start, stop in (("numbers", 0, count), ("first", 0, cut), ("second", cut, count)):
         with Writer(folder / f"{name}.h5", fields={"number": ("int32", (1,))}) as out:
             for number in range(start, stop):
                 out.write({"number": np.array([number], np.int32)})
-    lengths = np.random.default_rng(0).integers(1, _LONGEST + 1, count)
+    lengths = np.random.default_rng(0).integers(_SHORTEST, _LONGEST + 1, count)
     with Writer(folder / "texts.h5", fields={"input_ids": "tokens16"}) as out:
         for number, length in enumerate(lengths):
             out.write({"input_ids": np.full(length, number + 1, np.uint16)})
@@ -56,9 +56,9 @@ def buckets(folder: Path, batch_size: int, **ranks: Any) -> Any:
 
 
 def packs(folder: Path, batch_size: int, **ranks: Any) -> Any:
-    """Texts packed into a row of as many tokens as ``batch_size`` texts have on average."""
+    """Texts packed into rows, of which ``batch_size`` make a batch."""
     texts = FastDataset(folder / "texts.h5")
-    sampler = PackSampler(texts.column("length"), max_tokens=max(_LONGEST, batch_size * _LONGEST // 2), **ranks)
+    sampler = PackSampler(texts.column("length"), max_tokens=_LONGEST, rows=batch_size, **ranks)
     return FastLoader(texts, batch_sampler=sampler, collate="pack", threads=1)
 
 

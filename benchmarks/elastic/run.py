@@ -75,6 +75,12 @@ class Move:
         """As it stands in tables."""
         return " -> ".join(f"{ranks} x {batch}" for ranks, batch, _ in self.legs)
 
+    @property
+    def first_step(self) -> int:
+        """How many samples the first start has in a step."""
+        ranks, batch, _ = self.legs[0]
+        return ranks * batch
+
 
 _MOVES = (
     Move(((4, 10, 12), (4, 10, _ALL))),
@@ -101,7 +107,8 @@ class Outcome:
     """
     What an epoch gave over all starts: in samples, and in batches of the ranks in the last one.
 
-    ``is_order_kept``: each step has the samples that one process with batches of one gets at these places.
+    ``is_order_kept``: each step has the samples that one process gets at these places, which has batches of one or as
+    large as the steps of the first start.
     ``proof``: what the library says itself of all starts together; None: it says nothing.
     """
 
@@ -113,13 +120,12 @@ class Outcome:
     proof: str | None
 
     @classmethod
-    def of(cls, starts: Sequence[_Ranks], order: list[int], *, proof: str | None) -> Outcome:
+    def of(cls, starts: Sequence[_Ranks], orders: Sequence[list[int]], *, proof: str | None) -> Outcome:
         """Count the batches of all ranks of all starts."""
         came = Counter(chain.from_iterable(chain.from_iterable(chain.from_iterable(starts))))
         batches = [len(rank) for rank in starts[-1]]
-        is_kept = _is_in_order(
-            [list(chain(*step)) for ranks in starts for step in zip_longest(*ranks, fillvalue=())], order
-        )
+        steps = [list(chain(*step)) for ranks in starts for step in zip_longest(*ranks, fillvalue=())]
+        is_kept = any(_is_in_order(steps, order) for order in orders)
         return cls(_SAMPLES - len(came), came.total() - len(came), min(batches), max(batches), is_kept, proof)
 
     def __str__(self) -> str:
@@ -181,16 +187,25 @@ def _outcomes(peer: Peer) -> dict[str, Outcome | str]:
     """Return what each move gave, or why it could not be run."""
     folder = _DATA / peer.module
     shutil.rmtree(folder, ignore_errors=True)
-    moves = json.dumps([((1, 1, _ALL),), *(move.legs for move in _MOVES)])
+    sizes = sorted({1, *(move.first_step for move in _MOVES)})
+    moves = json.dumps([*(((1, size, _ALL),) for size in sizes), *(move.legs for move in _MOVES)])
     command = [interpreter(peer.environment), "-m", "benchmarks.elastic.start", peer.module, folder, peer.loader]
     try:
         answer = run_process([*command, str(_SAMPLES), moves], environment=process_environment(peer.environment))
     except CaseError as exc:
         return {move.name: str(exc) for move in _MOVES}
-    alone, *answers = answer["moves"]
-    order = list(chain.from_iterable(alone["starts"][0][0]))
+    alone, answers = answer["moves"][: len(sizes)], answer["moves"][len(sizes) :]
+    orders = {
+        size: list(chain.from_iterable(got["starts"][0][0]))
+        for size, got in zip(sizes, alone, strict=True)
+        if "failed" not in got
+    }
     return {
-        move.name: got["failed"] if "failed" in got else Outcome.of(got["starts"], order, proof=got["proof"])
+        move.name: got["failed"]
+        if "failed" in got
+        else Outcome.of(
+            got["starts"], [orders[size] for size in (1, move.first_step) if size in orders], proof=got["proof"]
+        )
         for move, got in zip(_MOVES, answers, strict=True)
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio import _native
 from fastio.samplers.batches import Batches
 from fastio.samplers.order import Division, Uneven
-from fastio.samplers.planned import Draws, PlannedSampler, shuffled
+from fastio.samplers.planned import Draws, PlannedSampler, check_consumed, even_steps, shuffled
 from fastio.samplers.position import plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
@@ -46,7 +47,9 @@ class LengthBucketSampler(PlannedSampler):
     * All ranks compute the same plan from lengths, options, seed and epoch. With ``max_tokens`` and several windows,
       the number of batches may differ between epochs.
     * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
-      have had, and the other samples are bucketed anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
+      have had, and the others come in the order that was planned where the epoch began. Steps of another size, unless
+      several of them make one of those, are then cut from two buckets, which pads more. Another ``window`` than that of
+      the epoch's beginning buckets the rest anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
 
     accelerate and transformers share out the batches of a DataLoader themselves when they run several processes: pass
     ``rank=0, world_size=1``. Under Lightning, use ``Trainer(use_distributed_sampler=False)``. Otherwise the first
@@ -80,6 +83,7 @@ class LengthBucketSampler(PlannedSampler):
         self.drop_last = drop_last
         self.pad_to_multiple = pad_to_multiple
         self.uneven: Uneven = uneven
+        self._has_own_window = window is not None
         self.window = 1 if window is None else window
         self._rule().check_longest(self._lengths)
         if window is None:
@@ -99,6 +103,9 @@ class LengthBucketSampler(PlannedSampler):
 
     def _rule_of(self, options: Mapping[str, Any]) -> BucketRule:
         return BucketRule(**options)
+
+    def _goes_on(self, begun: BucketRule) -> bool:
+        return not self._has_own_window or begun.window == self.window
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +156,8 @@ class BucketRule:
     def _padded(self, length: int) -> int:
         return -(-length // self.pad_to_multiple) * self.pad_to_multiple
 
-    def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> BucketSteps:
-        """Cut ``samples`` (None: all) into steps. Raises ValueError if one is longer than a batch."""
+    def order(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> BucketOrder:
+        """Cut ``samples`` (None: all) into steps, and let these come in random order. Raises ValueError as above."""
         self.check_longest(lengths)
         order = np.empty(len(lengths if samples is None else samples), np.int64)
         cuts = np.zeros(2, np.int64)
@@ -167,52 +174,92 @@ class BucketRule:
                 seed=draws.seed,
                 epoch=draws.epoch,
             )
-        last = order[cuts[-2] :]
-        most = self.most(int(lengths[last].max())) if len(last) else 1
-        division = Division(len(last), most, self.world_size, self.uneven, self.drop_last)
-        return BucketSteps(order, cuts[:-1], shuffled(len(cuts) - 2, draws), division, self.batch_size, len(lengths))
+        numbers, full = shuffled(len(cuts) - 2, draws), int(cuts[-2])
+        ends = np.concatenate(([0], np.cumsum(np.diff(cuts)[numbers], dtype=np.int64), [len(order)]))
+        if self.batch_size is not None:  # in place: allocating new memory would take longer than the plan
+            _native.permute_steps(order, self.batch_size * self.world_size, numbers)
+        else:
+            planned, order = order, np.empty_like(order)
+            _native.deal_steps(planned, cuts, numbers, 0, 1, order[:full])
+            order[full:] = planned[full:]
+        return BucketOrder(order, ends, self, lengths)
+
+    def cuts_like(self, other: BucketRule) -> bool:
+        """Return whether two rules give a step the same size."""
+        return all(getattr(self, name) == getattr(other, name) for name in _SIZING)
+
+
+_SIZING = ("batch_size", "max_tokens", "pad_to_multiple", "world_size")
 
 
 @dataclass(frozen=True, slots=True)
-class BucketSteps:
+class BucketOrder:
     """
-    Samples in steps of similar length: full step k is ``order[cuts[k]:cuts[k + 1]]``, and ``numbers`` is the order in
-    which these come. What lies behind the last cut is the last step, divided by ``division``.
+    Samples in the order in which they come: bucket k is ``order[ends[k]:ends[k + 1]]``, the longest sample first. Each
+    was planned by ``rule`` as one of its steps; the last may be short. ``lengths`` are those of all samples, by index.
     """
 
     order: NDArray[np.int64]
-    cuts: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    division: Division
-    batch_size: int | None
-    count: int  # samples are numbers below this
+    ends: NDArray[np.int64]
+    rule: BucketRule
+    lengths: NDArray[np.int32]
 
-    def __len__(self) -> int:
-        return len(self.numbers) + self.division.batches
+    def steps(self, rule: BucketRule, consumed: int) -> NDArray[np.int64]:
+        """
+        Cut what is left into steps: into the buckets if steps by ``rule`` are as large, or else into samples that
+        follow each other in the order, also from two buckets. See ``PlannedOrder``.
+        """
+        even = even_steps(len(self.order), consumed, (rule.batch_size or 1) * rule.world_size)
+        if rule.batch_size is not None:
+            return even
+        cuts = [consumed]
+        while cuts[-1] < len(self.order):
+            bucket = int(np.searchsorted(self.ends, cuts[-1]))
+            if self.ends[bucket] == cuts[-1] and rule.cuts_like(self.rule):
+                return np.append(cuts, self.ends[bucket + 1 :])
+            cuts.append(self._end_of_step(rule, cuts[-1]))
+        return np.array(cuts, np.int64)
 
-    def left(self, steps: int) -> NDArray[np.int64]:
-        """Return the samples, ascending, that come after so many steps; they overwrite ``order``."""
-        if steps == len(self):  # what the last step leaves out does not come in this epoch
-            return self.order[:0]
-        return self.order[: _native.left_over(self.order, self.cuts, self.numbers[:steps], self.count)]
+    def _end_of_step(self, rule: BucketRule, start: int) -> int:
+        """Return where a step by ``max_tokens`` ends: equally many samples for each rank, or all that are left."""
+        ranks, order = rule.world_size, self.order
+        most = rule.most(int(self.lengths[order[start]])) * ranks  # none shorter behind it makes room for more
+        longest = np.maximum.accumulate(self.lengths[order[start : start + most]])
+        batches = range(1, len(longest) // ranks + 1)
+        if start + len(longest) == len(order) and -(-len(longest) // ranks) <= rule.most(int(longest[-1])):
+            return len(order)
+        return start + ranks * bisect(batches, False, key=lambda size: size > rule.most(int(longest[size * ranks - 1])))
 
-    def batches(self, rank: int) -> Batches:
-        """Return one rank's batches: those of the full steps, then its part of the last one."""
-        division, world_size = self.division, self.division.world_size
-        last = np.resize(self.order[self.cuts[-1] :], division.samples * world_size)[rank::world_size]
-        sizes = np.append(np.diff(self.cuts)[self.numbers] // world_size, [len(last)] if len(last) else [])
-        ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
-        padding = max(0, len(last) - len(range(rank, division.count, world_size)))
-        return Batches(self._mine(rank, last), ends, division.repeated, division.dropped, padding=padding)
+    def left(self, consumed: int) -> NDArray[np.int64]:
+        """Return the samples, ascending, that come after so many; they overwrite ``order``."""
+        check_consumed(consumed, len(self.order))
+        ends = np.array([0, consumed], np.int64)
+        return self.order[: _native.left_over(self.order, ends, np.zeros(1, np.int64), len(self.lengths))]
 
-    def _mine(self, rank: int, last: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a rank's samples of the full steps in the order in which they come, then ``last``."""
-        rest, world_size = int(self.cuts[-1]), self.division.world_size
-        if world_size == 1 and self.batch_size is not None and len(last) <= len(self.order) - rest:
-            # In place: allocating new memory would take longer than the plan.
-            _native.permute_steps(self.order, self.batch_size, self.numbers)
-            return self.order[: rest + len(last)]
-        mine = np.empty(rest // world_size + len(last), np.int64)
-        _native.deal_steps(self.order, self.cuts, self.numbers, rank, world_size, mine)
-        mine[rest // world_size :] = last
-        return mine
+    def batches(self, rule: BucketRule, rank: int, ends: NDArray[np.int64]) -> Batches:
+        """Return one rank's batches: of the samples of each step, every ``world_size``-th."""
+        if len(ends) == 1:
+            return Batches(self.order[:0], np.zeros(1, np.int64))
+        world_size, start = rule.world_size, int(ends[-2])
+        last = self.order[start:]
+        division = Division(
+            len(last), rule.most(int(self.lengths[last].max())), world_size, rule.uneven, rule.drop_last
+        )
+        mine = np.resize(last, division.samples * world_size)[rank::world_size]
+        sizes = np.append(np.diff(ends[:-1]) // world_size, [len(mine)] if len(mine) else [])
+        padding = max(0, len(mine) - len(range(rank, division.count, world_size)))
+        cuts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+        samples = self._of_rank(rank, world_size, ends[:-1], mine)
+        return Batches(samples, cuts, division.repeated, division.dropped, padding=padding)
+
+    def _of_rank(
+        self, rank: int, world_size: int, ends: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return a rank's samples of the steps before the last one, then ``last``."""
+        first, stop = int(ends[0]), int(ends[-1])
+        if world_size == 1 and len(last) <= len(self.order) - stop:
+            return self.order[first : stop + len(last)]
+        samples = np.empty((stop - first) // world_size + len(last), np.int64)
+        _native.deal_steps(self.order, ends, np.arange(len(ends) - 1), rank, world_size, samples)
+        samples[(stop - first) // world_size :] = last
+        return samples

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio import _native
 from fastio.samplers.batches import Batches, even_cuts, random_ids
 from fastio.samplers.order import Division, Uneven
-from fastio.samplers.planned import Draws, PlannedSampler, shuffled
+from fastio.samplers.planned import Draws, PlannedSampler, check_consumed, even_steps, shuffled
 from fastio.samplers.position import as_array, plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
@@ -210,6 +210,9 @@ class ClipSampler(PlannedSampler):
     def _rule_of(self, options: Mapping[str, Any]) -> ClipRule:
         return ClipRule(**options)
 
+    def _goes_on(self, begun: ClipRule) -> bool:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class ClipReport:
@@ -256,30 +259,31 @@ class ClipRule:
         """Return the options as plain values."""
         return plain(asdict(self))
 
-    def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> ClipSteps:
-        """Cut clips (None: all) into steps."""
+    def order(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> ClipOrder:
+        """Shuffle clips (None: all), whatever steps they are cut into."""
         clips = np.arange(len(lengths), dtype=np.int64) if samples is None else samples
-        division = Division(len(clips), self.batch_size, self.world_size, self.uneven, self.drop_last)
-        return ClipSteps(clips[shuffled(len(clips), draws)], division)
+        return ClipOrder(clips[shuffled(len(clips), draws)])
 
 
 @dataclass(frozen=True, slots=True)
-class ClipSteps:
-    """Clips in the order in which they come, and how they are divided."""
+class ClipOrder:
+    """Clips in the order in which they come."""
 
     order: NDArray[np.int64]
-    division: Division
 
-    def __len__(self) -> int:
-        return self.division.batches
+    def steps(self, rule: ClipRule, consumed: int) -> NDArray[np.int64]:
+        """Cut what is left into steps. See ``PlannedOrder``."""
+        return even_steps(len(self.order), consumed, rule.batch_size * rule.world_size)
 
-    def left(self, steps: int) -> NDArray[np.int64]:
-        """Return the clips, ascending, that come after so many steps."""
-        return np.sort(self.order[self.division.consumed(steps) :])
+    def left(self, consumed: int) -> NDArray[np.int64]:
+        """Return the clips, ascending, that come after so many."""
+        check_consumed(consumed, len(self.order))
+        return np.sort(self.order[consumed:])
 
-    def batches(self, rank: int) -> Batches:
+    def batches(self, rule: ClipRule, rank: int, ends: NDArray[np.int64]) -> Batches:
         """Return one rank's batches of clips."""
-        division = self.division
+        count, start = len(self.order), int(ends[0])
+        division = Division(count, rule.batch_size, rule.world_size, rule.uneven, rule.drop_last, start)
         clips = division.share(self.order, rank)
         cuts = even_cuts(len(clips), division.batch_size)
         return Batches(clips, cuts, division.repeated, division.dropped, padding=division.padding(rank))

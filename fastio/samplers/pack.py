@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from heapq import heapify, heappop, heappush
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio import _native
 from fastio.samplers.batches import Batches, random_ids
 from fastio.samplers.order import Division, Uneven
-from fastio.samplers.planned import Draws, PlannedSampler, as_lengths, shuffled
+from fastio.samplers.planned import Draws, PlannedSampler, as_lengths, place_in, shuffled
 from fastio.samplers.position import plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
@@ -61,14 +62,16 @@ class PackSampler(PlannedSampler):
       rows that are as full. With ``patches``, it is always "mixed".
     * ``window``: how many samples are packed together, 65,536 by default. The emptiest rows of a window are reopened
       in the next one, so only those of the last window may be far from full.
-    * A step is one batch per rank. If the last step has too few rows, ``uneven`` decides: "pad" and "repeat" repeat
-      rows of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.
+    * A step is one batch per rank. If the last step has too few rows, ``uneven`` decides: "pad" shares them out as they
+      are, and splits rows where there are fewer than ranks; samples come twice only where they are fewer, too. "repeat"
+      repeats rows until batches are full, "drop" leaves rows out. ``plan(epoch)`` counts the samples.
     * ``rank``, ``world_size`` and ``ranks`` as in FastLoader.
     * Apart from those, each sample, or each part of one, comes exactly once per epoch. All ranks compute the same plan.
     * ``report(epoch)`` says how full rows are, and how mixed; so does a loader's ``stats.packing``.
-    * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
-      have had, and the other samples are packed anew. ``lengths``, ``patches``, ``seed`` and ``shuffle`` must stay, and
-      while samples are split, ``max_tokens`` and ``overlap``.
+    * An epoch can be continued with another number of ranks and of ``rows``: ``state_dict`` says what all ranks have
+      had, and the other rows come in the order that was planned where the epoch began. With other budgets, another
+      ``packing`` or ``window``, the rest is packed anew. ``lengths``, ``patches``, ``seed`` and ``shuffle`` must stay,
+      and while samples are split, ``max_tokens`` and ``overlap``.
     """
 
     @explains_names(groups={"ranks": Ranks})
@@ -159,6 +162,10 @@ class PackSampler(PlannedSampler):
             )
         return rule
 
+    def _goes_on(self, begun: PackRule) -> bool:
+        own = self._rule()
+        return replace(begun, world_size=own.world_size, rows=own.rows, uneven=own.uneven) == own
+
     @property
     def split(self) -> Split | None:
         """How samples are divided into parts; None if none is."""
@@ -220,10 +227,10 @@ class PackSampler(PlannedSampler):
 
     def _worked_out(self, epoch: int) -> RowsReport:
         rule, units = self._rule(), self._units(epoch)
-        steps = rule.steps(units, None, Draws(int(self.seed), epoch if self.shuffle else None))
-        used = rule.used(units)[steps.order]
+        packed = rule.order(units, None, Draws(int(self.seed), epoch if self.shuffle else None))
+        used = rule.used(units)[packed.order]
         lengths = _tokens_of(used)
-        rows = len(steps.cuts) - 1
+        rows = len(packed.cuts) - 1
         tokens, stored = int(lengths.sum(dtype=np.int64)), int(self._lengths.sum(dtype=np.int64))
         patches = None if self.max_patches is None else int(used[:, 1].sum(dtype=np.int64))
         dropped, cut, split = (
@@ -233,7 +240,7 @@ class PackSampler(PlannedSampler):
             rows=rows,
             samples=len(lengths),
             filled=_share(tokens, rows * self.max_tokens),
-            mixing=_mixing(lengths.astype(np.float64), steps.cuts),
+            mixing=_mixing(lengths.astype(np.float64), packed.cuts),
             dropped=dropped,
             cut=cut,
             lost_tokens=max(0, stored - tokens),
@@ -348,7 +355,7 @@ class PackRule:
         """Return how much of each sample comes."""
         return np.minimum(needs, np.int32(self.max_tokens)) if self.too_long == "cut" else needs
 
-    def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> PackSteps:
+    def order(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> PackOrder:
         """Pack ``samples`` (None: all), whose needs are ``lengths``. Raises ValueError if one needs more than a row."""
         self.check_longest(lengths)
         count = len(lengths)
@@ -360,10 +367,12 @@ class PackRule:
         order, cuts = self._rows(needs if samples is None else needs[samples], draws)
         if samples is not None:
             order = samples[order]
-        rows = self.rows or 1
-        full, rest = divmod(len(cuts) - 1, self.world_size * rows)
-        division = Division(rest, rows, self.world_size, self.uneven)
-        return PackSteps(order, cuts, shuffled(full, draws), division, count)
+        step = self.world_size * (self.rows or 1)
+        full = (len(cuts) - 1) // step
+        rest = np.arange(full * step, len(cuts) - 1)
+        rows = np.concatenate(((shuffled(full, draws)[:, None] * step + np.arange(step)).reshape(-1), rest))
+        ends = np.concatenate(([0], np.cumsum(np.diff(cuts)[rows], dtype=np.int64)))
+        return PackOrder(order, cuts, rows, ends, count)
 
     def _rows(self, needs: NDArray[np.int32], draws: Draws) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return samples row by row, and where each row begins, with the end of the last."""
@@ -401,44 +410,71 @@ class PackRule:
 
 
 @dataclass(frozen=True, slots=True)
-class PackSteps:
+class PackOrder:
     """
-    Packed samples: row k is ``order[cuts[k]:cuts[k + 1]]``. Each run of a batch of rows per rank is a step;
-    ``numbers`` is the order in which the full ones come. The rows left over are the last step, divided by
-    ``division``, whose samples are rows.
+    Rows in the order in which they come: ``rows`` are their numbers, and row k is ``order[cuts[k]:cuts[k + 1]]``.
+    ``ends`` counts the samples before each row that comes, and those of all.
     """
 
     order: NDArray[np.int64]
     cuts: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    division: Division
+    rows: NDArray[np.int64]
+    ends: NDArray[np.int64]
     count: int  # samples are numbers below this
 
-    def __len__(self) -> int:
-        return len(self.numbers) + self.division.batches
+    def steps(self, rule: PackRule, consumed: int) -> NDArray[np.int64]:
+        """Cut the rows that are left into steps: see ``PlannedOrder``."""
+        step = rule.world_size * (rule.rows or 1)
+        return np.append(self.ends[place_in(self.ends, consumed) : -1 : step], self.ends[-1])
 
-    def left(self, steps: int) -> NDArray[np.int64]:
-        """Return the samples, ascending, that come after so many steps; they overwrite ``order``."""
-        if steps == len(self):  # what the last step leaves out does not come in this epoch
-            return self.order[:0]
-        step = self.division.world_size * self.division.batch_size
-        cuts = np.ascontiguousarray(self.cuts[::step])
-        return self.order[: _native.left_over(self.order, cuts, self.numbers[:steps], self.count)]
+    def left(self, consumed: int) -> NDArray[np.int64]:
+        """Return the samples, ascending, that come after so many; they overwrite ``order``."""
+        had = self.rows[: place_in(self.ends, consumed)]
+        return self.order[: _native.left_over(self.order, self.cuts, had, self.count)]
 
-    def batches(self, rank: int) -> Batches:
+    def batches(self, rule: PackRule, rank: int, ends: NDArray[np.int64]) -> Batches:
         """Return one rank's batches: its rows of each full step, then those of the last one."""
-        division, world_size, rows = self.division, self.division.world_size, self.division.batch_size
-        sizes = np.diff(self.cuts)
-        rest = np.arange(len(self.numbers) * world_size * rows, len(sizes))
-        last = np.resize(rest, division.samples * world_size)
-        full = (self.numbers[:, None] * world_size + rank) * rows + np.arange(rows)
-        each = division.samples
-        mine = np.concatenate((full.reshape(-1), last[rank * each : (rank + 1) * each]))
-        ends = np.concatenate(([0], np.cumsum(sizes[mine])))
-        indices = np.empty(int(ends[-1]), np.int64)
-        _native.deal_steps(self.order, self.cuts, mine, 0, 1, indices)
-        repeated = int(sizes[last[len(rest) :]].sum())
-        dropped = int(sizes[rest[len(last) :]].sum())
-        padded = division.padding(rank)
-        padding = int(sizes[mine[len(mine) - padded :]].sum()) if padded else 0
-        return Batches(indices, np.append(ends[:-1:rows], ends[-1]), repeated, dropped, padding=padding)
+        ranks, size = rule.world_size, rule.rows or 1
+        rows = self.rows[place_in(self.ends, int(ends[0])) :]
+        steps = len(rows) // (ranks * size)
+        full = rows[: steps * ranks * size].reshape(steps, ranks, size)[:, rank]
+        spans, new = self._last_step(rule, rows[steps * ranks * size :])
+        sizes, first = spans[:, 1] - spans[:, 0], len(spans) * rank // ranks
+        own = slice(first, len(spans) * (rank + 1) // ranks)
+
+        counts = np.append(np.diff(self.cuts)[full].sum(axis=1), sizes[own].sum() if len(spans) else [])
+        cuts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        indices = np.empty(int(cuts[-1]), np.int64)
+        _native.deal_steps(self.order, self.cuts, full.ravel(), 0, 1, indices)
+        _native.deal_steps(
+            self.order, spans.reshape(-1), 2 * np.arange(first, own.stop), 0, 1, indices[int(cuts[steps]) :]
+        )
+        repeated, padding = int(sizes[new:].sum()), int(sizes[max(new, first) : own.stop].sum())
+        dropped = int(np.diff(self.cuts)[rows[steps * ranks * size :][new:]].sum())
+        return Batches(indices, cuts, repeated, dropped, padding=padding)
+
+    def _last_step(self, rule: PackRule, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+        """
+        Return where the rows of the last step begin and end in ``order``, ``(n, 2)``, to be shared by the ranks as they
+        come, and how many of these are not repeated.
+        """
+        spans, ranks = np.stack((self.cuts[rows], self.cuts[rows + 1]), axis=1), rule.world_size
+        if rule.uneven == "drop" or not len(rows):
+            comes = len(rows) // ranks * ranks
+            return spans[:comes], comes
+        if rule.uneven == "repeat":
+            return np.resize(spans, (ranks * (rule.rows or 1), 2)), len(rows)
+        spans = _divided(spans, ranks)
+        return np.resize(spans, (max(len(spans), ranks), 2)), len(spans)
+
+
+def _divided(spans: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Halve those of the most samples until there are ``count``, or until each is of one sample."""
+    parts = [(start - stop, start, stop) for start, stop in spans.tolist()]
+    heapify(parts)
+    while len(parts) < count and parts[0][0] < -1:
+        _, start, stop = heappop(parts)
+        middle = (start + stop) // 2
+        for part in ((start, middle), (middle, stop)):
+            heappush(parts, (part[0] - part[1], *part))
+    return np.array(sorted(part[1:] for part in parts), np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,14 +22,17 @@ __all__ = [
     "Draws",
     "PlannedSampler",
     "as_lengths",
+    "check_consumed",
+    "even_steps",
+    "place_in",
     "shuffled",
 ]
 
 
 log = logging.getLogger(__name__)
 
-# Version 1 counted the batches of one rank; only the ranks and batches of that time could go on from it.
-_STATE_VERSION = 2
+# Version 1 counted the batches of one rank, version 2 the steps of each division; both go on.
+_STATE_VERSION = 3
 _LONGEST = (1 << 31) - 1
 _SHARED_TWICE = "give it rank=0, world_size=1, or take the loader from fastio.integrations.accelerate.prepare_loader"
 
@@ -43,8 +46,8 @@ class PlannedSampler(ABC):
     with FastLoader. The position counts the batches handed out. A DataLoader with workers asks for some of them
     ahead; FastLoader's own ``state_dict`` does not count those.
 
-    An epoch may be continued under another rule, with another number of ranks for example (see ``ElasticSampler``);
-    ``consumed`` is a ``History``.
+    An epoch is planned for the ranks and batches with which it begins: that brings its samples into an order. Other
+    ranks, with batches of other sizes, go on in the same order (see ``ElasticSampler``); ``consumed`` is a ``History``.
     """
 
     seed: int
@@ -59,7 +62,7 @@ class PlannedSampler(ABC):
         self._next: tuple[int, History | None] = (0, None)  # epoch, and what was consumed of it before
         self._handed_out: tuple[int, History | None, int] | None = None  # the same, and the batches since
         self._iterations = 0  # older iterations no longer count
-        self._planned: tuple[Any, Batches] | None = None
+        self._planned: tuple[Any, Batches, NDArray[np.int64]] | None = None
 
     if not TYPE_CHECKING:  # a checker would then take any attribute for known
 
@@ -94,16 +97,44 @@ class PlannedSampler(ABC):
 
     def plan(self, epoch: int, consumed: History | None = None) -> Batches:
         """Return what is left of this rank's batches of an epoch; the latest plan is kept."""
+        return self._plan(epoch, consumed or [])[0]
+
+    def _plan(self, epoch: int, history: History) -> tuple[Batches, NDArray[np.int64]]:
+        """
+        Return what is left of this rank's batches, and how many samples of the order are consumed before each step and
+        after the last. Raises ValueError if the history is not one of this epoch.
+        """
         self._share.check_ranks(f"this {type(self).__name__}")
         rule = self._rule()
-        key = epoch, consumed or [], rule
+        key = epoch, history, rule
         planned = self._planned  # once: another thread may plan another epoch
         if planned is None or planned[0] != key:
-            draws = Draws(int(self.seed), epoch if self.shuffle else None)
-            rest = BegunEpoch(self._units(epoch), draws, consumed or [])
-            units = rest.plan(rule, self.rank, self._rule_of)
-            planned = self._planned = key, self._samples_of(units, epoch)
-        return planned[1]
+            order, consumed = self._begun(epoch, history)
+            ends = order.steps(rule, consumed)
+            batches = self._samples_of(order.batches(rule, self.rank, ends), epoch)
+            planned = self._planned = key, batches, ends
+        return planned[1:]
+
+    def _begun(self, epoch: int, history: History) -> tuple[PlannedOrder, int]:
+        """Return the order in which what is left of an epoch comes, and how many samples of it are consumed."""
+        units, draws = self._units(epoch), Draws(int(self.seed), epoch if self.shuffle else None)
+        rules = [self._rule_of(_options(entry)) for entry in history]
+        goes_on = bool(rules) and self._goes_on(rules[-1])
+        if not goes_on:
+            rules.append(self._rule())
+        left: NDArray[np.int64] | None = None
+        for stage, (rule, entry) in enumerate(zip(rules, history, strict=False)):
+            order = rule.order(units, left, draws.of_stage(stage))
+            consumed = _consumed_of(order, rule, entry)
+            if goes_on and entry is history[-1]:
+                return order, consumed
+            left = order.left(consumed)
+        return rules[-1].order(units, left, draws.of_stage(len(history))), 0
+
+    @abstractmethod
+    def _goes_on(self, begun: Any) -> bool:
+        """Return whether the order that the rule ``begun`` planned goes on here; else what is left is planned anew."""
+        ...
 
     def _units(self, epoch: int) -> NDArray[np.int32]:
         """Return the lengths of what an epoch divides among ranks and batches: by default, of the samples."""
@@ -123,21 +154,36 @@ class PlannedSampler(ABC):
 
     def advanced(self, epoch: int, consumed: History | None, batches: int) -> History | None:
         """Return what has been consumed after so many more batches of each rank."""
-        return continued(consumed, self._rule(), batches)
+        if batches == 0:
+            return consumed
+        history = consumed or []
+        samples = _after(batches, *self._plan(epoch, history))
+        if history and self._goes_on(self._rule_of(_options(history[-1]))):
+            return [*history[:-1], {**_options(history[-1]), "samples": samples}]
+        return [*history, {**self._rule().to_json(), "samples": samples}]
 
     def checked(self, epoch: int, consumed: Any) -> History | None:
         """Return the history of a state. Raises ValueError if it cannot be one of this epoch."""
         if not consumed and consumed in (None, []):
             return None
         if not isinstance(consumed, list) or not all(isinstance(entry, Mapping) for entry in consumed):
-            raise ValueError(f"consumed={consumed!r}: expected a list of divisions with their steps in the state")
+            raise ValueError(f"consumed={consumed!r}: expected a list of divisions and what they had in the state")
         self._share.check_ranks(f"this {type(self).__name__}")  # not the state's fault
         try:
-            history = checked_history(consumed, self._rule_of)
+            history = [self._checked_entry(entry) for entry in consumed]
             self.plan(epoch, history)
         except ValueError as exc:
             raise ValueError(f"consumed={consumed!r}: is damaged: {exc}") from exc
         return history
+
+    def _checked_entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an entry of a history in plain values. Raises ValueError if an option is unknown, missing or wrong."""
+        try:
+            rule = self._rule_of(_options(entry))
+        except TypeError as exc:  # an option is missing, or unknown
+            raise ValueError(str(exc)) from exc
+        name = "samples" if "samples" in entry else "steps"
+        return {**rule.to_json(), name: whole(name, entry.get(name), "1 or more in the state", least=1)}
 
     def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> History | None:
         """Return the history of a state that counts batches, planned with the state's own options."""
@@ -211,14 +257,12 @@ class PlannedSampler(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """
-        Continue the next iteration there, with any number of ranks and batches of any size: what is left of the epoch
-        is planned anew if they have changed. Raises ValueError, naming the differences, for the state of another
-        sampler, and TypeError for what is no dict.
+        Continue the next iteration there, with any number of ranks and batches of any size. Raises ValueError, naming
+        the differences, for the state of another sampler, and TypeError for what is no dict.
         """
         state = as_state(state, owner="sampler", newest=_STATE_VERSION)
         counts_batches = state["version"] == 1
-        known = {**state, "version": _STATE_VERSION} if counts_batches else state
-        check_state(known, {"version": _STATE_VERSION, **self.configuration()}, owner="sampler")
+        check_state(state, self.configuration(), owner="sampler")
         epoch = whole_epoch(value_in(state, "epoch"))
         if counts_batches:
             batches = whole("batch", value_in(state, "batch"), "0 or more in the state", least=0)
@@ -264,13 +308,12 @@ def as_lengths(lengths: ArrayLike, name: str) -> NDArray[np.int32]:
     return np.ascontiguousarray(array, np.int32)
 
 
-# What all ranks have consumed of an epoch that is planned step by step, and the plan of what is left.
-
-# The divisions under which an epoch ran, in turn: the options of a rule and "steps", the number of steps consumed
-# under it. Each rule but the first has planned what the ones before it had left.
+# What all ranks have consumed of an epoch: the orders that were planned in it, one after the other, each of what the
+# one before had left. An entry has the options of the rule that planned the order, and how many "samples" of it came;
+# in states before version 3 how many "steps" by that rule, which then planned anew for each number of ranks.
 History = list[dict[str, Any]]
 
-_MOST_STEPS = 1 << 40
+_COUNTS = ("samples", "steps")
 _STAGE_SEEDS = 0x9E3779B97F4A7C15  # odd, so that all stages of an epoch have different seeds
 
 
@@ -282,78 +325,46 @@ class Draws:
     epoch: int | None
 
     def of_stage(self, stage: int) -> Draws:
-        """Return the draws for the ``stage``-th division of an epoch."""
+        """Return the draws for the ``stage``-th order of an epoch."""
         return replace(self, seed=(self.seed + stage * _STAGE_SEEDS) % (1 << 64))
 
 
-class PlannedSteps(Protocol):
-    """Samples cut into steps, for all ranks. Their memory is reused: call ``left`` or ``batches``, once."""
+class PlannedOrder(Protocol):
+    """
+    Samples in the order in which they come, whatever ranks share them. Their memory is reused: call ``left`` or
+    ``batches``, once.
+    """
 
-    def __len__(self) -> int: ...
+    def steps(self, rule: Any, consumed: int) -> NDArray[np.int64]:
+        """
+        Cut what comes after the first ``consumed`` samples into steps by a rule that goes on with this order.
 
-    def left(self, steps: int) -> NDArray[np.int64]:
-        """Return the samples, ascending, that the first ``steps`` of these steps do not have."""
+        Return how many samples are consumed before each step and after the last, ``(steps + 1,)``: from ``consumed`` to
+        all samples. The last step may have no batches, if it is left out. Raises ValueError if the order has fewer
+        samples, or if it cannot be cut there.
+        """
         ...
 
-    def batches(self, rank: int) -> Batches:
-        """Return one rank's batches of all steps."""
+    def left(self, consumed: int) -> NDArray[np.int64]:
+        """Return the samples that come after so many, ascending. Raises ValueError as ``steps``."""
+        ...
+
+    def batches(self, rule: Any, rank: int, ends: NDArray[np.int64]) -> Batches:
+        """Return one rank's batches of the steps that ``steps`` returned."""
         ...
 
 
 class StepRule(Protocol):
-    """How samples are cut into steps and shared out: all that may change while an epoch is under way."""
+    """How samples are brought into an order, and cut into steps: all that may change while an epoch is under way."""
 
     def to_json(self) -> dict[str, Any]: ...
 
-    def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> PlannedSteps:
+    def order(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> PlannedOrder:
         """
-        Cut ``samples`` (None: all) into steps: a pure function. Raises ValueError if one is longer than a batch.
+        Plan the steps of ``samples`` (None: all), one after the other: a pure function. Raises ValueError if a sample
+        is longer than a batch.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class BegunEpoch:
-    """An epoch of samples of these lengths, of which ``history`` has been consumed."""
-
-    lengths: NDArray[np.int32]
-    draws: Draws
-    history: History
-
-    def plan(self, rule: StepRule, rank: int, rule_of: Callable[[Mapping[str, Any]], StepRule]) -> Batches:
-        """
-        Return one rank's batches of what is left, divided by ``rule``; ``rule_of`` makes the rules of the history.
-
-        If ``rule`` is the latest of the history, its steps go on as they would have without a stop. Raises ValueError
-        if the history has more steps than its rules give.
-        """
-        own = rule.to_json()
-        is_same = bool(self.history) and _options(self.history[-1]) == own
-        past = self.history[:-1] if is_same else self.history
-        left: NDArray[np.int64] | None = None
-        for stage, entry in enumerate(past):
-            steps = rule_of(_options(entry)).steps(self.lengths, left, self.draws.of_stage(stage))
-            left = steps.left(_had(entry, len(steps)))
-        steps = rule.steps(self.lengths, left, self.draws.of_stage(len(past)))
-        return steps.batches(rank).after(_had(self.history[-1], len(steps)) if is_same else 0)
-
-
-def checked_history(entries: Sequence[Mapping[str, Any]], rule_of: Callable[[Mapping[str, Any]], StepRule]) -> History:
-    """Return the history of a state, in plain values. Raises ValueError if it is damaged."""
-    try:
-        return [{**rule_of(_options(entry)).to_json(), "steps": _had(entry)} for entry in entries]
-    except TypeError as exc:  # an option is missing, or unknown
-        raise ValueError(str(exc)) from exc
-
-
-def continued(history: History | None, rule: StepRule, steps: int) -> History | None:
-    """Return the history after so many more steps of a rule; None while nothing has been consumed."""
-    past, own = history or [], rule.to_json()
-    if steps == 0:
-        return history
-    if past and _options(past[-1]) == own:
-        return [*past[:-1], {**own, "steps": past[-1]["steps"] + steps}]
-    return [*past, {**own, "steps": steps}]
 
 
 def shuffled(count: int, draws: Draws) -> NDArray[np.int64]:
@@ -364,9 +375,39 @@ def shuffled(count: int, draws: Draws) -> NDArray[np.int64]:
     return numbers
 
 
+def check_consumed(consumed: int, total: int) -> None:
+    """Raise ValueError if an order of ``total`` samples has fewer than those that are consumed."""
+    whole("samples", consumed, f"1 to {total} in the state", least=0, below=total + 1)
+
+
+def even_steps(total: int, consumed: int, size: int) -> NDArray[np.int64]:
+    """Return where steps of ``size`` samples end after ``consumed`` ones. Raises ValueError if these are too many."""
+    check_consumed(consumed, total)
+    return np.append(np.arange(consumed, total, size, dtype=np.int64), total)
+
+
+def place_in(ends: NDArray[np.int64], consumed: int) -> int:
+    """Return where ``consumed`` is among the ends, which ascend. Raises ValueError if it is not."""
+    place = int(np.searchsorted(ends, consumed))
+    if place == len(ends) or ends[place] != consumed:
+        raise ValueError(f"samples={consumed}: expected a number up to {int(ends[-1])} at which steps end in the state")
+    return place
+
+
 def _options(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if name != "steps"}
+    return {name: value for name, value in entry.items() if name not in _COUNTS}
 
 
-def _had(entry: Mapping[str, Any], count: int = _MOST_STEPS) -> int:
-    return whole("steps", entry.get("steps"), f"1 to {count} in the state", least=1, below=count + 1)
+def _consumed_of(order: PlannedOrder, rule: StepRule, entry: Mapping[str, Any]) -> int:
+    """Return how many samples of its order an entry has had. Raises ValueError for more steps than there are."""
+    if "samples" in entry:
+        return int(entry["samples"])
+    ends = order.steps(rule, 0)
+    batches = order.batches(rule, 0, ends)
+    most = len(batches)
+    return _after(whole("steps", entry["steps"], f"1 to {most} in the state", least=1, below=most + 1), batches, ends)
+
+
+def _after(steps: int, batches: Batches, ends: NDArray[np.int64]) -> int:
+    """Return how many samples are consumed after so many steps; after the last, also those that it leaves out."""
+    return int(ends[-1] if steps == len(batches) else ends[steps])

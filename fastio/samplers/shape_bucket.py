@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio import _native
 from fastio.samplers.batches import Batches
 from fastio.samplers.order import Division, Uneven
-from fastio.samplers.planned import Draws, PlannedSampler, shuffled
+from fastio.samplers.planned import Draws, PlannedSampler, place_in, shuffled
 from fastio.samplers.position import as_array, plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
@@ -112,6 +112,9 @@ class ShapeBucketSampler(PlannedSampler):
 
     def _rule_of(self, options: Mapping[str, Any]) -> ShapeRule:
         return ShapeRule(shapes=self._shapes, **options)
+
+    def _goes_on(self, begun: ShapeRule) -> bool:
+        return begun == self._rule()
 
 
 def _as_sizes(sizes: ArrayLike) -> NDArray[np.int64]:
@@ -287,7 +290,7 @@ class ShapeReport:
         return "\n".join([f"{'shape':>11} {'pictures':>9} {'lost':>8} {'enlarged':>9}", *lines, total])
 
 
-# ShapeRule, ShapeSteps: pictures cut into steps of one shape each.
+# ShapeRule, ShapeOrder: pictures cut into steps of one shape each.
 
 _DIVIDING = ("batch_size", "pixels_per_batch", "world_size", "uneven", "drop_last")
 
@@ -331,7 +334,7 @@ class ShapeRule:
         assert self.pixels_per_batch is not None
         return [self.pixels_per_batch // math.prod(pair) for pair in self.shapes.pairs]
 
-    def steps(self, buckets: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> ShapeSteps:
+    def order(self, buckets: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> ShapeOrder:
         """Cut ``samples`` (None: all) into steps: of each shape as many full ones as there are, then a short one."""
         counts = np.bincount(buckets if samples is None else buckets[samples], minlength=len(self.shapes.pairs))
         divisions, cuts = [], [np.zeros(1, np.int64)]
@@ -360,7 +363,7 @@ class ShapeRule:
                 seed=draws.seed,
                 epoch=draws.epoch,
             )
-        return ShapeSteps.of(order, np.concatenate(cuts), divisions, draws, len(buckets))
+        return ShapeOrder.of(order, np.concatenate(cuts), divisions, draws, len(buckets))
 
 
 def _rest(division: Division) -> int:
@@ -369,7 +372,7 @@ def _rest(division: Division) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class ShapeSteps:
+class ShapeOrder:
     """
     Samples in steps of one shape each: step k is ``order[cuts[k]:cuts[k + 1]]``. ``numbers`` are those that come, in
     their order, and ``dealt`` where each lies as it is shared out: a short step, of ``shorts``, behind all others.
@@ -381,13 +384,13 @@ class ShapeSteps:
     dealt: NDArray[np.int64]
     shorts: Mapping[int, Division]  # by number as dealt
     divisions: Sequence[Division]
-    steps: int  # of the cuts, before those behind
+    planned: int  # steps of the cuts, before those behind
     count: int  # samples are numbers below this
 
     @classmethod
     def of(
         cls, order: NDArray[np.int64], cuts: NDArray[np.int64], divisions: Sequence[Division], draws: Draws, count: int
-    ) -> ShapeSteps:
+    ) -> ShapeOrder:
         """Bring the steps into their order, and write short ones as they are dealt."""
         steps = len(cuts) - 1
         place, shorts, ends = np.arange(steps, dtype=np.int64), dict[int, Division](), [int(cuts[-1])]
@@ -409,18 +412,25 @@ class ShapeSteps:
         every = np.concatenate((cuts, np.array(ends[1:], np.int64)))
         return cls(order, every, numbers, place[numbers], shorts, divisions, steps, count)
 
-    def __len__(self) -> int:
-        return len(self.numbers)
+    def _ends(self) -> NDArray[np.int64]:
+        """Return how many samples are consumed before each step and after the last, those left out among them."""
+        return np.concatenate(([0], np.cumsum(np.diff(self.cuts)[self.numbers], dtype=np.int64)))
 
-    def left(self, steps: int) -> NDArray[np.int64]:
-        """Return the samples, ascending, that come after so many steps; they overwrite ``order``."""
-        if steps == len(self):  # what short steps leave out does not come in this epoch
+    def steps(self, rule: ShapeRule, consumed: int) -> NDArray[np.int64]:
+        """Return where the steps that are left end. See ``PlannedOrder``."""
+        ends = self._ends()
+        return ends[place_in(ends, consumed) :]
+
+    def left(self, consumed: int) -> NDArray[np.int64]:
+        """Return the samples, ascending, that come after so many; they overwrite ``order``."""
+        steps = place_in(self._ends(), consumed)
+        if steps == len(self.numbers):  # what short steps leave out does not come in this epoch
             return self.order[:0]
-        own, consumed = self.cuts[: self.steps + 1], self.numbers[:steps]
+        own, had = self.cuts[: self.planned + 1], self.numbers[:steps]
         order = self.order[: int(own[-1])]
-        short = np.flatnonzero(self.dealt[:steps] >= self.steps)
-        left_out = [self._left_out(int(self.dealt[step]), int(consumed[step])) for step in short]
-        left = order[: _native.left_over(order, own, consumed, self.count)]
+        short = np.flatnonzero(self.dealt[:steps] >= self.planned)
+        left_out = [self._left_out(int(self.dealt[step]), int(had[step])) for step in short]
+        left = order[: _native.left_over(order, own, had, self.count)]
         return np.sort(np.concatenate((left, *left_out))) if sum(map(len, left_out)) else left
 
     def _left_out(self, place: int, number: int) -> NDArray[np.int64]:
@@ -428,19 +438,20 @@ class ShapeSteps:
         dealt = int(self.cuts[place + 1] - self.cuts[place])
         return self.order[int(self.cuts[number]) + dealt : int(self.cuts[number + 1])].copy()
 
-    def batches(self, rank: int) -> Batches:
-        """Return one rank's batches."""
+    def batches(self, rule: ShapeRule, rank: int, ends: NDArray[np.int64]) -> Batches:
+        """Return one rank's batches of the steps with these ends."""
         world_size = self.divisions[0].world_size
         sizes = np.diff(self.cuts)[self.dealt] // world_size
-        ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
-        mine = np.empty(int(ends[-1]), np.int64)
+        cuts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+        mine = np.empty(int(cuts[-1]), np.int64)
         _native.deal_steps(self.order, self.cuts, self.dealt, rank, world_size, mine)
         padding = [
-            ends[position] + self._padding(self.shorts[int(self.dealt[position])], rank)
-            for position in np.flatnonzero(self.dealt >= self.steps)
+            cuts[position] + self._padding(self.shorts[int(self.dealt[position])], rank)
+            for position in np.flatnonzero(self.dealt >= self.planned)
         ]
         repeated, dropped = (sum(getattr(each, name) for each in self.divisions) for name in ("repeated", "dropped"))
-        return Batches(mine, ends, repeated, dropped, padding=np.concatenate([np.empty(0, np.int64), *padding]))
+        every = Batches(mine, cuts, repeated, dropped, padding=np.concatenate([np.empty(0, np.int64), *padding]))
+        return every.after(len(self.numbers) + 1 - len(ends))
 
     @staticmethod
     def _padding(division: Division, rank: int) -> NDArray[np.int64]:

@@ -26,6 +26,7 @@ from tests.samplers.histories import Build, Leg
 
 SEED = 5
 _LONGEST = 40
+_ROW = 2 * _LONGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def in_buckets(rules: Rules, *, by_tokens: bool) -> Build:
         size = {"max_tokens": leg.batch_size * _LONGEST} if by_tokens else {"batch_size": leg.batch_size}
         return LengthBucketSampler(
             lengths,
-            window=4 * leg.batch_size * leg.world_size,
+            window=200,
             rank=rank,
             world_size=leg.world_size,
             uneven=rules.uneven,
@@ -146,10 +147,9 @@ def packed(rules: Rules, *, has_patches: bool) -> Build:
     patches = np.random.default_rng(SEED + 1).integers(0, _LONGEST + 1, rules.samples)
 
     def build(leg: Leg, rank: int) -> ElasticSampler:
-        tokens = leg.batch_size * _LONGEST
-        ranks = {"rank": rank, "world_size": leg.world_size}
-        second = {"patches": patches, "max_patches": tokens} if has_patches else {}
-        return PackSampler(lengths, max_tokens=tokens, window=200, uneven=rules.uneven, seed=SEED, **ranks, **second)
+        ranks = {"rank": rank, "world_size": leg.world_size, "rows": leg.batch_size}
+        second = {"patches": patches, "max_patches": _ROW} if has_patches else {}
+        return PackSampler(lengths, max_tokens=_ROW, window=200, uneven=rules.uneven, seed=SEED, **ranks, **second)
 
     return build
 

@@ -53,9 +53,9 @@ def batches_of(plan: Batches) -> list[list[int]]:
     return [plan.indices[place].tolist() for place in plan.slices()]
 
 
-def steps_of(state: dict[str, Any]) -> list[int]:
-    """The steps consumed of the state's epoch, division by division."""
-    return [division["steps"] for division in state["consumed"] or []]
+def samples_of(state: dict[str, Any]) -> list[int]:
+    """The samples consumed of the state's epoch, order by order."""
+    return [order["samples"] for order in state["consumed"] or []]
 
 
 def padding(lengths: NDArray[Any], plan: Batches) -> float:
@@ -169,9 +169,10 @@ def test_resume_at_every_batch(step: int, epoch: int, world_size: int, size: dic
         sampler = LengthBucketSampler(lengths, **options)
         sampler.set_epoch(epoch)
         batches = iter(sampler)
-        taken = len(list(islice(batches, min(step, len(sampler)))))
+        taken = sum(map(len, islice(batches, min(step, len(sampler))))) * world_size
+        taken = min(taken, len(lengths))
         state = json.loads(json.dumps(sampler.state_dict()))
-        assert (state["epoch"], steps_of(state)) == (epoch, [taken] if taken else [])
+        assert (state["epoch"], samples_of(state)) == (epoch, [taken] if taken else [])
         rest, following = list(batches), list(sampler)
         resumed = LengthBucketSampler(lengths, **options)
         resumed.load_state_dict(state)
@@ -189,11 +190,11 @@ def test_the_latest_iteration_has_the_position() -> None:
     next(second)
     assert len(list(first)) == 9
     state = sampler.state_dict()
-    assert (1, [1]) == (state["epoch"], steps_of(state))
+    assert (1, [2]) == (state["epoch"], samples_of(state))
     sampler.set_epoch(7)
     assert len(list(second)) == 9
     state = sampler.state_dict()
-    assert (7, []) == (state["epoch"], steps_of(state))
+    assert (7, []) == (state["epoch"], samples_of(state))
 
 
 def test_a_state_of_another_sampler_is_refused() -> None:

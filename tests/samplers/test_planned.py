@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, get_args
 
 import numpy as np
@@ -21,7 +21,7 @@ from fastio.samplers.shape_bucket import ShapeBucketSampler
 from tests.samplers.elastic_cases import CASES, Rules, whole_epoch
 from tests.samplers.elastic_grid import counted
 from tests.samplers.histories import Leg, grid, run
-from tests.samplers.test_bucket import batches_of
+from tests.samplers.test_bucket import batches_of, padding
 
 lengths_of = st.lists(st.integers(0, 50), max_size=90).map(lambda values: np.array(values, np.int64))
 uneven = st.sampled_from(get_args(Uneven))
@@ -147,6 +147,131 @@ def test_the_same_division_goes_on(
                 assert [place - gone for place in padding_of(whole) if place >= gone] == padding_of(again)
 
 
+# One order of an epoch, whatever ranks go on with it: of buckets with equal options, also of other sizes, and of rows.
+
+sizes_of_buckets = st.one_of(
+    st.fixed_dictionaries({"batch_size": st.integers(1, 9)}),
+    st.fixed_dictionaries({"max_tokens": st.integers(56, 400)}),
+)
+sizes_of_batches = st.fixed_dictionaries({"rows": st.sampled_from([None, 1, 2, 3])})
+worlds = st.integers(1, 7)
+
+
+def in_turn(kind: type[PlannedSampler], steps: list[tuple[list[int], ...]]) -> list[int]:
+    """The order that ranks shared: buckets are dealt sample by sample, rows batch by batch."""
+    if kind is PackSampler:
+        return [index for step in steps for batch in step for index in batch]
+    return [index for step in steps for turn in zip_longest(*step) for index in turn if index is not None]
+
+
+def steps_of(plans: list[Batches]) -> list[tuple[list[int], ...]]:
+    """The batches of all ranks, step by step."""
+    return list(zip(*map(batches_of, plans), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "options"),
+    [
+        (LengthBucketSampler, sizes_of_buckets, {}),
+        (LengthBucketSampler, sizes_of_buckets, {"window": 30}),
+        (PackSampler, sizes_of_batches, {"max_tokens": 60, "window": 40}),
+        (PackSampler, sizes_of_batches, {"max_tokens": 60, "packing": "longest_first"}),
+    ],
+)
+@settings(deadline=None)
+@given(st.data(), lengths_of, st.integers(0, 3), st.booleans())
+def test_all_go_on_in_one_order(
+    kind: Any,
+    sizes: Any,
+    options: dict[str, Any],
+    data: st.DataObject,
+    lengths: NDArray[np.int64],
+    epoch: int,
+    shuffle: bool,
+) -> None:
+    """Ranks join, leave and change their batches: the steps are those of the first ranks' order."""
+
+    def ranks_of(world_size: int, size: dict[str, int]) -> list[Any]:
+        return [
+            kind(lengths, rank=rank, world_size=world_size, shuffle=shuffle, **size, **options)
+            for rank in range(world_size)
+        ]
+
+    starts = data.draw(st.lists(st.tuples(worlds, sizes, st.integers(0, 9)), min_size=1, max_size=5))
+    consumed, at, order = None, 0, list[int]()
+    for number, (world_size, size, steps) in enumerate(starts):
+        ranks = ranks_of(world_size, size)
+        plans = [sampler.plan(epoch, ranks[0].checked(epoch, consumed)) for sampler in ranks]
+        every = steps_of(plans)
+        order = order if consumed else in_turn(kind, every)
+        steps = len(every) if number == len(starts) - 1 else min(steps, len(every))
+        for step in every[: min(steps, len(every) - 1)]:
+            samples = [index for batch in step for index in batch]
+            assert sorted(order[at : at + len(samples)]) == sorted(samples)
+            at += len(samples)
+        if steps == len(every):
+            came = {index for step in every[-1:] for batch in step for index in batch}
+            assert set(order[at:]) == came
+            assert plans[0].repeated < world_size
+            break
+        consumed = json.loads(json.dumps(ranks[0].advanced(epoch, consumed, steps)))
+        assert at == (consumed or [{"samples": 0}])[-1]["samples"]
+        assert len(consumed or []) <= 1
+
+    assert at + len(came) == len(lengths)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
+def test_states_of_version_2_go_on_in_their_order(world_size: int) -> None:
+    """They counted steps of the ranks and batches with which the epoch began."""
+    lengths = np.arange(1, 41)
+    cases: list[tuple[Any, dict[str, int]]] = [
+        (LengthBucketSampler, {"batch_size": 3}),
+        (PackSampler, {"max_tokens": 50, "rows": 2}),
+    ]
+    for kind, options in cases:
+        old = [kind(lengths, rank=rank, world_size=2, **options) for rank in range(2)]
+        state = {**old[0].state_dict(), "version": 2, "consumed": [{**old[0].division_options(), "steps": 2}]}
+        left = in_turn(kind, steps_of([sampler.plan(0) for sampler in old])[2:])
+        ranks = [kind(lengths, rank=rank, world_size=world_size, **options) for rank in range(world_size)]
+        for sampler in ranks:
+            sampler.load_state_dict(state)
+        steps = list(zip(*map(list, ranks), strict=True))
+        first = in_turn(kind, steps[:1])
+        assert sorted(left[: len(first)]) == sorted(first)
+        assert set(left) == set(in_turn(kind, steps))
+
+
+def test_the_rest_is_bucketed_anew_with_another_window() -> None:
+    """Which pads less where steps are no part of the buckets: the sampler that asks for it begins another order."""
+    lengths = np.random.default_rng(0).integers(1, 200, 4000)
+    begun = LengthBucketSampler(lengths, batch_size=40)
+    consumed = begun.advanced(0, None, 20)
+    same, anew = (LengthBucketSampler(lengths, batch_size=30, window=window) for window in (None, 3200))
+
+    assert 1 == len(same.advanced(0, consumed, 1) or [])
+    assert 2 == len(anew.advanced(0, consumed, 1) or [])
+    assert sorted(same.plan(0, consumed).indices) == sorted(anew.plan(0, consumed).indices)
+    assert padding(lengths, anew.plan(0, consumed)) < 0.05 < padding(lengths, same.plan(0, consumed))
+
+
+@pytest.mark.parametrize("world_size", [2, 4, 7])
+@pytest.mark.parametrize("rows", [None, 2])
+def test_the_last_step_of_packs_repeats_nothing(world_size: int, rows: int | None) -> None:
+    """Its rows go to the ranks as they are, or in parts, while there are samples for all."""
+    step = world_size * (rows or 1) * 4
+    for count in range(1, 60):
+        left = -(-count // 4) % (world_size * (rows or 1)) and count % step
+        lengths = np.full(count, 10)
+        plans = [
+            PackSampler(lengths, max_tokens=40, rows=rows, rank=rank, world_size=world_size).plan(0)
+            for rank in range(world_size)
+        ]
+        assert plans[0].repeated == (max(0, world_size - left) if left else 0)
+        assert len({len(plan) for plan in plans}) == 1
+        assert all((np.diff(plan.cuts) > 0).all() for plan in plans)
+
+
 @settings(max_examples=50, deadline=None)
 @given(samplers, lengths_of, st.integers(0, 20))
 def test_own_states(runs: tuple[type[PlannedSampler], Any], lengths: NDArray[np.int64], steps: int) -> None:
@@ -179,9 +304,9 @@ def test_a_part_that_fits_into_one_row_is_packed_as_if_it_were_all() -> None:
     """Lengths of samples that are not among the part change nothing, not even the order within the row."""
     rule = PackRule(max_tokens=50, window=1, world_size=1, uneven="pad", packing="mixed")
     lengths, chosen = np.array([0, 1, 0, 1], np.int32), np.array([2, 3])
-    alone = rule.steps(lengths[chosen], None, Draws(3, None))
+    alone = rule.order(lengths[chosen], None, Draws(3, None))
 
-    assert chosen[alone.order].tolist() == rule.steps(lengths, chosen, Draws(3, None)).order.tolist()
+    assert chosen[alone.order].tolist() == rule.order(lengths, chosen, Draws(3, None)).order.tolist()
 
 
 @settings(deadline=None)
@@ -193,18 +318,17 @@ def test_a_part_is_divided_as_if_it_were_all(
     is_chosen = data.draw(st.lists(st.booleans(), min_size=len(lengths), max_size=len(lengths)))
     chosen, all_lengths = np.flatnonzero(is_chosen), lengths.astype(np.int32)
     draws = Draws(3, epoch)
-    part = rule.steps(all_lengths, chosen, draws)
-    alone = rule.steps(all_lengths[chosen], None, draws)
+    part = rule.order(all_lengths, chosen, draws)
+    alone = rule.order(all_lengths[chosen], None, draws)
     assert part.order.tolist() == chosen[alone.order].tolist()
-    assert part.cuts.tolist() == alone.cuts.tolist()
+    assert part.ends.tolist() == alone.ends.tolist()
 
-    steps = int(portion * (len(part) - 1)) if len(part) else 0
-    world_size = rule.world_size
-    ranks = [rule.steps(all_lengths, chosen, draws).batches(rank) for rank in range(world_size)]
+    ends = part.steps(rule, 0)
+    ranks = [part.batches(rule, rank, ends) for rank in range(rule.world_size)]
+    steps = int(portion * (len(ends) - 2)) if len(ends) > 1 else 0
     taken = {index for planned in ranks for batch in batches_of(planned)[:steps] for index in batch}
-    left = part.left(steps).tolist()
-    if steps < len(part):
-        assert [index for index in chosen.tolist() if index not in taken] == left
+    left = part.left(int(ends[steps])).tolist()
+    assert [index for index in chosen.tolist() if index not in taken] == left
 
 
 def test_samplers_are_elastic() -> None:
@@ -232,8 +356,11 @@ def test_packs_of_a_state_of_0_1_0_were_packed_longest_first() -> None:
     batches = iter(before)
     handed = next(batches)
     state = before.state_dict()
-    assert state["consumed"] == [{"max_tokens": 12, "window": 6, "world_size": 1, "uneven": "pad", "steps": 1}]
-
+    assert state["consumed"] == [
+        {"max_tokens": 12, "window": 6, "world_size": 1, "uneven": "pad", "samples": len(handed)}
+    ]
+    before_version_3 = {"max_tokens": 12, "window": 6, "world_size": 1, "uneven": "pad", "steps": 1}
+    state |= {"version": 2, "consumed": [before_version_3]}
     for packing in get_args(Packing):
         resumed = PackSampler(lengths, max_tokens=12, packing=packing, window=6, seed=1)
         resumed.load_state_dict(state)
@@ -296,6 +423,9 @@ def test_a_state_of_version_1_of_packs() -> None:
         ({"steps": 0}, "steps=0"),
         ({"steps": 1.0}, "steps=1.0"),
         ({"steps": None}, "steps=None"),
+        ({"samples": 11}, "samples=11: expected 1 to 10"),
+        ({"samples": 0}, "samples=0"),
+        ({"samples": "4"}, "samples='4'"),
         ({"batch_size": None}, "expected exactly one of the two"),
         ({"batch_size": "2"}, "batch_size='2'"),
         ({"window": 0}, "window=0"),
