@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -177,12 +178,22 @@ def _all(path: str, arrays: Sequence[RowArray]) -> list[ArrayField]:
             f"{path}: the arrays lie in different groups or have different numbers of rows: {_list(arrays)}; say which "
             f"belong together, as in --field image={example.name}"
         )
-    fields = [ArrayField(suggested_field(each), each) for each in arrays]
+    fields = [ArrayField(_suggested(path, each), each) for each in arrays]
     twice = [name for name, times in Counter(each.field.name for each in fields).items() if times > 1]
     if twice:
         rivals = ", ".join(each.array.name for each in fields if each.field.name == twice[0])
         raise SourceError(f"{path}: {rivals}: would all be the field {twice[0]!r}: name them, as in --field a={rivals}")
     return fields
+
+
+def _suggested(path: str, array: RowArray) -> Field:
+    """As ``suggested_field``; errors name the file, and how to leave the array out."""
+    try:
+        return suggested_field(array)
+    except SourceError as exc:
+        if str(exc).startswith(path):  # it could not be read
+            raise
+        raise SourceError(f"{path}: {exc}; --without {shlex.quote(array.name)} leaves it out") from exc
 
 
 def _classes(

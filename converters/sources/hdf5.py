@@ -56,10 +56,13 @@ def open_hdf5(place: SourcePath, options: SourceOptions) -> ListedSource:
             name = name.decode("utf-8", "backslashreplace")
         if isinstance(item, h5py.Dataset):
             reason = _reason_to_leave_out(file, item)
+            heap = values_at(file, item) if not reason and item.dtype.kind == "O" else None
+            if not reason and item.dtype.kind == "O" and item.size and heap is None and item.shape[1:] == ():
+                reason = "holds values of any length whose places cannot be checked: write them anew with h5py"
             if reason:
                 left_out.append(Problem(name, reason))
             else:
-                arrays.append(_array(file, name, item))
+                arrays.append(_array(file, name, item, heap))
 
     with _named(path, "is damaged"):
         if "header" in h5 and "metadata" in h5 and file.read(0, 8).tobytes()[1:5] in (b"fast", _SEAL_MAGIC[1:5]):
@@ -111,8 +114,8 @@ def _unit_bytes(dataset: h5py.Dataset) -> int:
     return int(max(row, chunk) * dataset.dtype.itemsize)
 
 
-def _array(file: ByteSource, name: str, dataset: h5py.Dataset) -> RowArray:
-    """The array of a dataset."""
+def _array(file: ByteSource, name: str, dataset: h5py.Dataset, heap: Located | None) -> RowArray:
+    """The array of a dataset; ``heap`` says where its values lie, if they are of any length."""
     import h5py
 
     shape, dtype = tuple(map(int, dataset.shape)), np.dtype(dataset.dtype)
@@ -122,10 +125,10 @@ def _array(file: ByteSource, name: str, dataset: h5py.Dataset) -> RowArray:
     start = _start(file, dataset, shape, plain)
     if start is not None:
         return RowArray(name, shape, plain, rows, file, start)
-    located: Located | None = None
-    if dtype.kind == "O":
-        located = values_at(file, dataset)
-        rows = rows if located is None else _checked(rows, located)
+    located = heap
+    if heap is not None:
+        rows = _checked(rows, heap)
+        located = None if _unfit(dataset) else heap
     elif dtype.kind not in "SU" and not dtype.str.startswith(">"):
         located = rows_at(file, dataset)
     return RowArray(

@@ -1,5 +1,6 @@
 """
 Where the rows of HDF5 datasets lie in their file: in chunks without filters, and, of any length, in the global heap.
+Filters of values of any length change their references alone, which are read through a copy of each chunk in memory.
 
 A dataset of values of any length holds a reference for each, little endian:
 
@@ -33,6 +34,7 @@ Located = Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], NDArray[np.int6
 
 _ADDRESS_BYTES = 8
 _REFERENCE = np.dtype([("count", "<u4"), ("address", "<u8"), ("object", "<u4")])
+_BYTES = f"|V{_REFERENCE.itemsize}"
 _COLLECTION = struct.Struct("<4sB3xQ")
 _OBJECT = struct.Struct("<HH4xQ")
 _NO_ADDRESS = (1 << 64) - 1
@@ -55,21 +57,69 @@ def values_at(file: ByteSource, dataset: h5py.Dataset) -> Located | None:
     """
     Return where the values of any length of a dataset lie, if its references can be read.
 
-    The function returns starts and sizes; None if one of these values cannot be located.
+    The function returns starts and sizes; None if one of these values cannot be located. It raises OSError for chunks
+    whose filters refuse them.
     """
-    sizes = dataset.file.id.get_create_plist().get_sizes()
-    if sizes[0] != _ADDRESS_BYTES or len(dataset.shape) != 1:
+    sizes = tuple(dataset.file.id.get_create_plist().get_sizes())
+    if sizes != (_ADDRESS_BYTES, _ADDRESS_BYTES) or len(dataset.shape) != 1:
         return None
     starts, element_bytes = _row_starts(file, dataset, _REFERENCE.itemsize), _element_bytes(dataset)
-    if starts is None or not element_bytes:
+    if not element_bytes or (starts is None and dataset.chunks is None and not _is_unwritten(dataset)):
         return None
     heap = _Heap(file, int(dataset.file.userblock_size), element_bytes)
 
     def located(indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        if starts is None:
+            return heap.places(_references(dataset, indices))
         raw = b"".join(file.read(at, at + _REFERENCE.itemsize).tobytes() for at in starts[indices].tolist())
         return heap.places(np.frombuffer(raw, _REFERENCE))
 
     return located
+
+
+def _is_unwritten(dataset: h5py.Dataset) -> bool:
+    """Whether nothing was ever written to a dataset without chunks."""
+    import h5py
+
+    is_apart = dataset.id.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
+    return is_apart and dataset.id.get_offset() is None
+
+
+def _references(dataset: h5py.Dataset, indices: NDArray[np.int64]) -> NDArray[np.void]:
+    """The references of rows in chunks that are filtered, or not all there: those never written have no elements."""
+    found = np.zeros(len(indices), _REFERENCE)
+    if dataset.chunks is None:
+        return found
+    rows = dataset.chunks[0]
+    for number in np.unique(indices // rows).tolist():
+        first = (number * rows,)
+        if dataset.id.get_chunk_info_by_coord(first).byte_offset is not None:
+            here = indices // rows == number
+            found[here] = _unfiltered(dataset, first)[indices[here] - first[0]]
+    return found
+
+
+def _unfiltered(dataset: h5py.Dataset, first: tuple[int]) -> NDArray[np.void]:
+    """
+    The references of the chunk that begins at a row, behind its filters: as bytes of a dataset in memory, whose values
+    HDF5 does not follow.
+    """
+    import h5py
+
+    given, made = dataset.id.get_create_plist(), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    made.set_chunk(dataset.chunks)
+    skipped, raw = dataset.id.read_direct_chunk(first)
+    for i in range(given.get_nfilters()):
+        if not skipped >> i & 1:  # as shuffle and szip are, which take no values of any length
+            code, flags, values, _ = given.get_filter(i)
+            made.set_filter(code, flags, values)
+    with h5py.File("references", "w", driver="core", backing_store=False) as memory:
+        space, opaque = h5py.h5s.create_simple(dataset.chunks), h5py.h5t.py_create(np.dtype(_BYTES))
+        copy = h5py.h5d.create(memory.id, b"x", opaque, space, made)
+        copy.write_direct_chunk((0,), raw)
+        read = np.empty(dataset.chunks, _BYTES)
+        copy.read(h5py.h5s.ALL, h5py.h5s.ALL, read, opaque)
+    return read.view(_REFERENCE)
 
 
 def _element_bytes(dataset: h5py.Dataset) -> int:

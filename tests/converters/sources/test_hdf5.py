@@ -167,12 +167,24 @@ def test_a_damaged_chunk_is_a_problem(tmp_path: Path, seed: int) -> None:
     assert {f"{i:02d}": X[i].tobytes() for i in range(30) if i != index} == {k: s["image"] for k, s in samples.items()}
 
 
+FILTERS: list[dict[str, Any]] = [
+    {},
+    {"compression": "gzip", "chunks": (4,)},
+    {"compression": "lzf", "shuffle": True},
+    {"compression": "szip"},
+    {"maxshape": (None,), "chunks": (5,)},
+]
+
+
+@pytest.mark.parametrize("options", FILTERS, ids=["plain", "gzip", "lzf and shuffle", "szip", "growing"])
 @pytest.mark.parametrize("bit", range(3))
 @pytest.mark.parametrize("dtype", [h5py.vlen_dtype("u1"), h5py.string_dtype()], ids=["bytes", "text"])
-def test_a_damaged_size_in_the_heap(tmp_path: Path, bit: int, dtype: np.dtype[np.object_]) -> None:
+def test_a_damaged_size_in_the_heap(
+    tmp_path: Path, bit: int, dtype: np.dtype[np.object_], options: dict[str, Any]
+) -> None:
     """Sizes that do not lead from value to value, from which HDF5 does not return, are refused before it reads them."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        data = file.create_dataset("values", (6,), dtype=dtype)
+        data = file.create_dataset("values", (6,), dtype=dtype, **options)
         for i in range(6):
             data[i] = np.arange(20 + i, dtype=np.uint8) if h5py.check_string_dtype(dtype) is None else "a" * (20 + i)
         file["label"] = np.arange(6)
@@ -181,6 +193,49 @@ def test_a_damaged_size_in_the_heap(tmp_path: Path, bit: int, dtype: np.dtype[np
     (tmp_path / "a.h5").write_bytes(raw)
 
     assert "a.h5: is damaged (the file's heap does not hold it" in refused(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("options", FILTERS, ids=["plain", "gzip", "lzf and shuffle", "szip", "growing"])
+@pytest.mark.parametrize("written", [0, 3, 13])
+def test_filtered_values_of_any_length(tmp_path: Path, written: int, options: dict[str, Any]) -> None:
+    """All are those that h5py reads, also in chunks that were never written."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("points", (13,), dtype=h5py.vlen_dtype("<f4"), **options)
+        for i in range(written):
+            data[i] = np.arange(i * 3 % 7, dtype="<f4")
+        expected = [row.tobytes() for row in data[:]]
+        file["label"] = np.arange(13)
+    _, samples, _ = packed(tmp_path / "a.h5", tmp_path / "o.lmdb")
+
+    assert expected == [sample["points"] for sample in samples.values()]
+
+
+def test_a_damaged_filter(tmp_path: Path) -> None:
+    """References whose chunk gzip's own checksum refuses are problems of their rows."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("points", (8,), dtype=h5py.vlen_dtype("<f4"), compression="gzip", chunks=(4,))
+        for i in range(8):
+            data[i] = np.arange(i, dtype="<f4")
+        chunk = data.id.get_chunk_info(1)
+        file["label"] = np.arange(8)
+    raw = bytearray((tmp_path / "a.h5").read_bytes())
+    raw[chunk.byte_offset + chunk.size - 1] ^= 1
+    (tmp_path / "a.h5").write_bytes(raw)
+    _, samples, skipped = packed(tmp_path / "a.h5", tmp_path / "o.lmdb", skip=True)
+
+    assert [*"0123"] == list(samples)
+    assert [*"4567"] == list(skipped)
+
+
+def test_several_values_of_any_length_a_row(tmp_path: Path) -> None:
+    """Refused in a line that names the file and what leaves them out."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("texts", data=np.array([["a", "b"]] * 30, object), dtype=h5py.string_dtype())
+        file["x"] = X
+    assert (
+        "a.h5: texts (values of any length, 30x2): expected one value a sample, got (2,); --without texts"
+        in refused(tmp_path / "a.h5")
+    )
 
 
 def test_what_the_heap_keeps_after_deletions(tmp_path: Path) -> None:
