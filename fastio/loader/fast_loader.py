@@ -326,7 +326,7 @@ class FastLoader:
         """
         found = self._receipts.own() if own else self._receipts.joined(timeout_s=timeout_s)
         requests = self.stats.requests
-        return found if requests is None else replace(found, requests=replace(requests))
+        return found if requests is None else replace(found, requests=replace(requests), staged=self.stats.staged)
 
     @property
     def dataset(self) -> Any:

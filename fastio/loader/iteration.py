@@ -78,6 +78,7 @@ class BatchIteration:
         self._stats = LoaderStats(
             opens=files.opens if isinstance(files, ListedFiles) else None,
             requests=getattr(files, "requests", None),  # of RemoteFiles, whose client is imported for URLs alone
+            staged_of=getattr(files, "staged", None),
         )
         self._is_closed = False
         self._loops: set[_native.BatchLoop] = set()  # of the iterations under way

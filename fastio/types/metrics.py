@@ -21,6 +21,7 @@ __all__ = [
     "PictureCounts",
     "Requests",
     "SourceReport",
+    "Staged",
 ]
 
 
@@ -143,6 +144,20 @@ class Requests:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """
+    How much of a store behind a URL lies on this machine by ``stage=``: ``there_bytes`` of the ``size_bytes`` of its
+    files, whichever process has brought them.
+    """
+
+    there_bytes: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"{size(self.there_bytes)} of {size(self.size_bytes)} are on this machine"
+
+
 @dataclass(slots=True)
 class Opens:
     """How many files in place were read so far, the time that threads took for it, and how long somebody waited."""
@@ -175,7 +190,7 @@ class Opens:
 _SHOWN = (
     "batches", "samples", "loading_s", "first_batch_s", "batch_bytes", "buffer_bytes", "estimated_bytes", "threads",
     "tokens", "slots", "decoded_natively", "decoded_by_pillow", "decoded_on_device", "shuffle", "held", "requests",
-    "placement", "opens",
+    "staged", "placement", "opens",
 )  # fmt: skip
 
 
@@ -194,8 +209,9 @@ class LoaderStats:
     Those that a dataset with a transform of its own decodes are not counted. ``placement`` says for each field of a
     batch where it is made (see ``Placement``). ``shuffle`` describes the order of ``shuffle=True`` and its price; None
     otherwise. ``held`` is what the latest epoch reads of a store behind a URL; None for other stores, and where each
-    sample is a request of its own; ``requests`` is what became of its requests. ``opens`` counts files that are read in
-    place; None for packed stores.
+    sample is a request of its own; ``requests`` is what became of its requests, and ``staged`` how much of it
+    ``stage=`` has brought to this machine by now; None without. ``opens`` counts files that are read in place; None for
+    packed stores.
     """
 
     counts: BatchCounts = field(default_factory=BatchCounts)
@@ -208,6 +224,7 @@ class LoaderStats:
     placement: Placement | None = None
     pictures: PictureCounts = field(default_factory=PictureCounts)
     packing_of: Callable[[], RowsReport] | None = None
+    staged_of: Callable[[], Staged | None] | None = None
     opens: Opens | None = None
 
     def __repr__(self) -> str:
@@ -241,6 +258,11 @@ class LoaderStats:
     def batch_bytes(self) -> int:
         """Bytes of the largest batch so far."""
         return self.counts.batch_bytes
+
+    @property
+    def staged(self) -> Staged | None:
+        """What ``stage=`` has brought to this machine by now; None without."""
+        return None if self.staged_of is None else self.staged_of()
 
     @property
     def tokens(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
-from fastio.types.metrics import Requests
+from fastio.types.metrics import Requests, Staged
 from fastio.types.receipt_sum import MODULUS, as_hex
 
 __all__ = ["Receipt", "ReceiptPart"]
@@ -89,6 +89,7 @@ class Receipt:
     * ``has_ended``: the epoch was iterated to its end.
     * ``missing`` names the parts of the epoch that are not in the sum, such as other ranks' states.
     * ``requests``: of a store behind a URL, what became of this process's requests; it is no part of the proof.
+    * ``staged``: of one with ``stage=``, how much of it was on this machine by then; it is no part of the proof.
     """
 
     epoch: int
@@ -105,6 +106,7 @@ class Receipt:
     missing: tuple[str, ...] = ()
     views: int = 1
     requests: Requests | None = field(default=None, compare=False)
+    staged: Staged | None = field(default=None, compare=False)
 
     @property
     def number(self) -> int:
@@ -158,6 +160,7 @@ class Receipt:
             "views": self.views,
             "parts": [part.to_json() for part in self.parts],
             **({} if self.requests is None else {"requests": asdict(self.requests)}),
+            **({} if self.staged is None else {"staged": asdict(self.staged)}),
         }
 
     def __str__(self) -> str:

@@ -382,18 +382,28 @@ class HeldReader:
         )
 
     def _run(self, plan: HeldPlan, submitted: Iterator[Submitted], held: HeldUnits) -> Iterator[Submitted]:
-        asked = [_Asked(plan, self._dataset.store.files.read_ahead)]
-        asked += [_Asked(each.units, each.points.files.hold) for each in plan.points]
+        files = self._dataset.store.files
+        samples = _Asked(plan, files.read_ahead)
+        asked = [samples, *(_Asked(each.units, each.points.files.hold) for each in plan.points)]
+        wanted = files.bring_first(plan.spans) if hasattr(files, "bring_first") else None  # of RemoteFiles
         number = 0
-        while True:
-            held.drop(number)
-            for each in asked:
-                each.ask(number, held)
-            batch = next(submitted, None)
-            if batch is None:
-                return
-            yield batch
-            number += 1
+        try:
+            while True:
+                held.drop(number)
+                for each in asked:
+                    each.ask(number, held)
+                if wanted is not None:
+                    wanted.asked = samples.spans
+                batch = next(submitted, None)
+                if batch is None:
+                    return
+                if wanted is not None:
+                    wanted.is_waiting = False  # for the samples of the first batch
+                yield batch
+                number += 1
+        finally:
+            if wanted is not None:
+                wanted.close()
 
     def _ahead(self, batches: Batches) -> int:
         """Return how many samples are asked for ahead: at least those that producers look up ahead of a batch."""
@@ -451,6 +461,11 @@ class _Asked:
         self._plan, self._read_ahead = plan, read_ahead
         self._asked, self._dropped, self._cuts = plan.asked.tolist(), plan.dropped.tolist(), plan.cuts.tolist()
         self._unit = 0
+
+    @property
+    def spans(self) -> int:
+        """How many spans of the plan were asked for."""
+        return int(self._cuts[self._unit])
 
     def ask(self, number: int, held: HeldUnits) -> None:
         """Ask for what comes before batch ``number``, and keep it in ``held``."""

@@ -23,8 +23,16 @@ from fastio.store.files.local import is_local
 from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote.disk import POLL_S, Claim, DiskObject, Range
 from fastio.store.files.remote.loaders import RangeLoader
+from fastio.store.files.remote.local_copy import WantedRanges
 from fastio.store.files.remote.remote_source import RemoteSource
-from fastio.store.files.remote.request_threads import ByteRange, Download, DownloadThread, InFlight, end_requests
+from fastio.store.files.remote.request_threads import (
+    ByteRange,
+    Download,
+    DownloadThread,
+    InFlight,
+    Need,
+    end_requests,
+)
 from fastio.store.formats import FORMATS
 from fastio.store.index.seal import find_seal, unsealed_regions
 from fastio.store.index.sealed import bytes_from, read_shard
@@ -261,9 +269,14 @@ def _whole_crc(copy: ByteSource, file: StagedFile, progressed: Callable[[], None
 # What brings the blocks of copies: threads that read the source, or downloads that can be stopped.
 
 _BLOCKS = 4  # under way beside an epoch; each takes 16 MiB of memory
+_STOP_S = 0.1  # until a thread that waits for an answer sees that it is to end
 
 Finish = Callable[[FileCopy], None]
 Progress = Callable[[int], None]
+
+
+def _no_progress(_size_bytes: int) -> None:
+    pass
 
 
 class StageStopped(StoreError):  # noqa: N818 - reads as a statement
@@ -319,7 +332,7 @@ class ThreadMover:
 
 class DownloadMover:
     """
-    Downloads a few blocks at once, beside an epoch that reads the same store.
+    Downloads a few blocks at once, beside an epoch that reads the same store; before each, what the epoch ``wanted``.
 
     ``stop``, from another thread, ends it with StageStopped. Threads that wait for obstore could not be ended, and must
     not live on when the interpreter ends.
@@ -328,6 +341,7 @@ class DownloadMover:
     check_threads = 1  # the others decode
 
     def __init__(self) -> None:
+        self.wanted: WantedRanges | None = None
         self._stopped = threading.Event()
         self._sources: list[RemoteSource] = []
         in_flight = InFlight()
@@ -339,6 +353,7 @@ class DownloadMover:
         under_way: deque[_PendingBlock] = deque()
         try:
             for copy, block in _tasks(copies, left):
+                self.bring_first(under_way, progress)
                 under_way.append(self._begin(copy, block))
                 if len(under_way) == _BLOCKS:
                     self._take(under_way, left, finish, progress)
@@ -349,6 +364,28 @@ class DownloadMover:
                 arriving.claim.release()
             _close(left)
             raise
+
+    def bring_first(self, under_way: Iterable[_PendingBlock] = (), progress: Progress = _no_progress) -> None:
+        """
+        Have what is ``wanted`` brought into copies that lack it, whoever makes these; blocks ``under_way`` are written
+        before. Copies nothing while the first batch of an epoch is waited for.
+        """
+        arriving = deque[Download]()
+        while (wanted := self.wanted) is not None:
+            download = None if wanted.is_waiting else wanted.begin_next()
+            if download is None and not wanted.is_waiting:
+                break
+            for block in under_way:  # epochs wait for no claim meanwhile
+                self._write(block)
+            if download is None:
+                self.pause(POLL_S)
+            else:
+                arriving.append(download)
+            while sum(each.range.size for each in arriving) > _BLOCKS * BLOCK_BYTES:
+                self._wait(arriving.popleft())
+            progress(0)
+        for download in arriving:
+            self._wait(download)
 
     def stop(self) -> None:
         """End what is under way; twice does no harm."""
@@ -365,6 +402,15 @@ class DownloadMover:
         if self._stopped.wait(seconds):
             raise StageStopped("stopped")
 
+    def _wait(self, download: Download) -> None:
+        """Wait until a range is in its copy. An object that cannot be read is left to the copying, which says so."""
+        while not download.wait(_STOP_S):
+            self.pause(0)
+        try:
+            download.result()
+        except StoreError:
+            self.wanted = None
+
     def _begin(self, copy: FileCopy, block: int) -> _PendingBlock:
         self.pause(0)
         claim = copy.claim(block, self.pause)
@@ -377,7 +423,7 @@ class DownloadMover:
             elif not self._sources or self._sources[-1] is not source:
                 self._sources.append(source)
             shard = len(self._sources) - 1
-            downloads = [self._thread.begin(ByteRange(shard, start, stop), is_urgent=False) for start, stop in missing]
+            downloads = [self._thread.begin(ByteRange(shard, start, stop), Need.SOON) for start, stop in missing]
         except BaseException:
             claim.release()
             raise

@@ -17,6 +17,7 @@ from fastio.errors import StoreError
 from fastio.store.files import ByteSource, Read
 from fastio.store.files.local import aligned, is_local
 from fastio.store.files.remote.disk import Claim, Piece
+from fastio.store.files.remote.local_copy import WantedRanges
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote.request_threads import close_at_exit
 from fastio.store.files.remote_options import Remote
@@ -138,7 +139,7 @@ class CopyInUse:
         self._disk = hidden_copy(path, content)
         self._finished: Version | None = None
         self._distrusted: list[tuple[int, int]] = []
-        self._is_writing = content.seal_at is not None  # else nothing tells one version from another
+        self.is_writing = content.seal_at is not None  # else nothing tells one version from another
         self._is_reported = False
 
     def pieces(self, start: int, stop: int) -> list[Piece]:
@@ -155,17 +156,21 @@ class CopyInUse:
             return [(start, stop, None)]
         return pieces if data is None else [(start, stop, data)]
 
+    def missing(self, start: int, stop: int) -> int | None:
+        """See LocalCopy."""
+        return self._disk.missing(start, stop) if self.whole() is None else 0
+
     def claim(self, start: int, stop: int) -> Claim | None:
         """See LocalBytes."""
         return self._disk.claim(start, stop)
 
     def keep(self, start: int, data: Any) -> None:
         """See LocalBytes. Only what somebody began to copy is written to."""
-        if self._is_writing:
+        if self.is_writing:
             try:
                 self._disk.write(start, data)
             except OSError:  # whoever copies meets it too, and says so
-                self._is_writing = False
+                self.is_writing = False
 
     def drop(self, start: int, stop: int) -> None:
         """See LocalBytes."""
@@ -258,6 +263,7 @@ def _version(status: os.stat_result) -> Version:
 
 # BackgroundStage: copies a store in a thread of this process, while epochs read it.
 
+_HEAD_START_S = 1.0  # that a first batch has which is asked for as soon as the store is opened
 _JOIN_S = 5.0
 _LOOK_S = 1.0  # between looks whether another process still copies
 
@@ -290,6 +296,13 @@ class BackgroundStage:
         close_at_exit(self._work)
         self._work.thread.start()
 
+    def bring_first(self, wanted: WantedRanges) -> None:
+        """
+        Bring these ranges before all else, in this order, until the next ones are given. Of several processes with one
+        folder, each brings its own.
+        """
+        self._work.mover.wanted = wanted
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the copy is whole, or was given up; False when not done in time."""
         self._work.thread.join(timeout_s)
@@ -306,27 +319,32 @@ class _Work:
     def __init__(self, path: str, folder: str, options: Remote) -> None:
         self._path, self._folder, self._options = path, folder, options
         self._process = os.getpid()
-        self._mover = DownloadMover()
+        self.mover = DownloadMover()
         self.thread = threading.Thread(target=self._run, name="fastio-stage", daemon=True)
 
     def close(self) -> None:
         """End the thread, unless this process was forked from the one that has it."""
         if self._process != os.getpid():
             return
-        self._mover.stop()
+        self.mover.stop()
         if self.thread.is_alive() and self.thread is not threading.current_thread():
             self.thread.join(_JOIN_S)
 
     def _run(self) -> None:
-        pause = self._mover.pause
-        waiting = Waiting(_LOG.info, pause=lambda seconds: pause(_LOOK_S if seconds else 0))
-        meter = logged_meter(self._path, self._folder)
+        waiting = Waiting(_LOG.info, pause=self._pause)
         try:
-            copy_store(self._path, self._folder, self._options, self._mover, waiting, meter)
+            self.mover.pause(_HEAD_START_S)
+            copy_store(self._path, self._folder, self._options, self.mover, waiting)
         except StageStopped:
             return
         except (StoreError, OSError) as exc:
-            if not self._mover.is_stopped:
+            if not self.mover.is_stopped:
                 _LOG.warning("%s: is no longer copied to %s, and read from both: %s", self._path, self._folder, exc)
         finally:
-            self._mover.stop()
+            self.mover.stop()
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for the process that copies, and bring meanwhile what loaders of this one want; see Waiting."""
+        if seconds:
+            self.mover.bring_first()
+        self.mover.pause(_LOOK_S if seconds else 0)

@@ -15,17 +15,20 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from fastio import FastDataset, FastLoader
 from fastio.errors import SampleError, StoreError
+from fastio.loader.producer.read_ahead import HeldPlan, HeldReader
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.files.remote import disk, remote_source
+from fastio.store.files.remote import disk, remote_files, remote_source
 from fastio.store.files.remote_options import Remote
 from fastio.store.index.seal import always_at
 from fastio.store.index.store import SealedStore
@@ -35,6 +38,7 @@ from fastio.store.staging import staged as background
 from fastio.store.staging.file_copy import hidden_copy
 from fastio.store.staging.plan import CopyContent
 from fastio.store.staging.staged import BackgroundStage
+from fastio.types.metrics import Staged
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from tests.conftest import as_spans, encode, pictures
 from tests.servers.fault_server import Fault
@@ -46,18 +50,23 @@ COUNT = 90
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several blocks a shard."""
+    """Several blocks a shard, which are copied at once."""
     monkeypatch.setattr(file_copy, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(background, "_HEAD_START_S", 0)
 
 
 @pytest.fixture
 def url(served: Served) -> str:
     """The URL of a set of pictures in some shards."""
-    values = [encode(pixels) for pixels in pictures(COUNT, (16, 16, 3))]
+    return write_set(served, COUNT, shard_bytes=60_000, labels=np.arange(COUNT))
+
+
+def write_set(served: Served, count: int, *, shard_bytes: int, labels: NDArray[np.int64]) -> str:
+    """The URL of a set of that many pictures."""
+    values = [encode(pixels) for pixels in pictures(count, (16, 16, 3))]
     schema = Schema((Field("image", IMAGE, "|u1", (None, None, None)), Field("label", COLUMN, "<i8", ())))
-    with create_store(served.root / "in-%06d.tar", schema, shard_bytes=60_000) as writer:
-        keys = [f"{number:04d}.png" for number in range(COUNT)]
-        labels = np.arange(COUNT, dtype=np.int64)
+    with create_store(served.root / "in-%06d.tar", schema, shard_bytes=shard_bytes) as writer:
+        keys = [f"{number:04d}.png" for number in range(count)]
         writer.append(SampleBatch(keys, {"image": as_spans(values)}, {"label": labels}, {}))
         writer.close({"classes": None})
     return f"{served.url}/in.fastio-set"
@@ -101,7 +110,8 @@ def copying(dataset: FastDataset) -> BackgroundStage:
     """What copies the store of a dataset."""
     assert isinstance(dataset.store, SealedStore)
     copy: Any = dataset.store.shards[0].data
-    return copy.local_copy.stage
+    stage: BackgroundStage = copy.local_copy.stage
+    return stage
 
 
 def samples(store: Any) -> list[bytes]:
@@ -242,6 +252,117 @@ def test_two_stages_fetch_once(url: str, served: Served, tmp_path: Path) -> None
 
     assert served.server.body_bytes(".tar") < 1.05 * size_bytes
     assert contents(served.root) == contents(tmp_path)
+
+
+@pytest.fixture
+def lanes(served: Served, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a set whose orders take blocks of a few samples from all over it, each by a request of its own."""
+    monkeypatch.setattr("fastio.loader.producer.read_ahead.WHOLE_BYTES", 0)
+    monkeypatch.setattr("fastio.samplers.choice._LEAST_BLOCK_BYTES", 100)
+    monkeypatch.setattr(remote_files.RemoteFiles, "ahead_bytes", 4000)
+    monkeypatch.setattr(remote_files.RemoteFiles, "chunk_bytes", 4000)
+    monkeypatch.setenv("FASTIO_SHUFFLE_MEMORY", "500000")
+    return write_set(served, 1500, shard_bytes=200_000, labels=np.arange(1500) % 3)
+
+
+def begun(staged: FastLoader, copy: Path, held: threading.Semaphore, served: Served) -> None:
+    """Wait until somebody copies the shards, of which no block is brought."""
+    held.release(-(-(served.root / "in.fastio-set").stat().st_size // BLOCK))
+    while len(list(copy.glob(".in-*.tar.ranges"))) < len(list(served.root.glob("*.tar"))):
+        assert not copying(staged.dataset).wait(0.01)
+
+
+def ranges_of(requests: list[Any]) -> list[str]:
+    """What was asked for of shards, in order."""
+    return [f"{Path(each.path).name} {each.range}" for each in requests if each.path.endswith(".tar")]
+
+
+@pytest.mark.parametrize("is_copied_by_another", [False, True])
+def test_what_an_epoch_wants_comes_first(
+    lanes: str,
+    served: Served,
+    tmp_path: Path,
+    held: threading.Semaphore,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_copied_by_another: bool,
+) -> None:
+    """
+    Once its first batch is there, all that an epoch will read is brought, in its order, whatever the loop does
+    meanwhile: the rest of it sends no request. Then comes what is left of the set. A process that waits for the one
+    that copies does so, too.
+    """
+    copy = tmp_path / "copy"
+    plan, planned = HeldReader.plan, list[HeldPlan]()
+
+    def noted(*args: Any) -> HeldPlan:
+        planned.append(plan(*args))
+        return planned[-1]
+
+    monkeypatch.setattr(HeldReader, "plan", noted)
+    with loader(served.root / "in.fastio-set") as local, loader(lanes, stage=copy) as first:
+        expected = [epoch(local) for _ in range(2)]
+        begun(first, copy, held, served)
+        if is_copied_by_another:
+            monkeypatch.setattr(background, "_running", {})  # as in another process
+        with loader(lanes, stage=copy) if is_copied_by_another else nullcontext(first) as staged:
+            served.server.clear()
+            batches = iter(staged)
+            got = [next(batches)]
+            copies: Any = [shard.data.local_copy for shard in staged.dataset.store.shards]
+            spans = planned[0].spans
+            stops = (spans.starts + spans.sizes).tolist()
+            wanted = list(zip(spans.shard.tolist(), spans.starts.tolist(), stops, strict=True))
+            if not is_copied_by_another:
+                held.release(1)  # what an epoch wants comes before the block that follows
+            while any(copies[shard].missing(start, stop) for shard, start, stop in wanted):
+                assert not copying(staged.dataset).wait(0.01)
+            sent = ranges_of(served.server.requests())
+            assert_equal(expected[0], got + list(batches))
+            assert sent == ranges_of(served.server.requests())
+            receipt = staged.receipt()
+            held.release(1_000)
+            assert copying(staged.dataset).wait(30)
+            assert_equal(expected[1], epoch(staged))
+            whole = staged.stats.staged
+    order = [f"in-{shard:06d}.tar bytes={start}-{stop - 1}" for shard, start, stop in wanted]
+    numbers = [order.index(each) for each in sent if each in order]
+
+    assert len(wanted) > 100
+    assert len(wanted) - 20 < len(numbers) == len(set(numbers))  # some are in the first block
+    assert len(sent) < len(numbers) + 20
+    assert sum(abs(number - at) for at, number in enumerate(numbers)) < 20 * len(numbers)  # some are under way at once
+    assert receipt.is_exact
+    assert receipt.staged is not None
+    assert spans.sizes.sum() <= receipt.staged.there_bytes < receipt.staged.size_bytes
+    assert whole == Staged(receipt.staged.size_bytes, receipt.staged.size_bytes)
+    assert str(whole).endswith("are on this machine")
+    assert contents(served.root) == contents(copy)
+
+
+def test_the_first_batch_does_not_wait_for_the_copying(
+    lanes: str, served: Served, tmp_path: Path, held: threading.Semaphore
+) -> None:
+    """While it is on its way, no further block is begun; an epoch that is left lets the copying go on."""
+    with loader(lanes, stage=tmp_path / "copy") as staged:
+        begun(staged, tmp_path / "copy", held, served)
+        served.server.set_faults(Fault(kind="delay", seconds=0.5, path=".tar"))
+        batches = iter(staged)
+        first = threading.Thread(target=next, args=(batches,))
+        first.start()
+        while (wanted := copying(staged.dataset)._work.mover.wanted) is None or not wanted.asked:
+            assert not copying(staged.dataset).wait(0.01)
+        held.release(1_000)
+        assert not copying(staged.dataset).wait(0.2)
+        assert wanted.is_waiting
+        assert held._value >= 998
+        first.join(60)
+        served.server.set_faults()
+        assert not wanted.is_waiting
+        del batches
+        assert copying(staged.dataset).wait(30)
+
+    assert contents(served.root) == contents(tmp_path / "copy")
 
 
 def test_stages_and_a_training_at_once_while_one_is_killed(url: str, served: Served, tmp_path: Path) -> None:

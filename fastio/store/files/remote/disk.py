@@ -164,6 +164,15 @@ class DiskObject:
         finally:
             os.close(fd)
 
+    def missing(self, start: int, stop: int) -> int | None:
+        """Return how many bytes of a range are not there, as the record says; None while there is none."""
+        try:
+            known = self._now()
+        except OSError:
+            return None
+        parts = known.cover(start, stop, self._refused)
+        return sum(last - first for first, last, found in parts if found is None) if known.inode else None
+
     def claim(self, start: int, stop: int) -> Claim | None:
         """See LocalBytes."""
         try:

@@ -17,8 +17,10 @@ from fastio.store.files.byte_source import Fetched, Prefetch
 from fastio.store.files.pread import PreadFiles, PreadSource
 from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote.loaders import DiskLoader, RangeLoader, joined_ranges
+from fastio.store.files.remote.local_copy import WantedRanges
 from fastio.store.files.remote.remote_source import RemoteSource
-from fastio.store.files.remote.request_threads import ByteRange, Download, DownloadThread, InFlight
+from fastio.store.files.remote.request_threads import ByteRange, Download, DownloadThread, InFlight, Need
+from fastio.types.metrics import Staged
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -60,6 +62,8 @@ class RemoteFiles:
         self._copies = WholeCopies(sources)
         self._thread = DownloadThread(self._copied.load, self._in_flight)
         self._held = HeldRanges()
+        # On their way into copies, ahead of the loader.
+        self._ahead = weakref.WeakValueDictionary[ByteRange, Download]()
         self._failures: dict[tuple[int, int], str] = {}
         self.buffers = _native.Buffers([source.size for source in sources])
         self._close = weakref.finalize(self, self._thread.close)
@@ -111,7 +115,30 @@ class RemoteFiles:
         ranges, _ = joined_ranges(spans.at(np.flatnonzero(spans.sizes)), most_bytes=self._loader.request_bytes)
         if comes_again:
             ranges = [replace(wanted, is_kept=False) for wanted in ranges]
-        return HeldWindows([self._begin(wanted, is_urgent=False) for wanted in ranges])
+        return HeldWindows([self._begun_ahead(wanted) or self._begin(wanted, Need.SOON) for wanted in ranges])
+
+    def bring_first(self, spans: Spans) -> WantedRanges | None:
+        """
+        Have copies that are made of these objects bring these spans before all else, in this order, each a range that
+        ``read_ahead`` will be asked for; None where nobody copies.
+        """
+        copies = [source.local_copy for source in self._sources if source.local_copy is not None]
+        stages = {copy.stage for copy in copies if copy.stage is not None}
+        if not stages or self._copies.files() is not None:
+            return None
+        wanted = WantedRanges(spans, lambda shard: self._sources[shard].local_copy, self._begin_ahead)
+        for stage in stages:
+            stage.bring_first(wanted)
+        return wanted
+
+    def staged(self) -> Staged | None:
+        """Return how much of the objects lies in copies on this machine; None without a stage."""
+        copies = [(source.size, source.local_copy) for source in self._sources if source.local_copy is not None]
+        if not copies:
+            return None
+        missing = [(size, copy.missing(0, size)) for size, copy in copies]
+        size_bytes = sum(size for size, _ in missing)
+        return Staged(size_bytes - sum(size if lacks is None else lacks for size, lacks in missing), size_bytes)
 
     def arrived(self, spans: Spans) -> Spans | None:
         """Return the spans over memory as far as they are held, without waiting: empty if not; None if none is."""
@@ -154,7 +181,7 @@ class RemoteFiles:
             self._copied.drop(spans)
             self._cached.drop(spans)
             ranges = [replace(wanted, is_fresh=True) for wanted in ranges]
-        return [self._begin(wanted, is_urgent=True) for wanted in ranges], number
+        return [self._begin(wanted, Need.NOW) for wanted in ranges], number
 
     def mend(self, spans: Spans, values: Sequence[NDArray[np.uint8]]) -> None:
         """Put the right values of spans into copies on this machine, where they were damaged."""
@@ -163,8 +190,21 @@ class RemoteFiles:
             if copy is not None:
                 copy.mend(start, value)
 
-    def _begin(self, wanted: ByteRange, *, is_urgent: bool) -> Download:
-        download = self._thread.begin(wanted, is_urgent=is_urgent)
+    def _begin(self, wanted: ByteRange, need: Need) -> Download:
+        download = self._thread.begin(wanted, need)
+        self._held.add(download)
+        return download
+
+    def _begin_ahead(self, wanted: ByteRange) -> Download:
+        self._ahead[wanted] = download = self._thread.begin(wanted, Need.LATER)
+        return download
+
+    def _begun_ahead(self, wanted: ByteRange) -> Download | None:
+        """Return the range if it is on its way into a copy, from now on held, too."""
+        download = self._ahead.pop(wanted, None)
+        if download is None or (download.done and not download.has_arrived):
+            return None
+        download.hurry()
         self._held.add(download)
         return download
 

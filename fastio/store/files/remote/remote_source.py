@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files.local import aligned, check_range
 from fastio.store.files.remote.client import WRONG_ANSWER, Answer, Precondition, RequestFailed, repeated
 from fastio.store.files.remote.clients import client_of
-from fastio.store.files.remote.disk import LocalBytes
+from fastio.store.files.remote.local_copy import LocalCopy
 from fastio.store.files.remote.range_cache import CachedObject, RangeCache, object_id
 from fastio.store.files.remote_options import Remote
 
@@ -179,18 +179,3 @@ def _checked_end(path: str, end: Answer) -> Answer:
         reason = f"asked for bytes {start} to {end.size}, got {len(end.data)} bytes from {end.start}"
         raise RequestFailed(path, reason, WRONG_ANSWER)
     return end
-
-
-# LocalCopy: a copy of an object on a disk of this machine, which may be under way; ``stage=`` makes it.
-
-
-class LocalCopy(LocalBytes, Protocol):
-    """What is there of a copy is read instead of the object."""
-
-    def mend(self, start: int, data: Any) -> None:
-        """Put the bytes from ``start`` on right in a finished copy, where a sample did not have its CRC-32."""
-        ...
-
-    def whole(self) -> str | None:
-        """Return the path of the copy if it is finished; None before."""
-        ...

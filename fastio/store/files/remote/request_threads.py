@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
@@ -33,6 +34,7 @@ __all__ = [
     "Download",
     "DownloadThread",
     "InFlight",
+    "Need",
     "answer_of",
     "close_at_exit",
     "end_requests",
@@ -65,6 +67,14 @@ class ByteRange:
         return self.stop - self.start
 
 
+class Need(IntEnum):
+    """When a range is needed: what is needed sooner is sent first."""
+
+    NOW = 0  # somebody waits
+    SOON = 1
+    LATER = 2  # for a copy on this machine
+
+
 class Download:
     """
     A range on its way. Its bytes live as long as it does, or an array over them; dropping it cancels the request.
@@ -72,13 +82,16 @@ class Download:
     Safe to share between threads.
     """
 
-    __slots__ = ("__weakref__", "_abandon", "_data", "_process", "range")
+    __slots__ = ("__weakref__", "_abandon", "_data", "_hurry", "_process", "range")
     _getpid = staticmethod(os.getpid)  # at interpreter exit, this module may have no ``os`` any more
 
-    def __init__(self, wanted: ByteRange, data: Future[Data], abandon: Callable[[], None]) -> None:
+    def __init__(
+        self, wanted: ByteRange, data: Future[Data], *, abandon: Callable[[], None], hurry: Callable[[], None]
+    ) -> None:
         self.range = wanted
         self._data = data
         self._abandon = abandon
+        self._hurry = hurry
         self._process = self._getpid()
 
     @property
@@ -90,6 +103,10 @@ class Download:
     def has_arrived(self) -> bool:
         """Whether the bytes are there."""
         return self._data.done() and self._data.exception() is None
+
+    def hurry(self) -> None:
+        """Let it overtake what is needed LATER."""
+        self._hurry()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait; False when not done in time. The bytes may be there or not."""
@@ -120,7 +137,7 @@ class Download:
 
 class DownloadThread:
     """
-    Has ``load`` bring ranges, as many at once as ``in_flight`` allows, those that somebody waits for first. Of small
+    Has ``load`` bring ranges, as many at once as ``in_flight`` allows, those that are needed sooner first. Of small
     ones, up to eight count as one.
 
     The thread starts with the first range and ends with ``close``. A process that was forked must not use it.
@@ -136,19 +153,20 @@ class DownloadThread:
         self._thread: threading.Thread | None = None
         self._is_closed = False
         # Of the loop's thread alone: what waits for its turn, by order, and what is under way.
-        self._order: list[tuple[bool, int]] = []
+        self._order: list[tuple[Need, int]] = []
         self._waiting: dict[int, tuple[ByteRange, Future[Data]]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._weight = 0.0  # of the tasks
 
-    def begin(self, wanted: ByteRange, *, is_urgent: bool) -> Download:
-        """Begin to fetch a range; one that ``is_urgent`` overtakes those that are not. Raises StoreError."""
+    def begin(self, wanted: ByteRange, need: Need) -> Download:
+        """Begin to fetch a range. Raises StoreError."""
         claim_process()
         number, data = next(self._numbers), Future[Data]()
         with self._starting:  # what ``close`` does not see here, it would leave waiting for ever
             loop = self._started()
-            self._call(loop, self._accept, number, wanted, data, is_urgent)
-        return Download(wanted, data, partial(self._call, loop, self._drop, number))
+            self._call(loop, self._accept, number, wanted, data, need)
+        abandon, hurry = (partial(self._call, loop, each, number) for each in (self._drop, self._hurry))
+        return Download(wanted, data, abandon=abandon, hurry=hurry)
 
     def close(self) -> None:
         """Cancel what is under way, and join the thread; twice does no harm."""
@@ -193,10 +211,14 @@ class DownloadThread:
                 loop.run_until_complete(asyncio.wait_for(loop.shutdown_default_executor(), _JOIN_S / 2))
             loop.close()
 
-    def _accept(self, number: int, wanted: ByteRange, data: Future[Data], is_urgent: bool) -> None:
+    def _accept(self, number: int, wanted: ByteRange, data: Future[Data], need: Need) -> None:
         self._waiting[number] = wanted, data
-        heapq.heappush(self._order, (not is_urgent, number))
+        heapq.heappush(self._order, (need, number))
         self._send()
+
+    def _hurry(self, number: int) -> None:
+        if number in self._waiting:  # its later turn finds that it was sent
+            heapq.heappush(self._order, (Need.SOON, number))
 
     def _drop(self, number: int) -> None:
         self._waiting.pop(number, None)
@@ -389,7 +411,7 @@ _AT_LEAST_S = 0.02  # for a thread that is woken, but has not arrived
 _AT_MOST_S = 0.5
 
 
-_closed_at_exit: weakref.WeakSet[Closable] = weakref.WeakSet()
+_closed_at_exit = weakref.WeakKeyDictionary["Closable", None]()  # in this order: what uses a thread, then the thread
 
 
 class Closable(Protocol):
@@ -409,7 +431,7 @@ def close_at_exit(thread: Closable) -> None:
     its work done. Measured without this: 2 of 31 processes that ended right after their last request.
     """
     _register()
-    _closed_at_exit.add(thread)
+    _closed_at_exit[thread] = None
 
 
 @cache

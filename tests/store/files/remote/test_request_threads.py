@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.errors import StoreError
 from fastio.store.files.remote.remote_files import HeldRanges
-from fastio.store.files.remote.request_threads import ByteRange, Download, DownloadThread, InFlight
+from fastio.store.files.remote.request_threads import ByteRange, Download, DownloadThread, InFlight, Need
 from fastio.types.spans import Spans
 
 
@@ -35,10 +35,34 @@ def test_small_requests_at_once(size: int, at_once: int) -> None:
         return np.zeros(0, np.uint8)
 
     thread = DownloadThread(load, InFlight())
-    downloads = [thread.begin(ByteRange(0, number, number + size), is_urgent=False) for number in range(at_once + 4)]
+    downloads = [thread.begin(ByteRange(0, number, number + size), Need.SOON) for number in range(at_once + 4)]
     assert all(download.wait(60) for download in downloads)
     thread.close()
     assert at_once == most
+
+
+def test_what_is_needed_sooner_is_sent_first() -> None:
+    """Of ranges that wait for their turn; one that is hurried overtakes those that are needed later."""
+    sent, may_go = list[int](), asyncio.Event()
+
+    async def load(wanted: ByteRange) -> NDArray[np.uint8]:
+        sent.append(wanted.start)
+        await may_go.wait()
+        return np.zeros(0, np.uint8)
+
+    one = InFlight()
+    one.limit = 1
+    thread = DownloadThread(load, one)
+    needs = [Need.LATER, Need.LATER, Need.LATER, Need.SOON, Need.NOW]
+    downloads = [thread.begin(ByteRange(0, number, number + (1 << 20)), need) for number, need in enumerate(needs)]
+    downloads[2].hurry()
+    loop = thread._loop
+    assert loop is not None
+    loop.call_soon_threadsafe(may_go.set)
+    assert all(download.wait(60) for download in downloads)
+    thread.close()
+
+    assert [0, 4, 2, 3, 1] == sent
 
 
 def test_closed_while_a_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +82,7 @@ def test_closed_while_a_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         call(loop, function, *args)
 
     monkeypatch.setattr(thread, "_call", closed_before)
-    download = thread.begin(ByteRange(0, 0, 1), is_urgent=True)
+    download = thread.begin(ByteRange(0, 0, 1), Need.NOW)
 
     assert download.wait(60)
     with pytest.raises(StoreError, match="was closed while its samples were fetched"):
@@ -70,7 +94,7 @@ def test_closed_while_a_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _download(start: int, stop: int) -> Download:
-    return Download(ByteRange(0, start, stop), Future[NDArray[np.uint8]](), lambda: None)
+    return Download(ByteRange(0, start, stop), Future[NDArray[np.uint8]](), abandon=lambda: None, hurry=lambda: None)
 
 
 def _span(start: int, size: int) -> Spans:
