@@ -111,11 +111,36 @@ def refuse_equal_names(place: str, kind: str, fields: Iterable[tuple[str, str]])
 # Paths into JSON: what they lead to, and which part of one is nowhere.
 
 
+class NamedTwiceError(ValueError):
+    """An object of JSON has a name twice, and its value was to be read; the message follows a sample's key."""
+
+
+class NamedTwice(dict[str, Any]):
+    """An object of JSON in which ``name`` comes twice; readers keep the last of such values alone."""
+
+    name = ""
+
+    @property
+    def words(self) -> str:
+        """What is wrong with it, as a sentence."""
+        return f"has the name {self.name!r} twice in an object, so it is unclear which one counts"
+
+
+def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of these names and values, for ``object_pairs_hook``."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        found = NamedTwice(found)
+        found.name = next(name for i, name in enumerate(names) if name in names[:i])
+    return found
+
+
 def value_at(document: Any, path: Sequence[str]) -> Any:
     """
     Return what a path leads to; of a list, what it leads to in each of its members. None where there is nothing.
 
-    Raises KeyError for a path through a number or a text.
+    Raises KeyError for a path through a number or a text, NamedTwiceError for one through an object with a name twice.
     """
     if not path or document is None:
         return document
@@ -123,6 +148,8 @@ def value_at(document: Any, path: Sequence[str]) -> Any:
         return [value_at(each, path) for each in document]
     if not isinstance(document, dict):
         raise KeyError(path[0])
+    if isinstance(document, NamedTwice):
+        raise NamedTwiceError(document.words)
     return value_at(document.get(path[0]), path[1:])
 
 

@@ -15,6 +15,7 @@ from fastio import _native
 from fastio.codec.copied import parse_json
 from fastio.converters.fields.arrays import UnfitError, as_array, as_numpy, is_tensor, number_column, unfit
 from fastio.converters.fields.problems import element_words
+from fastio.converters.fields.types import NamedTwice
 from fastio.converters.sources.listed import Indices, Read, Values
 from fastio.types.bfloat16 import widened
 from fastio.types.npy import npy_file
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EncodedField",
+    "check_keys",
     "document_problems",
     "elements_in",
     "encode_values",
@@ -200,23 +202,27 @@ def _json(value: Any) -> bytes:
             raise UnfitError(f"is not a JSON document in UTF-8: {exc}") from exc
         return data
     try:
-        _check_keys(value)
+        check_keys(value)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
         return text.encode()
     except (TypeError, ValueError, RecursionError) as exc:
         raise UnfitError(f"cannot be kept as JSON: {exc}") from exc
 
 
-def _check_keys(value: Any) -> None:
-    """TypeError for a key that is not text: json would make it text, and 1 and "1" one key."""
+def check_keys(value: Any) -> None:
+    """
+    TypeError for a key that is not text: json would make it text, and 1 and "1" one key; and for one that comes twice.
+    """
+    if isinstance(value, NamedTwice):
+        raise TypeError(f"it {value.words}")
     if isinstance(value, dict):
         for key, member in value.items():
             if not isinstance(key, str):
                 raise TypeError(f"the key {key!r} is not text")
-            _check_keys(member)
+            check_keys(member)
     elif isinstance(value, (list, tuple)):
         for member in value:
-            _check_keys(member)
+            check_keys(member)
 
 
 def _plain(value: Any) -> Any:

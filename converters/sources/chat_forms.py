@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from fastio.converters.sources.tables.rows import kind_in_json, twice_in
+from fastio.converters.fields.values import check_keys
+from fastio.converters.sources.tables.rows import json_of, kind_in_json
 from fastio.converters.sources.tables.titles import column_path
 from fastio.errors import SourceError
 
@@ -152,7 +153,7 @@ def parts_of(column: tuple[str, ...], names: Collection[str]) -> tuple[str, dict
 def form_of_turns(value: object) -> str:
     """Return the form of a list of turns, which may be JSON; "" for anything else."""
     try:
-        turns = json.loads(value) if isinstance(value, str) else value
+        turns = json_of(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
         return ""
     first = turns[0] if isinstance(turns, list) and turns else None
@@ -301,7 +302,7 @@ def turns_in(value: object, name: str) -> list[Any]:
     where = f"in the field {name!r}, expected a list of turns"
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = json_of(value)
         except (ValueError, RecursionError) as exc:
             raise ChatError(f"has text that is no JSON {where}: {exc}") from exc
     if not isinstance(value, list):
@@ -421,7 +422,7 @@ def pictures_in(turns: object) -> list[Any]:
     ['a.jpg']
     """
     try:
-        turns = json.loads(turns) if isinstance(turns, str) and turns.lstrip().startswith("[") else turns
+        turns = json_of(turns) if isinstance(turns, str) and turns.lstrip().startswith("[") else turns
     except (ValueError, RecursionError):
         return []
     contents = (
@@ -523,10 +524,8 @@ def document_of(form: str, values: Mapping[str, tuple[str, Any]], pictures: int 
         if part == TURNS:
             turns_in(value, where)
         document[part] = value
-    name = twice_in(document)
-    if name:
-        raise ChatError(f"has the name {name!r} twice in an object, so it is unclear which one counts")
     try:
+        check_keys(document)
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, RecursionError) as exc:
         raise ChatError(f"has a value that is no JSON: {exc}") from exc
@@ -539,7 +538,7 @@ def _listed(names: Collection[str]) -> str:
 def _tools(value: object) -> list[dict[str, Any]] | None:
     if isinstance(value, str) and value:
         try:
-            value = json.loads(value)
+            value = json_of(value)
         except (ValueError, RecursionError) as exc:
             raise ChatError(f"has text in the field 'tools' that is no JSON: {exc}") from exc
     if not value:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from fastio.converters.fields.types import NamedTwiceError
 from fastio.converters.sources.arrow.columns import columns_of
 from fastio.converters.sources.arrow.reading import OpenTable, plain_array, python_values, reading, sound
 from fastio.converters.sources.chat_forms import (
@@ -127,6 +128,8 @@ class ChatTable(TextTable):
                 return f"has no field {where!r}, only {listed(list(row)) or 'none'}: --chat names another"
             try:
                 values[part] = where, value_in(row, path)
+            except NamedTwiceError as exc:
+                return str(exc)
             except (KeyError, ValueError, RecursionError):
                 return f"has no field {where!r}: there is {row[path[0]]!r:.60}"
         try:

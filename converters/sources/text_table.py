@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
+from fastio.converters.fields.types import NamedTwiceError
 from fastio.converters.labels.columns import ALL_OTHERS
 from fastio.converters.labels.values import TableLabels
 from fastio.converters.sources.arrow.columns import columns_of, type_at
@@ -454,6 +455,8 @@ def _text(row: Mapping[str, Any], path: Sequence[str], where: str, *, has_bytes:
         return f"has no field {where!r}, only {names or 'none'}: name another with --text-column"
     try:
         value = row[path[0]] if len(path) == 1 else value_in(row, path)
+    except NamedTwiceError as exc:
+        return str(exc)
     except (KeyError, ValueError, RecursionError):
         return f"has no field {where!r}: there is {row[path[0]]!r:.60}"
     if not isinstance(value, str):

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.fields.types import NamedTwice
 from fastio.converters.sources.tables.collect import SpooledValues, ValueSpool
 from fastio.types.spans import Spans
 
@@ -70,6 +71,8 @@ class Annotations:
         if not self.order:
             self.order = list(entry)
         position = len(self.ids)
+        if isinstance(entry, NamedTwice):
+            self.bad[position] = entry.words
         self.image_ids.append(image_id)
         self.ids.append(self._whole(entry, "id", position))
         self.has_category.append("category_id" in entry)

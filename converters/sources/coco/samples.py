@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec.headers import Headers, read_headers
+from fastio.converters.fields.types import NamedTwice
 from fastio.converters.pictures.probe import header_problems
 from fastio.converters.sources.coco.annotations import CollectedAnnotations
 from fastio.converters.sources.files import IMAGE_FIELD, FileReader, paths_below
@@ -74,6 +75,8 @@ class Images:
         if not self.order:
             self.order = list(entry)
         position = len(self.ids)
+        if isinstance(entry, NamedTwice):
+            self.bad[position] = entry.words
         self.ids.append(number)
         self.names.append(_file_name(entry))
         self.sizes.extend(_pixels(entry.get(name)) for name in ("height", "width"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from array import array
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.fields.problems import list_problems
-from fastio.converters.fields.types import PathCheck, value_at
+from fastio.converters.fields.types import NamedTwiceError, PathCheck, value_at
 from fastio.converters.fields.values import EncodedField, encode_values
 from fastio.converters.sources.column_kinds.kind import ColumnKind, decoded, decoded_elements
 from fastio.converters.sources.listed import Indices, Values
 from fastio.converters.sources.tables.columns import PlannedColumn, TablePlan
 from fastio.converters.sources.tables.names import Stems, safe_name
-from fastio.converters.sources.tables.rows import Constant, TableFile, document_in
+from fastio.converters.sources.tables.rows import Constant, TableFile, document_in, json_of
 from fastio.errors import SourceError
 from fastio.store.kinds.scan import Problem, shown
 from fastio.types.field_types import type_of
@@ -284,6 +283,8 @@ def _converter(
                 value = parse(value)
         except KeyError:
             return None, f"has no {words!r}: there is {value!r:.60}"
+        except NamedTwiceError as exc:
+            return None, str(exc)
         except (ValueError, RecursionError) as exc:
             return None, f"has a {words!r} that is {value!r:.60}, expected {type_of(of)} ({exc})"
         if value is None and of.is_list and not of.is_optional:
@@ -334,7 +335,7 @@ def _json_cell(cell: str) -> Any:
     if not cell:
         return None
     known = {"True": True, "False": False}
-    return known[cell] if cell in known else json.loads(cell, parse_constant=Constant)
+    return known[cell] if cell in known else json_of(cell)
 
 
 # ValueSpool: encoded values of many samples in a temporary file, so that a table of any length takes little memory.

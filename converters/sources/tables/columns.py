@@ -508,7 +508,7 @@ class ColumnGuess:
         else:
             if self.lists_pictures is not False and self.looked_at <= _LOOKED_AT and not is_empty(value):
                 self.lists_pictures = _are_names(value, self.lists_pictures)
-            kind = float if isinstance(value, float) else type(value)
+            kind = float if isinstance(value, float) else dict if isinstance(value, dict) else type(value)
             self.kinds.add(_KINDS.get(kind, kind.__name__))
 
     def finish(self, rows: int) -> None:

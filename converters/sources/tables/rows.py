@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fastio.converters.fields.types import value_at
+from fastio.converters.fields.types import NamedTwice, NamedTwiceError, json_object, value_at
 from fastio.converters.sources.arrow.reading import part_at, plain_array, python_values, reading, sound
 from fastio.converters.sources.streams import MAX_DOCUMENT_BYTES, Stream, opened
 from fastio.errors import SourceError
@@ -24,8 +24,8 @@ __all__ = [
     "TableFile",
     "document_in",
     "has_split_column",
+    "json_of",
     "kind_in_json",
-    "twice_in",
     "value_in",
 ]
 
@@ -178,7 +178,7 @@ _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # how it begins, where bytes that ar
 
 def document_in(value: object) -> object:
     """Return a value of a row that a path leads into: text is parsed as JSON. Raises ValueError for other text."""
-    return json.loads(value, parse_constant=Constant) if isinstance(value, str) else value
+    return json_of(value) if isinstance(value, str) else value
 
 
 def value_in(row: Mapping[str, Any], path: Sequence[str]) -> Any:
@@ -218,7 +218,7 @@ def _jsonl(stream: Stream, limit: int) -> Iterator[Row]:
 
 def _json_row(line: bytes) -> Mapping[str, Any] | str:
     try:
-        found = json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=Constant)
+        found = json.loads(line.decode("utf-8"), object_pairs_hook=json_object, parse_constant=Constant)
     except UnicodeDecodeError as exc:
         return f"is not UTF-8: byte {exc.start} of the line is 0x{line[exc.start]:02x} ({exc.reason}); convert it"
     except json.JSONDecodeError as exc:
@@ -232,31 +232,23 @@ class Constant(float):
     """NaN or an infinity that is written by its name; other infinities are numbers beyond float64, such as 1e400."""
 
 
-class _Twice(dict[str, Any]):
-    """An object in which a name comes twice, of which JSON readers keep the last alone."""
+def json_of(text: str | bytes) -> Any:
+    """
+    Return the value of JSON within a row. Raises ValueError for what is none, and for an object with a name twice;
+    RecursionError if it is too deep.
+    """
+    return json.loads(text, object_pairs_hook=_object_once, parse_constant=Constant)
 
-    name = ""
 
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        found = _Twice(found)
-        found.name = next(name for i, name in enumerate(names) if name in names[:i])
+def _object_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = json_object(pairs)
+    if isinstance(found, NamedTwice):
+        raise NamedTwiceError(found.words)
     return found
 
 
-def twice_in(value: object) -> str:
-    """Return a name that comes twice in an object of JSON that rows hold, or in one below it; "" if none does."""
-    if isinstance(value, _Twice):
-        return value.name
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return next(filter(None, map(twice_in, parts)), "")
-
-
 def _fields(found: object) -> Mapping[str, Any] | str:
-    if isinstance(found, _Twice):
+    if isinstance(found, NamedTwice):
         return f"has the field {found.name!r} twice, so it is unclear which one counts"
     if isinstance(found, dict):
         return found
@@ -306,7 +298,7 @@ class JsonText:
     def __init__(self, stream: Stream, limit: int) -> None:
         self._stream, self._limit = stream, limit
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._json = json.JSONDecoder(object_pairs_hook=_object, parse_constant=Constant)
+        self._json = json.JSONDecoder(object_pairs_hook=json_object, parse_constant=Constant)
         self._text, self._at, self._is_end = "", 0, False
         self.line = 1
 

@@ -76,6 +76,10 @@ def test_a_field_that_comes_twice(name: str, tmp_path: Path) -> None:
     where = " (line 1)" if name == "a.json" else ""
     assert {f"{name}:1": f"has the field 'text' twice, so it is unclear which one counts{where}"} == problems
     assert {f"{name}:2": b"c"} == found
+    content = '{"meta": {"x": "a"}}\n{"meta": {"x": "b", "x": "c"}}\n'
+    found, problems = read(tmp_path, name, content, TextOptions(text_field="meta.x"))
+    assert {f"{name}:1": b"a"} == found
+    assert "has the name 'x' twice in an object, so it is unclear which one counts" in problems[f"{name}:2"]
 
 
 def test_bytes_made_of_escapes(tmp_path: Path) -> None:

@@ -293,6 +293,18 @@ def test_what_is_bad_is_a_problem(tmp_path: Path, name: str) -> None:
     assert report.packed >= 1
 
 
+@pytest.mark.parametrize(("key", "bad"), [("image_id", "1.png"), ("file_name", "0.png")])
+def test_names_that_come_twice(tmp_path: Path, key: str, bad: str) -> None:
+    """Nobody knows which of two values counts; readers of JSON take the last."""
+    path = dataset(tmp_path / "set", content())
+    text = path.read_text()
+    path.write_text(text.replace(f'"{key}"', f'"note": 1, "note": 2, "{key}"', 1))
+    report = packed(open_source(path, root=tmp_path / "set/images"), tmp_path / "out.lmdb")
+
+    assert [bad] == [each.key for each in report.skipped]
+    assert "the name 'note' twice in an object" in report.skipped[0].problem
+
+
 OBJECT = {"id": 1, "image_id": 0, "category_id": 1, "bbox": [0, 0, 2, 1]}
 
 

@@ -181,3 +181,26 @@ def test_numbers_beyond_float64(tmp_path: Path, name: str) -> None:
     } == {each.key: each.problem for each in report.skipped}
     with open_store(tmp_path / "out.lmdb") as store:
         assert [0.5, float("inf")] == store.column("score").tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field", "line"),
+    [
+        ("a.jsonl", '{"n": 1, "m": {"a": 1, "a": 2}}\n{"n": 2, "m": {"a": 3}}\n', "m", 1),
+        ("a.jsonl", '{"n": 1, "m": [{"a": 1, "a": 2}]}\n{"n": 2, "m": [{"a": 3}]}\n', "m", 1),
+        ("a.json", '[{"n": 1, "m": {"x": {"a": 1, "a": 2}}},{"n": 2, "m": {"x": {}}}]', "m", 1),
+        ("a.jsonl", '{"n": 1, "m": {"a": 1, "a": 2}}\n{"n": 2, "m": {"a": 3}}\n', "m.a", 1),
+        ("a.csv", 'n,m\n1,"{""a"":1,""a"":2}"\n2,{}\n', "m", 2),
+        ("a.csv", 'n,m\n1,"{""a"":1,""a"":2}"\n2,"{""a"":3}"\n', "m.a", 2),
+    ],
+)
+def test_names_that_come_twice_in_json(tmp_path: Path, name: str, text: str, field: str, line: int) -> None:
+    """Readers of JSON keep the last of them; the first would be lost. What is not packed may have them."""
+    (tmp_path / name).write_text(text)
+    rest = ("m",) if "." in field else ()
+    report = pack(opened(tmp_path / name, f"q={field}:json", ignore_columns=rest), tmp_path / "out.h5", on_error="skip")
+
+    assert [f"{name}:{line}"] == [each.key for each in report.skipped]
+    assert "the name 'a' twice in an object" in report.skipped[0].problem
+    assert 1 == report.packed
+    assert 2 == pack(opened(tmp_path / name, "note=n:json", ignore_columns=("m",)), tmp_path / "two.h5").packed
