@@ -33,7 +33,12 @@ _INTERNAL = (
     *("_native.BatchCounts", "_native.Buffers", "_native.ThreadPool", "dataset.iterable.BatchReadable"),
     *("store.kinds.recognise.Recognised", "store.kinds.unknown.Near", "converters.sources.source.DocumentCounts"),
     *("converters.sources.source.StreamedSource", "dataset.token_collate.TokenCollate"),
-    *("measure.loop.step_timer._Timed", "samplers.batches.Computed", "samplers.lanes.Windows"),
+    *(
+        "measure.loop.step_timer._Timed",
+        "samplers.batches.Computed",
+        "samplers.order.Division",
+        "samplers.lanes.Windows",
+    ),
     *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.sets.set_object.SetMember"),
     *("store.index.arrays.IndexArrays", "store.index.far_points.FarSpans", "store.index.sealed.FarIntervals"),
     *("transforms.batch.program.PixelTransform", "transforms.canvas.Canvas", "transforms.joint.JointTransform"),
@@ -47,7 +52,7 @@ _INTERNAL = (
     *("types.receipt.ReceiptPart", "converters.sources.options.IdOptions"),
     *("types.traits.Traits", "converters.sources.documents.TextOptions", "converters.sources.documents.TextSource"),
     *("converters.text.chat.ChatEncoder", "converters.text.preference.PreferenceEncoder"),
-    *("samplers.batches.Computed", "store.index.elements._Owner"),
+    *("samplers.batches.Computed", "samplers.order.Division", "store.index.elements._Owner"),
 )
 nitpick_ignore = [("py:class", f"fastio.{name}") for name in _INTERNAL]
 

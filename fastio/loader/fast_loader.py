@@ -42,7 +42,7 @@ from fastio.loader.proof.rank_exchange import exchanged
 from fastio.loader.wiring import Wiring, wire
 from fastio.machine import process_group_ranks
 from fastio.samplers.batches import BatchSampler
-from fastio.samplers.order import Shuffle, Uneven
+from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.samplers.pack import PackSampler
 from fastio.samplers.share import Ranks
 from fastio.samplers.wrappers import ClosedBatchSampler, EpochSampler
@@ -175,11 +175,9 @@ class FastLoader:
         self._position = LoaderPosition(wiring.selection, wiring.values)
         self._iteration = BatchIteration(wiring, self._position, is_tuned=options.work.threads == 0)
         self._receipts = LoaderReceipts(wiring, self._position)
-        self.base, self.division = wiring.selection.base, wiring.selection.plan.division
-        self.rank, self.world_size = wiring.selection.plan.share.rank, wiring.selection.plan.share.world_size
+        self.base = wiring.selection.base
         self.drop_last, self.quality, self.output = drop_last, quality, output
         self.pin_memory = wiring.options.output.is_pinned
-        self._packing_of = batch_sampler.report if isinstance(batch_sampler, PackSampler) else None
         self._is_built = True
 
     if not TYPE_CHECKING:  # type checkers would let any attribute be set
@@ -250,6 +248,30 @@ class FastLoader:
         warning.
         """
         self._position.set_epoch(epoch)
+
+    def set_ranks(self, rank: int | None = None, world_size: int | None = None, *, ranks: Ranks | None = None) -> None:
+        """
+        Go on as another rank, among more or fewer: processes join or leave within an epoch, and this one lives on::
+
+            loader.set_ranks()                            # of the new process group, or rank=, world_size=
+            loader.load_state_dict(states)                # one state, or those of all ranks, on every rank
+            for images, labels in loader:
+
+        The next iteration gives this rank's part of what is left. Store, threads, caches and counters stay, and batches
+        that were decoded ahead are dropped. Leave the loop first: an iterator of before raises ValueError. Call it on
+        all ranks, at the same position (see ``load_state_dict``); a process that joins builds its loader instead. A
+        ``batch_sampler`` of fastio is replaced by one for the new ranks, here and not in your variable. After the end
+        of an epoch, its ``receipt`` is no longer known.
+
+        Raises ValueError for ranks that contradict each other, for a ``sampler`` that draws this rank's samples alone,
+        and for a ``batch_sampler`` that has ranks of its own.
+        """
+        self._iteration.check_open()
+        wanted = Ranks.of(ranks, rank, world_size)
+        state = self._position.state_dict()
+        self._selection.set_ranks(wanted)
+        self._iteration.begin_anew()
+        self._position.load_state_dict(state)
 
     def set_weights(self, weights: Any) -> None:
         """
@@ -329,6 +351,21 @@ class FastLoader:
         return found if requests is None else replace(found, requests=replace(requests), staged=self.stats.staged)
 
     @property
+    def rank(self) -> int:
+        """The rank whose samples this loader gives, from 0."""
+        return self._selection.plan.share.rank
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks that share the samples."""
+        return self._selection.plan.share.world_size
+
+    @property
+    def division(self) -> Division | None:
+        """How an epoch is cut into steps and shared out; None if that is not the same in each epoch."""
+        return self._selection.plan.division
+
+    @property
     def dataset(self) -> Any:
         """
         The dataset as passed, as in torch; with ``indices``, a FastSubset of it; for a path, its FastDataset.
@@ -369,7 +406,8 @@ class FastLoader:
     def stats(self) -> LoaderStats:
         """Counters since the loader was built: see ``LoaderStats``."""
         stats = self._iteration.report()
-        stats.packing_of = self._packing_of
+        sampler = self._selection.plan.sampler
+        stats.packing_of = sampler.report if isinstance(sampler, PackSampler) else None
         return stats
 
     def sources(self) -> dict[str, SourceReport]:

@@ -68,7 +68,7 @@ class BatchIteration:
         self._is_placement_told = self._is_gain_told = False
         self._views = wiring.views
         self._frames = wiring.frames
-        self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
+        self._agreement = self._agree()
         self._fields = wiring.whole
         self._reader = WindowReader(selection.base, selection.indices)
         self._held = _held_reader(wiring)
@@ -83,6 +83,16 @@ class BatchIteration:
         self._is_closed = False
         self._loops: set[_native.BatchLoop] = set()  # of the iterations under way
         self.skipped: dict[int, SampleError] = {}
+
+    def _agree(self) -> Agreement:
+        return Agreement(self._selection.plan.share, f"{self._path}: this FastLoader", self._position.options)
+
+    def begin_anew(self) -> None:
+        """Stop the iterations under way, which raise ValueError where they are continued: the ranks are others now."""
+        for loop in self._loops.copy():
+            loop.stop()
+        self._agreement.close()
+        self._agreement = self._agree()
 
     def run(self, cursor: Cursor, consumer: Cursor, *, is_numbered: bool) -> Iterator[Any]:
         """
@@ -105,13 +115,13 @@ class BatchIteration:
             is_gradual=self._held is not None,  # the first batch waits for no other samples then
         )
         self._loops.add(loop)
-        begin, is_compared = cursor.place, not self._agreement.is_open
+        agreement, begin, is_compared = self._agreement, cursor.place, not self._agreement.is_open
         opens, begun_s = None if self._stats.opens is None else replace(self._stats.opens), perf_counter()
         folded = 0
         advised = SampleError, UnequalSizesError  # the module's names are gone when an interpreter ends within an epoch
         try:
             while not loop.is_done:
-                self.check_open()
+                self._check_current(agreement)
                 if not is_compared and consumer.batch - begin[2] >= SURE_AFTER:
                     is_compared = self._compare(begin)
                 reads_ranges = watcher()
@@ -140,7 +150,7 @@ class BatchIteration:
             self._advise(exc)
             raise
         except RuntimeError:  # the pool's, if another thread closed the loader meanwhile
-            self.check_open()
+            self._check_current(agreement)
             raise
         finally:
             self._loops.discard(loop)
@@ -204,6 +214,12 @@ class BatchIteration:
         """Raise ValueError after ``close``."""
         if self._is_closed:
             raise ValueError(f"{self._path}: this FastLoader is closed")
+
+    def _check_current(self, agreement: Agreement) -> None:
+        """Raise ValueError in an iteration that began before the loader was closed, or went on as another rank."""
+        self.check_open()
+        if agreement is not self._agreement:
+            raise ValueError(f"{self._path}: set_ranks() was called: leave the loop, and begin another over the loader")
 
     def _compare(self, begin: Place) -> bool:
         """Raise ValueError if another rank goes through other samples, or began elsewhere; True otherwise."""

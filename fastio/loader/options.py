@@ -382,6 +382,8 @@ _ATTRIBUTES: Final[Mapping[str, str]] = {
     "weights": "call set_weights(w), which draws by them from the next epoch on, or pass weights=f, a function of the "
     "epoch",
     "epoch": "call set_epoch(n)",
+    "rank": "call set_ranks(rank, world_size)",
+    "world_size": "call set_ranks(rank, world_size)",
 }
 
 
@@ -395,7 +397,7 @@ def cannot_be_set(name: str, loader: type) -> str:
         advice = f"a loader keeps what it was built with: build another one with {name}=..."
     elif name in OPTIONS_ELSEWHERE:
         advice = OPTIONS_ELSEWHERE[name]
-    elif name in ("dataset", "rank", "world_size", "base", "division", *read):
+    elif name in ("dataset", "base", *read):
         advice = "it can only be read: build another loader"
     else:
         near = get_close_matches(name, [*options, *_ATTRIBUTES], n=1)

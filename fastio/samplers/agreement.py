@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any, Protocol
-from weakref import WeakMethod, WeakSet
+from weakref import WeakMethod, WeakSet, ref
 
 from fastio.errors import StoreError
 from fastio.machine import process_group_ranks
@@ -67,8 +67,15 @@ class Notes:
 
     def __init__(self) -> None:
         self.waiting: WeakSet[Agreement] = WeakSet()  # built, and not yet compared
+        self._store: Callable[[], object] = lambda: None  # where they are compared; not kept alive
         self.compared = 0
         self.numbers: defaultdict[str, set[int]] = defaultdict(set)  # of those compared, by the digest of their options
+
+    def compare_in(self, store: KeyValueStore) -> None:
+        """Forget what was compared in another store: in a new process group, all ranks count their loaders from 1."""
+        if self._store() is not store:
+            self._store, self.compared = ref(store), 0
+            self.numbers.clear()
 
 
 _NOTES: defaultdict[str, Notes] = defaultdict(Notes)
@@ -102,6 +109,7 @@ class Agreement:
         self._own_notes = notes
         self._ask = ask
         self._pid = os.getpid()
+        self._store: Callable[[], object] = lambda: None  # in which they have been compared
         self._key: str | None = None  # that of the starts, once the options have been compared
         self._starts: set[str] = set()
         self._is_over = False
@@ -143,6 +151,9 @@ class Agreement:
         """
         try:
             store = self._ask() if self._ask is not None else _group_store()
+            self._notes.compare_in(store)
+            if self._store() is not store:
+                self._store, self._key, self._starts = ref(store), None, set()
             if self._key is None:
                 self._key = self._compare_options(store)
             self._compare_start(store, self._key, _plain(start))

@@ -90,6 +90,11 @@ class LengthBucketSampler(PlannedSampler):
             self.window = self._default_window()
         self._close(LengthBucketSampler)
 
+    def _take(self, ranks: Ranks) -> None:
+        super()._take(ranks)
+        if "_built" in self.__dict__ and not self._has_own_window:
+            self.__dict__["window"] = self._default_window()
+
     def _default_window(self) -> int:
         batch = self.batch_size
         if batch is None:

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
+from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -180,6 +181,12 @@ class ForeignBatchSampler:
         self._parts = 1 if is_own else share.world_size
         self._uneven: Uneven = uneven
         self._division(0)  # refuses unknown values
+
+    def for_ranks(self, share: Share) -> ForeignBatchSampler:
+        """Return what deals the same batches to other ranks; not of a sampler with ``is_own``."""
+        other = copy(self)
+        other.rank, other.world_size, other._parts = share.rank, share.world_size, share.world_size
+        return other
 
     def _division(self, batches: int, consumed: int | None = None) -> Division:
         """Return the division of the batches, each treated as a sample, of which some have been consumed."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,12 +53,13 @@ class PlannedSampler(ABC):
 
     seed: int
     shuffle: bool
+    rank: int
+    world_size: int
 
     def __init__(self, lengths: ArrayLike, ranks: Ranks) -> None:
         self._lengths = as_lengths(lengths, "lengths")
-        self._share = ranks.share()
-        self.rank, self.world_size = self._share.rank, self._share.world_size
-        self._agreement: Agreement | None = Agreement(self._share, f"this {type(self).__name__}", self._options)
+        self._agreement: Agreement | None
+        self._take(ranks)
         self._checksum = _native.crc32(self._lengths)
         self._next: tuple[int, History | None] = (0, None)  # epoch, and what was consumed of it before
         self._handed_out: tuple[int, History | None, int] | None = None  # the same, and the batches since
@@ -85,6 +87,21 @@ class PlannedSampler(ABC):
         """The part of the samples that this process gets."""
         return self._share
 
+    def for_ranks(self, ranks: Ranks) -> Self:
+        """Return a sampler with the same options for other ranks: as it would be if it were built there."""
+        other = copy(self)
+        other._take(ranks)
+        other._planned, other._iterations = None, 0
+        other._forget()
+        return other
+
+    def _take(self, ranks: Ranks) -> None:
+        """Set the ranks, and what depends on them."""
+        own = self.__dict__  # public attributes of a sampler that is built cannot be set
+        self._share = ranks.share()
+        own["rank"], own["world_size"] = self._share.rank, self._share.world_size
+        self._agreement = Agreement(self._share, f"this {type(self).__name__}", self._options)
+
     @abstractmethod
     def _rule(self) -> StepRule:
         """Return how samples are divided: all that the plan depends on besides lengths, shuffle, seed and epoch."""
@@ -97,6 +114,7 @@ class PlannedSampler(ABC):
 
     def plan(self, epoch: int, consumed: History | None = None) -> Batches:
         """Return what is left of this rank's batches of an epoch; the latest plan is kept."""
+        self._share.check_ranks(f"this {type(self).__name__}")
         return self._plan(epoch, consumed or [])[0]
 
     def _plan(self, epoch: int, history: History) -> tuple[Batches, NDArray[np.int64]]:
@@ -104,7 +122,6 @@ class PlannedSampler(ABC):
         Return what is left of this rank's batches, and how many samples of the order are consumed before each step and
         after the last. Raises ValueError if the history is not one of this epoch.
         """
-        self._share.check_ranks(f"this {type(self).__name__}")
         rule = self._rule()
         key = epoch, history, rule
         planned = self._planned  # once: another thread may plan another epoch

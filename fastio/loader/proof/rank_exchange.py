@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from fastio.loader.proof.account import Account
 
@@ -19,7 +20,8 @@ __all__ = [
 
 
 _LONGEST_PAUSE_S = 0.05
-_calls: defaultdict[str, int] = defaultdict(int)  # by the loaders' options: how often all ranks have come together
+# How often all ranks have come together, by their process group and the loaders' options.
+_calls: WeakKeyDictionary[Any, defaultdict[str, int]] = WeakKeyDictionary()
 
 
 class _KeyValues(Protocol):
@@ -38,15 +40,16 @@ def exchanged(
     owner: str,
     timeout_s: float,
     store: _KeyValues | None = None,
-    calls: defaultdict[str, int] = _calls,
+    calls: defaultdict[str, int] | None = None,
 ) -> list[Account]:
     """
     Return the accounts of all ranks, each of which calls this, in the same order for loaders of equal ``options``.
 
     Raises TimeoutError, naming the ranks that have not come, and ValueError if ranks iterate other epochs. ``store``
-    is the process group's if it is None; ``calls`` counts how often the ranks of this process have come together.
+    is the process group's if it is None; ``calls`` counts how often the ranks of this process have come together in it.
     """
     store = _group_store() if store is None else store
+    calls = _calls.setdefault(store, defaultdict(int)) if calls is None else calls
     digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode()).hexdigest()[:16]
     call = calls[digest]
     keys = [_key(digest, call, rank) for rank in range(account.world_size)]

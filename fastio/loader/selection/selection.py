@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from fastio.samplers.mixture import MixtureSampler, PerSourceSampler
 from fastio.samplers.order import Division
 from fastio.samplers.planned import PlannedSampler
 from fastio.samplers.position import as_array, whole
-from fastio.samplers.share import Share, slices_by_node
+from fastio.samplers.share import Ranks, Share, slices_by_node
 from fastio.samplers.wrappers import MappedSampler, as_elastic
 from fastio.store.beside.joined import BesideStore
 from fastio.store.protocol import SampleStore
@@ -69,13 +69,13 @@ class BatchPlan:
     weights: DrawWeights | None = None  # by which samples are drawn
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Selection:
     """
-    The samples of a loader and the plan of its batches.
+    The samples of a loader and the plan of its batches, which ``set_ranks`` replaces by that of ``plan_for``.
 
     ``dataset`` is what the user sees, ``base`` the FastDataset that holds its samples: those at ``indices`` (None:
-    all). ``sampler`` plans like ``plan``, with the indices of ``base``.
+    all). ``sampler`` plans like ``plan``, with the indices of ``base``; ``mixture`` is its sampler if it is one.
     """
 
     dataset: Dataset[Any]
@@ -85,9 +85,18 @@ class Selection:
     is_opened: bool
     indices: NDArray[np.int64] | None
     plan: BatchPlan
-    sampler: ElasticSampler
-    mixture: MixtureSampler | PerSourceSampler | None = None  # if it is a mixture
-    member_transforms: MemberTransforms | None = None  # if it is one whose members have transforms of their own
+    plan_for: Callable[[Ranks, BatchPlan], BatchPlan]  # on other ranks, with what the plan before has drawn
+    member_transforms: MemberTransforms | None = None  # if it is a mixture whose members have transforms of their own
+    sampler: ElasticSampler = field(init=False)
+    mixture: MixtureSampler | PerSourceSampler | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._adopt(self.plan)
+
+    def _adopt(self, plan: BatchPlan) -> None:
+        own, table = plan.sampler, self.indices
+        self.plan, self.mixture = plan, own if isinstance(own, (MixtureSampler, PerSourceSampler)) else None
+        self.sampler = own if table is None else MappedSampler(own, table, checksum_name="indices_crc32")
 
     def __len__(self) -> int:
         return len(self.base) if self.indices is None else len(self.indices)
@@ -110,6 +119,10 @@ class Selection:
                 f"{self.base.store.path}: the dataset got its transform after this FastLoader was built, which "
                 "decodes without one: set it first, or build the loader again"
             )
+
+    def set_ranks(self, ranks: Ranks) -> None:
+        """Plan for another share of the samples. Raises ValueError if the user's sampler draws for its own alone."""
+        self._adopt(self.plan_for(ranks, self.plan))
 
     def set_weights(self, weights: Any, *, epoch: int) -> None:
         """Draw by other weights from an epoch on. Raises ValueError for a loader that does not draw by weights."""
@@ -182,10 +195,12 @@ def select(dataset: object, options: LoaderOptions) -> Selection:
         picked = as_indices(options.samples.indices, len(members), name="indices")
         indices = picked if indices is None else indices[picked]
         shown = FastSubset(base, indices)
-    plan = _plan(base, indices, options)
-    sampler = plan.sampler if indices is None else MappedSampler(plan.sampler, indices, checksum_name="indices_crc32")
-    stores = [member.store for member in members.datasets]
-    return Selection(shown, base, members.datasets, stores, members.is_opened, indices, plan, sampler)
+
+    def plan_for(ranks: Ranks, before: BatchPlan | None) -> BatchPlan:
+        return _plan(base, indices, replace(options, order=replace(options.order, ranks=ranks)), before)
+
+    plan, stores = plan_for(options.order.ranks, None), [member.store for member in members.datasets]
+    return Selection(shown, base, members.datasets, stores, members.is_opened, indices, plan, plan_for)
 
 
 def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Selection:
@@ -194,21 +209,23 @@ def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Selection:
     base = members.base
     if options.order.shuffle is not False:
         indices = [np.sort(own) for own in indices]  # shuffled orders follow the samples as stored
-    share = options.order.ranks.share()
-    planned = mixture_sampler(
-        mixture,
-        indices,
-        options,
-        share,
-        sizes=partial(sample_bytes, base, is_cached=options.pixels.cache is not None),
-        labels=partial(sample_labels, base),
-        memory=shuffle_memory(base, share.processes),
-    )
+
+    def plan_for(ranks: Ranks, before: BatchPlan | None) -> BatchPlan:
+        share = ranks.share()
+        planned = mixture_sampler(
+            mixture,
+            indices,
+            options,
+            share,
+            sizes=partial(sample_bytes, base, is_cached=options.pixels.cache is not None),
+            labels=partial(sample_labels, base),
+            memory=shuffle_memory(base, share.processes),
+        )
+        division = None if mixture.batching == "per_source" else planned.division
+        return BatchPlan(planned, share, planned.division.batch_size, division, order=planned.order)
+
     table = np.concatenate(indices)
     is_all = np.array_equal(table, np.arange(len(base)))
-    sampler = planned if is_all else MappedSampler(planned, table, checksum_name="indices_crc32")
-    division = None if mixture.batching == "per_source" else planned.division
-    plan = BatchPlan(planned, share, planned.division.batch_size, division, order=planned.order)
     return Selection(
         mixture,
         base,
@@ -216,9 +233,8 @@ def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Selection:
         [member.store for member in members.datasets],
         members.is_opened,
         None if is_all else table,
-        plan,
-        sampler,
-        planned,
+        plan_for(options.order.ranks, None),
+        plan_for,
         member_transforms(mixture, indices, samples=len(base)),
     )
 
@@ -254,11 +270,24 @@ def shuffle_memory(dataset: FastDataset, processes: int) -> Callable[[], PageCac
     return partial(held_memory if dataset.store.files.holds else page_cache, processes)
 
 
-def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderOptions) -> BatchPlan:
+def _plan(
+    base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderOptions, before: BatchPlan | None
+) -> BatchPlan:
+    """Return the plan that options mean; on other ranks than ``before``, with what that has drawn and will draw."""
     count = len(base) if indices is None else len(indices)
     samples, order = options.samples, options.order
+    if before is not None and before.is_own_share:
+        raise ValueError(
+            f"{base.store.path}: the sampler draws the samples of rank {before.share.rank} alone, so it cannot give "
+            "those of another one: build the loader again, with a sampler for its new rank"
+        )
     if isinstance(samples.batch_sampler, BatchSampler):
-        return _planned_by(base, samples.batch_sampler, order, count)
+        planned = samples.batch_sampler if before is None else _on_other_ranks(samples.batch_sampler, base, order)
+        return _planned_by(base, planned, order, count)
+    if before is not None and isinstance(before.foreign, ForeignBatchSampler):
+        share = order.ranks.share()
+        lists = before.foreign.for_ranks(share)
+        return BatchPlan(lists, share, foreign=lists)
     if samples.batch_sampler is not None:
         share, is_own = _share_with(samples.batch_sampler, order)
         lists = ForeignBatchSampler(
@@ -268,7 +297,9 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderO
     assert order.batch_size is not None
     if samples.sampler is not None:
         share, is_own = _share_with(samples.sampler, order)
-        foreign = ForeignDraw(samples.sampler, samples=count, seed=order.seed)
+        foreign = None if before is None else before.foreign
+        if not isinstance(foreign, ForeignDraw):
+            foreign = ForeignDraw(samples.sampler, samples=count, seed=order.seed)
         if is_own and samples.cost is not None:
             raise ValueError(
                 f"cost: {type(samples.sampler).__name__} draws this rank's samples alone, so none can be dealt among "
@@ -281,10 +312,13 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderO
         labels = _at(partial(sample_labels, base), indices)
         per_epoch = count if samples.samples_per_epoch is None else samples.samples_per_epoch
         per_epoch = whole("samples_per_epoch", per_epoch, "a whole number of at least 1", least=1)
-        parsed = partial(_parsed_weights, dataset=base, labels=labels, count=count)
-        draw = WeightedDraw(parsed(samples.weights), samples_per_epoch=per_epoch, seed=order.seed)
-        drawn = _drawn(draw, order, share, costs=_costs(base, indices, samples.cost, count))
-        return BatchPlan(drawn, share, order.batch_size, drawn.division(per_epoch), weights=DrawWeights(draw, parsed))
+        weights = None if before is None else before.weights
+        if weights is None:
+            parsed = partial(_parsed_weights, dataset=base, labels=labels, count=count)
+            draw = WeightedDraw(parsed(samples.weights), samples_per_epoch=per_epoch, seed=order.seed)
+            weights = DrawWeights(draw, parsed)
+        drawn = _drawn(weights.draw, order, share, costs=_costs(base, indices, samples.cost, count))
+        return BatchPlan(drawn, share, order.batch_size, drawn.division(per_epoch), weights=weights)
     division = Division(count, order.batch_size, share.world_size, order.uneven, order.drop_last)
     sampler, ordered = _ordered(base, indices, options, division, share)
     return BatchPlan(sampler, share, order.batch_size, division, ordered)
@@ -381,6 +415,15 @@ def _share_with(sampler: object, order: OrderOptions) -> tuple[Share, bool]:
         return order.ranks.share(), False
     order.ranks.check_own(own, f"{type(sampler).__name__} draws", "drop them here, or give the sampler the same")
     return Share(*own, is_found=False), True
+
+
+def _on_other_ranks(sampler: BatchSampler, base: FastDataset, order: OrderOptions) -> BatchSampler:
+    """Return a sampler of fastio's for other ranks. Raises ValueError for one that is not."""
+    if isinstance(sampler, PlannedSampler):
+        return sampler.for_ranks(order.ranks)
+    raise ValueError(
+        f"{base.store.path}: a {type(sampler).__name__} cannot be told other ranks: build it and the loader again"
+    )
 
 
 def _planned_by(base: FastDataset, sampler: BatchSampler, order: OrderOptions, count: int) -> BatchPlan:
