@@ -1,8 +1,9 @@
 /// Lets a module that was linked against a new glibc load where an old one is.
 ///
 /// Functions that moved into libc.so.6 (2.30 to 2.34) got a new version there, though nothing else
-/// changed. The linker (`--wrap`, see old_glibc.cmake) hands calls of them, also those of a static
-/// libstdc++, to the functions below, which take the version of before or ask the kernel.
+/// changed, and exp and log one (2.29) that knows no matherr any more. The linker (`--wrap`, see
+/// old_glibc.cmake) hands calls of them, also those of a static libstdc++, to the functions below,
+/// which take the version of before or ask the kernel.
 #include <pthread.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
@@ -39,10 +40,23 @@ FASTIO_BASE_SYMBOL(pthread_setname_np, FASTIO_SETNAME);
 FASTIO_BASE_SYMBOL(pthread_setspecific, FASTIO_BASE);
 FASTIO_BASE_SYMBOL(pthread_sigmask, FASTIO_BASE);
 
+extern "C" double exp(double);
+extern "C" double log(double);
+FASTIO_BASE_SYMBOL(exp, FASTIO_BASE);
+FASTIO_BASE_SYMBOL(log, FASTIO_BASE);
+
 extern "C" {
 
 /// Of glibc 2.32. False is always right, and true only where no thread has ever been started.
 char __libc_single_threaded = 0;
+
+double __wrap_exp(double x) {
+  return base_exp(x);
+}
+
+double __wrap_log(double x) {
+  return base_log(x);
+}
 
 int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                           void* (*start)(void*), void* argument) {
