@@ -125,7 +125,7 @@ wheel-aarch64: $(WHEEL_TOOLS)/installed ## Build dist/*_aarch64.whl for 64-bit A
 sdist: $(WHEEL_TOOLS)/installed ## Build dist/fastio-*.tar.gz
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(WHEEL_TOOLS)/bin/python -m build --sdist --outdir dist
 
-test-matrix: wheel ## Run the suite's core with each wheel on Python 3.11 to 3.13, with the oldest and newest libraries: gigabytes, an hour
+test-matrix: wheel ## Run the suite's core with each wheel on Python 3.11 to 3.14, with the oldest and newest libraries: gigabytes, an hour
 	$(WHEEL_TOOLS)/bin/python tests/matrix/run.py
 
 release: $(WHEEL_TOOLS)/installed ## Check, build and hash the release VERSION, as in VERSION=0.2.0; uploads nothing

@@ -8,7 +8,7 @@ folder=$PWD/build/darwin
 
 test -x "$folder/zig/bin/python" || "$python" -m venv "$folder/zig"
 "$folder/zig/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt ziglang
-native/unpack_debian.sh bookworm "$folder/debian" libjpeg62-turbo-dev libdeflate-dev libhwy-dev libwebp-dev
+native/unpack_debian.sh bookworm aarch64 "$folder/debian" libjpeg62-turbo-dev libdeflate-dev libhwy-dev libwebp-dev
 headers=$folder/include # those of the codecs alone: glibc's lie beside them
 mkdir -p "$headers"
 debian=$folder/debian/usr/include

@@ -11,5 +11,5 @@ if [ ${#missing[@]} -gt 0 ]; then
     native/apt_install.sh "${missing[@]}"
 fi
 # Debian 12, whose libjpeg-turbo our entropy decoder knows.
-native/unpack_debian.sh bookworm build/aarch64/sysroot \
+native/unpack_debian.sh bookworm aarch64 build/aarch64/sysroot \
     libjpeg62-turbo-dev libdeflate-dev libhwy-dev libwebp-dev libpython3.11-dev

@@ -9,15 +9,6 @@ tests=("${@:2}")
 folder=$PWD/build/wheels/tried
 tools=$PWD/build/wheel-tools/bin
 
-# python_of VERSION: prints the interpreter of this version, fails where there is none.
-python_of() {
-    if [ "$processor" = "$(uname -m)" ]; then
-        native/find_python.sh "$1"
-    else
-        "native/python_$processor.sh" "$1"
-    fi
-}
-
 # try_wheel WHEEL VERSION PYTHON: fails where the wheel cannot be installed, or does not work.
 try_wheel() {
     local wheel=$1 environment=$folder/$2-$processor
@@ -59,7 +50,7 @@ for wheel in dist/fastio-*_"$processor".whl; do
     esac
     tried=
     for version in "${versions[@]}"; do
-        if python=$(python_of "$version"); then
+        if python=$(native/python_for.sh "$processor" "$version"); then
             try_wheel "$wheel" "$version" "$python"
             tried=yes
         fi

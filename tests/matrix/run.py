@@ -24,7 +24,7 @@ __all__ = ["main", "oldest_versions"]
 
 TOP = Path(__file__).parents[2]
 FOLDER = TOP / "build" / "matrix"
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 EDGES = ("oldest", "newest")
 EXTRAS = ("interop", "metrics", "numba", "remote", "text")  # whose libraries the core's tests use
 TOOLS = ("hypothesis>=6.100", "pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.5")
@@ -130,21 +130,22 @@ def run(python: str, edge: str, *, keep: bool) -> Outcome:
 
 def install(python: str, edge: str, environment: Path, *, keep: bool) -> None:
     """Makes the environment and installs the wheel for this Python into it."""
-    interpreter = subprocess.run(
-        [TOP / "native" / "find_python.sh", python], stdout=subprocess.PIPE, text=True, check=False
-    ).stdout.strip()
-    if not interpreter:
-        raise FileNotFoundError(f"no Python {python} here (PYTHON{python.replace('.', '')}=... names one)")
+    processor = os.uname().machine
     tag = "cp311-cp311" if python == "3.11" else "cp312-abi3"
-    wheels = sorted((TOP / "dist").glob(f"fastio-*-{tag}-*_{os.uname().machine}.whl"))
+    wheels = sorted((TOP / "dist").glob(f"fastio-*-{tag}-*_{processor}.whl"))
     if not wheels:
         raise FileNotFoundError(f"no dist/fastio-*-{tag}-*.whl: make wheel")
-    pip = [environment / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip += ["--python", environment / "bin" / "python"]
     if keep and environment.exists():
         subprocess.run([*pip, "uninstall", "--yes", "fastio"], check=True)  # pip keeps what has the same version
     else:
         shutil.rmtree(environment, ignore_errors=True)
-        subprocess.run([interpreter, "-m", "venv", environment], check=True)
+        command = [TOP / "native" / "python_for.sh", processor, python]
+        interpreter = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
+        if not interpreter:
+            raise FileNotFoundError(f"no Python {python} here (PYTHON{python.replace('.', '')}=... names one)")
+        subprocess.run([interpreter, "-m", "venv", "--without-pip", environment], check=True)
     constraints = environment / "constraints.txt"
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     constraints.write_text("\n".join(oldest_versions(project, python) if edge == "oldest" else ()))
